@@ -1,0 +1,1 @@
+"""Punctual runs jobs at their time."""
