@@ -1,0 +1,105 @@
+"""One field of a cron expression, as a set of numbers in the bits of an integer."""
+
+from typing import NamedTuple
+
+MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
+WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
+
+
+class Field(NamedTuple):
+    """What a field may hold. `cycle` values come before it begins again at `low`."""
+
+    name: str
+    low: int
+    high: int
+    cycle: int
+    names: tuple[str, ...] = ()
+
+
+SECOND = Field("second", 0, 59, 60)
+MINUTE = Field("minute", 0, 59, 60)
+HOUR = Field("hour", 0, 23, 24)
+DAY = Field("day-of-month", 1, 31, 31)
+MONTH = Field("month", 1, 12, 12, MONTHS)
+WEEKDAY = Field("day-of-week", 0, 7, 7, WEEKDAYS)
+EVENTBRIDGE_WEEKDAY = Field("day-of-week", 1, 7, 7, WEEKDAYS)
+YEAR = Field("year", 1970, 2199, 230)
+
+
+def numbers(text: str, field: Field) -> int:
+    """The bits of a list of numbers, names, ranges and steps, counted from zero."""
+    bits = 0
+    for item in text.split(","):
+        bits |= _item(item, field)
+    return bits
+
+
+def number(text: str, field: Field) -> int:
+    """One value of a field, written as a number or a name."""
+    if text.isdecimal():
+        value = int(text)
+        if not field.low <= value <= field.high:
+            raise ValueError(
+                f"{text[:20]} is out of range in the {field.name} field: "
+                f"it takes {field.low} to {field.high}"
+            )
+        return value
+    if text.upper() in field.names:
+        return field.low + field.names.index(text.upper())
+    raise ValueError(_not_a_value(text, field))
+
+
+def _item(item: str, field: Field) -> int:
+    body, slash, step_text = item.partition("/")
+    step = _step(step_text, field) if slash else 1
+    if body == "*":
+        low, high = field.low, field.high
+    else:
+        first, dash, last = body.partition("-")
+        low = number(first, field)
+        high = number(last, field) if dash else field.high if slash else low
+        if high < low:
+            high += _wrapped(body, field)
+    bits = 0
+    for value in range(low, high + 1, step):
+        bits |= 1 << (value - field.low) % field.cycle + field.low
+    return bits
+
+
+def _wrapped(body: str, field: Field) -> int:
+    if field is YEAR:
+        raise ValueError(f"the years {body} run backwards")
+    return field.cycle
+
+
+def _step(text: str, field: Field) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"the step {text!r} in the {field.name} field is not a whole number")
+    step = int(text)
+    if step == 0:
+        raise ValueError(
+            f"a step of 0 in the {field.name} field would never move on: use 1 or more"
+        )
+    if step > field.cycle:
+        raise ValueError(
+            f"a step of {text[:20]} is longer than the {field.name} field, which has {field.cycle} "
+            f"values: use an INTERVAL schedule for longer rhythms"
+        )
+    return step
+
+
+def _not_a_value(text: str, field: Field) -> str:
+    where = f"in the {field.name} field"
+    if "~" in text or text[:1].upper() in ("H", "R"):
+        return (
+            f"{text!r} {where} asks for a random or hashed time, which is not supported: "
+            f"write the number you want, and use jitter_seconds to spread jobs"
+        )
+    if not text:
+        return f"an empty item {where}: write a number, a range such as 1-5, or *"
+    if text == "?":
+        return f"? is only for the day fields, not {where}: write *"
+    if text[:1] == "-":
+        return f"{text!r} {where} is negative: it takes {field.low} to {field.high}"
+    names = f", or {field.names[0]} to {field.names[-1]}" if field.names else ""
+    return f"{text!r} {where} is not understood: it takes {field.low} to {field.high}{names}"

@@ -1,0 +1,229 @@
+"""When a schedule fires: one function answers, for what is shown and for what is done."""
+
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+
+from punctual.domain.cron import At, Calendar, Rate, parse_cron
+from punctual.domain.cron_changes import clock_changes, drift
+from punctual.domain.cron_walk import local_instant, next_instant
+from punctual.domain.describe import describe
+from punctual.domain.errors import FieldError
+from punctual.domain.schedule_values import Cron, Every, Once, Schedule
+from punctual.domain.zones import EPOCH, HORIZON, SECOND, local_day, transitions, zone
+
+__all__ = [
+    "Cron",
+    "Every",
+    "Once",
+    "Preview",
+    "Schedule",
+    "after_completion",
+    "check",
+    "describe",
+    "first_time",
+    "is_excluded",
+    "is_occurrence",
+    "next_after",
+    "occurrences",
+    "preview",
+]
+
+GAPS = ("NEXT", "SKIP", "SHIFT")
+FOLDS = ("FIRST", "SECOND", "BOTH")
+MAX_INTERVAL = 31_622_400
+_TICK = timedelta(microseconds=1)
+# Local times before this could not be written down in every zone.
+_EARLIEST = (datetime(2, 1, 1, tzinfo=UTC) - EPOCH) // SECOND
+
+
+class Preview(NamedTuple):
+    """The next times, each in UTC and in the schedule's zone, and what a person should know."""
+
+    times: tuple[tuple[datetime, datetime], ...]
+    description: str
+    warnings: tuple[str, ...]
+
+
+def next_after(schedule: Schedule, after: datetime) -> datetime | None:
+    """The first time strictly after `after`, in UTC; None when there is none before 2200.
+
+    An Every that counts from completion answers its first time, and later `after` and its interval.
+    """
+    if isinstance(schedule, Once):
+        return schedule.at if schedule.at > after else None
+    if isinstance(schedule, Every):
+        base = _first(schedule.start_at, schedule.anchor_at, schedule.seconds)
+        if schedule.from_completion and after >= base:
+            return after_completion(schedule, after)
+        return _step_after(schedule, base, schedule.seconds, after)
+    if schedule.start_at is not None and after < schedule.start_at:
+        after = schedule.start_at - _TICK
+    meaning = parse_cron(schedule.expression)
+    if isinstance(meaning, Calendar):
+        return _calendar_after(schedule, meaning, after)
+    if isinstance(meaning, Rate):
+        base = _first(schedule.start_at, schedule.anchor_at or EPOCH, meaning.seconds)
+        return _step_after(schedule, base, meaning.seconds, after)
+    at = _at_time(schedule, meaning)
+    if at is None or at <= after or _is_over(schedule, at) or _skip_day(schedule, at) is not None:
+        return None
+    return at
+
+
+def first_time(schedule: Schedule) -> datetime | None:
+    """The first time there is for a schedule that has just been made."""
+    if isinstance(schedule, Every):
+        base = _first(schedule.start_at, schedule.anchor_at, schedule.seconds)
+        return _step_after(schedule, base, schedule.seconds, base - _TICK)
+    return next_after(schedule, getattr(schedule, "anchor_at", None) or EPOCH)
+
+
+def after_completion(schedule: Every, ended_at: datetime) -> datetime | None:
+    """The time that follows a run's end; whole intervals later if that date is excluded."""
+    base = _first(None, ended_at, schedule.seconds)
+    if schedule.start_at is not None:
+        base = max(base, schedule.start_at)
+    return _step_after(schedule, base, schedule.seconds, base - _TICK)
+
+
+def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
+    """Every time after `after` up to and including `until`."""
+    at = next_after(schedule, after)
+    while at is not None and at <= until:
+        yield at
+        at = next_after(schedule, at)
+
+
+def is_occurrence(schedule: Schedule, at: datetime) -> bool:
+    """Whether it fires then. What counts from completion has only its first time by itself."""
+    return next_after(schedule, at - _TICK) == at
+
+
+def is_excluded(schedule: Schedule, at: datetime) -> bool:
+    """Whether it would fire then but for `exclude`."""
+    if isinstance(schedule, Once) or not schedule.exclude:
+        return False
+    bare = msgspec.structs.replace(schedule, exclude=())
+    return not is_occurrence(schedule, at) and is_occurrence(bare, at)
+
+
+def preview(schedule: Schedule, after: datetime, count: int) -> Preview:
+    """The next `count` times, described, with the clock changes that touch them."""
+    times = tuple(islice(occurrences(schedule, after, datetime.max.replace(tzinfo=UTC)), count))
+    name = "UTC" if isinstance(schedule, Once) else schedule.timezone
+    info = zone(name)
+    warnings = _warnings(schedule, after, times)
+    return Preview(tuple((t, t.astimezone(info)) for t in times), describe(schedule), warnings)
+
+
+def check(schedule: Schedule) -> tuple[FieldError, ...]:
+    """Everything wrong with a schedule, by the names the API gives its fields."""
+    if isinstance(schedule, Once):
+        return ()
+    errors = []
+    try:
+        zone(schedule.timezone)
+    except ValueError as error:
+        errors.append(FieldError("timezone", str(error)))
+    if isinstance(schedule, Cron):
+        errors.extend(_check_cron(schedule, zone_is_known=not errors))
+    elif not 1 <= schedule.seconds <= MAX_INTERVAL:
+        errors.append(FieldError("interval_seconds", f"must be from 1 to {MAX_INTERVAL}"))
+    if schedule.start_at and schedule.end_at and schedule.end_at <= schedule.start_at:
+        errors.append(FieldError("end_time", "must be after start_time"))
+    return tuple(errors)
+
+
+def _check_cron(schedule: Cron, zone_is_known: bool) -> Iterator[FieldError]:
+    if schedule.gap not in GAPS:
+        yield FieldError("dst_gap", f"must be one of {', '.join(GAPS)}")
+    if schedule.fold not in FOLDS:
+        yield FieldError("dst_fold", f"must be one of {', '.join(FOLDS)}")
+    try:
+        meaning = parse_cron(schedule.expression)
+    except ValueError as error:
+        yield FieldError("cron_expression", str(error))
+        return
+    if not isinstance(meaning, At):
+        return
+    if schedule.fold == "BOTH":
+        yield FieldError("dst_fold", "at(…) fires once: choose FIRST or SECOND")
+    if zone_is_known and _at_time(schedule, meaning) is None:
+        text = (
+            f"it can never fire: clocks in {schedule.timezone} skip that time; "
+            f"choose another, or a dst_gap of NEXT or SHIFT"
+        )
+        yield FieldError("cron_expression", text)
+
+
+def _first(start_at: datetime | None, anchor_at: datetime, seconds: int) -> datetime:
+    return start_at or min(anchor_at, HORIZON) + timedelta(seconds=seconds)
+
+
+def _calendar_after(schedule: Cron, calendar: Calendar, after: datetime) -> datetime | None:
+    table = transitions(schedule.timezone)
+    gap, fold = schedule.gap, schedule.fold
+    while True:
+        second = max((after - EPOCH) // SECOND + 1, _EARLIEST)
+        found = next_instant(calendar, table, gap, fold, second)
+        if found is None:
+            return None
+        at = EPOCH + timedelta(seconds=found)
+        if _is_over(schedule, at):
+            return None
+        until = _skip_day(schedule, at)
+        if until is None:
+            return at
+        after = until - _TICK
+
+
+def _step_after(
+    schedule: Every | Cron, base: datetime, seconds: int, after: datetime
+) -> datetime | None:
+    """The first of base, base + seconds, base + 2 × seconds, … after `after`."""
+    step = timedelta(seconds=seconds)
+    while True:
+        steps = max(0, (after - base) // step + 1)
+        if after >= HORIZON or base >= HORIZON or _is_over(schedule, base + steps * step):
+            return None
+        at = base + steps * step
+        until = _skip_day(schedule, at)
+        if until is None:
+            return at
+        after = until - _TICK
+
+
+def _at_time(schedule: Cron, meaning: At) -> datetime | None:
+    table = transitions(schedule.timezone)
+    second = local_instant(meaning.local, table, schedule.gap, schedule.fold)
+    return None if second is None else EPOCH + timedelta(seconds=second)
+
+
+def _is_over(schedule: Every | Cron, at: datetime) -> bool:
+    return at >= HORIZON or (schedule.end_at is not None and at >= schedule.end_at)
+
+
+def _skip_day(schedule: Every | Cron, at: datetime) -> datetime | None:
+    """Where to go on from if that date is excluded."""
+    if not schedule.exclude:
+        return None
+    day, until = local_day(schedule.timezone, at)
+    return until if date.fromordinal(day) in schedule.exclude else None
+
+
+def _warnings(schedule: Schedule, after: datetime, times: tuple[datetime, ...]) -> tuple[str, ...]:
+    if isinstance(schedule, Once) or not times:
+        return ()
+    name, until = schedule.timezone, times[-1]
+    if isinstance(schedule, Cron):
+        meaning = parse_cron(schedule.expression)
+        if isinstance(meaning, Calendar):
+            return clock_changes(meaning, name, schedule.gap, schedule.fold, after, until)
+        if isinstance(meaning, At):
+            return ()
+        return drift(meaning.seconds, name, times[0], until)
+    return drift(schedule.seconds, name, times[0], until)

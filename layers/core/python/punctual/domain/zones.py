@@ -1,0 +1,133 @@
+"""Time zones, of the pinned tzdata package only: what a machine has installed never matters."""
+
+import struct
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from importlib import resources
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import tzdata  # type: ignore[import-untyped]
+
+TZDATA_VERSION: str = tzdata.IANA_VERSION
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+HORIZON = datetime(2200, 1, 1, tzinfo=UTC)
+SECOND = timedelta(seconds=1)
+
+
+class Transitions(NamedTuple):
+    """When a zone's offset changes, and to how many seconds: `offsets[i]` holds until `at[i]`."""
+
+    at: tuple[int, ...]
+    offsets: tuple[int, ...]
+
+
+def zone(name: str) -> ZoneInfo:
+    """The zone of that IANA name; ValueError says what is wrong with a name that is none."""
+    if name not in _names():
+        raise ValueError(_unknown(name))
+    return _load(name)
+
+
+@cache
+def transitions(name: str) -> Transitions:
+    """Every change of a zone's offset before the horizon."""
+    info = zone(name)
+    explicit, goes_on = _explicit(_file(name))
+    moments = [*explicit, *_by_rule(info, explicit[-1] if explicit else 0)] if goes_on else explicit
+    at: list[int] = []
+    offsets = [_offset(info, moments[0] - 1 if moments else 0)]
+    for moment in moments:
+        offset = _offset(info, moment)
+        if offset != offsets[-1]:
+            at.append(moment)
+            offsets.append(offset)
+    return Transitions(tuple(at), tuple(offsets))
+
+
+def local_day(name: str, moment: datetime) -> tuple[int, datetime]:
+    """The ordinal of the local date then, and a later moment up to which it is surely that date."""
+    table = transitions(name)
+    second = (moment - EPOCH) // SECOND
+    index = bisect_right(table.at, second)
+    offset = table.offsets[index]
+    day = (second + offset) // 86_400
+    until = (day + 1) * 86_400 - offset
+    if index < len(table.at):
+        until = min(until, table.at[index])
+    return day + EPOCH.toordinal(), EPOCH + timedelta(seconds=until)
+
+
+@cache
+def _names() -> frozenset[str]:
+    listed = (resources.files("tzdata") / "zones").read_text(encoding="ascii")
+    return frozenset(listed.split())
+
+
+@cache
+def _load(name: str) -> ZoneInfo:
+    with _path(name).open("rb") as file:
+        return ZoneInfo.from_file(file, key=name)
+
+
+def _path(name: str) -> resources.abc.Traversable:
+    return resources.files("tzdata").joinpath("zoneinfo", *name.split("/"))
+
+
+def _file(name: str) -> bytes:
+    return _path(name).read_bytes()
+
+
+def _unknown(name: str) -> str:
+    wanted = name.strip().replace(" ", "_").casefold()
+    near = sorted(n for n in _names() if wanted in (n.casefold(), n.casefold().split("/")[-1]))
+    hint = f"; did you mean {near[0]!r}?" if near else ", such as 'Europe/Berlin' or 'UTC'"
+    return f"{name[:64]!r} is no IANA time zone{hint}"
+
+
+def _offset(info: ZoneInfo, second: int) -> int:
+    offset = (EPOCH + timedelta(seconds=second)).astimezone(info).utcoffset()
+    if offset is None:
+        raise AssertionError(f"{info.key} has no offset")
+    return offset // SECOND
+
+
+def _explicit(data: bytes) -> tuple[list[int], bool]:
+    """The changes a TZif file lists, and whether its last rule makes more (RFC 8536)."""
+    start = _block_end(data, 0, 4)
+    counts = struct.unpack_from(">6l", data, start + 20)
+    times = struct.unpack_from(f">{counts[3]}q", data, start + 44)
+    footer = data[_block_end(data, start, 8) :]
+    # Some files open with a change at the beginning of time, which no datetime can hold.
+    return [t for t in times if t > -60_000_000_000], b"," in footer
+
+
+def _block_end(data: bytes, start: int, width: int) -> int:
+    ut, std, leaps, times, types, chars = struct.unpack_from(">6l", data, start + 20)
+    body = times * (width + 1) + types * 6 + chars + leaps * (width + 4) + std + ut
+    return start + 44 + int(body)
+
+
+def _by_rule(info: ZoneInfo, after: int) -> list[int]:
+    """The changes a zone's last rule makes; with two a year, a look each month finds them."""
+    found = []
+    low, low_offset = after, _offset(info, after)
+    day = EPOCH + timedelta(seconds=after)
+    year, month = day.year, day.month
+    while year < HORIZON.year:
+        year, month = (year, month + 1) if month < 12 else (year + 1, 1)
+        high = (datetime(year, month, 1, tzinfo=UTC) - EPOCH) // SECOND
+        high_offset = _offset(info, high)
+        if high_offset != low_offset:
+            found.append(_change_between(info, low, high))
+        low, low_offset = high, high_offset
+    return found
+
+
+def _change_between(info: ZoneInfo, low: int, high: int) -> int:
+    before = _offset(info, low)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if _offset(info, middle) == before else (low, middle)
+    return high
