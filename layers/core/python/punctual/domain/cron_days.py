@@ -122,7 +122,8 @@ def _known_month_day(item: str) -> str:
     if "W" in item or item[:1] == "L":
         raise ValueError(
             f"{item} in the day-of-month field is not understood: write L for the last day, "
-            f"L-3 for three days before it, LW for the last weekday, 15W for the weekday nearest the 15th"
+            f"L-3 for three days before it, LW for the last weekday, "
+            f"15W for the weekday nearest the 15th"
         )
     return item
 

@@ -1,0 +1,190 @@
+"""A head while it is being decided on: open lists, then one new frozen head."""
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from punctual.domain.head import Head, Rules, State
+from punctual.domain.run import Lease, Reason, Run, Status, Waiting
+from punctual.domain.timing import RETENTION
+
+WRITERS = 4
+
+
+class Draft:
+    """Owned by one decision; nothing outside `domain` sees it."""
+
+    __slots__ = (
+        "attempts",
+        "behind",
+        "definition",
+        "edition",
+        "ended",
+        "head",
+        "kills",
+        "kind",
+        "latest",
+        "latest_not_run",
+        "leases",
+        "limits",
+        "line",
+        "mark",
+        "next_at",
+        "now",
+        "required",
+        "rules",
+        "runs",
+        "schedule",
+        "sends",
+        "started",
+        "state",
+        "updated_at",
+    )
+
+    def __init__(self, head: Head, now: datetime) -> None:
+        self.head = head
+        self.now = now
+        self.state = head.state
+        self.kind = head.kind
+        self.edition = head.edition
+        self.definition = head.definition
+        self.updated_at = head.updated_at
+        self.schedule = head.schedule
+        self.rules = head.rules
+        self.limits = head.limits
+        self.mark = head.mark
+        self.next_at = head.next_at
+        self.started = head.started
+        self.behind = head.behind
+        self.latest = head.latest
+        self.latest_not_run = head.latest_not_run
+        self.runs = list(head.runs)
+        self.line = list(head.line)
+        self.ended = list(head.ended)
+        self.sends: list[Run] = []
+        self.kills: list[str] = []
+        self.attempts: list[tuple[Run, str]] = []
+        self.leases: dict[str, Lease | None] = {}
+        self.required: dict[str, Lease] = {}
+
+    @property
+    def jitter(self) -> timedelta:
+        return self.limits.jitter
+
+    def run(self, run_id: str) -> Run | None:
+        for run in self.runs:
+            if run.run_id == run_id:
+                return run
+        return None
+
+    def rules_of(self, definition: int) -> Rules:
+        return self.rules[definition]
+
+    def put(self, run: Run) -> None:
+        """Replace the run that has this one's id."""
+        for index, other in enumerate(self.runs):
+            if other.run_id == run.run_id:
+                self.runs[index] = run
+                return
+        self.runs.append(run)
+
+    def remove(self, run_id: str) -> None:
+        self.runs = [run for run in self.runs if run.run_id != run_id]
+
+    def client_changed(self) -> None:
+        self.edition += 1
+        self.updated_at = self.now
+
+    def freeze(
+        self, writer: str, recorded: frozenset[str], timers_gone: tuple[datetime, ...]
+    ) -> tuple[Head, datetime | None]:
+        """The new head, or the old one where nothing changed; and the timer to put, if any."""
+        wanted = self._next_look()
+        carried = self.head.timer_at
+        if carried is not None and carried in timers_gone and carried != wanted:
+            carried = None
+        new = self._build(wanted)
+        timer = None if wanted is None or wanted == carried or wanted in timers_gone else wanted
+        if new == self.head:
+            return self.head, timer
+        return replace(
+            new,
+            version=self.head.version + 1,
+            writers=(*self.head.writers[1 - WRITERS :], writer),
+            ended=self._unrecorded(recorded),
+        ), timer
+
+    def _build(self, timer_at: datetime | None) -> Head:
+        old = self.head
+        over = not self.runs and not self.line and self.state in (State.COMPLETED, State.CANCELLED)
+        return Head(
+            tenant=old.tenant,
+            job_id=old.job_id,
+            version=old.version,
+            edition=self.edition,
+            definition=self.definition,
+            state=self.state,
+            kind=self.kind,
+            created_at=old.created_at,
+            updated_at=self.updated_at,
+            schedule=self.schedule,
+            rules=self._rules_in_use(),
+            limits=self.limits,
+            mark=self.mark,
+            next_at=self.next_at,
+            started=self.started,
+            runs=tuple(self.runs),
+            line=tuple(self.line),
+            ended=tuple(self.ended),
+            latest=self.latest,
+            latest_not_run=self.latest_not_run,
+            behind=self.behind,
+            timer_at=timer_at,
+            writers=old.writers,
+            ended_at=(old.ended_at or self.now) if over else None,
+        )
+
+    def _rules_in_use(self) -> dict[int, Rules]:
+        if len(self.rules) == 1:
+            return self.rules
+        used = {run.definition for run in self.runs} | {waiting.definition for waiting in self.line}
+        used.add(self.definition)
+        return {key: value for key, value in self.rules.items() if key in used}
+
+    def _unrecorded(self, recorded: frozenset[str]) -> tuple[Run, ...]:
+        if not self.ended:
+            return ()
+        kept = [run for run in self.ended if run.run_id not in recorded]
+        last = self.ended[-1]
+        # While a catch-up goes on, its one entry for what did not run is still growing.
+        if self.behind is not None and last.status in (Status.SKIPPED, Status.MISSED):
+            kept = [run for run in kept if run is not last] + [last]
+        return tuple(kept)
+
+    def _next_look(self) -> datetime | None:
+        """When this head must be looked at again, whatever else happens."""
+        moments: list[datetime] = []
+        if self.state is State.SCHEDULED:
+            if self.behind is not None:
+                moments.append(self.now)
+            elif self.next_at is not None:
+                moments.append(self.next_at + self.limits.jitter)
+        for run in self.runs:
+            if run.reason is Reason.BACKOFF and run.next_at is not None:
+                moments.append(run.next_at)
+            elif run.started_at is None and (limit := self.deadline_of(run)) is not None:
+                moments.append(limit)
+        for waiting in self.line:
+            if (limit := self.deadline_of(waiting)) is not None:
+                moments.append(limit)
+        return min(moments, default=None)
+
+    def deadline_of(self, run: Run | Waiting) -> datetime | None:
+        """The last moment at which this run may start."""
+        seconds = self.rules[run.definition].deadline_seconds
+        return None if seconds is None else run.due_at + timedelta(seconds=seconds)
+
+
+def expires_at(head: Head) -> datetime | None:
+    """When a job that came to its end may be forgotten."""
+    return None if head.ended_at is None else head.ended_at + RETENTION

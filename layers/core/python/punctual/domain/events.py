@@ -1,0 +1,111 @@
+"""What may happen to a job. `decide` answers each, whatever the head says."""
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from punctual.domain.head import Kind, Limits, Misfire, Rules
+from punctual.domain.run import Lease, Status, Trigger
+from punctual.domain.schedule import Schedule
+
+
+class Look(Struct, frozen=True, gc=False):
+    """See what is due. `brought` are the moments of the timers that ask for it."""
+
+    leases: Mapping[str, Lease] = {}
+    brought: tuple[datetime, ...] = ()
+    horizon: datetime | None = None  # fire ahead up to here
+
+
+class Claim(Struct, frozen=True, gc=False):
+    run_id: str
+    claimer: str
+    nonce: str
+    staged: bool = False  # a container: claimed now, running when it has started
+
+
+class Started(Struct, frozen=True, gc=False):
+    """A claimed container runs."""
+
+    run_id: str
+    token: int
+
+
+class Finish(Struct, frozen=True, gc=False):
+    run_id: str
+    token: int
+    status: Status
+    retryable: bool = True
+
+
+class Release(Struct, frozen=True, gc=False):
+    """The holder gives a run back; `begun` when the work may have had effects."""
+
+    run_id: str
+    token: int
+    begun: bool = True
+
+
+class Poison(Struct, frozen=True, gc=False):
+    """The run's message came back too often to be tried again."""
+
+    run_id: str
+
+
+class Pause(Struct, frozen=True, gc=False):
+    pass
+
+
+class Resume(Struct, frozen=True, gc=False):
+    missed: Misfire | None = None
+
+
+class Cancel(Struct, frozen=True, gc=False):
+    pass
+
+
+class CancelRun(Struct, frozen=True, gc=False):
+    run_id: str
+
+
+class Update(Struct, frozen=True, gc=False):
+    """A new definition; `schedule` is None where the schedule stays as it is."""
+
+    kind: Kind
+    rules: Rules
+    limits: Limits
+    schedule: Schedule | None = None
+
+
+class Order(Struct, frozen=True, gc=False):
+    """A person asks for one run: run-now, or a retry of one that ended."""
+
+    run_id: str
+    trigger: Trigger = Trigger.RUN_NOW
+    own_payload: bool = False
+    retried_from: str = ""
+    scheduled_at: datetime | None = None  # a retry keeps the nominal time
+
+
+class Backfill(Struct, frozen=True, gc=False):
+    """A person asks for occurrences that did not run: (run id, nominal time) each."""
+
+    runs: tuple[tuple[str, datetime], ...]
+
+
+Event = (
+    Look
+    | Claim
+    | Started
+    | Finish
+    | Release
+    | Poison
+    | Pause
+    | Resume
+    | Cancel
+    | CancelRun
+    | Update
+    | Order
+    | Backfill
+)

@@ -1,0 +1,156 @@
+"""What a person may do to a job: change, pause, resume, cancel, run now, backfill."""
+
+from datetime import datetime, timedelta
+from itertools import islice
+
+from punctual.domain.draft import Draft
+from punctual.domain.ending import cancel_run, end_unstarted, runs_are_used_up
+from punctual.domain.events import Backfill, Order, Resume, Update
+from punctual.domain.firing import (
+    admit,
+    has_room,
+    next_after_or_none,
+    offer,
+    settle,
+    skip_many,
+    stand_back,
+    take_back_ahead,
+    unclaimed,
+)
+from punctual.domain.head import Behind, State
+from punctual.domain.run import Reason, Status, Trigger, Waiting
+from punctual.domain.schedule import Once, Schedule, next_after, occurrences
+from punctual.domain.timing import FUTURE_SLACK
+
+COUNTED = 100_000  # occurrences that a change during a pause counts one by one
+_INSTANT = timedelta(microseconds=1)
+
+
+def pause(d: Draft) -> None:
+    """Hold what the schedule made and nobody has started; what a person ordered goes on."""
+    if d.state is State.PAUSED:
+        return
+    settle(d)
+    take_back_ahead(d)
+    stand_back(d, [run for run in unclaimed(d) if run.trigger is Trigger.SCHEDULE])
+    d.state = State.PAUSED
+    d.client_changed()
+    admit(d)
+
+
+def resume(d: Draft, order: Resume) -> None:
+    if d.state is not State.PAUSED:
+        return
+    policy = order.missed or d.limits.misfire
+    d.state = State.SCHEDULED
+    d.behind = Behind(until=d.now, policy=policy, paused=True)
+    d.client_changed()
+    settle(d)
+
+
+def cancel(d: Draft) -> None:
+    """Nothing starts after this: what waits ends with it, holders are told to stop."""
+    if d.state is State.CANCELLED:
+        return
+    settle(d)
+    take_back_ahead(d)
+    d.state = State.CANCELLED
+    d.next_at = None
+    d.behind = None
+    d.client_changed()
+    for run in list(d.runs):
+        cancel_run(d, run, Reason.CANCELLED)
+    line, d.line = d.line, []
+    for waiting in line:
+        end_unstarted(d, waiting, Status.CANCELLED, Reason.CANCELLED)
+
+
+def order(d: Draft, new: Order) -> None:
+    """One run more, at once or in line."""
+    settle(d)
+    if not has_room(d):
+        take_back_ahead(d)
+    offer(
+        d,
+        Waiting(
+            run_id=new.run_id,
+            definition=d.definition,
+            scheduled_at=new.scheduled_at or d.now,
+            due_at=d.now,
+            created_at=d.now,
+            trigger=new.trigger,
+            own_payload=new.own_payload,
+            retried_from=new.retried_from,
+        ),
+    )
+
+
+def backfill(d: Draft, asked: Backfill) -> None:
+    settle(d)
+    present = {run.run_id for run in (*d.runs, *d.ended)} | {w.run_id for w in d.line}
+    for run_id, scheduled_at in asked.runs:
+        if run_id not in present:
+            offer(
+                d,
+                Waiting(
+                    run_id=run_id,
+                    definition=d.definition,
+                    scheduled_at=scheduled_at,
+                    due_at=d.now,
+                    created_at=d.now,
+                    trigger=Trigger.BACKFILL,
+                ),
+            )
+
+
+def update(d: Draft, new: Update) -> None:
+    """Put a new definition in force; runs that exist keep theirs, limits act at once."""
+    settle(d)
+    if new.schedule is not None:
+        take_back_ahead(d)
+        _leave_the_old_schedule(d)
+    d.client_changed()
+    d.definition = d.edition
+    d.rules = {**d.rules, d.edition: new.rules}
+    d.limits = new.limits
+    d.kind = new.kind
+    if new.schedule is not None:
+        _take_up(d, new.schedule)
+    elif runs_are_used_up(d):
+        d.next_at = None
+    elif d.next_at is None and d.head.limits.max_runs != d.limits.max_runs:
+        d.next_at = next_after_or_none(d, max(d.mark or d.now, d.now))
+    if d.state is State.COMPLETED and d.next_at is not None:
+        d.state = State.SCHEDULED
+    _keep_to_the_limit(d)
+    settle(d)
+
+
+def _leave_the_old_schedule(d: Draft) -> None:
+    """What fell into a pause and is now never judged by the old schedule is on record as such."""
+    if d.next_at is not None and d.next_at <= d.now:
+        assert d.schedule is not None
+        times = [d.next_at, *islice(occurrences(d.schedule, d.next_at, d.now), COUNTED)]
+        skip_many(d, times, Status.SKIPPED, Reason.RESCHEDULED)
+    d.behind = None
+
+
+def _take_up(d: Draft, schedule: Schedule) -> None:
+    d.schedule = schedule
+    d.started = 0
+    d.mark = first_mark(schedule, max(d.now, d.mark or d.now))
+    d.next_at = next_after(schedule, d.mark)
+
+
+def first_mark(schedule: Schedule, now: datetime) -> datetime:
+    """Nothing before `now` is ever missed, but a single time just gone by still runs."""
+    if isinstance(schedule, Once) and now - FUTURE_SLACK <= schedule.at <= now:
+        return schedule.at - _INSTANT
+    return now
+
+
+def _keep_to_the_limit(d: Draft) -> None:
+    """A lowered limit stops nothing that runs; what is only queued goes back in line."""
+    excess = len(d.runs) - d.limits.max_concurrency
+    if excess > 0:
+        stand_back(d, unclaimed(d)[-excess:])

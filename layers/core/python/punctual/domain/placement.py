@@ -1,0 +1,83 @@
+"""Where things stand: shards, buckets, and ids that derive from what asked for them."""
+
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
+from uuid import UUID
+from zlib import crc32
+
+SLOTS = 16
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def shard_of(job_id: str, shards: int) -> int:
+    return crc32(job_id.encode()) % shards
+
+
+def slot_of(job_id: str) -> int:
+    """
+    >>> slot_of("01900000-0000-7000-8000-000000000000") in range(16)
+    True
+    """
+    return crc32(job_id.encode()) % SLOTS
+
+
+def milliseconds(at: datetime) -> int:
+    """
+    >>> milliseconds(datetime(1970, 1, 1, 0, 0, 1, 500999, tzinfo=UTC))
+    1500
+    """
+    return (at - EPOCH) // _MILLISECOND
+
+
+def bucket_of(at: datetime) -> datetime:
+    """The UTC minute that `at` is in."""
+    return at.replace(second=0, microsecond=0)
+
+
+def sortable_id(at: datetime, entropy: bytes) -> str:
+    """A version 7 UUID: 48 bits of time, then at least ten bytes of `entropy`.
+
+    >>> sortable_id(EPOCH, bytes(10))
+    '00000000-0000-7000-8000-000000000000'
+    """
+    low = int.from_bytes(entropy[:10], "big")
+    value = (max(0, milliseconds(at)) & 0xFFFFFFFFFFFF) << 80
+    value |= 7 << 76 | (low >> 68 & 0xFFF) << 64
+    value |= 2 << 62 | low & 0x3FFFFFFFFFFFFFFF
+    text = f"{value:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def derived_id(at: datetime, *asked: str) -> str:
+    """The id of what `asked` names, the same each time it is asked.
+
+    >>> derived_id(EPOCH, "job", "x") == derived_id(EPOCH, "job", "x")
+    True
+    """
+    return sortable_id(at, blake2b("\0".join(asked).encode(), digest_size=10).digest())
+
+
+def occurrence_id(job_id: str, scheduled_at: datetime) -> str:
+    """The run of a job's occurrence: asking twice makes one."""
+    digest = blake2b(b"%d" % ((scheduled_at - EPOCH) // timedelta(microseconds=1)), digest_size=10)
+    digest.update(job_id.encode())
+    return sortable_id(scheduled_at, digest.digest())
+
+
+def time_of(sortable: str) -> datetime:
+    """
+    >>> time_of("00000000-03e8-7000-8000-000000000000")
+    datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc)
+    """
+    return EPOCH + timedelta(milliseconds=UUID(sortable).int >> 80)
+
+
+def jitter_ms(job_id: str, seconds: int) -> int:
+    """A job's own offset in [0, seconds), in whole milliseconds."""
+    return crc32(b"jitter" + job_id.encode()) % (seconds * 1000) if seconds else 0
+
+
+def fraction(*parts: str) -> float:
+    """A hash in [0, 1): jitter that is the same whenever it is asked for."""
+    return crc32("\0".join(parts).encode()) / 2**32

@@ -1,0 +1,161 @@
+"""A run as its job's head keeps it: alive, waiting in line, or ended and not yet in the history."""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class Status(StrEnum):
+    WAITING = "WAITING"
+    QUEUED = "QUEUED"
+    CLAIMED = "CLAIMED"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"
+    MISSED = "MISSED"
+
+
+HELD = frozenset({Status.CLAIMED, Status.RUNNING})
+ENDED = frozenset(
+    {
+        Status.SUCCESS,
+        Status.FAILED,
+        Status.TIMED_OUT,
+        Status.CANCELLED,
+        Status.SKIPPED,
+        Status.MISSED,
+    }
+)
+NOT_RUN = frozenset({Status.SKIPPED, Status.MISSED})
+
+
+class Trigger(StrEnum):
+    SCHEDULE = "SCHEDULE"
+    RUN_NOW = "RUN_NOW"
+    BACKFILL = "BACKFILL"
+    RETRY = "RETRY"
+
+
+class Reason(StrEnum):
+    """Why a run waits, was skipped, missed, lost or cancelled."""
+
+    NONE = ""
+    CONCURRENCY = "CONCURRENCY"
+    PAUSED = "PAUSED"
+    BACKOFF = "BACKOFF"
+    OVERLAP = "OVERLAP"
+    QUEUE_FULL = "QUEUE_FULL"
+    COALESCED = "COALESCED"
+    RESCHEDULED = "RESCHEDULED"
+    MAX_RUNS = "MAX_RUNS"
+    DEADLINE = "DEADLINE"
+    OUTAGE = "OUTAGE"
+    REPLACED = "REPLACED"
+    CANCELLED = "CANCELLED"
+    LOST = "LOST"
+    SHUTDOWN = "SHUTDOWN"
+    POISON = "POISON"
+
+
+# How one former attempt ended, a letter each in `Run.past`.
+FAILED, TIMED_OUT, LOST = "F", "T", "L"
+PAST = {
+    FAILED: Status.FAILED.value,
+    TIMED_OUT: Status.TIMED_OUT.value,
+    LOST: "LOST",
+}
+
+
+class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
+    """A claim's life: it belongs to `token`'s holder until `until`."""
+
+    token: int
+    until: datetime
+    beaten: bool = False
+
+
+class Waiting(Struct, frozen=True, array_like=True, gc=False):
+    """A run in line: all that is needed to queue it later, packed."""
+
+    run_id: str
+    definition: int
+    scheduled_at: datetime
+    due_at: datetime
+    created_at: datetime
+    trigger: Trigger = Trigger.SCHEDULE
+    caught_up: bool = False  # of an outage: does not count against max_waiting
+    own_payload: bool = False
+    retried_from: str = ""
+
+
+class Run(
+    Struct,
+    frozen=True,
+    omit_defaults=True,
+    gc=False,
+    rename={
+        "run_id": "id",
+        "status": "st",
+        "definition": "def",
+        "scheduled_at": "at",
+        "due_at": "due",
+        "created_at": "made",
+        "trigger": "by",
+        "token": "tok",
+        "claimer": "who",
+        "started_at": "first",
+        "attempt_at": "start",
+        "next_at": "next",
+        "own_payload": "own",
+        "retried_from": "of",
+        "ended_at": "end",
+        "changed_at": "mod",
+    },
+):
+    """One run: what it is, which attempt it is at, and who holds it."""
+
+    run_id: str
+    status: Status
+    definition: int
+    scheduled_at: datetime
+    due_at: datetime
+    created_at: datetime
+    changed_at: datetime
+    trigger: Trigger = Trigger.SCHEDULE
+    reason: Reason = Reason.NONE
+    token: int = 0
+    claimer: str = ""
+    nonce: str = ""
+    started_at: datetime | None = None
+    attempt_at: datetime | None = None
+    next_at: datetime | None = None
+    past: str = ""
+    cancel: Reason = Reason.NONE
+    sent_at: datetime | None = None
+    sends: int = 0
+    own_payload: bool = False
+    retried_from: str = ""
+    ended_at: datetime | None = None
+    count: int = 1
+    last_at: datetime | None = None
+
+    @property
+    def held(self) -> bool:
+        return self.status in HELD
+
+    @property
+    def begun(self) -> bool:
+        return self.started_at is not None
+
+    @property
+    def attempt(self) -> int:
+        """The number of the attempt that runs, or comes next, or was the last."""
+        return len(self.past) + 1
+
+    @property
+    def lateness(self) -> timedelta | None:
+        return None if self.started_at is None else self.started_at - self.due_at
