@@ -1,0 +1,66 @@
+"""A script's process group, told apart from a later one that was given the same number."""
+
+import calendar
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import msgspec
+
+_STAT_FIELDS_BEFORE_START = 19
+
+
+class Group(msgspec.Struct, frozen=True):
+    """`start_time` is the leader's, in the system's own unit; 0 where it could not be read."""
+
+    pid: int
+    pgid: int
+    start_time: int
+
+
+def group_of(pid: int) -> Group:
+    return Group(pid, pid, start_time_of(pid))
+
+
+def start_time_of(pid: int) -> int:
+    """When a process began: ticks since boot on Linux, else seconds; 0 if there is none."""
+    return _start_by_proc(pid) if sys.platform == "linux" else start_by_ps(pid)
+
+
+def start_by_ps(pid: int) -> int:
+    listed = subprocess.run(
+        ["/bin/ps", "-o", "lstart=", "-p", str(pid)],
+        env={"LC_ALL": "C", "TZ": "UTC"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    text = " ".join(listed.stdout.decode().split())
+    return calendar.timegm(time.strptime(text, "%a %b %d %H:%M:%S %Y")) if text else 0
+
+
+def kill_left_behind(pgid: int, start_time: int) -> bool:
+    """Kill the group if its leader is still the process that was recorded; whether it was."""
+    if pgid <= 1 or start_time <= 0 or start_time_of(pgid) != start_time:
+        return False
+    return kill_group(pgid)
+
+
+def kill_group(pgid: int) -> bool:
+    try:
+        os.killpg(pgid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _start_by_proc(pid: int) -> int:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return 0
+    # The second field is the name in brackets and may hold anything, brackets too.
+    return int(stat.rpartition(b")")[2].split()[_STAT_FIELDS_BEFORE_START])

@@ -1,0 +1,184 @@
+"""The request that an `http` task makes: built and checked before anything is called."""
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any
+
+import httpx
+
+from punctual.tasks.contract import Attempt, BadTask
+from punctual.tasks.limits import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    MAX_URL_CHARACTERS,
+    METHODS,
+    RESERVED_HEADERS,
+)
+from punctual.tasks.redaction import Redactor
+from punctual.tasks.text import as_text, encoded, json_bytes
+
+Header = tuple[bytes, bytes]
+
+JSON_TYPE = "application/json"
+TEXT_TYPE = "text/plain; charset=utf-8"
+USER_AGENT = "Punctual"
+WITHOUT_PAYLOAD = ("GET", "HEAD", "OPTIONS")
+
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
+_BODY_HEADERS = frozenset({b"content-type", b"content-encoding", b"content-language"})
+# What may go along to another origin: nothing that a job could have put a credential into.
+_HARMLESS = frozenset(
+    {
+        b"accept",
+        b"accept-encoding",
+        b"accept-language",
+        b"content-type",
+        b"idempotency-key",
+        b"user-agent",
+    }
+)
+_TO_GET = {301: ("POST",), 302: ("POST",), 303: ("POST", "PUT", "PATCH", "DELETE", "OPTIONS")}
+
+
+class BadRedirect(BadTask):
+    """The server sends us where we will not go."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A request as it goes out, but for the headers that follow from it."""
+
+    method: str
+    url: httpx.URL
+    headers: tuple[Header, ...]
+    body: bytes | None
+
+    def wire_headers(self) -> list[Header]:
+        framing = [(b"Host", self.url.netloc)]
+        if self.body is not None:
+            framing.append((b"Content-Length", str(len(self.body)).encode()))
+        return [*framing, *self.headers]
+
+
+def build_request(attempt: Attempt) -> Request:
+    """The first request of an attempt whose placeholders are expanded."""
+    task = attempt.task
+    method = task.get("method") or "POST"
+    if method not in METHODS:
+        raise BadTask(f"{as_text(method)} is no method that Punctual calls with")
+    body, body_type = _body(attempt, method)
+    headers = _headers(task.get("headers") or {})
+    given = {name.lower() for name, _ in headers}
+    defaults = {
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",
+        "User-Agent": USER_AGENT,
+        "Idempotency-Key": attempt.run_id,
+    }
+    if body_type:
+        defaults["Content-Type"] = body_type
+    added = tuple(
+        (name.encode(), value.encode())
+        for name, value in defaults.items()
+        if name.lower().encode() not in given
+    )
+    return Request(method, parse_url(task["url"]), headers + added, body)
+
+
+def url_problem(url: Any) -> str:
+    """Why a URL cannot be called, as far as the text shows it, or nothing."""
+    try:
+        parse_url(url)
+    except BadTask as error:
+        return str(error)
+    return ""
+
+
+def parse_url(text: Any) -> httpx.URL:
+    if not isinstance(text, str):
+        raise BadTask("The URL is not a text")
+    if len(text) > MAX_URL_CHARACTERS:
+        raise BadTask(f"The URL is longer than {MAX_URL_CHARACTERS} characters")
+    encoded(text, "The URL")
+    try:
+        return _callable(httpx.URL(text))
+    except (httpx.InvalidURL, ValueError):
+        raise BadTask("The URL is not valid") from None
+
+
+def redirected(request: Request, status: int, location: str, secrets: frozenset[str]) -> Request:
+    """The request that follows; what is secret stays with the origin it was meant for."""
+    try:
+        url = _callable(request.url.join(location))
+    except (httpx.InvalidURL, ValueError):
+        raise BadRedirect("The server redirects to a URL that is not valid") from None
+    except BadTask as error:
+        raise BadRedirect(
+            f"The server redirects to a URL that may not be called: {error}"
+        ) from None
+    after = replace(request, url=url)
+    if request.method in _TO_GET.get(status, ()):
+        kept = tuple(h for h in request.headers if h[0].lower() not in _BODY_HEADERS)
+        after = replace(after, method="GET", body=None, headers=kept)
+    if _same_origin(request.url, url):
+        return after
+    redactor = Redactor(secrets)
+    if after.body and redactor.data(after.body) != after.body:
+        raise BadRedirect("The server redirects a body with a secret to another origin")
+    kept = tuple(
+        (name, value)
+        for name, value in after.headers
+        if name.lower() in _HARMLESS and redactor.data(value) == value
+    )
+    return replace(after, headers=kept)
+
+
+def _callable(url: httpx.URL) -> httpx.URL:
+    if url.scheme not in ("http", "https"):
+        raise BadTask("The URL does not begin with http:// or https://")
+    if not url.host.strip("."):
+        raise BadTask("The URL names no host")
+    if url.userinfo:
+        raise BadTask("The URL holds a user name; put credentials into a header")
+    # The last dot of a complete name is no part of what certificates and virtual hosts know.
+    return url.copy_with(host=url.host.rstrip(".")) if url.host.endswith(".") else url
+
+
+def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+    """Whether both lead to the same server; the step from HTTP to HTTPS is not away from it."""
+    if one.host != other.host:
+        return False
+    if one.scheme == "http" and other.scheme == "https":
+        return one.port is None and other.port is None
+    return (one.scheme, one.port) == (other.scheme, other.port)
+
+
+def _body(attempt: Attempt, method: str) -> tuple[bytes | None, str]:
+    body = attempt.task.get("body")
+    if body is None:
+        if method in WITHOUT_PAYLOAD:
+            return None, ""
+        return json_bytes(attempt.payload), JSON_TYPE
+    if isinstance(body, str):
+        return encoded(body, "The body"), TEXT_TYPE
+    return json_bytes(body), JSON_TYPE
+
+
+def _headers(headers: dict[str, Any]) -> tuple[Header, ...]:
+    if len(headers) > MAX_HEADERS:
+        raise BadTask(f"There are more than {MAX_HEADERS} headers")
+    pairs = tuple(_header(name, as_text(value)) for name, value in headers.items())
+    if sum(len(name) + len(value) for name, value in pairs) > MAX_HEADER_BYTES:
+        raise BadTask(f"The headers are longer than {MAX_HEADER_BYTES} bytes")
+    return pairs
+
+
+def _header(name: str, value: str) -> Header:
+    if not _NAME.fullmatch(name):
+        raise BadTask(f"{name!r} is no name of a header")
+    if name.lower() in RESERVED_HEADERS:
+        raise BadTask(f"The header {name} is Punctual's to set")
+    if _CONTROL.search(value):
+        raise BadTask(f"The header {name} holds a line break or another control character")
+    return name.encode(), encoded(value.strip(" \t"), f"The header {name}")

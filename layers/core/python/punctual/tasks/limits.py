@@ -1,0 +1,33 @@
+"""The figures and words that tasks are held to; whoever validates a task reads them here."""
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+MAX_HEADERS = 50
+MAX_HEADER_BYTES = 8 * 1024
+MAX_REDIRECTS = 5
+MAX_URL_CHARACTERS = 8 * 1024
+MAX_ANSWER_BYTES = 1024 * 1024
+RESERVED_HEADERS = frozenset(
+    {
+        "connection",
+        "content-length",
+        "expect",
+        "host",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+
+RUNTIMES = ("python", "node", "bash", "binary")
+MAX_CODE_BYTES = 64 * 1024
+MAX_OUTPUT_BYTES = 10 * 1024 * 1024
+MAX_LOG_BYTES = 10 * 1024 * 1024
+STDERR_TAIL_BYTES = 2 * 1024
+MIN_MEMORY_MB = 64
+RESERVED_ENV_PREFIX = "PUNCTUAL_"
+
+DEFAULT_DETAIL_TYPE = "Job Run"
+MAX_DETAIL_TYPE_CHARACTERS = 128

@@ -1,0 +1,167 @@
+"""Placeholders in a task: found once, filled once, never looked at again."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from punctual.tasks.contract import Attempt, BadTask
+from punctual.tasks.text import as_text, moment
+
+Secrets = Callable[[str], str]
+
+NOT_EXPANDED = frozenset({"type", "runtime", "code", "artifact_id"})
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s](?:[^{}]*[^{}\s])?)\s*\}\}")
+_SECRET_NAME = re.compile(r"[A-Za-z0-9/_+=.@:-]{1,512}")
+_KNOWN = ("run_id", "scheduled_time", "attempt", "job_id", "payload")
+
+
+class SecretMissing(BadTask):
+    """There is no secret of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is no secret named {name!r}")
+
+
+def no_secrets(name: str) -> str:
+    """The secrets of an installation that keeps none."""
+    raise SecretMissing(name)
+
+
+def has_placeholders(value: Any) -> bool:
+    """Whether a task must be expanded before it is run."""
+    return any(_PLACEHOLDER.search(text) for _, text in _strings("", value))
+
+
+def problems(task: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """Each field that holds a placeholder which no run could fill, and why."""
+    return tuple(
+        (field, f"{{{{{match[1]}}}}} is no placeholder: {_HINT}")
+        for field, text in _strings("", task)
+        for match in _PLACEHOLDER.finditer(text)
+        if not _known(match[1])
+    )
+
+
+def expand(attempt: Attempt, secrets: Secrets) -> Attempt:
+    """The attempt with its task filled in and the secret values it now holds.
+
+    A value that is put in is not searched again, so what a payload or a secret says stays data.
+    """
+    if not has_placeholders(attempt.task):
+        return attempt
+    filler = _Filler(attempt, secrets)
+    task = {name: filler.field(name, value) for name, value in attempt.task.items()}
+    used = frozenset(value for value in filler.used.values() if value)
+    return msgspec.structs.replace(attempt, task=task, secrets=used)
+
+
+_HINT = "write run_id, scheduled_time, attempt, job_id, payload.key or secret:name"
+
+
+def _known(name: str) -> bool:
+    kind, colon, rest = name.partition(":")
+    if colon and kind == "secret":
+        return _SECRET_NAME.fullmatch(rest) is not None
+    first, dot, path = name.partition(".")
+    if first == "payload":
+        return not dot or all(path.split("."))
+    return name in _KNOWN
+
+
+def _strings(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, inner in value.items():
+            if path or key not in NOT_EXPANDED:
+                yield from _strings(f"{path}.{key}" if path else key, inner)
+    elif isinstance(value, list | tuple):
+        for index, inner in enumerate(value):
+            yield from _strings(f"{path}.{index}", inner)
+
+
+class _Filler:
+    """Fills one task; each secret is asked for once."""
+
+    def __init__(self, attempt: Attempt, secrets: Secrets) -> None:
+        self._attempt = attempt
+        self._secrets = secrets
+        self.used: dict[str, str] = {}
+
+    def field(self, name: str, value: Any) -> Any:
+        if name in NOT_EXPANDED:
+            return value
+        if name == "url" and isinstance(value, str):
+            return self._url(value)
+        return self._fill(value)
+
+    def _fill(self, value: Any) -> Any:
+        if isinstance(value, str):
+            whole = _PLACEHOLDER.fullmatch(value)
+            if whole:
+                return self._value(whole[1])
+            return _PLACEHOLDER.sub(lambda match: as_text(self._value(match[1])), value)
+        if isinstance(value, Mapping):
+            return {key: self._fill(inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._fill(inner) for inner in value]
+        return value
+
+    def _url(self, template: str) -> Any:
+        whole = _PLACEHOLDER.fullmatch(template)
+        if whole:
+            return self._value(whole[1])
+        return _PLACEHOLDER.sub(lambda match: _url_part(match[1], self._value(match[1])), template)
+
+    def _value(self, name: str) -> Any:
+        if not _known(name):
+            raise BadTask(f"{{{{{name}}}}} is no placeholder: {_HINT}")
+        if name.startswith("secret:"):
+            return self._secret(name.removeprefix("secret:"))
+        if name.partition(".")[0] == "payload":
+            return _at(self._attempt.payload, name.split(".")[1:])
+        return {
+            "run_id": self._attempt.run_id,
+            "job_id": self._attempt.job_id,
+            "attempt": self._attempt.attempt_number,
+            "scheduled_time": moment(self._attempt.scheduled_at),
+        }[name]
+
+    def _secret(self, name: str) -> str:
+        if name not in self.used:
+            try:
+                self.used[name] = self._secrets(name)
+            except KeyError:
+                raise SecretMissing(name) from None
+        return self.used[name]
+
+
+def _at(payload: Any, keys: list[str]) -> Any:
+    here = payload
+    for depth, key in enumerate(keys):
+        if isinstance(here, Mapping) and key in here:
+            here = here[key]
+        elif isinstance(here, list) and key.isdecimal() and _in_range(key, here):
+            here = here[int(key)]
+        else:
+            raise BadTask(f"The payload has no {'.'.join(keys[: depth + 1])!r}")
+    return here
+
+
+def _in_range(digits: str, items: list[Any]) -> bool:
+    # The length first: Python refuses to read integers of thousands of digits.
+    return digits.isascii() and len(digits) < 10 and int(digits) < len(items)
+
+
+def _url_part(name: str, value: Any) -> str:
+    text = as_text(value)
+    if text in (".", ".."):
+        # Both survive percent-encoding as steps in a path and would call another one.
+        raise BadTask(f"{{{{{name}}}}} is {text!r}, which may not stand in a URL")
+    try:
+        return quote(text, safe="")
+    except UnicodeEncodeError:
+        raise BadTask(f"{{{{{name}}}}} holds a character that is no valid Unicode") from None

@@ -1,0 +1,63 @@
+"""The one door to all task runners: placeholders before, redaction after, no exception out."""
+
+import logging
+import traceback
+
+from punctual.domain.errors import PunctualError
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Runners, Stop
+from punctual.tasks.placeholders import Secrets, expand, no_secrets
+from punctual.tasks.redaction import Redactor
+
+_log = logging.getLogger(__name__)
+
+
+class Registry:
+    """Runs an attempt by the type of its task."""
+
+    def __init__(self, runners: Runners, secrets: Secrets = no_secrets) -> None:
+        self._runners = dict(runners)
+        self._secrets = secrets
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        return tuple(sorted(self._runners))
+
+    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder) -> Outcome:
+        """The outcome of the attempt, always: what a runner raises is a failed attempt."""
+        reason = stop.wanted()
+        if reason:
+            return Outcome.stopped(reason)
+        redactor = Redactor(frozenset())
+        try:
+            attempt = expand(attempt, self._secrets)
+            redactor = Redactor(attempt.secrets)
+            return redactor.outcome(self._run(attempt, stop, recorder))
+        except BadTask as error:
+            return Outcome.failed(redactor.text(str(error)), retryable=False)
+        except PunctualError as error:
+            return Outcome.failed(redactor.text(error.message))
+        except Exception as error:
+            _log_crash(attempt, error)
+            return Outcome.failed(f"The task failed inside Punctual: {type(error).__name__}")
+
+    def _run(self, attempt: Attempt, stop: Stop, recorder: Recorder) -> Outcome:
+        kind = attempt.task["type"]
+        runner = self._runners.get(kind)
+        if runner is None:
+            return Outcome.failed(f"This installation runs no {kind!r} tasks", retryable=False)
+        return runner.run(attempt, stop, recorder)
+
+
+def _log_crash(attempt: Attempt, error: Exception) -> None:
+    # Not the exception's text: it may hold a secret or a payload. The place is enough to find it.
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    _log.error(
+        "task_crashed",
+        extra={
+            "job_id": attempt.job_id,
+            "run_id": attempt.run_id,
+            "attempt": attempt.attempt_number,
+            "error": type(error).__name__,
+            "where": f"{last.filename}:{last.lineno} {last.name}",
+        },
+    )
