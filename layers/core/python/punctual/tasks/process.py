@@ -179,7 +179,7 @@ class _Process:
 
     def _take(self, seconds: float) -> None:
         for key, _ in self.selector.select(seconds):
-            if key.fd == self.stdin.fileno():
+            if key.events == selectors.EVENT_WRITE:
                 self._feed(key.fd)
             else:
                 self._read(key.fd, key.data)

@@ -1,0 +1,201 @@
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from punctual.domain.errors import Unavailable
+from punctual.tasks.contract import Attempt, BadTask
+from punctual.tasks.placeholders import (
+    SecretMissing,
+    expand,
+    has_placeholders,
+    no_secrets,
+    problems,
+)
+
+PAYLOAD = {
+    "n": 3,
+    "yes": True,
+    "nothing": None,
+    "text": "a b/c?&=#ü",
+    "deep": {"er": [{"x": "found"}, 1.5]},
+    "trap": "{{secret:key}} {{run_id}}",
+    "dots": "..",
+}
+
+
+def an_attempt(task: dict[str, Any], payload: Any = PAYLOAD) -> Attempt:
+    return Attempt(
+        tenant="local",
+        job_id="job-1",
+        run_id="run-1",
+        name="A job",
+        attempt_number=2,
+        scheduled_at=datetime(2026, 12, 1, 10, tzinfo=UTC),
+        task=task,
+        payload=payload,
+        timeout=timedelta(seconds=5),
+        token=7,
+    )
+
+
+def filled(value: Any, field: str = "body", payload: Any = PAYLOAD) -> Any:
+    return expand(an_attempt({"type": "http", field: value}, payload), no_secrets).task[field]
+
+
+@pytest.mark.parametrize(
+    ("template", "value"),
+    [
+        ("{{run_id}}", "run-1"),
+        ("{{job_id}}", "job-1"),
+        ("{{attempt}}", 2),
+        ("{{scheduled_time}}", "2026-12-01T10:00:00.000Z"),
+        ("{{ attempt }}", 2),
+        ("{{payload.n}}", 3),
+        ("{{payload.yes}}", True),
+        ("{{payload.nothing}}", None),
+        ("{{payload.deep.er.0.x}}", "found"),
+        ("{{payload.deep.er.1}}", 1.5),
+        ("{{payload.deep}}", {"er": [{"x": "found"}, 1.5]}),
+        ("{{payload}}", PAYLOAD),
+        ("a {{attempt}} b {{payload.n}}", "a 2 b 3"),
+        ("{{payload.yes}} {{payload.nothing}}", "true null"),
+        ("is {{payload.deep.er}}", 'is [{"x":"found"},1.5]'),
+        ("{{{attempt}}}", "{2}"),
+        (["{{attempt}}", {"k": "{{run_id}}"}], [2, {"k": "run-1"}]),
+        ("{{unclosed", "{{unclosed"),
+        ("{ {attempt} }", "{ {attempt} }"),
+        ("{{}}", "{{}}"),
+        (5, 5),
+    ],
+)
+def test_a_placeholder_takes_its_value(template: Any, value: Any) -> None:
+    assert filled(template) == value
+
+
+def test_a_lone_placeholder_keeps_the_json_type() -> None:
+    assert filled("{{payload.yes}}") is True
+    assert isinstance(filled("{{payload.n}}"), int)
+    assert filled(" {{payload.n}}") == " 3"
+
+
+def test_keys_and_code_and_type_stay_as_they_are() -> None:
+    task = {"type": "{{run_id}}", "code": "echo {{run_id}}", "env": {"{{run_id}}": "{{attempt}}"}}
+    assert expand(an_attempt(task), no_secrets).task == task | {"env": {"{{run_id}}": 2}}
+
+
+@pytest.mark.parametrize(
+    ("template", "missing"),
+    [
+        ("{{payload.none}}", "'none'"),
+        ("x{{payload.deep.none.x}}", "'deep.none'"),
+        ("{{payload.deep.er.2}}", "'deep.er.2'"),
+        ("{{payload.deep.er.-1}}", "'deep.er.-1'"),
+        ("{{payload.deep.er.٠}}", "'deep.er.٠'"),
+        ("{{payload.deep.er.%s}}" % ("9" * 5000), "'deep.er.9"),
+        ("{{payload.n.x}}", "'n.x'"),
+        ("{{payload.text.0}}", "'text.0'"),
+    ],
+)
+def test_a_missing_key_fails_and_is_named(template: str, missing: str) -> None:
+    with pytest.raises(BadTask, match="The payload has no") as failure:
+        filled(template)
+    assert missing in str(failure.value)
+
+
+@pytest.mark.parametrize(
+    "name", ["nope", "runid", "payload..a", "payload.", "secret:", "secret:a b"]
+)
+def test_an_unknown_placeholder_fails_and_validation_can_name_it(name: str) -> None:
+    template = f"x {{{{{name}}}}}"
+    with pytest.raises(BadTask, match="is no placeholder"):
+        filled(template)
+    ((field, message),) = problems({"type": "http", "headers": {"X-A": template}})
+    assert field == "headers.X-A"
+    assert name in message
+
+
+def test_validation_finds_nothing_wrong_with_what_can_be_filled() -> None:
+    task = {"type": "script", "code": "{{nope}}", "args": ["{{payload.a.0}}", "{{secret:a/b}}"]}
+    assert problems(task) == ()
+    assert has_placeholders(task["args"])
+
+
+def test_a_task_without_placeholders_is_the_same_object() -> None:
+    attempt = an_attempt({"type": "http", "url": "https://example.com"})
+    assert expand(attempt, no_secrets) is attempt
+
+
+def test_in_a_url_values_are_percent_encoded() -> None:
+    url = "https://x.example/{{payload.text}}?n={{payload.n}}&d={{payload.deep.er}}"
+    assert filled(url, "url") == (
+        "https://x.example/a%20b%2Fc%3F%26%3D%23%C3%BC?n=3"
+        "&d=%5B%7B%22x%22%3A%22found%22%7D%2C1.5%5D"
+    )
+
+
+def test_a_url_that_is_one_placeholder_is_taken_whole() -> None:
+    assert filled("{{payload}}", "url", "https://x.example/a?b=c") == "https://x.example/a?b=c"
+
+
+@pytest.mark.parametrize("step", [".", ".."])
+def test_a_value_cannot_climb_in_a_url(step: str) -> None:
+    with pytest.raises(BadTask, match="may not stand in a URL"):
+        filled("https://x.example/users/{{payload}}/keys", "url", step)
+
+
+def test_half_a_character_is_refused_in_a_url() -> None:
+    with pytest.raises(BadTask, match="no valid Unicode"):
+        filled("https://x.example/{{payload}}", "url", "\ud800")
+
+
+def test_nothing_is_evaluated_twice() -> None:
+    def secrets(name: str) -> str:
+        return "{{payload.n}} {{secret:other}}"
+
+    task = {"type": "http", "body": ["{{payload.trap}}", "<{{payload.trap}}>", "{{secret:a}}"]}
+    expanded = expand(an_attempt(task), secrets)
+
+    assert expanded.task["body"] == [
+        PAYLOAD["trap"],
+        f"<{PAYLOAD['trap']}>",
+        "{{payload.n}} {{secret:other}}",
+    ]
+    assert expanded.secrets == {"{{payload.n}} {{secret:other}}"}
+
+
+def test_secrets_are_asked_for_once_and_named_for_redaction() -> None:
+    asked: list[str] = []
+
+    def secrets(name: str) -> str:
+        asked.append(name)
+        return f"value of {name}"
+
+    task = {
+        "type": "http",
+        "url": "https://x.example/?k={{secret:url/key}}",
+        "headers": {"Authorization": "Bearer {{secret:api}}", "X-Again": "{{secret:api}}"},
+    }
+    expanded = expand(an_attempt(task), secrets)
+
+    assert asked == ["url/key", "api"]
+    assert expanded.secrets == {"value of url/key", "value of api"}
+    assert expanded.task["url"] == "https://x.example/?k=value%20of%20url%2Fkey"
+    assert expanded.task["headers"]["Authorization"] == "Bearer value of api"
+    assert "value of" not in repr(expanded)
+
+
+def test_a_secret_that_is_missing_fails_by_its_name() -> None:
+    def secrets(name: str) -> str:
+        raise KeyError(name)
+
+    for source in (secrets, no_secrets):
+        with pytest.raises(SecretMissing, match="no secret named 'api'"):
+            expand(an_attempt({"type": "http", "body": "{{secret:api}}"}), source)
+
+
+def test_a_store_of_secrets_that_does_not_answer_is_no_missing_secret() -> None:
+    def secrets(name: str) -> str:
+        raise Unavailable("no answer")
+
+    with pytest.raises(Unavailable):
+        expand(an_attempt({"type": "http", "body": "{{secret:api}}"}), secrets)
