@@ -223,7 +223,7 @@ def _cancel_run(d: Draft, event: events.CancelRun) -> _Answer:
     return _Answer(Verdict.CONFLICT if ended else Verdict.GONE, ended)
 
 
-def _pause(d: Draft, event: events.Pause) -> _Answer:
+def _pause(d: Draft, _: events.Pause) -> _Answer:
     if d.state in (State.COMPLETED, State.CANCELLED):
         return _Answer(Verdict.CONFLICT)
     orders.pause(d)
@@ -237,7 +237,7 @@ def _resume(d: Draft, event: events.Resume) -> _Answer:
     return _OK
 
 
-def _cancel(d: Draft, event: events.Cancel) -> _Answer:
+def _cancel(d: Draft, _: events.Cancel) -> _Answer:
     orders.cancel(d)
     return _OK
 

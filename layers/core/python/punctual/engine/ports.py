@@ -98,6 +98,16 @@ class Heads(Protocol):
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
         """Heads of a tenant with `job_id < before`, newest first, blank ones left out."""
 
+    def walk(self, cursor: str | None, limit: int) -> Walk:
+        """Every head there is, some at a time, for the reconciler."""
+
+
+class Walk(NamedTuple):
+    """Some heads of all tenants, in any order; `cursor` goes on from there."""
+
+    heads: Sequence[Head]
+    cursor: str | None
+
 
 class Timer(NamedTuple):
     """Look at this job at that moment. `bucket` is the minute it is filed under."""

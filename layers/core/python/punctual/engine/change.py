@@ -1,0 +1,30 @@
+"""Something that happens to a job, and what came of it."""
+
+from typing import NamedTuple
+
+from punctual.domain.decide import Decision, Verdict
+from punctual.domain.events import Event
+from punctual.engine.ports import Detail, Key, Timer
+
+
+class Change(NamedTuple):
+    """`writer` marks this request's swap as its own; it is drawn once, not once a decision."""
+
+    key: Key
+    event: Event
+    writer: str
+    brought: tuple[Timer, ...] = ()
+    detail: Detail | None = None  # what a finished attempt left behind
+    safety: bool = False  # nothing durable brought it: a timer stands in until its effects are done
+
+
+class Result(NamedTuple):
+    """What came of a change: no decision where there is no such job."""
+
+    decision: Decision | None
+    effects_done: bool = True
+    contended: bool = False
+
+    @property
+    def verdict(self) -> Verdict:
+        return Verdict.GONE if self.decision is None else self.decision.verdict

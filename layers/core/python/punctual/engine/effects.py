@@ -1,0 +1,132 @@
+"""What a swap asks for outside its head: attempts before it, history and messages after it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from punctual.domain import run as past
+from punctual.domain.decide import Decision
+from punctual.domain.events import Finish
+from punctual.domain.run import PAST, Reason, Run
+from punctual.domain.timing import RETENTION
+from punctual.domain.zones import TZDATA_VERSION
+from punctual.engine.change import Change
+from punctual.engine.ports import (
+    AttemptRow,
+    Detail,
+    Key,
+    Message,
+    Ports,
+    RunKey,
+    RunRow,
+)
+
+GONE = Detail(error="The executor stopped answering; whether it had finished is not known.")
+_NOTHING = Detail()
+
+
+class Effects:
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    def write_attempts(self, decided: Sequence[tuple[Change, Decision]], now: datetime) -> None:
+        """Before the swap, under the token: what an attempt left behind must not be lost."""
+        rows = []
+        for change, decision in decided:
+            for run, letter in decision.attempts:
+                lost = letter == past.LOST
+                detail = GONE if lost else change.detail or _NOTHING
+                rows.append(_attempt(change.key, run, PAST[letter], now, detail, lost))
+            if change.detail is not None and not change.detail.plain:
+                run_ended = _ended_by(change, decision)
+                if run_ended is not None:
+                    status = run_ended.status.value
+                    rows.append(_attempt(change.key, run_ended, status, now, change.detail, False))
+        if rows:
+            self._ports.history.put_attempts(rows)
+
+    def follow(self, decided: Sequence[tuple[Change, Decision]]) -> list[bool]:
+        """After the swap; True for each whose effects are all done."""
+        rows = [
+            self._row(change, run, decision)
+            for change, decision in decided
+            for run in decision.records
+        ]
+        if rows:
+            self._ports.history.put(rows)
+        owners: list[int] = []
+        messages: list[Message] = []
+        for index, (change, decision) in enumerate(decided):
+            for run in decision.sends:
+                owners.append(index)
+                messages.append(_message(change.key, run, decision))
+            if decision.kills:
+                self._ports.wake.kill(change.key, decision.kills)
+        done = [True] * len(decided)
+        if messages:
+            for owner, taken in zip(owners, self._ports.messages.send(messages), strict=True):
+                done[owner] = done[owner] and taken
+        return done
+
+    def _row(self, change: Change, run: Run, decision: Decision) -> RunRow:
+        ended = run.ended_at or run.changed_at
+        return RunRow(
+            tenant=change.key.tenant,
+            job_id=change.key.job_id,
+            run=run,
+            expires_at=ended + RETENTION,
+            tzdata=TZDATA_VERSION,
+            detail=self._detail(change, run, decision),
+        )
+
+    def _detail(self, change: Change, run: Run, decision: Decision) -> Detail:
+        """Its own, or what was written before the swap by whoever ended it."""
+        if not run.token or not run.claimer:
+            return _NOTHING
+        if run.reason is Reason.LOST:
+            return GONE
+        if change.detail is not None and _ended_by(change, decision) is run:
+            return change.detail
+        now = run.ended_at or run.changed_at
+        written = self._ports.history.attempts(RunKey(*change.key, run.run_id), now)
+        mine = [row for row in written if row.token == run.token and not row.lost]
+        return mine[-1].detail if mine else _NOTHING
+
+
+def _ended_by(change: Change, decision: Decision) -> Run | None:
+    """The run that this change ended by finishing its attempt."""
+    if not isinstance(change.event, Finish):
+        return None
+    run = decision.run
+    return run if run is not None and run.ended_at and run.token == change.event.token else None
+
+
+def _attempt(
+    key: Key, run: Run, status: str, now: datetime, detail: Detail, lost: bool
+) -> AttemptRow:
+    return AttemptRow(
+        tenant=key.tenant,
+        job_id=key.job_id,
+        run_id=run.run_id,
+        number=run.attempt,
+        token=run.token,
+        status=status,
+        started_at=run.attempt_at or run.changed_at,
+        ended_at=now,
+        executor_id=run.claimer,
+        lost=lost,
+        detail=detail,
+        expires_at=now + RETENTION,
+    )
+
+
+def _message(key: Key, run: Run, decision: Decision) -> Message:
+    rules = decision.head.rules[run.definition]
+    return Message(
+        tenant=key.tenant,
+        job_id=key.job_id,
+        run_id=run.run_id,
+        due_at=run.due_at,
+        priority=rules.priority,
+        lane=rules.lane,
+        version=decision.head.version,
+    )

@@ -1,0 +1,209 @@
+"""The four steps of every change: timer, head, effects, and last what brought it.
+
+A crash after any step leaves what brought the change, and the next look ends the same. A lost
+swap is a value: read again, decide again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from punctual.domain.decide import Decision, decide
+from punctual.domain.draft import WRITERS
+from punctual.domain.errors import Unavailable
+from punctual.domain.events import Claim, Finish, Look
+from punctual.domain.head import Head
+from punctual.domain.timing import SAFETY
+from punctual.engine.change import Change, Result
+from punctual.engine.effects import Effects
+from punctual.engine.placing import Placing, blank_head
+from punctual.engine.ports import Clock, Key, Ports, RunKey, Stored, Swap, Timer
+
+TRIES = 12
+MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up to here
+
+
+class _Plan(NamedTuple):
+    index: int
+    change: Change
+    stored: Stored | None
+    decision: Decision
+    timers: tuple[Timer, ...]
+    safety: tuple[Timer, ...]
+
+
+class Steps:
+    """Applies changes to heads, a batch at a time."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        log: Callable[..., None],
+    ) -> None:
+        self._ports = ports
+        self._clock = clock
+        self._log = log
+        self.placing = Placing(ports, clock, monotonic)
+        self.effects = Effects(ports)
+
+    def apply(self, changes: Sequence[Change]) -> list[Result]:
+        """Decide and write each; several of one job happen one after another."""
+        results: list[Result | None] = [None] * len(changes)
+        tries = [0] * len(changes)
+        pending = list(range(len(changes)))
+        while pending:
+            first, later = _one_a_job(pending, changes)
+            lost = self._round(first, changes, results)
+            for index in lost:
+                tries[index] += 1
+                if tries[index] >= TRIES:
+                    results[index] = Result(None, effects_done=False, contended=True)
+            pending = [index for index in lost if results[index] is None] + later
+        return [result for result in results if result is not None]
+
+    def _round(
+        self, indexes: Sequence[int], changes: Sequence[Change], results: list[Result | None]
+    ) -> list[int]:
+        stored = self._ports.heads.load([changes[index].key for index in indexes])
+        recorded = self._recorded([changes[index] for index in indexes], stored)
+        plans = []
+        for index in indexes:
+            change = changes[index]
+            plan = self._plan(index, change, stored.get(change.key), recorded)
+            if plan is None:
+                results[index] = Result(None)
+            else:
+                plans.append(plan)
+        self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)])
+        self.effects.write_attempts([(p.change, p.decision) for p in plans], self._clock())
+        won = self._swap(plans)
+        winners = [plan for plan in plans if won[plan.index]]
+        self._follow(winners, results)
+        return [plan.index for plan in plans if not won[plan.index]]
+
+    def _recorded(
+        self, changes: Sequence[Change], stored: Mapping[Key, Stored]
+    ) -> Mapping[Key, frozenset[str]]:
+        """Which ended runs have their history row, asked where they are to leave the head."""
+        wanted: list[RunKey] = []
+        for change in changes:
+            found = stored.get(change.key)
+            if found is None or not found.head.ended:
+                continue
+            hurried = isinstance(change.event, Claim | Finish)
+            if not hurried or len(found.head.ended) > MANY_ENDED:
+                wanted.extend(RunKey(*change.key, run.run_id) for run in found.head.ended)
+        if not wanted:
+            return {}
+        by_key: dict[Key, set[str]] = {}
+        for tenant, job_id, run_id in self._ports.history.present(wanted):
+            by_key.setdefault(Key(tenant, job_id), set()).add(run_id)
+        return {key: frozenset(ids) for key, ids in by_key.items()}
+
+    def _plan(
+        self,
+        index: int,
+        change: Change,
+        stored: Stored | None,
+        recorded: Mapping[Key, frozenset[str]],
+    ) -> _Plan | None:
+        now = self._clock()
+        reached = max((timer.version for timer in change.brought), default=0)
+        if stored is None:
+            if not reached:
+                return None
+            held = blank_head(change.key, reached, change.writer, now)
+            return _Plan(index, change, None, Decision(head=held, changed=True), (), ())
+        head = stored.head
+        event = change.event
+        if isinstance(event, Look):
+            event = replace(
+                event, leases=stored.leases, brought=tuple(timer.at for timer in change.brought)
+            )
+        elif change.writer and change.writer in head.writers:
+            event = Look(leases=stored.leases)  # its own earlier effect: only see to what follows
+        decision = decide(head, event, now, change.writer, recorded.get(change.key, frozenset()))
+        if reached > decision.head.version:
+            decision = _reach(decision, reached, change.writer)
+        timers = self._timers(change, stored, decision)
+        safety = ()
+        if change.safety and (decision.sends or decision.records or decision.kills):
+            safety = (self.placing.timer(change.key, now + SAFETY, decision.head.version, now),)
+        return _Plan(index, change, stored, decision, timers, safety)
+
+    def _timers(self, change: Change, stored: Stored, decision: Decision) -> tuple[Timer, ...]:
+        now = self._clock()
+        timers = []
+        if decision.timer_at is not None:
+            version = decision.head.version
+            timers.append(self.placing.timer(change.key, decision.timer_at, version, now))
+        if change.brought:
+            timers.extend(self.placing.watches(change, stored, decision.head, now))
+        return tuple(timers)
+
+    def _swap(self, plans: Sequence[_Plan]) -> dict[int, bool]:
+        won = {plan.index: True for plan in plans}
+        changed = [plan for plan in plans if plan.decision.changed]
+        if changed:
+            answers = self._ports.heads.swap([_swap_of(plan) for plan in changed])
+            for plan, answer in zip(changed, answers, strict=True):
+                won[plan.index] = answer
+        return won
+
+    def _follow(self, plans: Sequence[_Plan], results: list[Result | None]) -> None:
+        """Steps three and four: the effects, then what brought them."""
+        try:
+            sent = self.effects.follow([(plan.change, plan.decision) for plan in plans])
+        except Unavailable as error:
+            self._log("effects_pending", error=error.message, jobs=len(plans))
+            sent = [False] * len(plans)
+        gone: list[Timer] = []
+        put: list[Timer] = []
+        for plan, done in zip(plans, sent, strict=True):
+            results[plan.index] = Result(plan.decision, effects_done=done)
+            put.extend(plan.timers)
+            if done:
+                gone.extend(plan.safety)
+                gone.extend(_handled(plan))
+        if put:
+            self._ports.wake.nudge(put)
+        if gone:
+            self._ports.timers.delete(gone)
+
+
+def _handled(plan: _Plan) -> list[Timer]:
+    """The timers that brought this; one that came early and still carries the next look stays."""
+    kept = plan.decision.head.timer_at
+    return [
+        timer
+        for timer in plan.change.brought
+        if (kept is None or timer.at != kept) and timer not in plan.timers
+    ]
+
+
+def _one_a_job(pending: Sequence[int], changes: Sequence[Change]) -> tuple[list[int], list[int]]:
+    seen: set[Key] = set()
+    first, later = [], []
+    for index in pending:
+        if changes[index].key in seen:
+            later.append(index)
+        else:
+            seen.add(changes[index].key)
+            first.append(index)
+    return first, later
+
+
+def _reach(decision: Decision, version: int, writer: str) -> Decision:
+    """Take a version that a slow writer put a timer for: it loses, and decides again."""
+    head: Head = decision.head
+    writers = head.writers if decision.changed else (*head.writers[1 - WRITERS :], writer)
+    return replace(decision, head=replace(head, version=version, writers=writers), changed=True)
+
+
+def _swap_of(plan: _Plan) -> Swap:
+    decision = plan.decision
+    expect = 0 if plan.stored is None else plan.stored.head.version
+    return Swap(decision.head, expect, decision.leases, decision.required)
