@@ -61,7 +61,7 @@ class Placing:
 
 
 def blank_head(key: Key, version: int, writer: str, now: datetime) -> Head:
-    """Holds the place of a job whose creation was slower than its timer: the creator decides anew."""
+    """Holds the place of a job whose creation was slower than its timer."""
     return Head(
         tenant=key.tenant,
         job_id=key.job_id,

@@ -80,6 +80,13 @@ class HeadPage(NamedTuple):
     before: str | None
 
 
+class Walk(NamedTuple):
+    """Some heads of all tenants, in any order; `cursor` goes on from there."""
+
+    heads: Sequence[Head]
+    cursor: str | None
+
+
 class Heads(Protocol):
     def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
         """Those that exist and are not expired, read consistently; blank heads included."""
@@ -100,13 +107,6 @@ class Heads(Protocol):
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """Every head there is, some at a time, for the reconciler."""
-
-
-class Walk(NamedTuple):
-    """Some heads of all tenants, in any order; `cursor` goes on from there."""
-
-    heads: Sequence[Head]
-    cursor: str | None
 
 
 class Timer(NamedTuple):

@@ -25,7 +25,7 @@ MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up 
 
 
 class _Plan(NamedTuple):
-    index: int
+    number: int
     change: Change
     stored: Stored | None
     decision: Decision
@@ -80,9 +80,9 @@ class Steps:
         self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)])
         self.effects.write_attempts([(p.change, p.decision) for p in plans], self._clock())
         won = self._swap(plans)
-        winners = [plan for plan in plans if won[plan.index]]
+        winners = [plan for plan in plans if won[plan.number]]
         self._follow(winners, results)
-        return [plan.index for plan in plans if not won[plan.index]]
+        return [plan.number for plan in plans if not won[plan.number]]
 
     def _recorded(
         self, changes: Sequence[Change], stored: Mapping[Key, Stored]
@@ -129,7 +129,7 @@ class Steps:
         if reached > decision.head.version:
             decision = _reach(decision, reached, change.writer)
         timers = self._timers(change, stored, decision)
-        safety = ()
+        safety: tuple[Timer, ...] = ()
         if change.safety and (decision.sends or decision.records or decision.kills):
             safety = (self.placing.timer(change.key, now + SAFETY, decision.head.version, now),)
         return _Plan(index, change, stored, decision, timers, safety)
@@ -145,12 +145,12 @@ class Steps:
         return tuple(timers)
 
     def _swap(self, plans: Sequence[_Plan]) -> dict[int, bool]:
-        won = {plan.index: True for plan in plans}
+        won = {plan.number: True for plan in plans}
         changed = [plan for plan in plans if plan.decision.changed]
         if changed:
             answers = self._ports.heads.swap([_swap_of(plan) for plan in changed])
             for plan, answer in zip(changed, answers, strict=True):
-                won[plan.index] = answer
+                won[plan.number] = answer
         return won
 
     def _follow(self, plans: Sequence[_Plan], results: list[Result | None]) -> None:
@@ -163,7 +163,7 @@ class Steps:
         gone: list[Timer] = []
         put: list[Timer] = []
         for plan, done in zip(plans, sent, strict=True):
-            results[plan.index] = Result(plan.decision, effects_done=done)
+            results[plan.number] = Result(plan.decision, effects_done=done)
             put.extend(plan.timers)
             if done:
                 gone.extend(plan.safety)
