@@ -25,6 +25,10 @@ USER_AGENT = "Punctual"
 WITHOUT_PAYLOAD = ("GET", "HEAD", "OPTIONS")
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+# Narrower than httpx, which percent-encodes what cannot stand in a host.
+_HOST = re.compile(
+    rb"[0-9A-Za-z_-][0-9A-Za-z._-]*|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[0-9A-Za-z._~%-]+)?"
+)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _BODY_HEADERS = frozenset({b"content-type", b"content-encoding", b"content-language"})
 # What may go along to another origin: nothing that a job could have put a credential into.
@@ -137,8 +141,10 @@ def redirected(request: Request, status: int, location: str, secrets: frozenset[
 def _callable(url: httpx.URL) -> httpx.URL:
     if url.scheme not in ("http", "https"):
         raise BadTask("The URL does not begin with http:// or https://")
-    if not url.host.strip("."):
-        raise BadTask("The URL names no host")
+    if not _HOST.fullmatch(url.raw_host):
+        raise BadTask("The URL names no host that could be called")
+    if url.port is not None and not 1 <= url.port <= 65535:
+        raise BadTask("The URL names a port that does not exist")
     if url.userinfo:
         raise BadTask("The URL holds a user name; put credentials into a header")
     # The last dot of a complete name is no part of what certificates and virtual hosts know.

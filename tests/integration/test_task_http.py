@@ -1,0 +1,533 @@
+"""The `http` task against real servers on loopback."""
+
+import queue
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from punctual.tasks.contract import Attempt, Outcome, StopReason, StopSignal
+from punctual.tasks.http import HttpTask
+from punctual.tasks.registry import Registry
+
+LONG = 300.0
+PATIENCE = 10.0
+Handler = Callable[[socket.socket, bytes], None]
+
+
+class NoLog:
+    def log(self, data: bytes) -> None:
+        raise AssertionError("nothing is logged here")
+
+
+class Server:
+    """Accepts, reads one request after another, and leaves the answer to the test."""
+
+    def __init__(self, handler: Handler, context: ssl.SSLContext | None = None) -> None:
+        self._handler = handler
+        self._context = context
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._threads: list[threading.Thread] = []
+        self._open: list[socket.socket] = []
+        self.port: int = self._listener.getsockname()[1]
+        self.requests: queue.Queue[bytes] = queue.Queue()
+        self.connections = 0
+        self._spawn(self._accept)
+
+    def url(self, path: str = "/", host: str = "127.0.0.1") -> str:
+        return f"http://{host}:{self.port}{path}"
+
+    def request(self) -> bytes:
+        return self.requests.get(timeout=PATIENCE)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._open:
+            connection.close()
+        for thread in self._threads:
+            thread.join(PATIENCE)
+            assert not thread.is_alive()
+
+    def _spawn(self, work: Callable[..., None], *arguments: Any) -> None:
+        thread = threading.Thread(target=work, args=arguments)
+        self._threads.append(thread)
+        thread.start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            connection.settimeout(PATIENCE)
+            self.connections += 1
+            self._open.append(connection)
+            self._spawn(self._serve, connection)
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            if self._context:
+                connection = self._context.wrap_socket(connection, server_side=True)
+            with closing(connection):
+                while request := _request(connection):
+                    self.requests.put(request)
+                    self._handler(connection, request)
+        except OSError:
+            return
+
+
+def _request(connection: socket.socket) -> bytes:
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = connection.recv(65536)
+        if not piece:
+            return b""
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    wanted = int(_header(head, b"content-length") or 0)
+    while len(body) < wanted:
+        body += connection.recv(65536)
+    return head + b"\r\n\r\n" + body
+
+
+def _header(request: bytes, name: bytes) -> bytes | None:
+    for line in request.split(b"\r\n\r\n")[0].split(b"\r\n")[1:]:
+        key, _, value = line.partition(b": ")
+        if key.lower() == name:
+            return value
+    return None
+
+
+def answer(status: int = 200, body: bytes = b"", **headers: str) -> bytes:
+    lines = [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    lines.append(f"Content-Length: {len(body)}")
+    head = "\r\n".join([f"HTTP/1.1 {status} Said", *lines])
+    return f"{head}\r\n\r\n".encode() + body
+
+
+def says(*answers: bytes) -> Handler:
+    left = iter(answers)
+    last = answers[-1]
+    return lambda connection, _: connection.sendall(next(left, last))
+
+
+def _silent(connection: socket.socket, _: bytes) -> None:
+    connection.recv(1)
+
+
+@contextmanager
+def serving(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator[Server]:
+    with closing(Server(handler, context)) as server:
+        yield server
+
+
+@contextmanager
+def running(**options: Any) -> Iterator[Registry]:
+    with closing(HttpTask(**{"allow_loopback": True} | options)) as task:
+        yield Registry({"http": task}, lambda name: f"hush-{name}")
+
+
+def an_attempt(url: str, seconds: float = LONG, payload: Any = None, **task: Any) -> Attempt:
+    return Attempt(
+        tenant="local",
+        job_id="job-1",
+        run_id="run-1",
+        name="A job",
+        attempt_number=1,
+        scheduled_at=datetime(2026, 12, 1, 10, tzinfo=UTC),
+        task={"type": "http", "url": url} | task,
+        payload=payload,
+        timeout=timedelta(seconds=seconds),
+        token=7,
+    )
+
+
+def call(url: str, *, options: dict[str, Any] | None = None, **task: Any) -> Outcome:
+    with running(**options or {}) as registry:
+        return registry.run(an_attempt(url, **task), StopSignal(), NoLog())
+
+
+def test_a_call_posts_the_payload_and_keeps_the_answer() -> None:
+    with serving(says(answer(201, b"made", Content_Type="text/x", X_A="1"))) as server:
+        outcome = call(server.url("/in?q=1"), payload={"n": 1})
+        request = server.request()
+
+    assert outcome == Outcome(
+        "SUCCESS",
+        output=b"made",
+        output_type="text/x",
+        http_status=201,
+        http_headers=(("Content-Type", "text/x"), ("X-A", "1"), ("Content-Length", "4")),
+    )
+    assert request.startswith(b"POST /in?q=1 HTTP/1.1\r\n")
+    assert request.endswith(b'\r\n\r\n{"n":1}')
+    assert _header(request, b"host") == f"127.0.0.1:{server.port}".encode()
+    assert _header(request, b"content-length") == b"7"
+    assert _header(request, b"content-type") == b"application/json"
+    assert _header(request, b"idempotency-key") == b"run-1"
+    assert _header(request, b"user-agent") == b"Punctual"
+
+
+@pytest.mark.parametrize(
+    ("status", "retryable"),
+    [(400, False), (404, False), (408, True), (425, True), (429, True), (500, True), (302, True)],
+)
+def test_another_status_fails_and_some_may_pass(status: int, retryable: bool) -> None:
+    with serving(says(answer(status, b"why", Location="/x"))) as server:
+        outcome = call(server.url())
+    assert (outcome.status, outcome.retryable) == ("FAILED", retryable)
+    assert outcome.error == f"The server answered {status}"
+    assert (outcome.http_status, outcome.output) == (status, b"why")
+
+
+@pytest.mark.parametrize("expected", [404, [200, 404], "400-404", ["201", "404"]])
+def test_a_job_may_expect_another_status(expected: Any) -> None:
+    with serving(says(answer(404))) as server:
+        assert call(server.url(), expect_status=expected).status == "SUCCESS"
+
+
+def test_loopback_is_refused_unless_allowed_and_never_retried() -> None:
+    with serving(says(answer())) as server:
+        for url in (server.url(), server.url(host="0x7f.1"), server.url(host="[::ffff:7f00:1]")):
+            outcome = call(url, options={"allow_loopback": False})
+            assert (outcome.status, outcome.retryable) == ("FAILED", False)
+            assert "may not be called" in outcome.error
+        assert server.connections == 0
+
+
+@pytest.mark.parametrize("hidden", ["10.0.0.1", "169.254.169.254", "fd00:ec2::254"])
+def test_a_name_is_refused_for_any_of_its_addresses(hidden: str) -> None:
+    with serving(says(answer())) as server:
+        options = {"resolver": lambda *_: ["127.0.0.1", hidden]}
+        outcome = call(server.url(host="mixed.test"), options=options)
+        assert server.connections == 0
+    assert outcome.retryable is False
+    assert outcome.error.startswith(f"mixed.test may not be called: {hidden} is")
+
+
+def test_a_name_that_changes_its_address_is_called_where_it_was_checked() -> None:
+    answers = iter([["127.0.0.1"], ["10.0.0.1"]])
+    with serving(says(answer(body=b"pinned"))) as server:
+        options = {"resolver": lambda *_: next(answers)}
+        outcome = call(server.url(host="rebinding.test"), options=options)
+        host = _header(server.request(), b"host")
+    assert outcome.output == b"pinned"
+    assert host == f"rebinding.test:{server.port}".encode()
+    assert next(answers) == ["10.0.0.1"]
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
+    with serving(says(answer())) as server:
+        options = {"resolver": lambda *_: ["127.0.0.99", "127.0.0.1"]}
+        assert call(server.url(host="two.test"), options=options).status == "SUCCESS"
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "0xa9fea9fe", "[::ffff:a00:1]", "inner.test"])
+def test_a_redirect_is_checked_as_the_first_call_was(host: str) -> None:
+    def resolver(name: str, port: int) -> list[str]:
+        return ["127.0.0.1"] if name == "outer.test" else ["192.168.0.1"]
+
+    with serving(says(answer(307, Location=f"http://{host}/latest"))) as server:
+        outcome = call(
+            server.url(host="outer.test"), options={"resolver": resolver}, follow_redirects=5
+        )
+    assert (outcome.status, outcome.retryable) == ("FAILED", False)
+    assert "may not be called" in outcome.error
+
+
+def test_redirects_are_followed_as_often_as_allowed() -> None:
+    hops = [answer(302, b"moved", Location=f"/{n}") for n in range(2)]
+    with serving(says(*hops, answer(body=b"there"))) as server:
+        assert call(server.url(), follow_redirects=2).output == b"there"
+        lines = [server.request().split(b" HTTP")[0] for _ in range(3)]
+    assert lines == [b"POST /", b"GET /0", b"GET /1"]
+
+    with serving(says(*hops, answer(body=b"there"))) as server:
+        outcome = call(server.url(), follow_redirects=1)
+    assert (outcome.status, outcome.retryable) == ("FAILED", False)
+    assert outcome.error == "The server redirects too often"
+
+
+def test_a_redirect_that_is_expected_is_the_answer() -> None:
+    with serving(says(answer(302, Location="/x"))) as server:
+        outcome = call(server.url(), follow_redirects=3, expect_status=302)
+    assert (outcome.status, outcome.http_status) == ("SUCCESS", 302)
+
+
+def test_secrets_do_not_follow_to_another_origin() -> None:
+    given = {"Authorization": "Bearer {{secret:a}}", "X-Key": "{{secret:b}}"}
+    with serving(says(answer())) as other:
+        with serving(says(answer(307, Location=other.url("/y")))) as first:
+            outcome = call(first.url(), headers=given, follow_redirects=1, body="plain")
+            told = first.request()
+        followed = other.request()
+
+    assert outcome.status == "SUCCESS"
+    assert _header(told, b"authorization") == b"Bearer hush-a"
+    assert b"hush" not in followed
+    assert followed.endswith(b"plain")
+    assert _header(followed, b"authorization") is None
+
+
+def test_a_body_with_a_secret_is_not_sent_to_another_origin() -> None:
+    with serving(says(answer())) as other:
+        with serving(says(answer(307, Location=other.url()))) as first:
+            outcome = call(first.url(), body={"key": "{{secret:a}}"}, follow_redirects=1)
+        assert other.connections == 0
+    assert (outcome.status, outcome.retryable) == ("FAILED", False)
+
+
+def test_no_secret_comes_back_in_an_outcome() -> None:
+    def echo(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(answer(500, request, X_Echo="hush-a"))
+
+    with serving(echo) as server:
+        outcome = call(server.url("/{{secret:a}}"), headers={"X-Key": "{{secret:a}}"})
+        assert b"hush-a" in server.request()
+    assert b"X-Key: [secret]" in outcome.output
+    assert ("X-Echo", "[secret]") in outcome.http_headers
+    assert "hush" not in repr(outcome)
+
+
+def test_an_answer_without_end_is_cut_and_the_connection_closed() -> None:
+    closed = threading.Event()
+
+    def endless(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        try:
+            while True:
+                connection.sendall(b"x" * 65536)
+        except OSError:
+            closed.set()
+            raise
+
+    with serving(endless) as server:
+        outcome = call(server.url())
+        assert closed.wait(PATIENCE)
+    assert outcome.status == "SUCCESS"
+    assert outcome.output_truncated
+    assert outcome.output == b"x" * 2**20
+
+
+def test_an_answer_of_the_full_size_is_whole() -> None:
+    with serving(says(answer(body=b"x" * 2**20))) as server:
+        outcome = call(server.url())
+    assert len(outcome.output) == 2**20
+    assert not outcome.output_truncated
+
+
+@pytest.mark.parametrize("start", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Slow: "])
+def test_a_server_that_drips_does_not_outlast_the_timeout(start: bytes) -> None:
+    released = threading.Event()
+
+    def drip(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(start)
+        while not released.wait(0.02):
+            connection.sendall(b"x")
+
+    with serving(drip) as server:
+        outcome = call(server.url(), seconds=0.5)
+        released.set()
+    assert (outcome.status, outcome.error) == ("TIMED_OUT", "Timed out after 0.5 s")
+    assert outcome.output.startswith(b"x") == start.endswith(b"\r\n\r\n")
+
+
+def test_a_server_that_does_not_read_does_not_outlast_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        outcome = call(
+            f"http://127.0.0.1:{deaf.getsockname()[1]}/", seconds=0.5, body="x" * 20_000_000
+        )
+    assert outcome.status == "TIMED_OUT"
+
+
+def test_a_resolver_that_hangs_does_not_outlast_the_timeout() -> None:
+    released = threading.Event()
+
+    def hang(name: str, port: int) -> list[str]:
+        released.wait(PATIENCE)
+        return []
+
+    outcome = call("http://slow.test/", options={"resolver": hang}, seconds=0.3)
+    released.set()
+    assert outcome.status == "TIMED_OUT"
+
+
+@pytest.mark.parametrize("reason", ["CANCEL", "SHUTDOWN", "LOST"])
+def test_a_wish_to_stop_ends_the_wait_for_an_answer(reason: StopReason) -> None:
+    stop = StopSignal()
+    outcomes: queue.Queue[Outcome] = queue.Queue()
+    with serving(_silent) as server, running() as registry:
+        attempt = an_attempt(server.url())
+        thread = threading.Thread(target=lambda: outcomes.put(registry.run(attempt, stop, NoLog())))
+        thread.start()
+        server.request()
+        stop.stop(reason)
+        outcome = outcomes.get(timeout=PATIENCE)
+        thread.join()
+    assert outcome == Outcome.stopped(reason)
+
+
+def test_one_connection_serves_many_runs_and_brings_no_cookie() -> None:
+    with serving(says(answer(body=b"ok", Set_Cookie="id=1"))) as server, running() as registry:
+        for _ in range(3):
+            outcome = registry.run(an_attempt(server.url()), StopSignal(), NoLog())
+            assert outcome.status == "SUCCESS"
+            assert _header(server.request(), b"cookie") is None
+        assert server.connections == 1
+
+
+def test_runs_in_many_threads_do_not_stop_each_other() -> None:
+    stops = [StopSignal() for _ in range(8)]
+    outcomes: queue.Queue[tuple[int, Outcome]] = queue.Queue()
+
+    def handler(connection: socket.socket, request: bytes) -> None:
+        if request.startswith(b"POST /odd"):
+            _silent(connection, request)
+        connection.sendall(answer(body=b"ok"))
+
+    def work(registry: Registry, number: int, url: str) -> None:
+        outcomes.put((number, registry.run(an_attempt(url), stops[number], NoLog())))
+
+    with serving(handler) as server, running() as registry, ExitStack() as stack:
+        for number in range(8):
+            url = server.url("/odd" if number % 2 else "/even")
+            thread = threading.Thread(target=work, args=(registry, number, url))
+            thread.start()
+            stack.callback(thread.join)
+        done = dict(outcomes.get(timeout=PATIENCE) for _ in range(4))
+        for number in range(1, 8, 2):
+            stops[number].stop("CANCEL")
+        stopped = dict(outcomes.get(timeout=PATIENCE) for _ in range(4))
+    assert {number: outcome.status for number, outcome in (done | stopped).items()} == {
+        number: "CANCELLED" if number % 2 else "SUCCESS" for number in range(8)
+    }
+
+
+def test_proxies_of_the_environment_are_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(says(answer(502))) as proxy, serving(says(answer())) as server:
+        for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url())
+        assert call(server.url()).status == "SUCCESS"
+        assert proxy.connections == 0
+
+
+def test_nobody_listening_is_a_failure_that_may_pass() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        outcome = call(f"http://127.0.0.1:{unused.getsockname()[1]}/")
+    assert outcome == Outcome.failed("Calling 127.0.0.1 failed: Connection refused")
+
+
+def test_a_name_without_an_address_is_a_failure_that_may_pass() -> None:
+    outcome = call("http://none.test/", options={"resolver": lambda *_: []})
+    assert outcome == Outcome.failed("Calling none.test failed: none.test has no address")
+
+
+@pytest.mark.parametrize(
+    "said", [b"", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", b"no\r\n\r\n"]
+)
+def test_half_an_answer_is_a_failure_that_may_pass(said: bytes) -> None:
+    def hang_up(connection: socket.socket, _: bytes) -> None:
+        connection.sendall(said)
+        connection.shutdown(socket.SHUT_RDWR)
+
+    with serving(hang_up) as server:
+        outcome = call(server.url())
+    assert (outcome.status, outcome.retryable) == ("FAILED", True)
+    assert outcome.error.startswith("Calling 127.0.0.1 failed: ")
+
+
+def test_a_task_that_cannot_be_sent_fails_without_a_retry() -> None:
+    outcome = call("http://127.0.0.1/", headers={"X-A": "{{payload}}"}, payload="a\r\nX-B: c")
+    assert (outcome.status, outcome.retryable) == ("FAILED", False)
+    assert "line break" in outcome.error
+
+
+def a_certificate(name: str, folder: Path) -> Path:
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
+        .not_valid_after(datetime(2120, 1, 1, tzinfo=UTC))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    file = folder / "certificate.pem"
+    file.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        + certificate.public_bytes(serialization.Encoding.PEM)
+    )
+    return file
+
+
+@contextmanager
+def serving_tls(folder: Path, handler: Handler) -> Iterator[tuple[Server, list[str | None], Any]]:
+    file = a_certificate("job.test", folder)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    asked: list[str | None] = []
+    context.sni_callback = lambda _socket, name, _context: asked.append(name)
+    options = {
+        "resolver": lambda *_: ["127.0.0.1"],
+        "ssl_context": ssl.create_default_context(cafile=str(file)),
+    }
+    with serving(handler, context) as server:
+        yield server, asked, options
+
+
+def test_tls_is_checked_against_the_name_and_not_the_address(tmp_path: Path) -> None:
+    with serving_tls(tmp_path, says(answer(body=b"x" * 500_000))) as (server, asked, options):
+        outcome = call(f"https://job.test.:{server.port}/", options=options, body="y" * 500_000)
+        request = server.request()
+    assert (outcome.status, len(outcome.output)) == ("SUCCESS", 500_000)
+    assert request.endswith(b"y" * 500_000)
+    assert _header(request, b"host") == f"job.test:{server.port}".encode()
+    assert asked == ["job.test"]
+
+
+def test_a_certificate_of_another_name_is_not_accepted(tmp_path: Path) -> None:
+    with serving_tls(tmp_path, says(answer())) as (server, _, options):
+        outcome = call(f"https://other.test:{server.port}/", options=options)
+        assert server.requests.empty()
+    assert outcome.status == "FAILED"
+    assert "the certificate is not valid" in outcome.error
+
+
+def test_a_server_that_never_shakes_hands_does_not_outlast_the_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        outcome = call(f"https://127.0.0.1:{deaf.getsockname()[1]}/", seconds=0.3)
+    assert outcome.status == "TIMED_OUT"
+
+
+def test_a_slow_answer_over_tls_can_be_stopped(tmp_path: Path) -> None:
+    stop = StopSignal()
+
+    def stopping(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(b"HTTP/1.1 200 OK\r\n\r\nhalf")
+        stop.stop("CANCEL")
+        _silent(connection, request)
+
+    with serving_tls(tmp_path, stopping) as (server, _, options), running(**options) as registry:
+        attempt = an_attempt(f"https://job.test:{server.port}/")
+        outcome = registry.run(attempt, stop, NoLog())
+    assert outcome.status == "CANCELLED"
