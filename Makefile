@@ -1,0 +1,64 @@
+.DEFAULT_GOAL := help
+.PHONY: help run test check bench lint types format synth lock clean
+
+export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
+# Synthesis needs no account: keep the CDK command line from asking a machine for its role.
+export AWS_EC2_METADATA_DISABLED = true
+
+PYTHON_IN_VENV = .venv/bin/python
+CODE = $(foreach tree,layers functions infra tests bench,$(if $(shell find $(tree) -name '*.py' 2>/dev/null),$(tree)))
+COMPILE = $(PYTHON_IN_VENV) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+
+help: ## list what there is to make
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+
+run: ## start Punctual here: API on 127.0.0.1:8080/v1, data in ./.punctual
+	@requirements/install run && exec $(PYTHON_IN_VENV) -m punctual.local
+
+test: ## run the tests; T='tests/unit -k cron' runs some of them
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m pytest $(T)
+
+check: ## run everything that CI runs
+	@bash .ci/run
+
+bench: ## measure, and print the figures as a table
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m bench
+
+lint: ## look for mistakes and wrong formatting
+	@requirements/install dev
+	@.venv/bin/ruff check .
+	@.venv/bin/ruff format --check .
+
+types: ## check the types
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m mypy $(CODE)
+
+format: ## format the code and mend what can be mended
+	@requirements/install dev
+	@.venv/bin/ruff check --fix .
+	@.venv/bin/ruff format .
+
+synth: node_modules/.package-lock.json ## write every stage's CloudFormation into cdk.out, and check it
+	@requirements/install dev
+	@rm -rf cdk.out
+	@for stage in dev prod; do \
+		node_modules/.bin/cdk synth --quiet --context stage=$$stage --output cdk.out/$$stage || exit; \
+	done
+	@.venv/bin/cfn-lint --regions us-east-1 --template cdk.out/*/*.template.json
+
+node_modules/.package-lock.json: package.json package-lock.json
+	@npm ci --no-audit --no-fund --silent
+	@touch $@
+
+lock: ## pin the newest allowed requirements: UPGRADE=--upgrade, or keep the pins and add what is new
+	@requirements/install dev
+	@$(COMPILE) $(UPGRADE) --extra dev --build-deps-for editable -o requirements/dev.txt pyproject.toml
+	@$(COMPILE) --build-deps-for editable -c requirements/dev.txt -o requirements/run.txt pyproject.toml
+	@$(COMPILE) -c requirements/dev.txt -o layers/vendor/requirements.txt layers/vendor/requirements.in
+
+clean: ## remove what the others made; never the data in ./.punctual
+	@rm -rf .venv node_modules cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@find layers functions infra tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,35 @@
+"""The CDK app: `python -m infra.app` writes the templates, without an account or a network."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from aws_cdk import App, Tags, Validations
+from cdk_nag import AwsSolutionsChecks, ServerlessChecks
+
+from infra.data import Data
+from infra.stage import stage_of
+
+CDK_JSON = Path(__file__).parent.parent / "cdk.json"
+
+
+def context() -> dict[str, Any]:
+    """What cdk.json says, for when no CDK command line runs us; what it passes wins over this."""
+    values: dict[str, Any] = json.loads(CDK_JSON.read_text())["context"]
+    return values
+
+
+def build(app: App) -> App:
+    """Every stack of the stage that the context names, under the rules that guard them."""
+    stage = stage_of(app)
+    Data(app, f"Punctual-{stage.name}-Data", stage=stage)
+    Tags.of(app).add("application", "punctual")
+    Tags.of(app).add("stage", stage.name)
+    Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
+    return app
+
+
+if __name__ == "__main__":
+    outdir = os.environ.get("CDK_OUTDIR", "cdk.out")
+    build(App(context=context(), outdir=outdir, analytics_reporting=False)).synth()

@@ -1,0 +1,157 @@
+"""What the data stack promises, read from its template."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, RemovalPolicy, Stack, aws_s3
+from aws_cdk.assertions import Match, Template
+
+from infra.app import build, context
+from infra.names import OUTPUTS, PK, SK, TTL
+from infra.stage import WrongStage, stage_of
+
+TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True}
+
+
+def synthesised(stage: str) -> Template:
+    app = build(App(context={**context(), "stage": stage}, analytics_reporting=False))
+    stack = app.node.find_child(f"Punctual-{stage}-Data")
+    assert isinstance(stack, Stack)
+    return Template.from_stack(stack)
+
+
+@pytest.fixture(scope="module", params=["dev", "prod"])
+def stage(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def template(stage: str) -> Template:
+    return synthesised(stage)
+
+
+def table(template: Template, name: str) -> dict[str, Any]:
+    found = template.find_resources("AWS::DynamoDB::Table")
+    (resource,) = [body for key, body in found.items() if key.startswith(f"{name}Table")]
+    return dict(resource)
+
+
+def test_there_are_the_four_tables_and_two_buckets(template: Template) -> None:
+    template.resource_count_is("AWS::DynamoDB::Table", len(TABLES))
+    template.resource_count_is("AWS::S3::Bucket", 2)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_keyed_by_strings_on_demand_and_restorable(
+    template: Template, name: str
+) -> None:
+    properties = table(template, name)["Properties"]
+    assert properties["KeySchema"] == [
+        {"AttributeName": PK, "KeyType": "HASH"},
+        {"AttributeName": SK, "KeyType": "RANGE"},
+    ]
+    assert {a["AttributeType"] for a in properties["AttributeDefinitions"]} == {"S"}
+    assert properties["BillingMode"] == "PAY_PER_REQUEST"
+    assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+@pytest.mark.parametrize(("name", "expires"), TABLES.items())
+def test_rows_expire_except_the_timers_that_jobs_hang_on(
+    template: Template, name: str, expires: bool
+) -> None:
+    expiry = table(template, name)["Properties"].get("TimeToLiveSpecification")
+    assert expiry == ({"AttributeName": TTL, "Enabled": True} if expires else None)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_only_the_heads_are_streamed(template: Template, name: str) -> None:
+    stream = table(template, name)["Properties"].get("StreamSpecification")
+    assert stream == ({"StreamViewType": "NEW_AND_OLD_IMAGES"} if name == "Jobs" else None)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_only_a_protected_stage_keeps_its_tables(template: Template, stage: str, name: str) -> None:
+    resource = table(template, name)
+    assert resource["Properties"]["DeletionProtectionEnabled"] is (stage == "prod")
+    kept = "Retain" if stage == "prod" else "Delete"
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (kept, kept)
+
+
+def test_the_buckets_are_private_and_encrypted(template: Template) -> None:
+    template.all_resources_properties(
+        "AWS::S3::Bucket",
+        {
+            "PublicAccessBlockConfiguration": {
+                "BlockPublicAcls": True,
+                "BlockPublicPolicy": True,
+                "IgnorePublicAcls": True,
+                "RestrictPublicBuckets": True,
+            },
+            "BucketEncryption": Match.any_value(),
+            "OwnershipControls": {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]},
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [{"Bool": {"aws:SecureTransport": "false"}}, {"NumericLessThan": {"s3:TlsVersion": 1.2}}],
+)
+def test_the_buckets_refuse_what_is_not_over_tls(
+    template: Template, condition: dict[str, Any]
+) -> None:
+    refusal = {
+        "Effect": "Deny",
+        "Action": "s3:*",
+        "Principal": {"AWS": "*"},
+        "Condition": condition,
+    }
+    policies = template.find_resources("AWS::S3::BucketPolicy").values()
+    assert len(policies) == 2
+    for policy in policies:
+        statements = policy["Properties"]["PolicyDocument"]["Statement"]
+        assert [s for s in statements if refusal.items() <= s.items()]
+
+
+def test_outputs_expire_by_retention_and_payloads_do_not(template: Template, stage: str) -> None:
+    (bucket,) = template.find_resources(
+        "AWS::S3::Bucket", {"Properties": {"VersioningConfiguration": {"Status": "Enabled"}}}
+    ).values()
+    rules = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
+    assert {
+        rule.get("Prefix"): rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule
+    } == {OUTPUTS: context()["stages"][stage]["retentionDays"]}
+    assert "LoggingConfiguration" in bucket["Properties"]
+
+
+def test_the_same_input_gives_the_same_template(template: Template, stage: str) -> None:
+    assert synthesised(stage).to_json() == template.to_json()
+
+
+def test_a_stack_against_the_rules_is_refused(tmp_path: Path) -> None:
+    app = build(App(context=context(), outdir=str(tmp_path), analytics_reporting=False))
+    aws_s3.Bucket(Stack(app, "Planted"), "Open", removal_policy=RemovalPolicy.DESTROY)
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app.synth()
+    report = json.loads((tmp_path / "validation-report.json").read_text())
+    rules = {v["ruleName"] for plugin in report["pluginReports"] for v in plugin["violations"]}
+    assert "AwsSolutions-S10" in rules
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"stage": "qa"}, "no stage 'qa' in cdk.json; there are: dev, prod"),
+        ({"stages": None}, "there are: none"),
+        ({"stages": {"dev": {"retentionDays": 7}}}, "`protected` must be true or false"),
+        ({"stages": {"dev": {"protected": True, "retentionDays": 0}}}, "must be 1 to 3650, not 0"),
+        ({"stages": {"dev": {"protected": True, "retentionDays": True}}}, "not True"),
+        ({"stages": {"dev": {"protected": True, "retentionDays": 1.5}}}, "not 1.5"),
+    ],
+)
+def test_a_wrong_stage_is_named(values: dict[str, Any], message: str) -> None:
+    app = App(context={**context(), **values})
+    with pytest.raises(WrongStage, match=message):
+        stage_of(app)
