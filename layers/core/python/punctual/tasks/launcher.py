@@ -2,8 +2,8 @@
 
 Executed by path in an isolated interpreter, so it imports what starts fast and nothing of ours.
 
-1. Read what to run from the control pipe, adopt all orphans to come (Linux), fork, execute.
-2. Report `started PID`, or `failed ERRNO`.
+1. Read what to run from the control pipe, adopt all orphans to come (Linux), fork.
+2. Report `started PID` before the script begins, or after that `failed ERRNO`.
 3. A `T` on the control pipe ends the script's group politely, a `K` at once; so does the end of
    the pipe, which is how the death of the process above shows.
 4. Once the script has ended, kill what it left, however far it detached itself; then report
@@ -22,6 +22,7 @@ from typing import Any
 SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ = 9, 13, 15, 25
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LENGTH_BYTES = 8
+READY = b"."
 REAP_MS = 1000
 POLL_MS = 20
 KILL_ROUNDS = 500
@@ -37,13 +38,10 @@ def main(control: int, report: int) -> None:
     libc = ctypes.CDLL(None)
     if _LINUX:
         libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    pid, error = _start(spec, libc)
+    pid = _start(spec, libc, report)
     _let_go_of_streams()
-    if error:
-        os.waitpid(pid, 0)
-        _say(report, f"failed {error}")
+    if pid is None:
         return
-    _say(report, f"started {pid}")
     script = Script(pid)
     _wait(script, control)
     script.end_all()
@@ -118,33 +116,47 @@ def _read(descriptor: int, length: int) -> bytes:
     return data
 
 
-def _start(spec: dict[str, Any], libc: ctypes.CDLL) -> tuple[int, int]:
-    """The script's process, and the error number if it could not be executed."""
+def _start(spec: dict[str, Any], libc: ctypes.CDLL, report: int) -> int | None:
+    """The script's process, or nothing if it could not be executed.
+
+    It is named above before it may begin: a script could kill us first and keep its group secret.
+    """
     us = os.getpid()
-    failure, write_failure = os.pipe()
+    answers, answer = os.pipe()
+    go, let_go = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
-            _execute(spec, libc, us)
+            os.close(let_go)
+            _execute(spec, libc, us, answer, go)
         except OSError as error:
-            os.write(write_failure, str(error.errno).encode())
+            os.write(answer, str(error.errno).encode())
         finally:
             os._exit(127)
-    os.close(write_failure)
-    number = os.read(failure, 16)
-    os.close(failure)
-    return pid, int(number or 0)
+    os.close(answer)
+    os.close(go)
+    os.read(answers, len(READY))
+    _say(report, f"started {pid}")
+    os.close(let_go)
+    error_number = os.read(answers, 16)
+    if not error_number:
+        return pid
+    os.waitpid(pid, 0)
+    _say(report, f"failed {error_number.decode()}")
+    return None
 
 
-def _execute(spec: dict[str, Any], libc: ctypes.CDLL, parent: int) -> None:
+def _execute(spec: dict[str, Any], libc: ctypes.CDLL, parent: int, answer: int, go: int) -> None:
     os.setsid()
+    if _LINUX:
+        libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+    os.write(answer, READY)
+    os.read(go, 1)
+    if os.getppid() != parent:
+        return
     libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
     for ignored_by_python in (SIGPIPE, SIGXFSZ):
         libc.signal(ignored_by_python, None)
-    if _LINUX:
-        libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
-    if os.getppid() != parent:
-        return
     for kind, wanted in spec["limits"]:
         _, hard = resource.getrlimit(kind)
         limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)

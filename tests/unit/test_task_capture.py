@@ -1,0 +1,49 @@
+from punctual.tasks.capture import Capture
+from punctual.tasks.redaction import Redactor
+
+
+class Log:
+    def __init__(self) -> None:
+        self.data = b""
+
+    def log(self, data: bytes) -> None:
+        assert data
+        self.data += data
+
+
+def test_a_secret_whose_halves_mingle_with_the_other_stream_stays_hidden() -> None:
+    log = Log()
+    capture = Capture(log, Redactor(frozenset({"hush-hush"})))
+
+    capture.stdout(b"a hush")
+    capture.stderr(b"b hush-")
+    capture.stdout(b"-hush c")
+    capture.stderr(b"not")
+    capture.end()
+
+    assert capture.output == b"a [secret] c"
+    assert capture.tail == "b hush-not"
+    assert log.data == b"a b [secret] chush-not"
+
+
+def test_each_bound_is_kept_and_only_what_went_beyond_it_is_flagged() -> None:
+    log = Log()
+    capture = Capture(log, Redactor(frozenset()), max_output=4, max_log=6)
+
+    capture.stdout(b"abcd")
+    assert not capture.output_truncated
+    capture.stderr(b"ef")
+    assert not capture.logs_truncated
+    capture.stdout(b"g")
+
+    assert (capture.output, capture.output_truncated) == (b"abcd", True)
+    assert (log.data, capture.logs_truncated) == (b"abcdef", True)
+
+
+def test_what_is_held_back_comes_out_at_the_end() -> None:
+    log = Log()
+    capture = Capture(log, Redactor(frozenset({"hush"})))
+    capture.stdout(b"hu")
+    assert log.data == b""
+    capture.end()
+    assert (log.data, capture.output) == (b"hu", b"hu")
