@@ -15,6 +15,7 @@ class Change(NamedTuple):
     writer: str
     brought: tuple[Timer, ...] = ()
     detail: Detail | None = None  # what a finished attempt left behind
+    edition: int | None = None  # only if the job is still at this client's version
     safety: bool = False  # nothing durable brought it: a timer stands in until its effects are done
 
 

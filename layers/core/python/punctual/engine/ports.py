@@ -105,6 +105,9 @@ class Heads(Protocol):
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
         """Heads of a tenant with `job_id < before`, newest first, blank ones left out."""
 
+    def busy(self, tenant: str) -> Sequence[Head]:
+        """Heads with runs alive, in line, or ended and perhaps not recorded yet."""
+
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """Every head there is, some at a time, for the reconciler."""
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from punctual.domain.decide import Decision, decide
+from punctual.domain.decide import Decision, Verdict, decide
 from punctual.domain.draft import WRITERS
 from punctual.domain.errors import Unavailable
 from punctual.domain.events import Claim, Finish, Look
@@ -64,6 +64,22 @@ class Steps:
             pending = [index for index in lost if results[index] is None] + later
         return [result for result in results if result is not None]
 
+    def create(self, new: Sequence[tuple[Change, Head]]) -> list[Result]:
+        """Write heads that are not there yet, fired where they are due at once.
+
+        No decision for each that lost its place; its version is then to be read again.
+        """
+        now = self._clock()
+        plans = []
+        for number, (change, base) in enumerate(new):
+            decision = decide(base, change.event, now, change.writer)
+            plans.append(self._finished(number, change, Stored(base, {}), decision))
+        self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)])
+        won = self._swap(plans)
+        results: list[Result | None] = [None] * len(plans)
+        self._follow([plan for plan in plans if won[plan.number]], results)
+        return [result or Result(None) for result in results]
+
     def _round(
         self, indexes: Sequence[int], changes: Sequence[Change], results: list[Result | None]
     ) -> list[int]:
@@ -105,7 +121,7 @@ class Steps:
 
     def _plan(
         self,
-        index: int,
+        number: int,
         change: Change,
         stored: Stored | None,
         recorded: Mapping[Key, frozenset[str]],
@@ -116,7 +132,7 @@ class Steps:
             if not reached:
                 return None
             held = blank_head(change.key, reached, change.writer, now)
-            return _Plan(index, change, None, Decision(head=held, changed=True), (), ())
+            return _Plan(number, change, None, Decision(head=held, changed=True), (), ())
         head = stored.head
         event = change.event
         if isinstance(event, Look):
@@ -125,14 +141,21 @@ class Steps:
             )
         elif change.writer and change.writer in head.writers:
             event = Look(leases=stored.leases)  # its own earlier effect: only see to what follows
+        elif change.edition not in (None, head.edition):
+            decision = Decision(head=head, changed=False, verdict=Verdict.STALE)
+            return _Plan(number, change, stored, decision, (), ())
         decision = decide(head, event, now, change.writer, recorded.get(change.key, frozenset()))
         if reached > decision.head.version:
             decision = _reach(decision, reached, change.writer)
+        return self._finished(number, change, stored, decision)
+
+    def _finished(self, number: int, change: Change, stored: Stored, decision: Decision) -> _Plan:
         timers = self._timers(change, stored, decision)
         safety: tuple[Timer, ...] = ()
         if change.safety and (decision.sends or decision.records or decision.kills):
+            now = self._clock()
             safety = (self.placing.timer(change.key, now + SAFETY, decision.head.version, now),)
-        return _Plan(index, change, stored, decision, timers, safety)
+        return _Plan(number, change, stored, decision, timers, safety)
 
     def _timers(self, change: Change, stored: Stored, decision: Decision) -> tuple[Timer, ...]:
         now = self._clock()

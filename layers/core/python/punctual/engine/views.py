@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from punctual.domain.head import Head
 from punctual.domain.run import Run
@@ -78,3 +78,11 @@ class Health(NamedTuple):
     watermark: datetime | None
     planner_heartbeat: datetime | None
     task_types: Sequence[str]
+
+
+class Monitor(Protocol):
+    """How the installation does, as each adapter can tell."""
+
+    def stats(self, tenant: str, now: datetime) -> Stats: ...
+
+    def health(self, now: datetime) -> Health: ...

@@ -1,0 +1,104 @@
+"""Bodies and payloads: small ones stand in the row, large ones beside it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from punctual.domain.errors import Unavailable
+from punctual.domain.run import Run
+from punctual.engine.ports import Body, Key, Ports
+
+SMALL = 8_192  # bytes of payload that a row keeps
+JSON = "application/json"
+CHAIN = 10_000  # former definitions that a search for one goes through at most
+
+
+class Documents:
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    def body(
+        self,
+        key: Key,
+        document: dict[str, Any],
+        ref: str,
+        edition: int,
+        now: datetime,
+        created_by: str,
+    ) -> Body:
+        """The row of a definition; a large payload is written beside it first."""
+        kept = {name: value for name, value in document.items() if name != "payload"}
+        payload, blob = document.get("payload"), ""
+        if payload is not None:
+            encoded = msgspec.json.encode(payload)
+            if len(encoded) > SMALL:
+                blob = f"payloads/{key.tenant}/{key.job_id}/{ref}"
+                self._ports.blobs.put(blob, encoded, JSON)
+                payload = None
+        return Body(
+            tenant=key.tenant,
+            job_id=key.job_id,
+            ref=ref,
+            edition=edition,
+            created_at=now,
+            name=document["name"],
+            document=kept,
+            created_by=created_by,
+            tags=document.get("tags") or {},
+            payload=payload,
+            payload_blob=blob,
+        )
+
+    def payload(self, body: Body) -> Any:
+        return self._read(body.payload_blob) if body.payload_blob else body.payload
+
+    def whole(self, body: Body) -> dict[str, Any]:
+        """The document as the client sent it, payload included."""
+        payload = self.payload(body)
+        return body.document if payload is None else {**body.document, "payload": payload}
+
+    def full(self, body: Body) -> Body:
+        """With its payload in place, wherever it stands."""
+        return replace(body, payload=self.payload(body)) if body.payload_blob else body
+
+    def put_payload(self, key: Key, run_id: str, payload: Any) -> None:
+        self._ports.blobs.put(_own(key, run_id), msgspec.json.encode(payload), JSON)
+
+    def own_payload(self, key: Key, run_id: str) -> Any:
+        return self._read(_own(key, run_id))
+
+    def payload_of(self, key: Key, run: Run, present: Body) -> Any:
+        """What this run was given; UNSET where the present definition gives the same."""
+        if run.own_payload:
+            return self.own_payload(key, run.run_id)
+        if run.definition == present.edition:
+            return UNSET
+        for body in self.history(key, present):
+            if body.edition == run.definition:
+                return self.payload(body)
+        return UNSET
+
+    def history(self, key: Key, present: Body) -> Sequence[Body]:
+        """The definitions of a job, latest first, by the chain that each begins."""
+        found = [present]
+        while found[-1].previous and len(found) < CHAIN:
+            wanted = (key, found[-1].previous)
+            body = self._ports.heads.bodies([wanted]).get(wanted)
+            if body is None:
+                break
+            found.append(body)
+        return found
+
+    def _read(self, name: str) -> Any:
+        data = self._ports.blobs.get(name)
+        if data is None:
+            raise Unavailable("A payload cannot be read from the store.")
+        return msgspec.json.decode(data)
+
+
+def _own(key: Key, run_id: str) -> str:
+    return f"payloads/{key.tenant}/{key.job_id}/{run_id}"

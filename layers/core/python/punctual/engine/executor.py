@@ -1,0 +1,194 @@
+"""The holder's side of a run: claim it, keep the claim alive, say how it ended.
+
+It handles batches that it is given and never pulls from a queue itself.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from punctual.domain import events
+from punctual.domain.decide import Verdict
+from punctual.domain.run import Reason, Run, Status
+from punctual.domain.timing import LEASE
+from punctual.engine.change import Change, Result
+from punctual.engine.documents import Documents
+from punctual.engine.ports import Beat, Body, Clock, Detail, Key, Message, NewId, Ports, Timer
+from punctual.engine.steps import Steps
+
+
+class Assignment(NamedTuple):
+    """A run that is ours until its lease ends: what to do, and under which token."""
+
+    key: Key
+    run: Run
+    body: Body
+    payload: Any
+    timeout_seconds: int
+
+
+class Handed(NamedTuple):
+    """What became of each message: ours to run, to come again, or done with."""
+
+    granted: Sequence[Assignment]
+    again: Sequence[tuple[Message, datetime]]
+    settled: Sequence[Message]
+
+
+class Finished(NamedTuple):
+    key: Key
+    run_id: str
+    token: int
+    status: Status
+    retryable: bool
+    detail: Detail
+
+
+class Alive(NamedTuple):
+    """What a beat found: whether the claim still holds, and whether it should end."""
+
+    held: bool
+    cancel: Reason
+
+
+class Executor:
+    def __init__(
+        self, ports: Ports, steps: Steps, clock: Clock, new_id: NewId, executor_id: str
+    ) -> None:
+        self._ports = ports
+        self._steps = steps
+        self._clock = clock
+        self._new_id = new_id
+        self._documents = Documents(ports)
+        self.executor_id = executor_id
+
+    def claim(self, messages: Sequence[Message], nonces: Sequence[str] = ()) -> Handed:
+        """Claim what may run. A message whose run may not is a look at its whole job.
+
+        `nonces`, one a message, tell a redelivery to the same holder from another claim.
+        """
+        marks = nonces or [self._new_id() for _ in messages]
+        changes = [
+            Change(
+                Key(message.tenant, message.job_id),
+                events.Claim(message.run_id, self.executor_id, nonce),
+                nonce,
+            )
+            for message, nonce in zip(messages, marks, strict=True)
+        ]
+        results = self._steps.apply(changes)
+        won: list[tuple[Change, Result]] = []
+        refused: list[tuple[Message, Result]] = []
+        for message, change, result in zip(messages, changes, results, strict=True):
+            if result.verdict is Verdict.OK and not result.contended:
+                won.append((change, result))
+            else:
+                refused.append((message, result))
+        again, settled = self._look_at(refused)
+        return Handed(self._assign(won), again, settled)
+
+    def _assign(self, won: Sequence[tuple[Change, Result]]) -> list[Assignment]:
+        wanted = []
+        for change, result in won:
+            assert result.decision is not None and result.decision.run is not None
+            definition = result.decision.run.definition
+            wanted.append((change.key, result.decision.head.rules[definition].body))
+        bodies = self._ports.heads.bodies(wanted)
+        found = []
+        for (change, result), place in zip(won, wanted, strict=True):
+            decision = result.decision
+            assert decision is not None and decision.run is not None
+            run, body = decision.run, bodies[place]
+            payload = (
+                self._documents.own_payload(change.key, run.run_id)
+                if run.own_payload
+                else self._documents.payload(body)
+            )
+            seconds = decision.head.rules[run.definition].timeout_seconds
+            found.append(Assignment(change.key, run, body, payload, seconds))
+        return found
+
+    def _look_at(
+        self, refused: Sequence[tuple[Message, Result]]
+    ) -> tuple[list[tuple[Message, datetime]], list[Message]]:
+        """An old message may be the only thing left that points at its job."""
+        again: list[tuple[Message, datetime]] = []
+        settled: list[Message] = []
+        looks: list[Message] = []
+        for message, result in refused:
+            if result.verdict is Verdict.EARLY and result.decision is not None:
+                again.append((message, result.decision.again_at or message.due_at))
+            else:
+                looks.append(message)
+        if not looks:
+            return again, settled
+        keys = [Key(message.tenant, message.job_id) for message in looks]
+        seen = self._steps.apply([Change(key, events.Look(), self._new_id()) for key in keys])
+        stored = self._ports.heads.load(keys)
+        for message, key, result in zip(looks, keys, seen, strict=True):
+            found = stored.get(key)
+            held = None
+            if found is not None:
+                held = next(
+                    (r for r in found.head.runs if r.run_id == message.run_id and r.held), None
+                )
+            if held is not None and found is not None:
+                lease = found.leases.get(held.run_id)
+                again.append((message, lease.until if lease else self._clock() + LEASE))
+            elif not result.effects_done:
+                again.append((message, self._clock() + LEASE))
+            else:
+                settled.append(message)
+        return again, settled
+
+    def finish(self, finished: Sequence[Finished]) -> list[Result]:
+        """Write how attempts ended; who lost the claim meanwhile is FENCED and changes nothing."""
+        return self._steps.apply(
+            [
+                Change(
+                    one.key,
+                    events.Finish(one.run_id, one.token, one.status, one.retryable),
+                    self._new_id(),
+                    detail=one.detail,
+                )
+                for one in finished
+            ]
+        )
+
+    def release(self, key: Key, run_id: str, token: int, begun: bool) -> Result:
+        """Give a run back, so that another executor takes it."""
+        change = Change(key, events.Release(run_id, token, begun), self._new_id(), safety=True)
+        return self._steps.apply([change])[0]
+
+    def beat(self, held: Sequence[tuple[Key, str, int]], first: bool = False) -> list[Alive]:
+        """Renew claims; a first beat puts the timer that watches the lease from then on."""
+        now = self._clock()
+        until = now + LEASE
+        if first:
+            watches: list[Timer] = [
+                self._steps.placing.watch(key, token, until, now) for key, _, token in held
+            ]
+            self._steps.placing.put(watches)
+            self._ports.wake.nudge(watches)
+        heads = self._ports.heads.beat(
+            [Beat(key, run_id, token, until) for key, run_id, token in held]
+        )
+        found = []
+        for (_, run_id, _), head in zip(held, heads, strict=True):
+            runs = () if head is None else head.runs
+            run = next((run for run in runs if run.run_id == run_id), None)
+            found.append(Alive(head is not None, Reason.NONE if run is None else run.cancel))
+        return found
+
+    def poison(self, messages: Sequence[Message]) -> list[Result]:
+        """End runs whose message came back too often; the dead-letter queue's consumer."""
+        return self._steps.apply(
+            [
+                Change(
+                    Key(message.tenant, message.job_id),
+                    events.Poison(message.run_id),
+                    self._new_id(),
+                )
+                for message in messages
+            ]
+        )

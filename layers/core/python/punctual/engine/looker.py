@@ -1,0 +1,33 @@
+"""A look: load the heads that timers name, decide, and see to what follows."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from punctual.domain.events import Look
+from punctual.engine.change import Change, Result
+from punctual.engine.ports import Key, NewId, Timer
+from punctual.engine.steps import Steps
+
+
+class Looker:
+    def __init__(self, steps: Steps, new_id: NewId) -> None:
+        self._steps = steps
+        self._new_id = new_id
+
+    def look(
+        self, timers: Sequence[Timer], horizon: datetime | None = None
+    ) -> list[tuple[Sequence[Timer], Result]]:
+        """One look a job, whatever number of its timers are due."""
+        by_key: dict[Key, list[Timer]] = {}
+        for timer in timers:
+            by_key.setdefault(timer.key, []).append(timer)
+        changes = [
+            Change(key, Look(horizon=horizon), self._new_id(), brought=tuple(brought))
+            for key, brought in by_key.items()
+        ]
+        results = self._steps.apply(changes)
+        return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
+
+    def look_at(self, keys: Sequence[Key]) -> list[Result]:
+        """A look that no timer brought."""
+        return self._steps.apply([Change(key, Look(), self._new_id()) for key in keys])

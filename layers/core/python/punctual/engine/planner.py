@@ -1,0 +1,67 @@
+"""The planner: one authoritative time, and who looks after which minute up to two ahead."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from punctual.domain.placement import bucket_of
+from punctual.engine.ports import BucketLease, Buckets
+from punctual.engine.window import Place
+
+AHEAD = timedelta(minutes=2)
+BUCKET = timedelta(minutes=1)
+LEASE = timedelta(seconds=60)
+OLD_BUCKETS = 1_440  # places behind are handed out so many at a time, and those of now first
+
+
+class Planned(NamedTuple):
+    leases: Sequence[BucketLease]
+    watermark: datetime
+    behind: bool
+
+
+class Planner:
+    def __init__(self, buckets: Buckets, owner: str) -> None:
+        self._buckets = buckets
+        self._owner = owner
+
+    def tick(self, now: datetime, held: Sequence[Place] = ()) -> Planned:
+        """Hand out what nobody holds, from the watermark to two minutes ahead."""
+        shards = max(1, self._buckets.shards())
+        watermark = self._advance(now, shards)
+        wanted = _minutes(watermark, now)
+        have = set(held)
+        leases = []
+        for bucket in wanted:
+            for shard in range(shards):
+                if Place(bucket, shard) in have:
+                    continue
+                lease = self._buckets.acquire(bucket, shard, self._owner, now, now + LEASE)
+                if lease is not None:
+                    leases.append(lease)
+        return Planned(leases, watermark, len(wanted) > OLD_BUCKETS)
+
+    def _advance(self, now: datetime, shards: int) -> datetime:
+        """Move the watermark over what is done; it never passes what is not."""
+        stored = self._buckets.watermark()
+        if stored is None:
+            start = bucket_of(now) - BUCKET
+            return start if self._buckets.advance(None, start) else self._advance(now, shards)
+        mark = stored
+        while mark <= now and all(self._buckets.is_done(mark, shard) for shard in range(shards)):
+            mark += BUCKET
+        if mark != stored and not self._buckets.advance(stored, mark):
+            return stored
+        return mark
+
+
+def _minutes(watermark: datetime, now: datetime) -> list[datetime]:
+    """What is due now and ahead first, then what is behind, oldest first, a day of it at most."""
+    current = bucket_of(now)
+    ahead = [current + BUCKET * step for step in range(int(AHEAD / BUCKET) + 1)]
+    behind = []
+    bucket = watermark
+    while bucket < current and len(behind) < OLD_BUCKETS:
+        behind.append(bucket)
+        bucket += BUCKET
+    return ahead + behind

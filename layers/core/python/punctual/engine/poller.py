@@ -1,0 +1,129 @@
+"""The poller: a step, (now) → effects and when to step again. It never sleeps."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from punctual.domain.placement import bucket_of
+from punctual.engine.looker import Looker
+from punctual.engine.ports import BucketLease, Buckets, Timer, Timers
+from punctual.engine.window import Place, Window
+
+BATCH = 500
+BUCKET = timedelta(minutes=1)
+GRACE = timedelta(seconds=15)  # 5 s of skew, and the 10 s that a write may take
+AGAIN = timedelta(seconds=1)  # what could not be handled is tried again after this
+LEASE = timedelta(seconds=60)
+RENEW = timedelta(seconds=20)
+
+
+class Stepped(NamedTuple):
+    """What a step did, and when the next is due (None: nothing to wait for)."""
+
+    handled: int
+    next_at: datetime | None
+
+
+class Poller:
+    """Holds leases on places and looks at their timers on time.
+
+    `ahead`: how long before its time an occurrence may be fired, so that only sending is left.
+    """
+
+    def __init__(
+        self,
+        timers: Timers,
+        buckets: Buckets,
+        looker: Looker,
+        ahead: timedelta = timedelta(0),
+    ) -> None:
+        self._timers = timers
+        self._buckets = buckets
+        self._looker = looker
+        self._ahead = ahead
+        self._window = Window(timers)
+        self._leases: dict[Place, BucketLease] = {}
+        self._later: list[tuple[datetime, Timer]] = []
+
+    @property
+    def places(self) -> Sequence[Place]:
+        return list(self._leases)
+
+    def open(self, lease: BucketLease) -> None:
+        place = Place(lease.bucket, lease.shard)
+        self._leases[place] = lease
+        self._window.open(place)
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        self._window.add(timers)
+
+    def step(self, now: datetime) -> Stepped:
+        """Look at what is due, a batch at most; close what is surely empty."""
+        self._bring_back(now)
+        self._renew(now)
+        self._window.fill()
+        due = self._window.take(now + self._ahead, BATCH)
+        if due:
+            self._look(due, now)
+        if not len(self._window):
+            self._window.fill()
+        self._close(now)
+        return Stepped(len(due), self._next_at(now))
+
+    def _look(self, due: Sequence[Timer], now: datetime) -> None:
+        horizon = now + self._ahead if self._ahead else None
+        for brought, result in self._looker.look(due, horizon):
+            if result.effects_done and not result.contended:
+                kept = self._kept(brought, result.decision and result.decision.head.timer_at, now)
+                self._window.forget([timer for timer in brought if timer not in kept])
+                self._later.extend((timer.at, timer) for timer in kept)
+            else:
+                self._later.extend((now + AGAIN, timer) for timer in brought)
+
+    def _kept(
+        self, brought: Sequence[Timer], timer_at: datetime | None, now: datetime
+    ) -> list[Timer]:
+        """Looked at ahead of their time and still wanted then."""
+        return [timer for timer in brought if timer.at == timer_at and timer.at > now]
+
+    def _bring_back(self, now: datetime) -> None:
+        if self._later:
+            ripe = [timer for at, timer in self._later if at <= now]
+            self._later = [(at, timer) for at, timer in self._later if at > now]
+            self._window.put_back(ripe)
+
+    def _renew(self, now: datetime) -> None:
+        for place, lease in list(self._leases.items()):
+            if lease.until - now > RENEW:
+                continue
+            renewed = self._buckets.renew(lease, now + LEASE)
+            if renewed is None:
+                self._window.close(place)
+                del self._leases[place]
+            else:
+                self._leases[place] = renewed
+
+    def _close(self, now: datetime) -> None:
+        """A bucket is done when it is found empty, consistently, 15 s after its end."""
+        for place, lease in list(self._leases.items()):
+            if place.bucket + BUCKET + GRACE > now or self._window.has(place):
+                continue
+            forever = datetime.max.replace(tzinfo=now.tzinfo)
+            found = self._timers.due(place.bucket, place.shard, forever, None, BATCH)
+            if found:
+                self._window.reread(place)
+            elif self._buckets.done(lease):
+                self._window.close(place)
+                del self._leases[place]
+
+    def _next_at(self, now: datetime) -> datetime | None:
+        moments = [at for at, _ in self._later]
+        soonest = self._window.next_at()
+        if soonest is not None:
+            moments.append(soonest - self._ahead)
+        moments.extend(
+            max(place.bucket + BUCKET + GRACE, lease.until - RENEW if lease.until < now else now)
+            for place, lease in self._leases.items()
+            if bucket_of(now) > place.bucket
+        )
+        return min(moments, default=None)

@@ -1,0 +1,56 @@
+"""Idempotency-Key: the same key and body stand for one thing, for a day."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from punctual.domain.errors import FieldError, Invalid
+from punctual.domain.timing import RECEIPT
+from punctual.engine.ports import Clock, Ports, Receipt
+
+
+class Submission(NamedTuple):
+    """One job to be: its validated document, and the key that makes asking twice safe."""
+
+    document: dict[str, Any]
+    idempotency_key: str | None = None
+    fingerprint: str = ""
+
+
+class Receipts:
+    def __init__(self, ports: Ports, clock: Clock) -> None:
+        self._ports = ports
+        self._clock = clock
+
+    def ids(self, tenant: str, asked: Sequence[tuple[str | None, str, str]]) -> list[str | Invalid]:
+        """For each (key, fingerprint, fresh id): the id it stands for, or why it is refused."""
+        now = self._clock()
+        wanted = [
+            (key, Receipt(fingerprint, fresh, now, now + RECEIPT))
+            for key, fingerprint, fresh in asked
+            if key is not None
+        ]
+        standing = iter(self._ports.receipts.claim(tenant, wanted, now)) if wanted else iter(())
+        answers: list[str | Invalid] = []
+        for key, fingerprint, fresh in asked:
+            if key is None:
+                answers.append(fresh)
+                continue
+            receipt = next(standing)
+            same = receipt.fingerprint == fingerprint
+            answers.append(receipt.made_id if same else _other_body())
+        return answers
+
+    def one(self, tenant: str, key: str | None, fingerprint: str, fresh: str) -> str:
+        (answer,) = self.ids(tenant, [(key, fingerprint, fresh)])
+        if isinstance(answer, Invalid):
+            raise answer
+        return answer
+
+
+def _other_body() -> Invalid:
+    return Invalid.of(
+        FieldError(
+            "Idempotency-Key",
+            "was used for another request within the last day: send a new key, or the same body",
+        )
+    )

@@ -1,0 +1,116 @@
+"""The timers of some minutes, soonest first, read page by page and never all at once."""
+
+import heapq
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from punctual.engine.ports import Timer, Timers
+
+PAGE = 2_000
+
+
+class Place(NamedTuple):
+    """One bucket and shard."""
+
+    bucket: datetime
+    shard: int
+
+
+class _Reading:
+    """How far one place has been read: all timers up to `last` are in the heap or handled."""
+
+    __slots__ = ("complete", "last")
+
+    def __init__(self) -> None:
+        self.last: Timer | None = None
+        self.complete = False
+
+
+class Window:
+    def __init__(self, timers: Timers, page: int = PAGE) -> None:
+        self._timers = timers
+        self._page = page
+        self._places: dict[Place, _Reading] = {}
+        self._heap: list[tuple[tuple[datetime, str, str, int], Timer]] = []
+        self._known: set[Timer] = set()
+
+    @property
+    def places(self) -> Sequence[Place]:
+        return list(self._places)
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def open(self, place: Place) -> None:
+        if place not in self._places:
+            self._places[place] = _Reading()
+
+    def close(self, place: Place) -> None:
+        self._places.pop(place, None)
+
+    def is_open(self, place: Place) -> bool:
+        return place in self._places
+
+    def has(self, place: Place) -> bool:
+        return any(
+            timer.bucket == place.bucket and timer.shard == place.shard for timer in self._known
+        )
+
+    def reread(self, place: Place) -> None:
+        """Something was put there: look from the start; what is known is not taken twice."""
+        if place in self._places:
+            self._places[place] = _Reading()
+
+    def add(self, timers: Sequence[Timer]) -> None:
+        """Timers just put. Those that a later page will bring anyway need no room yet."""
+        for timer in timers:
+            reading = self._places.get(Place(timer.bucket, timer.shard))
+            if reading is None:
+                continue
+            if reading.complete or (reading.last and timer.order <= reading.last.order):
+                self._push(timer)
+
+    def fill(self) -> None:
+        """Read on where there is room: the earliest unread place first."""
+        for place in sorted(self._places):
+            reading = self._places[place]
+            while not reading.complete and len(self._heap) < self._page:
+                self._read(place, reading)
+
+    def _read(self, place: Place, reading: _Reading) -> None:
+        found = self._timers.due(
+            place.bucket,
+            place.shard,
+            datetime.max.replace(tzinfo=place.bucket.tzinfo),
+            reading.last,
+            self._page,
+        )
+        for timer in found:
+            self._push(timer)
+        if found:
+            reading.last = found[-1]
+        reading.complete = len(found) < self._page
+
+    def _push(self, timer: Timer) -> None:
+        if timer not in self._known:
+            self._known.add(timer)
+            heapq.heappush(self._heap, (timer.order, timer))
+
+    def take(self, until: datetime, most: int) -> list[Timer]:
+        """The soonest that are due by `until`; they stay known until forgotten."""
+        taken = []
+        while self._heap and len(taken) < most and self._heap[0][1].at <= until:
+            taken.append(heapq.heappop(self._heap)[1])
+        return taken
+
+    def put_back(self, timers: Sequence[Timer]) -> None:
+        for timer in timers:
+            heapq.heappush(self._heap, (timer.order, timer))
+
+    def forget(self, timers: Sequence[Timer]) -> None:
+        self._known.difference_update(timers)
+
+    def next_at(self) -> datetime | None:
+        """When the soonest is due; pages not read yet hold only later ones of their place."""
+        return self._heap[0][1].at if self._heap else None
