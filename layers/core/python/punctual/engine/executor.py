@@ -90,14 +90,16 @@ class Executor:
     def _assign(self, won: Sequence[tuple[Change, Result]]) -> list[Assignment]:
         wanted = []
         for change, result in won:
-            assert result.decision is not None and result.decision.run is not None
+            assert result.decision is not None
+            assert result.decision.run is not None
             definition = result.decision.run.definition
             wanted.append((change.key, result.decision.head.rules[definition].body))
         bodies = self._ports.heads.bodies(wanted)
         found = []
         for (change, result), place in zip(won, wanted, strict=True):
             decision = result.decision
-            assert decision is not None and decision.run is not None
+            assert decision is not None
+            assert decision.run is not None
             run, body = decision.run, bodies[place]
             payload = (
                 self._documents.own_payload(change.key, run.run_id)

@@ -59,7 +59,7 @@ def _minutes(watermark: datetime, now: datetime) -> list[datetime]:
     """What is due now and ahead first, then what is behind, oldest first, a day of it at most."""
     current = bucket_of(now)
     ahead = [current + BUCKET * step for step in range(int(AHEAD / BUCKET) + 1)]
-    behind = []
+    behind: list[datetime] = []
     bucket = watermark
     while bucket < current and len(behind) < OLD_BUCKETS:
         behind.append(bucket)

@@ -74,7 +74,8 @@ class Poller:
         horizon = now + self._ahead if self._ahead else None
         for brought, result in self._looker.look(due, horizon):
             if result.effects_done and not result.contended:
-                kept = self._kept(brought, result.decision and result.decision.head.timer_at, now)
+                decision = result.decision
+                kept = self._kept(brought, decision.head.timer_at if decision else None, now)
                 self._window.forget([timer for timer in brought if timer not in kept])
                 self._later.extend((timer.at, timer) for timer in kept)
             else:

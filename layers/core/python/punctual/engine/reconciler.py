@@ -49,10 +49,10 @@ class Reconciler:
         if head.timer_at is None:
             return False
         if head.timer_at < now:
-            return head.timer_at < now - LATE and not self._stands(head, now)
-        return not self._stands(head, now)
+            return head.timer_at < now - LATE and not self._stands(head)
+        return not self._stands(head)
 
-    def _stands(self, head: Head, now: datetime) -> bool:
+    def _stands(self, head: Head) -> bool:
         """Whether the timer that the head counts on is there."""
         assert head.timer_at is not None
         key = Key(head.tenant, head.job_id)

@@ -99,7 +99,7 @@ class Window:
 
     def take(self, until: datetime, most: int) -> list[Timer]:
         """The soonest that are due by `until`; they stay known until forgotten."""
-        taken = []
+        taken: list[Timer] = []
         while self._heap and len(taken) < most and self._heap[0][1].at <= until:
             taken.append(heapq.heappop(self._heap)[1])
         return taken
