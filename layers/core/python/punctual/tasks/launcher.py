@@ -78,13 +78,15 @@ class Script:
 
     def end_all(self) -> None:
         """Kill and reap until nothing is left: whose parent is killed becomes our own child."""
+        # By its number only now: once the main process is reaped, the number may be another's.
+        self.signal(SIGKILL)
         for _ in range(KILL_ROUNDS):
-            if self.status is None:
-                self.signal(SIGKILL)
             if not self._reap():
                 return
             for pid in _children():
                 _kill(pid)
+            if self.status is None:
+                self.signal(SIGKILL)
             select.poll().poll(KILL_ROUND_MS)
 
     def _reap(self) -> bool:
