@@ -83,8 +83,8 @@ def _rhythm(values: list[int], cycle: int, unit: str, where: str) -> str:
         start = f" from {unit} {values[0]}" if values[0] else ""
         return f"every {_count(step, unit)}{start}"
     if len(values) == 1 and unit == "minute":
-        return f"{_duration(values[0] * 60)} {where}" if values[0] else "on the hour"
-    runs = _list([_run(run, str) for run in _runs(values)])
+        return f"{_count(values[0], unit, always=True)} {where}" if values[0] else "on the hour"
+    runs = _list(_said(_runs(values), str))
     return f"at {unit}{'' if len(values) == 1 else 's'} {runs} {where}"
 
 
@@ -101,53 +101,54 @@ def _date(calendar: Calendar) -> list[str]:
     parts = []
     if by_date and by_weekday:
         both = calendar.month_days.is_set and calendar.week_days.is_set
-        parts.append(f"on {by_date} {'or' if both else 'if it is'} {by_weekday}")
+        dates, weekdays = _list(by_date, "or"), _list(by_weekday, "or")
+        parts.append(f"on {dates} {'or' if both else 'if it is'} {weekdays}")
     elif by_date:
-        parts.append(f"on {by_date}")
+        parts.append(f"on {_list(by_date)}")
     elif by_weekday:
-        parts.append(by_weekday)
+        by_rule = by_weekday[-1].startswith("the ")
+        parts.append(f"{'on ' if by_rule else ''}{_list(by_weekday)}")
     months = _members(calendar.months)
     if len(months) < 12:
-        parts.append("in " + _list([_run(run, _month) for run in _runs(months)]))
+        parts.append("in " + _list(_said(_runs(months), _month)))
     years = _members(calendar.years)
     if 0 < len(years) < 230:
-        parts.append("in " + _list([_run(run, str) for run in _runs(years)]))
+        parts.append("in " + _list(_said(_runs(years), str)))
     return parts
 
 
-def _month_days(calendar: Calendar) -> str:
+def _month_days(calendar: Calendar) -> list[str]:
     month = calendar.month_days
     said = []
     days = _members(month.days)
     if len(days) == 31:
-        return ""
+        return []
     if days:
         many = len(days) > 1
-        said.append(
-            f"day{'s' if many else ''} {_list([_run(run, str) for run in _runs(days)])} "
-            f"of the month"
-        )
+        said.append(f"day{'s' if many else ''} {_list(_said(_runs(days), str))} of the month")
     said.extend(f"the weekday nearest day {day} of the month" for day in month.nearest)
     for before in month.from_last:
         end = "the last day of the month"
-        said.append(f"{_count(before, 'day', always=True)} before {end}" if before else end)
+        said.append(f"{end} minus {_count(before, 'day', always=True)}" if before else end)
     if month.last_workday:
         said.append("the last weekday of the month")
-    return _list(said, "or")
+    return said
 
 
-def _week_days(calendar: Calendar) -> str:
+def _week_days(calendar: Calendar) -> list[str]:
     week = calendar.week_days
     days = _members(week.days)
     if len(days) == 7:
-        return ""
-    # Weeks are told from Monday, so a run over the weekend reads as one.
-    monday_first = sorted(days, key=lambda day: (day - 1) % 7)
-    runs = _runs([(day - 1) % 7 for day in monday_first])
-    said = [_run(run, lambda day: _DAYS[(day + 1) % 7]) for run in runs]
+        return []
+    # Weeks are told from Monday, and what runs over Sunday into Monday as one.
+    first = next((day for day in range(1, 8) if week.days >> (day - 1) % 7 & 1 == 0), 1)
+    turned = sorted((day - first) % 7 for day in days)
+    runs = _runs(turned)
+    runs.sort(key=lambda run: (run[0] + first - 1) % 7)
+    said = _said(runs, lambda day: _DAYS[(day + first) % 7])
     said.extend(f"the last {_DAYS[day]} of the month" for day in _members(week.last))
     said.extend(f"the {_ORDINALS[n - 1]} {_DAYS[day]} of the month" for day, n in week.nth)
-    return _list(said)
+    return said
 
 
 def _month(number: int) -> str:
@@ -169,10 +170,15 @@ def _runs(values: list[int]) -> list[list[int]]:
     return runs
 
 
-def _run(run: list[int], show: Callable[[int], str]) -> str:
-    if len(run) == 2:
-        return f"{show(run[0])} and {show(run[1])}"
-    return show(run[0]) if len(run) == 1 else f"{show(run[0])} to {show(run[-1])}"
+def _said(runs: list[list[int]], show: Callable[[int], str]) -> list[str]:
+    """Stretches of three and more by their ends, the others one by one."""
+    said: list[str] = []
+    for run in runs:
+        if len(run) > 2:
+            said.append(f"{show(run[0])} to {show(run[-1])}")
+        else:
+            said.extend(show(value) for value in run)
+    return said
 
 
 def _list(items: list[str], last: str = "and") -> str:

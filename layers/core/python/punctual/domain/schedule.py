@@ -167,7 +167,7 @@ def _first(start_at: datetime | None, anchor_at: datetime, seconds: int) -> date
 def _calendar_after(schedule: Cron, calendar: Calendar, after: datetime) -> datetime | None:
     table = transitions(schedule.timezone)
     gap, fold = schedule.gap, schedule.fold
-    while True:
+    while after < HORIZON:
         second = max((after - EPOCH) // SECOND + 1, _EARLIEST)
         found = next_instant(calendar, table, gap, fold, second)
         if found is None:
@@ -179,6 +179,7 @@ def _calendar_after(schedule: Cron, calendar: Calendar, after: datetime) -> date
         if until is None:
             return at
         after = until - _TICK
+    return None
 
 
 def _step_after(

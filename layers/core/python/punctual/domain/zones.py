@@ -81,8 +81,12 @@ def _file(name: str) -> bytes:
 
 def _unknown(name: str) -> str:
     wanted = name.strip().replace(" ", "_").casefold()
-    near = sorted(n for n in _names() if wanted in (n.casefold(), n.casefold().split("/")[-1]))
-    hint = f"; did you mean {near[0]!r}?" if near else ", such as 'Europe/Berlin' or 'UTC'"
+    near = [n for n in _names() if wanted in (n.casefold(), n.casefold().split("/")[-1])]
+    hint = (
+        f"; did you mean {min(near, key=lambda n: (len(n), n))!r}?"
+        if near
+        else ", such as 'Europe/Berlin' or 'UTC'"
+    )
     return f"{name[:64]!r} is no IANA time zone{hint}"
 
 

@@ -1,0 +1,143 @@
+"""Intervals in closed form are what counting step by step gives."""
+
+from datetime import UTC, date, datetime, timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from punctual.domain.schedule import (
+    Cron,
+    Every,
+    after_completion,
+    first_time,
+    is_excluded,
+    is_occurrence,
+    next_after,
+    occurrences,
+)
+
+from tests.golden.oracle import pinned_zone
+
+NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
+MOMENTS = st.integers(-10 * 86_400_000_000, 10 * 86_400_000_000).map(
+    lambda n: NOON + timedelta(microseconds=n)
+)
+DATES = st.lists(st.integers(0, 20), max_size=6).map(
+    lambda days: tuple(date(2026, 3, 17) + timedelta(days=n) for n in days)
+)
+ZONES = st.sampled_from(["UTC", "Europe/Berlin", "Pacific/Chatham", "America/Nuuk"])
+
+
+def counted(
+    base: datetime, step: timedelta, zone: str, exclude: tuple[date, ...], end: datetime | None
+) -> list[datetime]:
+    """The times of some forty days, one by one."""
+    at, found = base, []
+    while at < NOON + timedelta(days=40) and (end is None or at < end):
+        if at.astimezone(pinned_zone(zone)).date() not in exclude:
+            found.append(at)
+        at += step
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.integers(900, 400_000),
+    MOMENTS,
+    MOMENTS,
+    st.none() | MOMENTS,
+    st.none() | MOMENTS,
+    DATES,
+    ZONES,
+    st.booleans(),
+)
+def test_an_interval_fires_where_counting_arrives(
+    seconds: int,
+    anchor: datetime,
+    after: datetime,
+    start: datetime | None,
+    end: datetime | None,
+    exclude: tuple[date, ...],
+    zone: str,
+    as_rate: bool,
+) -> None:
+    if as_rate:
+        seconds = max(2, seconds // 60) * 60
+        schedule: Every | Cron = Cron(
+            f"rate({seconds // 60} minutes)",
+            timezone=zone,
+            anchor_at=anchor,
+            start_at=start,
+            end_at=end,
+            exclude=exclude,
+        )
+    else:
+        schedule = Every(
+            seconds, anchor, start_at=start, end_at=end, exclude=exclude, timezone=zone
+        )
+    step = timedelta(seconds=seconds)
+    base = start or anchor + step
+    times = counted(base, step, zone, exclude, end)
+    later = [at for at in times if at > after]
+    assert next_after(schedule, after) == (later[0] if later else None)
+    until = NOON + timedelta(days=30)
+    assert list(occurrences(schedule, after, until)) == [at for at in later if at <= until]
+    unfiltered = counted(base, step, zone, (), end)
+    for at in unfiltered[:20]:
+        assert is_occurrence(schedule, at) is (at in times)
+        assert is_excluded(schedule, at) is (at not in times)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 400_000), MOMENTS, MOMENTS, st.none() | MOMENTS, DATES, ZONES)
+def test_counting_from_completion_never_comes_too_soon(
+    seconds: int,
+    anchor: datetime,
+    ended: datetime,
+    start: datetime | None,
+    exclude: tuple[date, ...],
+    zone: str,
+) -> None:
+    schedule = Every(
+        seconds, anchor, from_completion=True, start_at=start, exclude=exclude, timezone=zone
+    )
+    found = after_completion(schedule, ended)
+    first = first_time(schedule)
+    assert found is not None
+    assert first is not None
+    step = timedelta(seconds=seconds)
+    assert found >= ended + step
+    assert start is None or found >= start
+    assert found.astimezone(pinned_zone(zone)).date() not in exclude
+    if not exclude:
+        assert found == max(ended + step, start or ended)
+        assert first == (start or anchor + step)
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    st.sampled_from(["*/30 * * * *", "30 0,2 * * *", "0 */6 * * *", "cron(30 2 * * ? *)"]),
+    ZONES,
+    MOMENTS,
+    st.none() | MOMENTS,
+    st.none() | MOMENTS,
+    DATES,
+)
+def test_a_window_and_excluded_dates_only_take_times_away(
+    expression: str,
+    zone: str,
+    after: datetime,
+    start: datetime | None,
+    end: datetime | None,
+    exclude: tuple[date, ...],
+) -> None:
+    until = after + timedelta(days=8)
+    schedule = Cron(expression, timezone=zone, start_at=start, end_at=end, exclude=exclude)
+    bare = occurrences(Cron(expression, timezone=zone), after, until)
+    expected = [
+        at
+        for at in bare
+        if (start is None or at >= start)
+        and (end is None or at < end)
+        and at.astimezone(pinned_zone(zone)).date() not in exclude
+    ]
+    assert list(occurrences(schedule, after, until)) == expected

@@ -1,0 +1,114 @@
+"""Zones come from the pinned package, and the changes we know are those that zoneinfo knows."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from importlib import metadata, resources
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from punctual.domain.zones import EPOCH, TZDATA_VERSION, local_day, transitions, zone
+
+from tests.golden.oracle import pinned_zone
+
+ALL = (resources.files("tzdata") / "zones").read_text(encoding="ascii").split()
+
+
+def test_the_version_is_the_one_of_the_installed_package() -> None:
+    year, part = metadata.version("tzdata").split(".")
+    assert f"{year}{chr(ord('a') + int(part) - 1)}" == TZDATA_VERSION
+
+
+def test_a_zone_is_read_from_the_package_even_where_the_machine_has_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("zoneinfo.TZPATH", (str(tmp_path),))
+    path = resources.files("tzdata.zoneinfo") / "Asia" / "Kathmandu"
+    with path.open("rb") as file:
+        expected = ZoneInfo.from_file(file)
+    at = datetime(1985, 12, 31, 18, 30, tzinfo=UTC)
+    for moment in (at - timedelta(seconds=1), at):
+        assert moment.astimezone(zone("Asia/Kathmandu")).utcoffset() == (
+            moment.astimezone(expected).utcoffset()
+        )
+    assert zone("Asia/Kathmandu") is zone("Asia/Kathmandu")
+    assert str(zone("Asia/Kathmandu")) == "Asia/Kathmandu"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../../../etc/passwd",
+        "/usr/share/zoneinfo/UTC",
+        "Europe/../UTC",
+        "Europe",
+        "zone.tab",
+        "__init__.py",
+        "Europe/Berlin\x00",
+        "Europe\\Berlin",
+        "UTC+1",
+        "a" * 10_000,
+        "Zürich",
+    ],
+)
+def test_what_is_no_zone_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="is no IANA time zone") as refused:
+        zone(name)
+    assert len(str(refused.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("europe/berlin", "Europe/Berlin"), ("new york", "America/New_York"), ("utc", "UTC")],
+)
+def test_a_near_miss_is_told_what_it_may_have_meant(name: str, meant: str) -> None:
+    with pytest.raises(ValueError, match=f"did you mean '{meant}'"):
+        zone(name)
+
+
+def test_the_changes_give_the_offset_zoneinfo_gives_in_every_zone() -> None:
+    draw = random.Random(20260101)
+    low, high = datetime(1850, 1, 1, tzinfo=UTC), datetime(2199, 12, 31, tzinfo=UTC)
+    span = int((high - low).total_seconds())
+    wrong = []
+    for name in ALL:
+        info, table = pinned_zone(name), transitions(name)
+        at = table.at
+        near = [moment + side for moment in draw.sample(at, min(6, len(at))) for side in (-1, 0)]
+        far = [draw.randrange(span) + int((low - EPOCH).total_seconds()) for _ in range(6)]
+        for second in near + far:
+            moment = EPOCH + timedelta(seconds=second)
+            index = sum(1 for change in at if change <= second)
+            offset = moment.astimezone(info).utcoffset()
+            if offset != timedelta(seconds=table.offsets[index]):
+                wrong.append((name, moment, offset))
+    assert wrong == []
+
+
+def test_the_changes_of_a_rule_are_all_there_until_the_horizon() -> None:
+    for name, year in (("Europe/Berlin", 2199), ("Australia/Lord_Howe", 2150)):
+        changes = [EPOCH + timedelta(seconds=at) for at in transitions(name).at]
+        assert sum(1 for change in changes if change.year == year) == 2
+
+
+def test_clocks_never_change_twice_within_the_time_a_change_moves_them() -> None:
+    """The walk over local times relies on it: no local time comes three times."""
+    close = []
+    for name in ALL:
+        at, offsets = transitions(name)
+        for i in range(1, len(at)):
+            moved = abs(offsets[i] - offsets[i - 1]) + abs(offsets[i + 1] - offsets[i])
+            if at[i] - at[i - 1] <= moved:
+                close.append((name, at[i]))
+    assert close == []
+
+
+def test_a_local_day_ends_at_midnight_or_where_the_clock_changes() -> None:
+    morning = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
+    day, until = local_day("Europe/Berlin", morning)
+    assert (day, until) == (morning.date().toordinal(), datetime(2026, 3, 29, 1, tzinfo=UTC))
+    day, until = local_day("Europe/Berlin", until)
+    assert (day, until) == (morning.date().toordinal(), datetime(2026, 3, 29, 22, tzinfo=UTC))
