@@ -246,7 +246,8 @@ def test_fixed_times_have_no_star_in_front_of_minute_and_hour(
         ("at(2026-02-30T00:00:00)", "no date and time"),
         ("at(2026-11-20T25:00:00)", "no date and time"),
         ("at(2026-11-20T13:00:00Z)", "as in at"),
-        ("at(2300-01-01T00:00:00)", "after 2199"),
+        ("at(2300-01-01T00:00:00)", "1970 to 2199"),
+        ("at(0001-01-01T00:00:00)", "1970 to 2199"),
     ],
 )
 def test_what_has_no_time_is_refused_with_the_reason(expression: str, reason: str) -> None:

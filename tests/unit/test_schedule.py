@@ -201,7 +201,9 @@ def test_time_ends_in_2200(schedule: Schedule) -> None:
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Apia", "America/New_York", "Pacific/Kiritimati"])
 def test_the_beginning_of_time_may_be_asked(zone: str) -> None:
     for schedule in (Cron("0 0 * * *", timezone=zone), Every(60, NOON, timezone=zone)):
-        assert next_after(schedule, datetime.min.replace(tzinfo=UTC)) is not None
+        beginning = datetime.min.replace(tzinfo=UTC)
+        assert next_after(schedule, beginning) is not None
+        assert not is_occurrence(schedule, beginning)
 
 
 @pytest.mark.parametrize(
@@ -325,6 +327,7 @@ def test_a_preview_warns_of_clock_changes_that_touch_it(
         (Every(0, NOON), ["interval_seconds"]),
         (Every(31_622_401, NOON, timezone="Nowhere"), ["timezone", "interval_seconds"]),
         (Every(60, NOON, start_at=NOON, end_at=NOON), ["end_time"]),
+        (Every(60, NOON, start_at=NOON.replace(year=1969)), ["start_time"]),
         (Cron("0 0 * * *", timezone="Europe/Berlin", dst_gap="SKIP", dst_fold="BOTH"), []),
         (Cron("nonsense", timezone="Nowhere"), ["timezone", "cron_expression"]),
         (

@@ -231,8 +231,8 @@ def _at(text: str) -> At:
         local = datetime.fromisoformat(text)
     except ValueError as error:
         raise ValueError(f"at({text}) is no date and time: {error}") from error
-    if local.year > LAST_YEAR:
-        raise ValueError(f"at({text}) is after {LAST_YEAR}")
+    if not 1970 <= local.year <= LAST_YEAR:
+        raise ValueError(f"at({text}) is out of range: years go from 1970 to {LAST_YEAR}")
     second = local.hour * 3_600 + local.minute * 60 + local.second
     return At((local.toordinal() - _EPOCH_ORDINAL) * DAY + second)
 

@@ -10,6 +10,9 @@ from typing import NamedTuple
 from punctual.domain.cron_fields import DAY, Field, number, numbers
 
 SHAPES = tuple((first, length) for first in range(7) for length in range(28, 32))
+_ALL_WEEKDAYS = 0b1111111
+# The 1st, 8th, 15th, 22nd and 29th.
+_EACH_WEEK = 1 << 1 | 1 << 8 | 1 << 15 | 1 << 22 | 1 << 29
 _LAST = re.compile(r"L(?:-(\d+))?\Z")
 _NEAREST = re.compile(r"(\d+)W\Z")
 
@@ -100,12 +103,18 @@ def _by_date(month: MonthDays, first: int, length: int) -> int:
 
 
 def _by_weekday(week: WeekDays, first: int, length: int) -> int:
+    all_days = (2 << length) - 2
+    if week.days == _ALL_WEEKDAYS:
+        return all_days
     days = 0
-    for day in range(1, length + 1):
-        weekday = (first + day - 1) % 7
-        is_last = day + 7 > length and week.last >> weekday & 1
-        if week.days >> weekday & 1 or is_last or (weekday, (day + 6) // 7) in week.nth:
-            days |= 1 << day
+    for weekday in range(7):
+        same = _EACH_WEEK << (weekday - first) % 7 & all_days
+        if week.days >> weekday & 1:
+            days |= same
+        if week.last >> weekday & 1:
+            days |= 1 << same.bit_length() - 1
+    for weekday, count in week.nth:
+        days |= 1 << (weekday - first) % 7 + 7 * count - 6 & all_days
     return days
 
 

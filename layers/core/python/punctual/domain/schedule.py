@@ -100,7 +100,7 @@ def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterato
 
 def is_occurrence(schedule: Schedule, at: datetime) -> bool:
     """Whether it fires then. What counts from completion has only its first time by itself."""
-    return next_after(schedule, at - _TICK) == at
+    return at.year > 1 and next_after(schedule, at - _TICK) == at
 
 
 def is_excluded(schedule: Schedule, at: datetime) -> bool:
@@ -133,6 +133,8 @@ def check(schedule: Schedule) -> tuple[FieldError, ...]:
         errors.extend(_check_cron(schedule, zone_is_known=not errors))
     elif not 1 <= schedule.seconds <= MAX_INTERVAL:
         errors.append(FieldError("interval_seconds", f"must be from 1 to {MAX_INTERVAL}"))
+    if schedule.start_at and schedule.start_at < EPOCH:
+        errors.append(FieldError("start_time", "must be in 1970 or later"))
     if schedule.start_at and schedule.end_at and schedule.end_at <= schedule.start_at:
         errors.append(FieldError("end_time", "must be after start_time"))
     return tuple(errors)

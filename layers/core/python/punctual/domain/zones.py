@@ -14,6 +14,9 @@ TZDATA_VERSION: str = tzdata.IANA_VERSION
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2200, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+# Clocks that still change do it at whole quarters of an hour of UTC.
+_QUARTER = 900
+_FAR_BACK = -60_000_000_000
 
 
 class Transitions(NamedTuple):
@@ -91,7 +94,7 @@ def _unknown(name: str) -> str:
 
 
 def _offset(info: ZoneInfo, second: int) -> int:
-    offset = (EPOCH + timedelta(seconds=second)).astimezone(info).utcoffset()
+    offset = datetime.fromtimestamp(second, info).utcoffset()
     if offset is None:
         raise AssertionError(f"{info.key} has no offset")
     return offset // SECOND
@@ -104,7 +107,7 @@ def _explicit(data: bytes) -> tuple[list[int], bool]:
     times = struct.unpack_from(f">{counts[3]}q", data, start + 44)
     footer = data[_block_end(data, start, 8) :]
     # Some files open with a change at the beginning of time, which no datetime can hold.
-    return [t for t in times if t > -60_000_000_000], b"," in footer
+    return [t for t in times if t > _FAR_BACK], b"," in footer
 
 
 def _block_end(data: bytes, start: int, width: int) -> int:
@@ -116,22 +119,22 @@ def _block_end(data: bytes, start: int, width: int) -> int:
 def _by_rule(info: ZoneInfo, after: int) -> list[int]:
     """The changes a zone's last rule makes; with two a year, a look each month finds them."""
     found = []
-    low, low_offset = after, _offset(info, after)
-    day = EPOCH + timedelta(seconds=after)
+    low = after + -after % _QUARTER
+    low_offset = _offset(info, low)
+    day = EPOCH + timedelta(seconds=low)
     year, month = day.year, day.month
     while year < HORIZON.year:
         year, month = (year, month + 1) if month < 12 else (year + 1, 1)
         high = (datetime(year, month, 1, tzinfo=UTC) - EPOCH) // SECOND
         high_offset = _offset(info, high)
         if high_offset != low_offset:
-            found.append(_change_between(info, low, high))
+            found.append(_change_between(info, low, high, low_offset))
         low, low_offset = high, high_offset
     return found
 
 
-def _change_between(info: ZoneInfo, low: int, high: int) -> int:
-    before = _offset(info, low)
-    while high - low > 1:
-        middle = (low + high) // 2
+def _change_between(info: ZoneInfo, low: int, high: int, before: int) -> int:
+    while high - low > _QUARTER:
+        middle = (low + high) // (2 * _QUARTER) * _QUARTER
         low, high = (middle, high) if _offset(info, middle) == before else (low, middle)
     return high
