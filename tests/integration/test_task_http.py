@@ -4,6 +4,7 @@ import queue
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
@@ -133,7 +134,7 @@ def serving(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator
 
 @contextmanager
 def running(**options: Any) -> Iterator[Registry]:
-    with closing(HttpTask(**{"allow_loopback": True} | options)) as task:
+    with closing(HttpTask(monotonic=time.monotonic, **{"allow_loopback": True} | options)) as task:
         yield Registry({"http": task}, lambda name: f"hush-{name}")
 
 

@@ -101,7 +101,9 @@ def execute(
     book: Book | None = None,
     path: str = "/usr/local/bin:/usr/bin:/bin",
 ) -> Outcome:
-    task = ScriptTask(root, path=path, groups=book, grace=timedelta(seconds=grace))
+    task = ScriptTask(
+        root, monotonic=time.monotonic, path=path, groups=book, grace=timedelta(seconds=grace)
+    )
     registry = Registry({"script": task}, lambda name: f"hush-{name}")
     outcome = registry.run(attempt, stop or StopSignal(), log or Log())
     assert list(root.iterdir()) == []
@@ -512,6 +514,7 @@ def test_folders_that_a_crash_left_are_removed(tmp_path: Path) -> None:
 def test_a_script_dies_with_the_process_that_started_it(tmp_path: Path) -> None:
     program = f"""
 import sys
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from punctual.tasks.contract import Attempt, StopSignal
@@ -526,7 +529,7 @@ code = "trap '' TERM; setsid sleep 1000 & echo $$ $!; sleep 1000"
 task = {{"type": "script", "runtime": "bash", "code": code}}
 attempt = Attempt("t", "j", "r", "n", 1, datetime(2026, 1, 1, tzinfo=UTC), task, None,
                   timedelta(seconds=300), 1)
-ScriptTask(Path({str(tmp_path)!r})).run(attempt, StopSignal(), Log())
+ScriptTask(Path({str(tmp_path)!r}), monotonic=time.monotonic).run(attempt, StopSignal(), Log())
 """
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE) as node:
         assert node.stdout is not None
@@ -540,7 +543,7 @@ ScriptTask(Path({str(tmp_path)!r})).run(attempt, StopSignal(), Log())
 
 def test_many_scripts_at_once_keep_to_themselves(tmp_path: Path) -> None:
     outcomes: dict[int, Outcome] = {}
-    task = ScriptTask(tmp_path)
+    task = ScriptTask(tmp_path, monotonic=time.monotonic)
 
     def work(number: int) -> None:
         attempt = an_attempt("cat", payload=[number] * 1000)

@@ -20,8 +20,9 @@ from punctual.domain.ending import (
     queue_again,
 )
 from punctual.domain.events import Event
-from punctual.domain.firing import admit, send_again, settle, stand_back, wake_backoffs
+from punctual.domain.firing import settle
 from punctual.domain.head import Head, State
+from punctual.domain.line import admit, send_again, stand_back, wake_backoffs
 from punctual.domain.run import Lease, Reason, Run, Status
 from punctual.domain.timing import CLAIM_LEASE
 

@@ -6,18 +6,16 @@ from itertools import islice
 from punctual.domain.draft import Draft
 from punctual.domain.ending import cancel_run, end_unstarted, runs_are_used_up
 from punctual.domain.events import Backfill, Order, Resume, Update
-from punctual.domain.firing import (
+from punctual.domain.firing import next_after_or_none, settle, skip_many
+from punctual.domain.head import Behind, State
+from punctual.domain.line import (
     admit,
     has_room,
-    next_after_or_none,
     offer,
-    settle,
-    skip_many,
     stand_back,
     take_back_ahead,
     unclaimed,
 )
-from punctual.domain.head import Behind, State
 from punctual.domain.run import Reason, Status, Trigger, Waiting
 from punctual.domain.schedule import Once, Schedule, next_after, occurrences
 from punctual.domain.timing import FUTURE_SLACK

@@ -129,4 +129,5 @@ def _message(key: Key, run: Run, decision: Decision) -> Message:
         priority=rules.priority,
         lane=rules.lane,
         version=decision.head.version,
+        task_type=rules.task_type,
     )

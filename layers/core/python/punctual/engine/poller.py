@@ -68,7 +68,7 @@ class Poller:
         if not len(self._window):
             self._window.fill()
         self._close(now)
-        return Stepped(len(due), self._next_at(now))
+        return Stepped(len(due), self.next_at(now))
 
     def _look(self, due: Sequence[Timer], now: datetime) -> None:
         horizon = now + self._ahead if self._ahead else None
@@ -117,7 +117,8 @@ class Poller:
                 self._window.close(place)
                 del self._leases[place]
 
-    def _next_at(self, now: datetime) -> datetime | None:
+    def next_at(self, now: datetime) -> datetime | None:
+        """When the next step is due; None when nothing is waited for."""
         moments = [at for at, _ in self._later]
         soonest = self._window.next_at()
         if soonest is not None:

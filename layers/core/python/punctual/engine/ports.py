@@ -8,10 +8,39 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
-from msgspec import Struct
-
 from punctual.domain.head import Head, Lane, Priority
-from punctual.domain.run import Lease, Run
+from punctual.domain.run import Lease
+from punctual.engine.records import AttemptRow, Body, Detail, Receipt, RunKey, RunRow
+
+__all__ = [
+    "AttemptRow",
+    "Beat",
+    "Blobs",
+    "Body",
+    "BucketLease",
+    "Buckets",
+    "Clock",
+    "Detail",
+    "Feed",
+    "HeadPage",
+    "Heads",
+    "History",
+    "Key",
+    "Message",
+    "Messages",
+    "NewId",
+    "Ports",
+    "Receipt",
+    "Receipts",
+    "RunKey",
+    "RunRow",
+    "Stored",
+    "Swap",
+    "Timer",
+    "Timers",
+    "Wake",
+    "Walk",
+]
 
 Clock = Callable[[], datetime]
 NewId = Callable[[], str]
@@ -54,23 +83,6 @@ class Beat(NamedTuple):
     run_id: str
     token: int
     until: datetime
-
-
-class Body(Struct, frozen=True, omit_defaults=True):
-    """A definition as the client sent it, by version; never changed once written."""
-
-    tenant: str
-    job_id: str
-    ref: str  # unique: the edition and the writer's mark
-    edition: int
-    created_at: datetime
-    name: str
-    document: dict[str, Any]  # only the fields that were sent
-    created_by: str = ""
-    tags: dict[str, str] = {}
-    payload: Any = None
-    payload_blob: str = ""  # where a large payload stands
-    previous: str = ""  # the ref of the definition before this one
 
 
 class HeadPage(NamedTuple):
@@ -154,69 +166,12 @@ class Message(NamedTuple):
     priority: Priority
     lane: Lane
     version: int  # of the head whose swap sends it: part of the deduplication id
+    task_type: str = ""  # lets an executor see what it can take
 
 
 class Messages(Protocol):
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
         """True for each that the queue has taken; what it has not is sent by a later look."""
-
-
-class Detail(Struct, frozen=True, omit_defaults=True):
-    """What an attempt left behind besides its status."""
-
-    error: str = ""
-    exit_code: int | None = None
-    http_status: int | None = None
-    http_headers: tuple[tuple[str, str], ...] = ()
-    output: bytes | None = None  # a small output, kept in the row itself
-    output_blob: str = ""
-    output_size: int = 0
-    output_type: str = ""
-    output_truncated: bool = False
-    log_blob: str = ""
-    log_size: int = 0
-    log_truncated: bool = False
-
-    @property
-    def plain(self) -> bool:
-        """Nothing that the run itself does not tell, but perhaps a small output."""
-        return not (self.error or self.output_blob or self.log_blob or self.http_status) and (
-            self.exit_code is None
-        )
-
-
-class AttemptRow(Struct, frozen=True, omit_defaults=True):
-    """One attempt that ended, written before the swap that ends it, under its own token."""
-
-    tenant: str
-    job_id: str
-    run_id: str
-    number: int
-    token: int
-    status: str
-    started_at: datetime
-    ended_at: datetime
-    executor_id: str
-    lost: bool = False  # written by who found the holder gone, beside what the holder wrote
-    detail: Detail = Detail()
-    expires_at: datetime | None = None
-
-
-class RunRow(Struct, frozen=True, omit_defaults=True):
-    """One line of a job's history: a run that ended, or occurrences that did not run."""
-
-    tenant: str
-    job_id: str
-    run: Run
-    expires_at: datetime
-    tzdata: str = ""
-    detail: Detail = Detail()
-
-
-class RunKey(NamedTuple):
-    tenant: str
-    job_id: str
-    run_id: str
 
 
 class History(Protocol):
@@ -310,15 +265,6 @@ class Wake(Protocol):
 
     def kill(self, key: Key, run_ids: Sequence[str]) -> None:
         """Holders of these should stop now; they also learn it with their next beat."""
-
-
-class Receipt(Struct, frozen=True, omit_defaults=True):
-    """What a request with an Idempotency-Key stands for."""
-
-    fingerprint: str  # of the body as parsed
-    made_id: str
-    created_at: datetime
-    expires_at: datetime
 
 
 class Receipts(Protocol):

@@ -2,7 +2,6 @@
 
 import itertools
 import ssl
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,10 +68,10 @@ class HttpTask:
     def __init__(
         self,
         *,
+        monotonic: Callable[[], float],
         allow_loopback: bool = False,
         resolver: Resolver = system_resolver,
         ssl_context: ssl.SSLContext | None = None,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._monotonic = monotonic
         self._backend = CheckedBackend(resolver, allow_loopback=allow_loopback)

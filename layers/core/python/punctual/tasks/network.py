@@ -8,7 +8,6 @@ import select
 import socket
 import ssl
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -45,7 +44,7 @@ class Watch:
 
     deadline: float
     stop: Stop
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float]
 
     def left(self) -> float:
         """How long may be waited before looking again."""

@@ -7,7 +7,6 @@ import selectors
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -57,7 +56,7 @@ class Patience:
     seconds: float
     grace_seconds: float
     stop: Stop
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float]
 
 
 @dataclass

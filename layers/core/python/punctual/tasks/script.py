@@ -4,7 +4,6 @@ import os
 import resource
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -61,10 +60,10 @@ class ScriptTask:
         self,
         root: Path,
         *,
+        monotonic: Callable[[], float],
         path: str = DEFAULT_PATH,
         groups: Groups | None = None,
         grace: timedelta = GRACE,
-        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._root = root
         self._path = path

@@ -1,0 +1,92 @@
+"""Rows that are written once and read by people's questions: bodies, history, receipts."""
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from msgspec import Struct
+
+from punctual.domain.run import Run
+
+
+class Body(Struct, frozen=True, omit_defaults=True):
+    """A definition as the client sent it, by version; never changed once written."""
+
+    tenant: str
+    job_id: str
+    ref: str  # unique: the edition and the writer's mark
+    edition: int
+    created_at: datetime
+    name: str
+    document: dict[str, Any]  # only the fields that were sent
+    created_by: str = ""
+    tags: dict[str, str] = {}
+    payload: Any = None
+    payload_blob: str = ""  # where a large payload stands
+    previous: str = ""  # the ref of the definition before this one
+
+
+class Detail(Struct, frozen=True, omit_defaults=True):
+    """What an attempt left behind besides its status."""
+
+    error: str = ""
+    exit_code: int | None = None
+    http_status: int | None = None
+    http_headers: tuple[tuple[str, str], ...] = ()
+    output: bytes | None = None  # a small output, kept in the row itself
+    output_blob: str = ""
+    output_size: int = 0
+    output_type: str = ""
+    output_truncated: bool = False
+    log_blob: str = ""
+    log_size: int = 0
+    log_truncated: bool = False
+
+    @property
+    def plain(self) -> bool:
+        """Nothing that the run itself does not tell, but perhaps a small output."""
+        return not (self.error or self.output_blob or self.log_blob or self.http_status) and (
+            self.exit_code is None
+        )
+
+
+class AttemptRow(Struct, frozen=True, omit_defaults=True):
+    """One attempt that ended, written before the swap that ends it, under its own token."""
+
+    tenant: str
+    job_id: str
+    run_id: str
+    number: int
+    token: int
+    status: str
+    started_at: datetime
+    ended_at: datetime
+    executor_id: str
+    lost: bool = False  # written by who found the holder gone, beside what the holder wrote
+    detail: Detail = Detail()
+    expires_at: datetime | None = None
+
+
+class RunRow(Struct, frozen=True, omit_defaults=True):
+    """One line of a job's history: a run that ended, or occurrences that did not run."""
+
+    tenant: str
+    job_id: str
+    run: Run
+    expires_at: datetime
+    tzdata: str = ""
+    detail: Detail = Detail()
+
+
+class RunKey(NamedTuple):
+    tenant: str
+    job_id: str
+    run_id: str
+
+
+class Receipt(Struct, frozen=True, omit_defaults=True):
+    """What a request with an Idempotency-Key stands for."""
+
+    fingerprint: str  # of the body as parsed
+    made_id: str
+    created_at: datetime
+    expires_at: datetime
