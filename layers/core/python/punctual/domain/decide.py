@@ -95,7 +95,7 @@ def decide(
         leases=draft.leases,
         required=draft.required,
         sends=tuple(draft.sends),
-        records=tuple(run for run in draft.ended if run.run_id not in recorded),
+        records=tuple(run for run in draft.ended if not draft.is_recorded(run, recorded)),
         kills=tuple(draft.kills),
         attempts=tuple(draft.attempts),
     )

@@ -20,6 +20,7 @@ class Draft:
         "definition",
         "edition",
         "ended",
+        "grown",
         "head",
         "kills",
         "kind",
@@ -62,6 +63,7 @@ class Draft:
         self.line = list(head.line)
         self.ended = list(head.ended)
         self.sends: list[Run] = []
+        self.grown: set[str] = set()  # entries whose history row, if there is one, is out of date
         self.kills: list[str] = []
         self.attempts: list[tuple[Run, str]] = []
         self.leases: dict[str, Lease | None] = {}
@@ -154,12 +156,15 @@ class Draft:
     def _unrecorded(self, recorded: frozenset[str]) -> tuple[Run, ...]:
         if not self.ended:
             return ()
-        kept = [run for run in self.ended if run.run_id not in recorded]
+        kept = [run for run in self.ended if not self.is_recorded(run, recorded)]
         last = self.ended[-1]
         # While a catch-up goes on, its one entry for what did not run is still growing.
         if self.behind is not None and last.status in (Status.SKIPPED, Status.MISSED):
             kept = [run for run in kept if run is not last] + [last]
         return tuple(kept)
+
+    def is_recorded(self, run: Run, recorded: frozenset[str]) -> bool:
+        return run.run_id in recorded and run.run_id not in self.grown
 
     def _next_look(self) -> datetime | None:
         """When this head must be looked at again, whatever else happens."""

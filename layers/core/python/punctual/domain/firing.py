@@ -126,6 +126,7 @@ def skip_many(
         and before is not None
         and before in (last.last_at, last.scheduled_at)
     ):
+        d.grown.add(last.run_id)
         d.ended[-1] = replace(
             last, count=last.count + len(times), last_at=times[-1], changed_at=d.now
         )

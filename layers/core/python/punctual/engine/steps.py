@@ -14,6 +14,7 @@ from punctual.domain.draft import WRITERS
 from punctual.domain.errors import Unavailable
 from punctual.domain.events import Claim, Finish, Look
 from punctual.domain.head import Head
+from punctual.domain.run import Run
 from punctual.domain.timing import SAFETY
 from punctual.engine.change import Change, Result
 from punctual.engine.effects import Effects
@@ -104,20 +105,29 @@ class Steps:
         self, changes: Sequence[Change], stored: Mapping[Key, Stored]
     ) -> Mapping[Key, frozenset[str]]:
         """Which ended runs have their history row, asked where they are to leave the head."""
-        wanted: list[RunKey] = []
+        wanted: dict[RunKey, Run] = {}
         for change in changes:
             found = stored.get(change.key)
             if found is None or not found.head.ended:
                 continue
             hurried = isinstance(change.event, Claim | Finish)
             if not hurried or len(found.head.ended) > MANY_ENDED:
-                wanted.extend(RunKey(*change.key, run.run_id) for run in found.head.ended)
+                wanted.update((RunKey(*change.key, run.run_id), run) for run in found.head.ended)
         if not wanted:
             return {}
         by_key: dict[Key, set[str]] = {}
-        for tenant, job_id, run_id in self._ports.history.present(wanted):
+        for tenant, job_id, run_id in self._standing(wanted):
             by_key.setdefault(Key(tenant, job_id), set()).add(run_id)
         return {key: frozenset(ids) for key, ids in by_key.items()}
+
+    def _standing(self, wanted: Mapping[RunKey, Run]) -> list[RunKey]:
+        """Those whose row is there; an entry for many may have grown since its row was written."""
+        history = self._ports.history
+        single = [key for key, run in wanted.items() if run.count == 1]
+        many = [key for key, run in wanted.items() if run.count > 1]
+        standing = list(history.present(single)) if single else []
+        rows = history.get(many, self._clock()) if many else {}
+        return standing + [key for key, row in rows.items() if row.run.count == wanted[key].count]
 
     def _plan(
         self,
