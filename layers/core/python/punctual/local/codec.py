@@ -1,0 +1,46 @@
+"""How values stand in SQLite: moments as whole microseconds, structs as JSON."""
+
+from datetime import datetime, timedelta
+from typing import Generic, TypeVar
+
+import msgspec
+
+from punctual.domain.placement import EPOCH
+
+T = TypeVar("T")
+_MINUTE = timedelta(minutes=1)
+
+
+class Codec(Generic[T]):
+    """Encoder and decoder of one type, made once."""
+
+    __slots__ = ("decode", "encode")
+
+    def __init__(self, kind: type[T]) -> None:
+        self.encode = msgspec.json.Encoder().encode
+        self.decode = msgspec.json.Decoder(kind).decode
+
+
+def micros(at: datetime) -> int:
+    """
+    >>> micros(datetime(1970, 1, 1, 0, 0, 1, 500_001, tzinfo=EPOCH.tzinfo))
+    1500001
+    """
+    since = at - EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def moment(at: int) -> datetime:
+    """
+    >>> moment(1500001)
+    datetime.datetime(1970, 1, 1, 0, 0, 1, 500001, tzinfo=datetime.timezone.utc)
+    """
+    return EPOCH + timedelta(microseconds=at)
+
+
+def minute(bucket: datetime) -> int:
+    """
+    >>> minute(EPOCH + 3 * _MINUTE)
+    3
+    """
+    return (bucket - EPOCH) // _MINUTE

@@ -1,0 +1,148 @@
+"""Control rows: who looks after which minute, what requests stood for."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from punctual.engine.ports import BucketLease, Clock, Receipt
+from punctual.local.codec import Codec, micros, minute, moment
+from punctual.local.unit import Unit
+
+RECEIPT = Codec(Receipt)
+_PLACE = "WHERE bucket = ? AND shard = ?"
+_MINE = f"{_PLACE} AND token = ? AND until IS NOT NULL AND done = 0"
+
+
+class SqliteBuckets:
+    """Written at once, within the unit: their rows are few."""
+
+    def __init__(self, unit: Unit, clock: Clock) -> None:
+        self._unit = unit
+        self._clock = clock
+
+    def watermark(self) -> datetime | None:
+        value = self._value("watermark")
+        return None if value is None else moment(value)
+
+    def advance(self, old: datetime | None, new: datetime) -> bool:
+        with self._unit:
+            if self.watermark() != old:
+                return False
+            self._set("watermark", micros(new))
+            return True
+
+    def shards(self) -> int:
+        return self._value("shards") or 1
+
+    def grow(self, shards: int) -> None:
+        with self._unit:
+            if shards > self.shards():
+                self._set("shards", shards)
+
+    def acquire(
+        self, bucket: datetime, shard: int, owner: str, now: datetime, until: datetime
+    ) -> BucketLease | None:
+        with self._unit:
+            row = self._unit.db.execute(
+                f"SELECT owner, token, look, until, done FROM buckets {_PLACE}",
+                (minute(bucket), shard),
+            ).fetchone()
+            token, look = 1, 0
+            if row is not None:
+                holder, token, look, ends, done = row
+                lives = ends is not None and ends > micros(now)
+                if done or (lives and holder != owner):
+                    return None
+                token += 1
+            self._unit.begin()
+            self._unit.db.execute(
+                "INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?, ?, 0)",
+                (minute(bucket), shard, owner, token, look, micros(until)),
+            )
+            return BucketLease(bucket, shard, owner, token, look, until)
+
+    def renew(self, lease: BucketLease, until: datetime) -> BucketLease | None:
+        renewed = self._update(lease, "until = ?", micros(until))
+        return lease._replace(until=until) if renewed else None
+
+    def give_back(self, lease: BucketLease) -> bool:
+        return self._update(lease, "until = NULL")
+
+    def done(self, lease: BucketLease) -> bool:
+        with self._unit:
+            if self._update(lease, "done = 1"):
+                return True
+            row = self._unit.db.execute(
+                f"SELECT 1 FROM buckets {_PLACE} AND token = ? AND done = 1",
+                (minute(lease.bucket), lease.shard, lease.token),
+            ).fetchone()
+            return row is not None
+
+    def is_done(self, bucket: datetime, shard: int) -> bool:
+        with self._unit:
+            mark = self.watermark()
+            if mark is not None and bucket < mark:
+                return True
+            row = self._unit.db.execute(
+                f"SELECT done FROM buckets {_PLACE}", (minute(bucket), shard)
+            ).fetchone()
+            return row is not None and bool(row[0])
+
+    def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
+        with self._unit:
+            self._unit.begin()
+            row = self._unit.db.execute(
+                f"UPDATE buckets SET look = look + 1 {_PLACE} AND done = 0 AND until > ? "
+                "RETURNING owner, token, look, until",
+                (minute(bucket), shard, micros(self._clock())),
+            ).fetchone()
+            if row is None:
+                return None
+            owner, token, look, until = row
+            return BucketLease(bucket, shard, owner, token, look, moment(until))
+
+    def _update(self, lease: BucketLease, change: str, *values: int) -> bool:
+        """Only for the holder, and only if it has seen every nudge."""
+        with self._unit:
+            self._unit.begin()
+            done = self._unit.db.execute(
+                f"UPDATE buckets SET {change} {_MINE} AND look = ?",
+                (*values, minute(lease.bucket), lease.shard, lease.token, lease.look),
+            )
+            return done.rowcount == 1
+
+    def _value(self, name: str) -> int | None:
+        with self._unit:
+            row = self._unit.db.execute(
+                "SELECT value FROM control WHERE name = ?", (name,)
+            ).fetchone()
+            return None if row is None else int(row[0])
+
+    def _set(self, name: str, value: int) -> None:
+        self._unit.begin()
+        self._unit.db.execute("INSERT OR REPLACE INTO control VALUES (?, ?)", (name, value))
+
+
+class SqliteReceipts:
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def claim(
+        self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
+    ) -> Sequence[Receipt]:
+        with self._unit:
+            return [self._claim(tenant, name, receipt, now) for name, receipt in wanted]
+
+    def _claim(self, tenant: str, name: str, receipt: Receipt, now: datetime) -> Receipt:
+        db = self._unit.db
+        row = db.execute(
+            "SELECT receipt FROM receipts WHERE tenant = ? AND name = ? AND expires > ?",
+            (tenant, name, micros(now)),
+        ).fetchone()
+        if row is not None:
+            return RECEIPT.decode(row[0])
+        self._unit.begin()
+        db.execute(
+            "INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)",
+            (tenant, name, micros(receipt.expires_at), RECEIPT.encode(receipt)),
+        )
+        return receipt

@@ -1,0 +1,7 @@
+"""Why the embedded store cannot be opened: one line for whoever starts the node."""
+
+from punctual.domain.errors import Unavailable
+
+
+class StoreError(Unavailable):
+    """The data folder cannot be used as it is; the message says what to do."""

@@ -1,0 +1,166 @@
+"""History: a row for each run that ended, filed by its id, which sorts by time."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from punctual.engine.ports import AttemptRow, Key, RunKey, RunRow
+from punctual.local.codec import Codec, micros
+from punctual.local.counts import RUN, Counts
+from punctual.local.unit import Unit
+
+ROW = Codec(RunRow)
+ATTEMPT = Codec(AttemptRow)
+_INSERT = "INTO runs (tenant, run_id, job_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
+_ONE = "FROM runs WHERE tenant = ? AND run_id = ? AND job_id = ?"
+
+_Row = tuple[str, str, str, int, str, bytes]
+
+
+class SqliteHistory:
+    def __init__(self, unit: Unit, counts: Counts) -> None:
+        self._unit = unit
+        self._counts = counts
+        self.held: dict[RunKey, RunRow] = {}  # in this unit, not written yet
+        self._attempts: list[AttemptRow] = []
+
+    def put(self, rows: Sequence[RunRow]) -> None:
+        with self._unit:
+            for row in rows:
+                self.held[RunKey(row.tenant, row.job_id, row.run.run_id)] = row
+
+    def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
+        with self._unit:
+            self._attempts.extend(rows)
+
+    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+        with self._unit:
+            return frozenset(key for key in keys if key in self.held or self._stands(key))
+
+    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
+        with self._unit:
+            found = {}
+            for key in keys:
+                row = self.held.get(key) or self._read(key)
+                if row is not None and row.expires_at > now:
+                    found[key] = row
+            return found
+
+    def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
+        with self._unit:
+            self._flush_attempts()
+            rows = self._unit.db.execute(
+                "SELECT row FROM attempts WHERE tenant = ? AND job_id = ? AND run_id = ? "
+                "AND (expires IS NULL OR expires > ?) ORDER BY number, token, lost",
+                (*key, micros(now)),
+            )
+            return [ATTEMPT.decode(row) for (row,) in rows.fetchall()]
+
+    def page(
+        self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        with self._unit:
+            self.flush()
+            bounds = (" AND run_id < ?" if before else "") + (" AND run_id > ?" if after else "")
+            given = [bound for bound in (before, after) if bound]
+            rows = self._unit.db.execute(
+                f"SELECT row FROM runs WHERE tenant = ? AND job_id = ?{bounds} AND expires > ? "
+                "ORDER BY run_id DESC LIMIT ?",
+                (*key, *given, micros(now), limit),
+            )
+            return [ROW.decode(row) for (row,) in rows.fetchall()]
+
+    def page_all(
+        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        with self._unit:
+            self.flush()
+            bound = " AND (run_id, job_id) < (?, ?)" if before else ""
+            rows = self._unit.db.execute(
+                f"SELECT row FROM runs WHERE tenant = ?{bound} AND expires > ? "
+                "ORDER BY run_id DESC, job_id DESC LIMIT ?",
+                (tenant, *(before or ()), micros(now), limit),
+            )
+            return [ROW.decode(row) for (row,) in rows.fetchall()]
+
+    def _stands(self, key: RunKey) -> bool:
+        return self._unit.db.execute(f"SELECT 1 {_ONE}", _filed(key)).fetchone() is not None
+
+    def _read(self, key: RunKey) -> RunRow | None:
+        row = self._unit.db.execute(f"SELECT row {_ONE}", _filed(key)).fetchone()
+        return None if row is None else ROW.decode(row[0])
+
+    def flush(self) -> None:
+        self._flush_attempts()
+        if not self.held:
+            return
+        self._unit.begin()
+        rows: list[_Row] = [
+            (
+                row.tenant,
+                row.run.run_id,
+                row.job_id,
+                micros(row.expires_at),
+                row.run.status.value,
+                ROW.encode(row),
+            )
+            for row in self.held.values()
+        ]
+        self.held.clear()
+        self._write(rows)
+
+    def _write(self, rows: Sequence[_Row]) -> None:
+        """Usually all are new; only where some are not does it cost to tell them apart."""
+        db = self._unit.db
+        db.execute("SAVEPOINT new_rows")
+        written = db.executemany(f"INSERT OR IGNORE {_INSERT}", rows).rowcount
+        if written < len(rows):
+            db.execute("ROLLBACK TO new_rows")
+        db.execute("RELEASE new_rows")
+        if written == len(rows):
+            self._count(rows, 1)
+            return
+        for row in rows:
+            old = db.execute(f"SELECT status {_ONE}", row[:3]).fetchone()
+            if old is not None:
+                self._counts.changes[row[0], RUN, old[0]] -= 1
+            db.execute(f"INSERT OR REPLACE {_INSERT}", row)
+        self._count(rows, 1)
+
+    def _count(self, rows: Sequence[_Row], by: int) -> None:
+        changes = self._counts.changes
+        for (tenant, status), n in Counter((row[0], row[4]) for row in rows).items():
+            changes[tenant, RUN, status] += by * n
+
+    def _flush_attempts(self) -> None:
+        if not self._attempts:
+            return
+        self._unit.begin()
+        self._unit.db.executemany(
+            "INSERT OR REPLACE INTO attempts VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+            [
+                (
+                    row.tenant,
+                    row.job_id,
+                    row.run_id,
+                    row.number,
+                    row.token,
+                    row.lost,
+                    None if row.expires_at is None else micros(row.expires_at),
+                    ATTEMPT.encode(row),
+                )
+                for row in self._attempts
+            ],
+        )
+        self._attempts.clear()
+
+    def keep(self) -> None:
+        pass
+
+    def drop(self) -> None:
+        self.held.clear()
+        self._attempts.clear()
+
+
+def _filed(key: RunKey) -> tuple[str, str, str]:
+    return key.tenant, key.run_id, key.job_id

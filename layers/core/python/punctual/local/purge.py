@@ -1,0 +1,141 @@
+"""Removing what has expired, in steps of bounded size; reads filter it out before that."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from punctual.domain.placement import sortable_id
+from punctual.domain.timing import RETENTION
+from punctual.engine.ports import AttemptRow, Key
+from punctual.local.blobs import FileBlobs
+from punctual.local.bodies import BODY
+from punctual.local.codec import micros, minute
+from punctual.local.control import SqliteBuckets
+from punctual.local.counts import RUN, Counts
+from punctual.local.head_rows import HEAD, uncount
+from punctual.local.heads import SqliteHeads
+from punctual.local.history import ATTEMPT, ROW, SqliteHistory
+from punctual.local.unit import Unit
+
+EVENTS_KEPT = timedelta(hours=24)
+_SLACK = timedelta(hours=1)
+_START = ("", ("", ""))
+
+
+class Purge:
+    """A blob goes before the row that names it, so that none is left without a name."""
+
+    def __init__(
+        self,
+        unit: Unit,
+        counts: Counts,
+        heads: SqliteHeads,
+        history: SqliteHistory,
+        buckets: SqliteBuckets,
+        blobs: FileBlobs,
+    ) -> None:
+        self._unit = unit
+        self._counts = counts
+        self._heads = heads
+        self._history = history
+        self._buckets = buckets
+        self._blobs = blobs
+        self._walked: tuple[str, tuple[str, str]] = _START
+
+    def step(self, now: datetime, limit: int) -> bool:
+        """Remove at most `limit` rows of each kind; whether there may be more to remove."""
+        with self._unit:
+            self._heads.flush()
+            self._unit.begin()
+            steps = (self._jobs, self._runs, self._receipts, self._events, self._minutes)
+            more = [step(now, limit) for step in steps]
+            return any(more)
+
+    def _jobs(self, now: datetime, limit: int) -> bool:
+        db = self._unit.db
+        found = db.execute(
+            "SELECT tenant, job_id, head FROM heads WHERE expires <= ? LIMIT ?",
+            (micros(now), limit),
+        ).fetchall()
+        keys = [Key(tenant, job_id) for tenant, job_id, _ in found]
+        names = []
+        for key in keys:
+            for (row,) in db.execute(
+                "SELECT body FROM bodies WHERE tenant = ? AND job_id = ?", key
+            ):
+                names.append(BODY.decode(row).payload_blob)
+            self._heads.forget(key)
+        uncount((HEAD.decode(row) for _, _, row in found), self._counts.changes)
+        self._blobs.delete([name for name in names if name])
+        for table in ("bodies", "leases", "heads"):
+            db.executemany(f"DELETE FROM {table} WHERE tenant = ? AND job_id = ?", keys)
+        return len(found) >= limit
+
+    def _runs(self, now: datetime, limit: int) -> bool:
+        """Walk the old end of a tenant's history; what is younger cannot have expired."""
+        db = self._unit.db
+        self._history.flush()
+        tenant, after = self._walked
+        young = sortable_id(now - RETENTION + _SLACK, bytes(10))
+        rows = db.execute(
+            "SELECT run_id, job_id, expires, status, row FROM runs WHERE tenant = ? "
+            "AND (run_id, job_id) > (?, ?) AND run_id < ? ORDER BY run_id, job_id LIMIT ?",
+            (tenant, *after, young, limit),
+        ).fetchall()
+        gone = [row for row in rows if row[2] <= micros(now)]
+        self._remove_runs(tenant, gone)
+        if len(rows) >= limit:
+            self._walked = tenant, rows[-1][:2]
+            return True
+        following = db.execute("SELECT min(tenant) FROM runs WHERE tenant > ?", (tenant,))
+        (tenant,) = following.fetchone()
+        self._walked = _START if tenant is None else (tenant, ("", ""))
+        return tenant is not None
+
+    def _remove_runs(self, tenant: str, rows: Sequence[tuple[str, str, int, str, bytes]]) -> None:
+        names = []
+        for run_id, job_id, _, status, row in rows:
+            attempts = self._attempts(tenant, job_id, run_id)
+            for detail in (ROW.decode(row).detail, *(attempt.detail for attempt in attempts)):
+                names += [detail.output_blob, detail.log_blob]
+            self._counts.changes[tenant, RUN, status] -= 1
+        self._blobs.delete([name for name in names if name])
+        keys = [(tenant, run_id, job_id) for run_id, job_id, *_ in rows]
+        for table in ("attempts", "runs"):
+            self._unit.db.executemany(
+                f"DELETE FROM {table} WHERE tenant = ? AND run_id = ? AND job_id = ?", keys
+            )
+
+    def _attempts(self, tenant: str, job_id: str, run_id: str) -> list[AttemptRow]:
+        rows = self._unit.db.execute(
+            "SELECT row FROM attempts WHERE tenant = ? AND job_id = ? AND run_id = ?",
+            (tenant, job_id, run_id),
+        )
+        return [ATTEMPT.decode(row) for (row,) in rows.fetchall()]
+
+    def _receipts(self, now: datetime, limit: int) -> bool:
+        gone = self._unit.db.execute(
+            "DELETE FROM receipts WHERE (tenant, name) IN "
+            "(SELECT tenant, name FROM receipts WHERE expires <= ? LIMIT ?)",
+            (micros(now), limit),
+        ).rowcount
+        return gone >= limit
+
+    def _events(self, now: datetime, limit: int) -> bool:
+        """In order, and never the newest: the numbers go on from it."""
+        gone = self._unit.db.execute(
+            "DELETE FROM feed WHERE seq IN (SELECT seq FROM feed ORDER BY seq LIMIT ?) "
+            "AND at <= ? AND seq < (SELECT max(seq) FROM feed)",
+            (limit, micros(now - EVENTS_KEPT)),
+        ).rowcount
+        return gone >= limit
+
+    def _minutes(self, _now: datetime, limit: int) -> bool:
+        mark = self._buckets.watermark()
+        if mark is None:
+            return False
+        gone = self._unit.db.execute(
+            "DELETE FROM buckets WHERE (bucket, shard) IN "
+            "(SELECT bucket, shard FROM buckets WHERE bucket < ? LIMIT ?)",
+            (minute(mark), limit),
+        ).rowcount
+        return gone >= limit

@@ -1,0 +1,166 @@
+"""The tables of the embedded store, by version; a file of an earlier version is brought up."""
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+from punctual.local.errors import StoreError
+
+_FIRST = (
+    """CREATE TABLE heads (
+        tenant TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        state TEXT NOT NULL,
+        expires INTEGER,
+        leased INTEGER NOT NULL,
+        busy INTEGER NOT NULL,
+        queued INTEGER NOT NULL,
+        queued_priority INTEGER,
+        queued_due INTEGER,
+        head BLOB NOT NULL,
+        PRIMARY KEY (tenant, job_id)
+    ) WITHOUT ROWID""",
+    """CREATE INDEX heads_busy ON heads (queued_priority, queued_due, queued)
+        WHERE busy = 1""",
+    """CREATE TABLE bodies (
+        tenant TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        ref TEXT NOT NULL,
+        body BLOB NOT NULL,
+        PRIMARY KEY (tenant, job_id, ref)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE leases (
+        tenant TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        token INTEGER NOT NULL,
+        until INTEGER NOT NULL,
+        beaten INTEGER NOT NULL,
+        PRIMARY KEY (tenant, job_id, run_id)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE timers (
+        bucket INTEGER NOT NULL,
+        shard INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        tenant TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        PRIMARY KEY (bucket, shard, at, tenant, job_id, version)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE runs (
+        tenant TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        expires INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        row BLOB NOT NULL,
+        PRIMARY KEY (tenant, job_id, run_id)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE attempts (
+        tenant TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        number INTEGER NOT NULL,
+        token INTEGER NOT NULL,
+        lost INTEGER NOT NULL,
+        expires INTEGER,
+        row BLOB NOT NULL,
+        PRIMARY KEY (tenant, job_id, run_id, number, token, lost)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE counts (
+        tenant TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        status TEXT NOT NULL,
+        n INTEGER NOT NULL,
+        PRIMARY KEY (tenant, kind, status)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE buckets (
+        bucket INTEGER NOT NULL,
+        shard INTEGER NOT NULL,
+        owner TEXT NOT NULL,
+        token INTEGER NOT NULL,
+        look INTEGER NOT NULL,
+        until INTEGER,
+        done INTEGER NOT NULL,
+        PRIMARY KEY (bucket, shard)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE control (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE receipts (
+        tenant TEXT NOT NULL,
+        name TEXT NOT NULL,
+        expires INTEGER NOT NULL,
+        receipt BLOB NOT NULL,
+        PRIMARY KEY (tenant, name)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE feed (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, event BLOB NOT NULL)",
+)
+
+# Run ids sort by time: filed by them, history grows at its end, and a list over all jobs is a walk.
+_SECOND = (
+    """CREATE TABLE runs_by_time (
+        tenant TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        job_id TEXT NOT NULL,
+        expires INTEGER NOT NULL,
+        status TEXT NOT NULL,
+        row BLOB NOT NULL,
+        PRIMARY KEY (tenant, run_id, job_id)
+    ) WITHOUT ROWID""",
+    """INSERT INTO runs_by_time
+        SELECT tenant, run_id, job_id, expires, status, row FROM runs
+        ORDER BY tenant, run_id, job_id""",
+    "DROP TABLE runs",
+    "ALTER TABLE runs_by_time RENAME TO runs",
+    "CREATE INDEX runs_of_job ON runs (tenant, job_id, run_id)",
+    "CREATE INDEX heads_expiring ON heads (expires) WHERE expires IS NOT NULL",
+    "CREATE INDEX receipts_expiring ON receipts (expires)",
+)
+
+MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)
+
+
+def connect(path: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> sqlite3.Connection:
+    """Open the file, make it where there is none, and bring it to the newest schema."""
+    try:
+        db = sqlite3.connect(path, isolation_level=None, timeout=5, cached_statements=256)
+    except sqlite3.Error as error:
+        raise StoreError(f"The file {path} cannot be opened: {error}.") from error
+    try:
+        _tune(db)
+        _migrate(db, path, migrations)
+    except sqlite3.Error as error:
+        db.close()
+        raise StoreError(f"The file {path} cannot be used: {error}.") from error
+    except StoreError:
+        db.close()
+        raise
+    return db
+
+
+def _tune(db: sqlite3.Connection) -> None:
+    """Each commit is on the disk when it is answered; the file itself is written behind it."""
+    db.execute("PRAGMA journal_mode = WAL")
+    db.execute("PRAGMA synchronous = FULL")
+    db.execute("PRAGMA wal_autocheckpoint = 4000")
+    db.execute("PRAGMA cache_size = -65536")
+    db.execute("PRAGMA temp_store = MEMORY")
+
+
+def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]]) -> None:
+    (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version > len(migrations):
+        raise StoreError(
+            f"The file {path} was written by a newer Punctual (schema {version}, this one knows "
+            f"{len(migrations)}): use that version, or set PUNCTUAL_DATA to another folder."
+        )
+    for number in range(version, len(migrations)):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            for statement in migrations[number]:
+                db.execute(statement)
+            db.execute(f"PRAGMA user_version = {number + 1}")
+            db.execute("COMMIT")
+        except sqlite3.Error:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise

@@ -1,0 +1,123 @@
+"""The embedded adapter: one SQLite file, blobs beside it, and a lock that keeps others out."""
+
+import sqlite3
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from punctual.domain.head import Head
+from punctual.engine.ports import Clock, Feed, Key, Messages, Ports, Wake
+from punctual.local.blobs import FileBlobs
+from punctual.local.bodies import SqliteBodies
+from punctual.local.clock import wall
+from punctual.local.control import SqliteBuckets, SqliteReceipts
+from punctual.local.counts import JOB, RUN, Counts
+from punctual.local.errors import StoreError
+from punctual.local.feed import SqliteFeed
+from punctual.local.folder_lock import FolderLock
+from punctual.local.heads import SqliteHeads
+from punctual.local.history import SqliteHistory
+from punctual.local.purge import Purge
+from punctual.local.schema import connect
+from punctual.local.timers import SqliteTimers
+from punctual.local.unit import Unit
+
+FILE = "punctual.db"
+
+
+class Store:
+    """Belongs to the thread that opened it; only `blobs` may be used by others too."""
+
+    def __init__(self, db: sqlite3.Connection, blobs: FileBlobs, lock: FolderLock, clock: Clock):
+        self._db = db
+        self._lock = lock
+        self._unit = Unit(db)
+        self._counts = Counts(self._unit)
+        self.history = SqliteHistory(self._unit, self._counts)
+        bodies = SqliteBodies(self._unit)
+        self.heads = SqliteHeads(self._unit, bodies, self._counts, self.history.held, clock)
+        self.timers = SqliteTimers(self._unit)
+        self.buckets = SqliteBuckets(self._unit, clock)
+        self.receipts = SqliteReceipts(self._unit)
+        self.feed = SqliteFeed(self._unit, clock)
+        self.blobs = blobs
+        for part in (self.timers, bodies, self.heads, self.history, self.feed, self._counts):
+            self._unit.join(part)
+        self._purge = Purge(self._unit, self._counts, self.heads, self.history, self.buckets, blobs)
+
+    @classmethod
+    def open(cls, folder: Path, clock: Clock = wall) -> "Store":
+        """Make the folder where there is none; `StoreError` says why it cannot be used."""
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = FolderLock(folder)
+        except OSError as error:
+            raise StoreError(
+                f"The data folder {folder} cannot be made: {error.strerror}."
+            ) from error
+        try:
+            blobs = FileBlobs(folder / "blobs")
+            return cls(connect(folder / FILE), blobs, lock, clock)
+        except OSError as error:
+            lock.release()
+            raise StoreError(
+                f"The data folder {folder} cannot be used: {error.strerror}."
+            ) from error
+        except BaseException:
+            lock.release()
+            raise
+
+    def work(self) -> Unit:
+        """`with store.work():` makes one transaction of all the port calls inside."""
+        return self._unit
+
+    def ports(self, messages: Messages, wake: Wake, feed: Feed | None = None) -> Ports:
+        """All the ports; the node brings those that are about the node itself."""
+        return Ports(
+            heads=self.heads,
+            timers=self.timers,
+            messages=messages,
+            history=self.history,
+            blobs=self.blobs,
+            buckets=self.buckets,
+            wake=wake,
+            receipts=self.receipts,
+            feed=feed or self.feed,
+        )
+
+    def end_all_leases(self) -> list[Key]:
+        """At a start: the lock on the folder proves that nobody holds them. Whose they were."""
+        return self.heads.end_all_leases()
+
+    def queued(self, until: datetime, limit: int) -> list[Head]:
+        """Heads with a run that is QUEUED and due, by priority, then by due time."""
+        return self.heads.queued(until, limit)
+
+    def count_queued(self, tenant: str) -> int:
+        return self.heads.count_queued(tenant)
+
+    def oldest_queued(self, tenant: str) -> datetime | None:
+        return self.heads.oldest_queued(tenant)
+
+    def count_jobs(self, tenant: str) -> Mapping[str, int]:
+        """How many jobs are in each state."""
+        return self._count(tenant, JOB)
+
+    def count_runs(self, tenant: str) -> Mapping[str, int]:
+        """How many runs are in each status: those alive, and the rows of the history."""
+        return self._count(tenant, RUN)
+
+    def _count(self, tenant: str, kind: str) -> Mapping[str, int]:
+        with self._unit:
+            self.heads.flush()
+            self.history.flush()
+            self._counts.flush()
+            return self._counts.of(tenant, kind)
+
+    def purge(self, now: datetime, limit: int) -> bool:
+        """Remove some of what has expired; True when there is more to do."""
+        return self._purge.step(now, limit)
+
+    def close(self) -> None:
+        self._db.close()
+        self._lock.release()

@@ -1,0 +1,78 @@
+"""Timers: held back until the commit, then one small row each, filed by their minute."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from punctual.engine.ports import Timer
+from punctual.local.codec import micros, minute, moment
+from punctual.local.unit import Unit
+
+_BEHIND = " AND (at, tenant, job_id, version) > (?, ?, ?, ?)"
+
+
+class SqliteTimers:
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+        self._wanted: dict[Timer, bool] = {}
+
+    def put(self, timers: Sequence[Timer]) -> None:
+        with self._unit:
+            self._wanted.update(dict.fromkeys(timers, True))
+
+    def delete(self, timers: Sequence[Timer]) -> None:
+        """Also of one put in the same unit: it may have stood before."""
+        with self._unit:
+            self._wanted.update(dict.fromkeys(timers, False))
+
+    def due(
+        self, bucket: datetime, shard: int, until: datetime, after: Timer | None, limit: int
+    ) -> Sequence[Timer]:
+        with self._unit:
+            self.flush()
+            behind: tuple[int | str, ...] = ()
+            if after is not None:
+                behind = (micros(after.at), after.tenant, after.job_id, after.version)
+            rows = self._unit.db.execute(
+                "SELECT at, tenant, job_id, version FROM timers WHERE bucket = ? AND shard = ? "
+                f"AND at <= ?{_BEHIND if behind else ''} "
+                "ORDER BY at, tenant, job_id, version LIMIT ?",
+                (minute(bucket), shard, micros(until), *behind, limit),
+            )
+            return [
+                Timer(bucket, shard, moment(at), tenant, job_id, version)
+                for at, tenant, job_id, version in rows.fetchall()
+            ]
+
+    def flush(self) -> None:
+        if not self._wanted:
+            return
+        self._unit.begin()
+        db = self._unit.db
+        put = [_row(timer) for timer, stays in self._wanted.items() if stays]
+        gone = [_row(timer) for timer, stays in self._wanted.items() if not stays]
+        self._wanted.clear()
+        if put:
+            db.executemany("INSERT OR IGNORE INTO timers VALUES (?, ?, ?, ?, ?, ?)", put)
+        if gone:
+            db.executemany(
+                "DELETE FROM timers WHERE bucket = ? AND shard = ? AND at = ? AND tenant = ? "
+                "AND job_id = ? AND version = ?",
+                gone,
+            )
+
+    def keep(self) -> None:
+        pass
+
+    def drop(self) -> None:
+        self._wanted.clear()
+
+
+def _row(timer: Timer) -> tuple[int | str, ...]:
+    return (
+        minute(timer.bucket),
+        timer.shard,
+        micros(timer.at),
+        timer.tenant,
+        timer.job_id,
+        timer.version,
+    )
