@@ -1,0 +1,55 @@
+"""Log lines are events: a name and fields; for people in a terminal, JSON when piped."""
+
+import logging
+import sys
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TextIO
+
+import msgspec
+
+_RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+class EventLog:
+    """Writes one line an event."""
+
+    def __init__(self, stream: TextIO, clock: Callable[[], datetime], pretty: bool) -> None:
+        self._stream = stream
+        self._clock = clock
+        self._pretty = pretty
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        now = self._clock()
+        if self._pretty:
+            shown = "  ".join(f"{name}={_shown(value)}" for name, value in fields.items())
+            line = f"{now.astimezone():%H:%M:%S} {event.replace('_', ' '):<22} {shown}".rstrip()
+        else:
+            record = {"at": now, "event": event, **fields}
+            line = msgspec.json.encode(record, enc_hook=str).decode()
+        self._stream.write(line + "\n")
+        self._stream.flush()
+
+
+class _Forward(logging.Handler):
+    """Library and task loggers speak through the same lines."""
+
+    def __init__(self, log: EventLog) -> None:
+        super().__init__(logging.WARNING)
+        self._to = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = {k: v for k, v in vars(record).items() if k not in _RESERVED}
+        self._to(record.getMessage(), level=record.levelname, **fields)
+
+
+def set_up(clock: Callable[[], datetime], stream: TextIO = sys.stderr) -> EventLog:
+    log = EventLog(stream, clock, stream.isatty())
+    root = logging.getLogger()
+    root.handlers = [_Forward(log)]
+    root.setLevel(logging.WARNING)
+    return log
+
+
+def _shown(value: Any) -> str:
+    return str(value) if not isinstance(value, float) else f"{value:.3f}"

@@ -1,0 +1,102 @@
+"""Drives the node on the event loop: requests of one turn share a commit, steps are on time."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any, TypeVar
+
+from punctual.domain.errors import Unavailable
+from punctual.engine.ports import Clock
+from punctual.local.node import Node
+
+T = TypeVar("T")
+Log = Callable[..., None]
+EARLY = 0.0015  # a loop's timer may wake up to a millisecond early: the rest is waited for exactly
+RETRY = 1.0
+
+
+class Loop:
+    def __init__(self, node: Node, clock: Clock, log: Log) -> None:
+        self._node = node
+        self._clock = clock
+        self._log = log
+        self._loop = asyncio.get_running_loop()
+        self._requests: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+        self._turning = False
+        self._handle: asyncio.TimerHandle | None = None
+        self._at: datetime | None = None
+        self._stopped = False
+
+    async def turn(self, request: Callable[[], T]) -> T:
+        """Do `request` in the transaction of this turn; the answer comes after its commit."""
+        future: asyncio.Future[T] = self._loop.create_future()
+        self._requests.append((request, future))
+        if not self._turning:
+            self._turning = True
+            self._loop.call_soon(self._turn)
+        return await future
+
+    def _turn(self) -> None:
+        self._turning = False
+        waiting, self._requests = self._requests, []
+        try:
+            answers = self._node.perform([request for request, _ in waiting])
+        except Exception as error:
+            answers = [error] * len(waiting)
+        for (_, future), answer in zip(waiting, answers, strict=True):
+            if future.done():
+                continue
+            if isinstance(answer, Exception):
+                future.set_exception(answer)
+            else:
+                future.set_result(answer)
+        self._arm(self._node.next_at())
+
+    def wake(self) -> None:
+        """Step soon; safe from any thread."""
+        if not self._stopped:
+            self._loop.call_soon_threadsafe(self._step)
+
+    def start(self) -> None:
+        self._step()
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _step(self) -> None:
+        if self._stopped:
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+            self._handle, self._at = None, None
+        try:
+            at = self._node.step()
+        except Unavailable as error:
+            self._log("store_unavailable", error=error.message)
+            self._handle = self._loop.call_later(RETRY, self._step)
+            return
+        self._arm(at)
+
+    def _arm(self, at: datetime | None) -> None:
+        if at is None or self._stopped or (self._at is not None and self._at <= at):
+            return
+        if self._handle is not None:
+            self._handle.cancel()
+        self._at = at
+        seconds = (at - self._clock()).total_seconds()
+        self._handle = self._loop.call_later(max(0.0, seconds - EARLY), self._due)
+
+    def _due(self) -> None:
+        at = self._at
+        if at is not None:
+            left = (at - self._clock()).total_seconds()
+            if left > EARLY:
+                self._at = None
+                self._arm(at)
+                return
+            if left > 0:
+                time.sleep(left)
+        self._step()

@@ -1,0 +1,123 @@
+"""How the node does: lateness, what ran in the last hour, what waits."""
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from punctual.domain.placement import bucket_of
+from punctual.domain.run import Run, Status
+from punctual.engine.executor import Finished
+from punctual.engine.views import Health, Stats
+
+HOUR = timedelta(hours=1)
+SAMPLES = 10_000
+RECENT = timedelta(minutes=5)
+LATE = timedelta(seconds=15)
+SILENT = timedelta(seconds=60)
+
+
+class Counted(Protocol):
+    """What the store can tell."""
+
+    def count_jobs(self, tenant: str) -> Mapping[str, int]: ...
+
+    def count_runs(self, tenant: str) -> Mapping[str, int]: ...
+
+    def count_queued(self, tenant: str) -> int: ...
+
+    def oldest_queued(self, tenant: str) -> datetime | None: ...
+
+
+class Sized(Protocol):
+    def __len__(self) -> int: ...
+
+
+class Typed(Protocol):
+    @property
+    def types(self) -> tuple[str, ...]: ...
+
+
+class NodeMonitor:
+    def __init__(
+        self, store: Counted, ready: Sized, holding: Sized, registry: Typed, executor_id: str
+    ) -> None:
+        self._store = store
+        self._holding = holding
+        self._types = tuple(sorted({"event", *registry.types}))
+        self._executor_id = executor_id
+        self._late: deque[tuple[datetime, float]] = deque(maxlen=SAMPLES)
+        self._minutes: dict[datetime, dict[str, int]] = {}
+        self._planned_at: datetime | None = None
+        self._watermark: datetime | None = None
+
+    def planned(self, now: datetime, watermark: datetime) -> None:
+        self._planned_at, self._watermark = now, watermark
+
+    def started(self, run: Run) -> None:
+        started = run.attempt_at
+        if started is None:
+            return
+        self._count(started, "started")
+        if run.lateness is not None and started == run.started_at:
+            self._late.append((started, run.lateness.total_seconds() * 1_000))
+
+    def ended(self, finished: Finished, run: Run | None) -> None:
+        if run is not None and run.ended_at is not None:
+            good = finished.status is Status.SUCCESS
+            self._count(run.ended_at, "succeeded" if good else "failed")
+
+    def _count(self, at: datetime, what: str) -> None:
+        minute = bucket_of(at)
+        counts = self._minutes.get(minute)
+        if counts is None:
+            self._minutes = {m: c for m, c in self._minutes.items() if minute - m < HOUR}
+            counts = self._minutes[minute] = {"started": 0, "succeeded": 0, "failed": 0}
+        counts[what] += 1
+
+    def stats(self, tenant: str, now: datetime) -> Stats:
+        oldest = self._store.oldest_queued(tenant)
+        return Stats(
+            jobs=self._store.count_jobs(tenant),
+            runs=self._store.count_runs(tenant),
+            last_hour=self._last_hour(now),
+            lateness_ms=self._lateness(now - HOUR),
+            queue={
+                "depth": self._store.count_queued(tenant),
+                "oldest_seconds": max(0.0, (now - oldest).total_seconds()) if oldest else 0,
+            },
+            executors=[
+                {
+                    "executor_id": self._executor_id,
+                    "last_heartbeat": self._planned_at,
+                    "running": len(self._holding),
+                }
+            ],
+        )
+
+    def _last_hour(self, now: datetime) -> Sequence[Mapping[str, Any]]:
+        return [
+            {"minute": minute, **counts}
+            for minute, counts in sorted(self._minutes.items())
+            if now - minute < HOUR
+        ]
+
+    def _lateness(self, since: datetime) -> Mapping[str, float | None]:
+        values = sorted(value for at, value in self._late if at >= since)
+        if not values:
+            return {"p50": None, "p99": None, "max": None}
+        return {
+            "p50": values[len(values) // 2],
+            "p99": values[min(len(values) - 1, len(values) * 99 // 100)],
+            "max": values[-1],
+        }
+
+    def health(self, now: datetime) -> Health:
+        """Late when runs start late; down when nothing has been planned for a minute."""
+        p99 = self._lateness(now - RECENT)["p99"]
+        status = "ok"
+        if p99 is not None and p99 > LATE.total_seconds() * 1_000:
+            status = "late"
+        if self._planned_at is None or now - self._planned_at > SILENT:
+            status = "down"
+        return Health(status, p99, self._watermark, self._planned_at, self._types)

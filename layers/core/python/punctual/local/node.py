@@ -1,0 +1,276 @@
+"""The whole scheduler in one process: a step does all that is due, and says when the next is."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import TypeVar
+
+from punctual.domain.head import Head, Lane
+from punctual.domain.run import Run, Status
+from punctual.engine.executor import Assignment, Executor, Finished, Handed
+from punctual.engine.jobs import Jobs
+from punctual.engine.looker import Looker
+from punctual.engine.planner import Planned, Planner
+from punctual.engine.poller import BATCH, Poller
+from punctual.engine.ports import Clock, Key, Message, NewId, Ports, Timer
+from punctual.engine.reconciler import Reconciler
+from punctual.engine.search import Search
+from punctual.engine.steps import Steps
+from punctual.local.groups import GroupFiles
+from punctual.local.holding import Ended, Holding, attempt_of, detail_of
+from punctual.local.monitor import NodeMonitor
+from punctual.local.ready import INLINE, Ready
+from punctual.local.store import Store
+from punctual.local.workers import Workers
+from punctual.tasks.event import build_event, published
+from punctual.tasks.registry import Registry
+
+T = TypeVar("T")
+Log = Callable[..., None]
+PLAN = timedelta(seconds=20)
+HOUSEKEEPING = timedelta(seconds=60)
+RECONCILE = timedelta(hours=24)
+PURGED = 500
+
+
+class Wiring:
+    """The node's own ends of the ports: nudges go to the poller, kills to the threads."""
+
+    def __init__(self) -> None:
+        self.poller: Poller | None = None
+        self.holding: Holding | None = None
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        if self.poller is not None:
+            self.poller.nudge(timers)
+
+    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+        if self.holding is not None:
+            self.holding.stop(run_ids)
+
+
+class Node:
+    """Everything happens in `step` and in `perform`, on one thread; only tasks have their own."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        groups: GroupFiles,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        new_id: NewId,
+        log: Log,
+        workers: dict[str, Workers],
+        woken: Callable[[], None],
+        executor_id: str = "local",
+    ) -> None:
+        self._store = store
+        self._groups = groups
+        self._clock = clock
+        self._new_id = new_id
+        self._log = log
+        self._workers = workers
+        self._woken = woken
+        wiring = Wiring()
+        self.ready = Ready(self._queued, frozenset({"event"}))
+        self.ports = Ports(
+            heads=store.heads,
+            timers=store.timers,
+            messages=self.ready,
+            history=store.history,
+            blobs=store.blobs,
+            buckets=store.buckets,
+            wake=wiring,
+            receipts=store.receipts,
+            feed=store.feed,
+        )
+        self.steps = Steps(self.ports, clock, monotonic, log)
+        self._looker = Looker(self.steps, new_id)
+        self.executor = Executor(self.ports, self.steps, clock, new_id, executor_id)
+        self.poller = Poller(store.timers, store.buckets, self._looker)
+        self._planner = Planner(store.buckets, executor_id)
+        self._reconciler = Reconciler(self.ports, self.steps, self._looker)
+        self.holding = Holding(self.executor, registry, store.blobs, monotonic)
+        wiring.poller, wiring.holding = self.poller, self.holding
+        self.monitor = NodeMonitor(store, self.ready, self.holding, registry, executor_id)
+        self.search = Search(self.ports, clock, self.monitor)
+        self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id)
+        self._ended: deque[Ended] = deque()
+        self._starting: list[tuple[str, Callable[[], None]]] = []
+        self._planned_at: datetime | None = None
+        self._kept_house_at = clock()
+        self._reconciled_at = clock()
+        self._walk: str | None = None
+        self._closing = False
+
+    def start(self) -> None:
+        """End what a predecessor left: the folder's lock proves that nobody else holds a claim."""
+        killed = self._groups.end_all()
+        with self._store.work():
+            keys = self._store.end_all_leases()
+        for index in range(0, len(keys), BATCH):
+            with self._store.work():
+                self._looker.look_at(keys[index : index + BATCH])
+        if keys or killed:
+            self._log("predecessor_ended", runs=len(keys), groups=killed)
+
+    def perform(self, requests: Sequence[Callable[[], T]]) -> list[T | Exception]:
+        """Answer requests in one transaction; none of the answers is given before its commit."""
+        answers: list[T | Exception] = []
+        with self._store.work():
+            for request in requests:
+                try:
+                    answers.append(request())
+                except Exception as error:
+                    answers.append(error)
+        return answers
+
+    def step(self) -> datetime | None:
+        """Do what is due, a batch of each kind at most; when to step again (None: when woken)."""
+        more = False
+        with self._store.work():
+            now = self._clock()
+            self.holding.beat(now)
+            self._plan(now)
+            more |= self.poller.step(now).handled >= BATCH
+            self._write_ended()
+            more |= self._run_inline()
+            self._claim_for_workers()
+        starting, self._starting = self._starting, []
+        for lane, work in starting:
+            self._workers[lane].start(work)
+        self._keep_house()
+        return self._clock() if more else self.next_at()
+
+    def _plan(self, now: datetime) -> None:
+        if self._planned_at is None or now - self._planned_at >= PLAN:
+            self._planned_at = now
+            planned: Planned = self._planner.tick(now, self.poller.places)
+            for lease in planned.leases:
+                self.poller.open(lease)
+            self.monitor.planned(now, planned.watermark)
+
+    def _run_inline(self) -> bool:
+        """Events are published in the commit that ends their runs."""
+        messages = self.ready.take(INLINE, self._clock(), BATCH)
+        if not messages or self._closing:
+            return False
+        granted = self._claim(messages).granted
+        if granted:
+            ids = self.ports.feed.publish([build_event(attempt_of(one)) for one in granted])
+            self._finish([_published(one, event) for one, event in zip(granted, ids, strict=True)])
+        return len(messages) >= BATCH
+
+    def _claim(self, messages: Sequence[Message]) -> Handed:
+        handed = self.executor.claim(messages)
+        for assignment in handed.granted:
+            self.monitor.started(assignment.run)
+        return handed
+
+    def _claim_for_workers(self) -> None:
+        if self._closing:
+            return
+        for lane in (Lane.QUICK, Lane.LONG):
+            free = self._workers[lane].free
+            if free <= 0:
+                continue
+            messages = self.ready.take(lane, self._clock(), free)
+            if not messages:
+                continue
+            for assignment in self._claim(messages).granted:
+                work = self.holding.take(assignment, self._clock(), self._on_ended)
+                self._starting.append((lane, work))
+
+    def _on_ended(self, ended: Ended) -> None:
+        """Called by a worker's thread: a deque's append is atomic."""
+        self._ended.append(ended)
+        self._woken()
+
+    def _write_ended(self) -> None:
+        if not self._ended:
+            return
+        ended = [self._ended.popleft() for _ in range(len(self._ended))]
+        finish = [one.finished for one in ended if one.stopped != "SHUTDOWN" or _has_ended(one)]
+        self._finish(finish)
+        for one in ended:
+            finished = one.finished
+            if one.stopped == "SHUTDOWN" and not _has_ended(one):
+                self.executor.release(finished.key, finished.run_id, finished.token, begun=True)
+            self.holding.let_go(finished.run_id, finished.token)
+
+    def _finish(self, finished: Sequence[Finished]) -> None:
+        results = self.executor.finish(finished)
+        for one, result in zip(finished, results, strict=True):
+            run = result.decision.run if result.decision is not None else None
+            self.monitor.ended(one, run)
+
+    def _keep_house(self) -> None:
+        now = self._clock()
+        if now - self._kept_house_at < HOUSEKEEPING:
+            return
+        self._kept_house_at = now
+        self._store.purge(now, PURGED)
+        if self._walk is not None or now - self._reconciled_at >= RECONCILE:
+            with self._store.work():
+                walked = self._reconciler.step(now, self._walk)
+            self._walk = walked.cursor
+            self._reconciled_at = now
+            if walked.mended:
+                self._log("reconciler_mended", jobs=len(walked.mended))
+
+    def next_at(self) -> datetime | None:
+        """When the next step is due."""
+        moments = [self.holding.next_beat(), self._kept_house_at + HOUSEKEEPING]
+        if self._planned_at is not None:
+            moments.append(self._planned_at + PLAN)
+        moments.append(self.poller.next_at(self._clock()))
+        moments.append(self.ready.next_at())
+        return min(moment for moment in moments if moment is not None)
+
+    def close(self) -> None:
+        """Start nothing more, and ask what runs to hand back its run."""
+        self._closing = True
+        self.holding.stop_all()
+
+    @property
+    def idle(self) -> bool:
+        return not len(self.holding) and not self._ended
+
+    def _queued(self, until: datetime, most: int) -> list[Message]:
+        """What the heads say is queued, the most urgent first."""
+        found = []
+        for head in self._store.queued(until, most):
+            found.extend(_messages(head))
+        return found
+
+
+def _has_ended(ended: Ended) -> bool:
+    """A stop that came when the work had ended anyway changes nothing."""
+    return ended.finished.status is not Status.CANCELLED
+
+
+def _published(assignment: Assignment, event_id: str) -> Finished:
+    outcome = published(event_id)
+    run = assignment.run
+    detail = detail_of(outcome)
+    kept = type(detail)(output=outcome.output, output_type=detail.output_type)
+    return Finished(assignment.key, run.run_id, run.token, Status.SUCCESS, True, kept)
+
+
+def _messages(head: Head) -> list[Message]:
+    return [_message(head, run) for run in head.runs if run.status is Status.QUEUED]
+
+
+def _message(head: Head, run: Run) -> Message:
+    rules = head.rules[run.definition]
+    return Message(
+        head.tenant,
+        head.job_id,
+        run.run_id,
+        run.due_at,
+        rules.priority,
+        rules.lane,
+        head.version,
+        rules.task_type,
+    )

@@ -1,0 +1,73 @@
+"""What is queued on this machine: by priority, then by due time, for each kind of slot.
+
+Only a hint in memory: the heads say what is queued, and fill it again after a start or when more
+was queued than it keeps.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from punctual.domain.head import Lane
+from punctual.engine.ports import Message
+
+KEPT = 100_000
+INLINE = "inline"  # done by the node itself: takes no slot
+
+_Ready = list[tuple[int, datetime, str, Message]]
+Refill = Callable[[datetime, int], Iterable[Message]]
+
+
+class Ready:
+    """The Messages port of the node."""
+
+    def __init__(self, refill: Refill, inline_types: frozenset[str], kept: int = KEPT) -> None:
+        self._refill = refill
+        self._inline = inline_types
+        self._kept = kept
+        self._early: list[tuple[datetime, str, Message]] = []
+        self._ready: dict[str, _Ready] = {INLINE: [], Lane.QUICK: [], Lane.LONG: []}
+        self._known: set[tuple[str, int]] = set()
+        self._overflowed = True  # after a start nothing is known
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def send(self, messages: Sequence[Message]) -> Sequence[bool]:
+        for message in messages:
+            mark = (message.run_id, message.version)
+            if mark in self._known:
+                continue
+            if len(self._known) >= self._kept:
+                self._overflowed = True
+                continue
+            self._known.add(mark)
+            heapq.heappush(self._early, (message.due_at, message.run_id, message))
+        return [True] * len(messages)
+
+    def take(self, kind: str, now: datetime, most: int) -> list[Message]:
+        """What is due now and not started, the most urgent first."""
+        if self._overflowed and len(self._known) < self._kept // 2:
+            self._overflowed = False
+            self.send(list(self._refill(now, self._kept // 2)))
+        self._ripen(now)
+        heap = self._ready[kind]
+        taken = [heapq.heappop(heap)[3] for _ in range(min(most, len(heap)))]
+        for message in taken:
+            self._known.discard((message.run_id, message.version))
+        return taken
+
+    def _ripen(self, now: datetime) -> None:
+        while self._early and self._early[0][0] <= now:
+            _, run_id, message = heapq.heappop(self._early)
+            kind = INLINE if message.task_type in self._inline else message.lane
+            heapq.heappush(
+                self._ready[kind], (int(message.priority), message.due_at, run_id, message)
+            )
+
+    def next_at(self) -> datetime | None:
+        """When the next one is due; those due already wait for a slot, not for time."""
+        return self._early[0][0] if self._early else None
+
+    def waiting(self, kind: str) -> int:
+        return len(self._ready[kind])

@@ -1,0 +1,185 @@
+"""`make run`: the scheduler on loopback, in the foreground, until Ctrl-C."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+import uvloop
+
+from punctual.domain.errors import PunctualError
+from punctual.domain.head import Lane
+from punctual.local import clock
+from punctual.local.groups import GroupFiles
+from punctual.local.http import application
+from punctual.local.identity import new_id
+from punctual.local.logs import EventLog, set_up
+from punctual.local.loop import Loop
+from punctual.local.node import Node
+from punctual.local.store import Store
+from punctual.local.workers import Workers
+from punctual.tasks.http import HttpTask
+from punctual.tasks.registry import Registry
+from punctual.tasks.sandbox import remove_left_behind
+from punctual.tasks.script import ScriptTask
+
+QUICK_WORKERS = 32
+LONG_WORKERS = 8
+GOODBYE = 8.0  # seconds for what runs to end or be handed back
+HOST = "127.0.0.1"
+
+
+class Refused(PunctualError):
+    """The node cannot start; the message is the one line to show."""
+
+
+@dataclass(frozen=True)
+class Options:
+    port: int
+    data: Path
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Options":
+        text = env.get("PUNCTUAL_PORT") or "8080"
+        if not text.isdecimal() or not 0 <= int(text) <= 65_535:
+            raise Refused(f"PUNCTUAL_PORT must be a port from 0 to 65535, not {text!r}.")
+        return cls(int(text), Path(env.get("PUNCTUAL_DATA") or ".punctual"))
+
+
+def listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise Refused(
+            f"Port {port} on {HOST} cannot be used ({error.strerror}): stop what uses it, or "
+            "set PUNCTUAL_PORT to another port."
+        ) from error
+    listener.listen(1_024)
+    return listener
+
+
+def build(store: Store, folder: Path, log: EventLog, woken: Any) -> tuple[Node, HttpTask]:
+    groups = GroupFiles(folder / "groups")
+    work = folder / "work"
+    work.mkdir(exist_ok=True)
+    http = HttpTask(monotonic=clock.monotonic, allow_loopback=True)
+    script = ScriptTask(
+        work,
+        monotonic=clock.monotonic,
+        path=os.environ.get("PATH", os.defpath),
+        groups=groups,
+    )
+    node = Node(
+        store,
+        Registry({"http": http, "script": script}),
+        groups,
+        clock.wall,
+        clock.monotonic,
+        new_id(clock.wall),
+        log,
+        {Lane.QUICK: Workers("quick", QUICK_WORKERS), Lane.LONG: Workers("long", LONG_WORKERS)},
+        woken,
+        executor_id=f"{socket.gethostname()}-{os.getpid()}",
+    )
+    return node, http
+
+
+async def serve(store: Store, options: Options, listener: socket.socket, log: EventLog) -> None:
+    holder: list[Loop] = []
+    node, http = build(store, options.data, log, lambda: holder[0].wake())
+    node.start()
+    remove_left_behind(options.data / "work")
+    loop = Loop(node, clock.wall, log)
+    holder.append(loop)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(node.jobs, node.search, loop.turn, log),
+            http="httptools",
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            timeout_graceful_shutdown=2,
+            backlog=1_024,
+        )
+    )
+    stopping = asyncio.Event()
+    running = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        running.add_signal_handler(number, stopping.set)
+    loop.start()
+    serving = asyncio.create_task(_serve_only(server, listener))
+    greet(options, listener.getsockname()[1], log)
+    await stopping.wait()
+    log("stopping", running=len(node.holding))
+    await _wind_down(node, loop)
+    server.should_exit = True
+    await serving
+    http.close()
+    log("stopped")
+
+
+async def _serve_only(server: uvicorn.Server, listener: socket.socket) -> None:
+    """uvicorn's own signal handling stays out: the node decides when all is written."""
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    await server.startup(sockets=[listener])
+    await server.main_loop()
+    await server.shutdown(sockets=[listener])
+
+
+async def _wind_down(node: Node, loop: Loop) -> None:
+    node.close()
+    until = clock.monotonic() + GOODBYE
+    while not node.idle and clock.monotonic() < until:
+        loop.wake()
+        await asyncio.sleep(0.02)
+    loop.wake()
+    await asyncio.sleep(0)
+    loop.stop()
+
+
+def greet(options: Options, port: int, log: EventLog) -> None:
+    address = f"http://{HOST}:{port}/v1"
+    log("ready", address=address, data=str(options.data))
+    if not sys.stdout.isatty():
+        print(f"Punctual is ready at {address}", flush=True)
+        return
+    print(
+        f"\nPunctual is ready at {address}\n\nA first job:\n\n"
+        f"  curl -s {address}/jobs -H 'Content-Type: application/json' \\\n"
+        '    -d \'{"name": "hello", "schedule_type": "IMMEDIATE", "task": {"type": "script", '
+        '"runtime": "bash", "code": "echo hello"}}\'\n',
+        flush=True,
+    )
+
+
+def main(env: Mapping[str, str] = os.environ) -> int:
+    log = set_up(clock.wall)
+    try:
+        options = Options.from_env(env)
+        listener = listen(options.port)
+        store = Store.open(options.data)
+    except PunctualError as error:
+        print(f"punctual: {error.message}", file=sys.stderr)
+        return 1
+    try:
+        uvloop.run(serve(store, options, listener, log))
+    except PunctualError as error:
+        print(f"punctual: {error.message}", file=sys.stderr)
+        return 1
+    finally:
+        store.close()
+        listener.close()
+    return 0
