@@ -1,0 +1,74 @@
+"""A real node as its own process, on a port of its own and a fresh folder."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class RunningNode:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = 0
+        self.started_in = 0.0
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> "RunningNode":
+        env = {**os.environ, "PUNCTUAL_PORT": str(self.port), "PUNCTUAL_DATA": str(self.folder)}
+        began = time.perf_counter()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "punctual.local"],
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=(self.folder.parent / f"{self.folder.name}.log").open("a"),
+            text=True,
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        self.started_in = time.perf_counter() - began
+        if "ready" not in line:
+            raise RuntimeError(f"The node did not start: {line!r}")
+        self.port = int(line.rsplit(":", 1)[1].split("/")[0])
+        return self
+
+    def _proc(self, name: str) -> str:
+        assert self._process is not None
+        return Path(f"/proc/{self._process.pid}/{name}").read_text()
+
+    @property
+    def cpu(self) -> float:
+        """Seconds of processor time so far."""
+        fields = self._proc("stat").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    @property
+    def memory_mb(self) -> float:
+        (line,) = [line for line in self._proc("status").splitlines() if line.startswith("VmRSS")]
+        return int(line.split()[1]) / 1_000
+
+    def kill(self) -> None:
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> None:
+        self._end(signal.SIGTERM)
+
+    def _end(self, number: int) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(timeout=30)
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+            self._process = None
+
+
+@contextmanager
+def a_node(folder: Path) -> Iterator[RunningNode]:
+    node = RunningNode(folder).start()
+    try:
+        yield node
+    finally:
+        node.stop()
