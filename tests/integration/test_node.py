@@ -1,0 +1,263 @@
+"""The node as a whole, stepped by hand on a clock that stands."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from punctual.domain.head import Lane, State
+from punctual.domain.run import Status
+from punctual.engine.jobs import Submission
+from punctual.engine.search import RunFilters
+from punctual.engine.views import JobView, RunView
+from punctual.local.clock import ManualClock
+from punctual.local.groups import GroupFiles
+from punctual.local.identity import new_id
+from punctual.local.node import Node
+from punctual.local.store import Store
+from punctual.local.workers import Workers
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.registry import Registry
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+T = "local"
+
+
+class Gate:
+    """A task that runs until the test opens it, or it is stopped."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.attempts: list[int] = []
+
+    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+        self.attempts.append(attempt.attempt_number)
+        recorder.log(b"begun\n")
+        self.begun.release()
+        while not self.open.is_set():
+            if stop.wait(0.005):
+                return Outcome.stopped(stop.wanted())
+        if attempt.payload == "fail":
+            return Outcome.failed("no luck")
+        return Outcome("SUCCESS", output=b"done", output_type="text/plain")
+
+
+class World:
+    def __init__(self, folder: Path, clock: ManualClock) -> None:
+        self.clock = clock
+        self.gate = Gate()
+        self.woken = threading.Event()
+        self.store = Store.open(folder, clock)
+        self.events: list[str] = []
+        self.node = Node(
+            self.store,
+            Registry({"http": self.gate, "script": self.gate}),
+            GroupFiles(folder / "groups"),
+            clock,
+            clock.monotonic,
+            new_id(clock),
+            lambda event, **_: self.events.append(event),
+            {Lane.QUICK: Workers("quick", 4), Lane.LONG: Workers("long", 4)},
+            self.woken.set,
+        )
+        self.node.start()
+        self.node.step()
+
+    def do(self, request: Any) -> Any:
+        (answer,) = self.node.perform([request])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def submit(self, **fields: Any) -> str:
+        document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
+        (view,) = self.do(lambda: self.node.jobs.submit(T, "me", [Submission(document)]))
+        assert isinstance(view, JobView)
+        return view.head.job_id
+
+    def until(self, seconds: float) -> None:
+        """Step at each moment that the node asks for, up to so long after noon."""
+        end = NOON + timedelta(seconds=seconds)
+        for _ in range(10_000):
+            at = self.node.next_at()
+            if at is None or at > end:
+                break
+            self.clock.set(max(at, self.clock.now))
+            self.node.step()
+        self.clock.set(end)
+        self.node.step()
+
+    def settle(self) -> None:
+        """Wait for the workers' ends, then write them."""
+        assert self.woken.wait(10)
+        self.woken.clear()
+        self.node.step()
+
+    def runs(self, job_id: str | None) -> list[RunView]:
+        return list(
+            self.do(lambda: self.node.search.runs(T, job_id, RunFilters(), 200, None)).items
+        )
+
+    def statuses(self, job_id: str) -> list[str]:
+        return [view.run.status.value for view in self.runs(job_id)]
+
+
+@contextmanager
+def a_world(folder: Path, clock: ManualClock) -> Iterator[World]:
+    world = World(folder, clock)
+    try:
+        yield world
+    finally:
+        world.gate.open.set()
+        world.store.close()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOON)
+
+
+@pytest.fixture
+def world(tmp_path: Path, clock: ManualClock) -> Iterator[World]:
+    with a_world(tmp_path, clock) as world:
+        yield world
+
+
+def test_an_immediate_event_runs_with_the_next_step(world: World) -> None:
+    job = world.submit(payload={"x": 1})
+    world.node.step()
+    (view,) = world.runs(job)
+    assert (view.run.status, view.run.lateness) == (Status.SUCCESS, timedelta(0))
+    assert world.do(lambda: world.node.search.job(T, job)).head.state is State.COMPLETED
+    assert world.do(lambda: world.node.search.output(T, job, view.run.run_id)).data
+
+
+def test_a_cron_job_runs_each_minute_on_its_second(world: World) -> None:
+    job = world.submit(schedule_type="CRON", cron_expression="* * * * *")
+    world.until(3_600)
+    views = world.runs(job)
+    assert [view.run.scheduled_at for view in reversed(views)] == [
+        NOON + timedelta(minutes=n) for n in range(1, 61)
+    ]
+    assert {view.run.lateness for view in views} == {timedelta(0)}
+
+
+def test_a_task_in_a_thread_ends_with_output_and_log(world: World) -> None:
+    job = world.submit(task={"type": "script"})
+    world.node.step()
+    assert world.gate.begun.acquire(timeout=10)
+    (running,) = world.runs(job)
+    assert running.run.status is Status.RUNNING
+    run_id = running.run.run_id
+    assert world.do(lambda: world.node.search.logs(T, job, run_id, 0)) == b"begun\n"
+    world.gate.open.set()
+    world.settle()
+    assert world.statuses(job) == ["SUCCESS"]
+    assert world.do(lambda: world.node.search.output(T, job, run_id)).data == b"done"
+    assert world.do(lambda: world.node.search.logs(T, job, run_id, 3)) == b"un\n"
+
+
+def test_a_failed_task_is_tried_again_after_its_delay_and_then_given_up(world: World) -> None:
+    world.gate.open.set()
+    job = world.submit(task={"type": "script"}, payload="fail", max_retries=2)
+    world.node.step()
+    for attempt in (1, 2):
+        world.settle()
+        (view,) = world.runs(job)
+        assert (view.run.status, view.run.attempt) == (Status.WAITING, attempt + 1)
+        assert view.run.next_at is not None
+        world.clock.set(view.run.next_at)
+        world.node.step()
+    world.settle()
+    (view,) = world.runs(job)
+    assert (view.run.status, view.detail.error) == (Status.FAILED, "no luck")
+    full = world.do(lambda: world.node.search.run(T, job, view.run.run_id))
+    assert [row.status for row in full.attempts] == ["FAILED", "FAILED"]
+    assert world.gate.attempts == [1, 2, 3]
+
+
+def test_cancelling_a_job_stops_what_runs(world: World) -> None:
+    job = world.submit(task={"type": "script"})
+    world.node.step()
+    assert world.gate.begun.acquire(timeout=10)
+    assert world.do(lambda: world.node.jobs.cancel(T, job)).head.state is State.CANCELLED
+    world.settle()
+    assert world.statuses(job) == ["CANCELLED"]
+
+
+def test_the_next_node_ends_the_claims_of_one_that_died(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    with a_world(tmp_path, clock) as first:
+        job = first.submit(task={"type": "script"})
+        first.node.step()
+        assert first.gate.begun.acquire(timeout=10)
+    clock.advance(timedelta(seconds=2))
+    with a_world(tmp_path, clock) as second:
+        second.gate.open.set()
+        second.node.step()
+        second.settle()
+        (view,) = second.runs(job)
+        assert (view.run.status, view.run.past) == (Status.SUCCESS, "L")
+        assert second.gate.attempts == [2]
+
+
+def test_a_long_run_keeps_its_claim_by_beating(world: World) -> None:
+    job = world.submit(task={"type": "script"})
+    world.node.step()
+    assert world.gate.begun.acquire(timeout=10)
+    world.until(120)
+    (view,) = world.runs(job)
+    assert (view.run.status, view.run.past) == (Status.RUNNING, "")
+    world.gate.open.set()
+    world.settle()
+    assert world.statuses(job) == ["SUCCESS"]
+
+
+def test_after_an_outage_the_latest_runs_and_the_rest_is_one_entry(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    with a_world(tmp_path, clock) as first:
+        job = first.submit(schedule_type="CRON", cron_expression="* * * * *")
+        first.until(60)
+    clock.set(NOON + timedelta(days=7, seconds=30))
+    with a_world(tmp_path, clock) as second:
+        for _ in range(200):
+            second.node.step()
+            clock.advance(timedelta(seconds=1))
+        views = second.runs(job)
+        coalesced = [view.run for view in views if view.run.reason == "COALESCED"]
+        # Before the outage one ran; after it the latest missed, and those merely late or on time.
+        assert [run.count for run in coalesced] == [7 * 1_440 - 3]
+        ran = [view.run for view in views if view.run.status is Status.SUCCESS]
+        assert len(ran) + coalesced[0].count == (clock.now - NOON) // timedelta(minutes=1)
+
+
+def test_pausing_holds_and_resuming_judges_what_was_missed(world: World) -> None:
+    job = world.submit(schedule_type="CRON", cron_expression="* * * * *", misfire_policy="SKIP")
+    world.until(60)
+    world.do(lambda: world.node.jobs.pause(T, job))
+    world.until(300)
+    assert world.statuses(job) == ["SUCCESS"]
+    world.do(lambda: world.node.jobs.resume(T, job))
+    world.until(360)
+    views = world.runs(job)
+    assert [(v.run.status.value, v.run.reason.value, v.run.count) for v in views] == [
+        ("SUCCESS", "", 1),
+        ("SKIPPED", "PAUSED", 4),
+        ("SUCCESS", "", 1),
+    ]
+
+
+def test_shutting_down_hands_back_what_runs(tmp_path: Path, clock: ManualClock) -> None:
+    with a_world(tmp_path, clock) as world:
+        job = world.submit(task={"type": "script"})
+        world.node.step()
+        assert world.gate.begun.acquire(timeout=10)
+        world.node.close()
+        world.settle()
+        assert world.node.idle
+        (view,) = world.runs(job)
+        assert (view.run.status, view.run.past) == (Status.QUEUED, "L")
