@@ -13,6 +13,7 @@ from punctual.domain.run import Reason, Run, Status
 from punctual.domain.timing import LEASE
 from punctual.engine.change import Change, Result
 from punctual.engine.documents import Documents
+from punctual.engine.marks import marks
 from punctual.engine.ports import Beat, Body, Clock, Detail, Key, Message, NewId, Ports, Timer
 from punctual.engine.steps import Steps
 
@@ -67,14 +68,14 @@ class Executor:
 
         `nonces`, one a message, tell a redelivery to the same holder from another claim.
         """
-        marks = nonces or [self._new_id() for _ in messages]
+        drawn = nonces or marks(self._new_id, len(messages))
         changes = [
             Change(
                 Key(message.tenant, message.job_id),
                 events.Claim(message.run_id, self.executor_id, nonce),
                 nonce,
             )
-            for message, nonce in zip(messages, marks, strict=True)
+            for message, nonce in zip(messages, drawn, strict=True)
         ]
         results = self._steps.apply(changes)
         won: list[tuple[Change, Result]] = []
@@ -150,10 +151,10 @@ class Executor:
                 Change(
                     one.key,
                     events.Finish(one.run_id, one.token, one.status, one.retryable),
-                    self._new_id(),
+                    writer,
                     detail=one.detail,
                 )
-                for one in finished
+                for one, writer in zip(finished, marks(self._new_id, len(finished)), strict=True)
             ]
         )
 

@@ -24,6 +24,7 @@ from punctual.engine.backfilling import Backfilling
 from punctual.engine.change import Change, Result
 from punctual.engine.definition import compiled, keep_phase
 from punctual.engine.documents import Documents
+from punctual.engine.marks import mark
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Stored
 from punctual.engine.receipts import Receipts, Submission
 from punctual.engine.search import Search
@@ -71,7 +72,7 @@ class Jobs:
         if_match: int | None = None,
     ) -> JobView:
         """Put a new definition in force; `revise` makes it from the present one."""
-        key, writer = Key(tenant, job_id), self._new_id()
+        key, writer = Key(tenant, job_id), mark(self._new_id)
         for _ in range(TRIES):
             stored, body = self._load(key)
             _check(stored.head, if_match)
@@ -92,7 +93,7 @@ class Jobs:
     ) -> _Revised:
         now, head = self._clock(), stored.head
         document = revise(self._documents.whole(body))
-        ref = f"{head.edition + 1}-{writer[-12:]}"
+        ref = f"{head.edition + 1}-{writer}"
         new = self._documents.body(key, document, ref, head.edition + 1, now, body.created_by)
         meaning = compiled(document, key.job_id, ref, now)
         return _Revised(

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from punctual.domain.events import Look
 from punctual.engine.change import Change, Result
+from punctual.engine.marks import marks
 from punctual.engine.ports import Key, NewId, Timer
 from punctual.engine.steps import Steps
 
@@ -22,12 +23,17 @@ class Looker:
         for timer in timers:
             by_key.setdefault(timer.key, []).append(timer)
         changes = [
-            Change(key, Look(horizon=horizon), self._new_id(), brought=tuple(brought))
-            for key, brought in by_key.items()
+            Change(key, Look(horizon=horizon), writer, brought=tuple(brought))
+            for (key, brought), writer in zip(
+                by_key.items(), marks(self._new_id, len(by_key)), strict=True
+            )
         ]
         results = self._steps.apply(changes)
         return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
 
     def look_at(self, keys: Sequence[Key]) -> list[Result]:
         """A look that no timer brought."""
-        return self._steps.apply([Change(key, Look(), self._new_id()) for key in keys])
+        writers = marks(self._new_id, len(keys))
+        return self._steps.apply(
+            [Change(key, Look(), writer) for key, writer in zip(keys, writers, strict=True)]
+        )

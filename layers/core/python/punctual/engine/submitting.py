@@ -13,6 +13,7 @@ from punctual.domain.schedule import next_after
 from punctual.engine.change import Change
 from punctual.engine.definition import compiled
 from punctual.engine.documents import Documents
+from punctual.engine.marks import mark
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports
 from punctual.engine.receipts import Receipts, Submission
 from punctual.engine.steps import Steps
@@ -78,8 +79,8 @@ class Submitting:
         return JobView(head, self._documents.full(self._ports.heads.bodies([wanted])[wanted]))
 
     def _new(self, index: int, tenant: str, caller: str, job_id: str, asked: Submission) -> _New:
-        now, writer = self._clock(), self._new_id()
-        key, ref = Key(tenant, job_id), f"1-{writer[-12:]}"
+        now, writer = self._clock(), mark(self._new_id)
+        key, ref = Key(tenant, job_id), f"1-{writer}"
         meaning = compiled(asked.document, job_id, ref, now)
         mark = first_mark(meaning.schedule, now)
         base = Head(
