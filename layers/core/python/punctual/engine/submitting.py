@@ -82,7 +82,7 @@ class Submitting:
         now, writer = self._clock(), mark(self._new_id)
         key, ref = Key(tenant, job_id), f"1-{writer}"
         meaning = compiled(asked.document, job_id, ref, now)
-        mark = first_mark(meaning.schedule, now)
+        begin = first_mark(meaning.schedule, now)
         base = Head(
             tenant=tenant,
             job_id=job_id,
@@ -96,8 +96,8 @@ class Submitting:
             schedule=meaning.schedule,
             rules={1: meaning.rules},
             limits=meaning.limits,
-            mark=mark,
-            next_at=next_after(meaning.schedule, mark),
+            mark=begin,
+            next_at=next_after(meaning.schedule, begin),
         )
         body = self._documents.body(key, asked.document, ref, 1, now, caller)
         return _New(index, base, body, writer)
