@@ -22,7 +22,7 @@ from punctual.domain.ending import (
 from punctual.domain.events import Event
 from punctual.domain.firing import settle
 from punctual.domain.head import Head, State
-from punctual.domain.line import admit, send_again, stand_back, wake_backoffs
+from punctual.domain.line import admit, refuse_claim, send_again, wake_backoffs
 from punctual.domain.run import Lease, Reason, Run, Status
 from punctual.domain.timing import CLAIM_LEASE
 
@@ -80,8 +80,10 @@ def decide(
     `writer` marks the swap as this caller's own. `recorded` names the ended runs whose history
     row is known to stand: they leave the head with the next change.
     """
+    if head.blank:
+        return Decision(head=head, changed=False, verdict=Verdict.GONE)
     draft = Draft(head, now)
-    answer = _HANDLERS[type(event)](draft, event) if not head.blank else _Answer(Verdict.GONE)
+    answer = _HANDLERS[type(event)](draft, event)
     _complete(draft)
     brought = event.brought if isinstance(event, events.Look) else ()
     new, timer_at = draft.freeze(writer, recorded, brought)
@@ -95,7 +97,7 @@ def decide(
         leases=draft.leases,
         required=draft.required,
         sends=tuple(draft.sends),
-        records=tuple(run for run in draft.ended if not draft.is_recorded(run, recorded)),
+        records=draft.to_record(recorded),
         kills=tuple(draft.kills),
         attempts=tuple(draft.attempts),
     )
@@ -148,8 +150,8 @@ def _claim(d: Draft, event: events.Claim) -> _Answer:
         end_run(d, run, Status.MISSED, Reason.DEADLINE)
         admit(d)
         return _Answer(Verdict.GONE)
-    if sum(other.held for other in d.runs) >= d.limits.max_concurrency and not run.begun:
-        stand_back(d, [run])
+    if sum(other.held for other in d.runs) >= d.limits.max_concurrency:
+        refuse_claim(d, run)
         return _Answer(Verdict.NOT_QUEUED, run)
     return _Answer(Verdict.OK, begin(d, run, event.claimer, event.nonce, event.staged))
 
@@ -158,6 +160,8 @@ def _started(d: Draft, event: events.Started) -> _Answer:
     run = d.run(event.run_id)
     if run is None or run.token != event.token or not run.held:
         return _Answer(Verdict.FENCED)
+    if run.status is Status.RUNNING:
+        return _Answer(Verdict.OK, run)
     running = replace(run, status=Status.RUNNING, changed_at=d.now)
     d.put(running)
     return _Answer(Verdict.OK, running)

@@ -5,10 +5,11 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from punctual.domain.head import Head, Rules, State
-from punctual.domain.run import Lease, Reason, Run, Status, Waiting
+from punctual.domain.run import Lease, Reason, Run, Waiting
 from punctual.domain.timing import RETENTION
 
 WRITERS = 4
+CAUGHT_UP = frozenset({Reason.COALESCED, Reason.OUTAGE, Reason.PAUSED})  # what one entry holds
 
 
 class Draft:
@@ -20,7 +21,6 @@ class Draft:
         "definition",
         "edition",
         "ended",
-        "grown",
         "head",
         "kills",
         "kind",
@@ -63,7 +63,6 @@ class Draft:
         self.line = list(head.line)
         self.ended = list(head.ended)
         self.sends: list[Run] = []
-        self.grown: set[str] = set()  # entries whose history row, if there is one, is out of date
         self.kills: list[str] = []
         self.attempts: list[tuple[Run, str]] = []
         self.leases: dict[str, Lease | None] = {}
@@ -93,6 +92,12 @@ class Draft:
     def remove(self, run_id: str) -> None:
         self.runs = [run for run in self.runs if run.run_id != run_id]
 
+    def not_latest(self, run_id: str) -> None:
+        """A run that did not run after all leaves this to the last made of those alive."""
+        alive = (*self.runs, *self.line)
+        if self.latest == run_id and alive:
+            self.latest = max(alive, key=lambda run: run.created_at).run_id
+
     def client_changed(self) -> None:
         self.edition += 1
         self.updated_at = self.now
@@ -101,7 +106,7 @@ class Draft:
         self, writer: str, recorded: frozenset[str], timers_gone: tuple[datetime, ...]
     ) -> tuple[Head, datetime | None]:
         """The new head, or the old one where nothing changed; and the timer to put, if any."""
-        wanted = self._next_look()
+        wanted = self._next_look(timers_gone)
         carried = self.head.timer_at
         if carried is not None and carried in timers_gone and carried != wanted:
             carried = None
@@ -154,24 +159,34 @@ class Draft:
         return {key: value for key, value in self.rules.items() if key in used}
 
     def _unrecorded(self, recorded: frozenset[str]) -> tuple[Run, ...]:
-        if not self.ended:
-            return ()
-        kept = [run for run in self.ended if not self.is_recorded(run, recorded)]
-        last = self.ended[-1]
-        # While a catch-up goes on, its one entry for what did not run is still growing.
-        if self.behind is not None and last.status in (Status.SKIPPED, Status.MISSED):
-            kept = [run for run in kept if run is not last] + [last]
-        return tuple(kept)
+        return tuple(run for run in self.ended if run.run_id not in recorded)
 
-    def is_recorded(self, run: Run, recorded: frozenset[str]) -> bool:
-        return run.run_id in recorded and run.run_id not in self.grown
+    def to_record(self, recorded: frozenset[str]) -> tuple[Run, ...]:
+        """The ended runs without a history row; what is growing gets its one when it is whole."""
+        return tuple(
+            run
+            for run in self._unrecorded(recorded)
+            if self.behind is None or not self.is_growing(run)
+        )
 
-    def _next_look(self) -> datetime | None:
+    def is_growing(self, run: Run) -> bool:
+        """Whether this may be the entry of a catch-up that is under way."""
+        behind = self.head.behind or self.behind
+        return behind is not None and run.last_at is not None and run.reason in CAUGHT_UP
+
+    def _at_once(self, timers_gone: tuple[datetime, ...]) -> datetime:
+        """Now, or the moment gone by of a timer that is outstanding."""
+        carried = self.head.timer_at
+        if carried is None or carried > self.now or carried in timers_gone:
+            return self.now
+        return carried
+
+    def _next_look(self, timers_gone: tuple[datetime, ...]) -> datetime | None:
         """When this head must be looked at again, whatever else happens."""
         moments: list[datetime] = []
         if self.state is State.SCHEDULED:
             if self.behind is not None:
-                moments.append(self.now)
+                moments.append(self._at_once(timers_gone))
             elif self.next_at is not None:
                 moments.append(self.next_at + self.limits.jitter)
         for run in self.runs:

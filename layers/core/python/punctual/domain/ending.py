@@ -8,7 +8,7 @@ from punctual.domain import run as past
 from punctual.domain.draft import Draft
 from punctual.domain.head import Rules, State
 from punctual.domain.placement import fraction
-from punctual.domain.run import Lease, Reason, Run, Status, Trigger, Waiting
+from punctual.domain.run import NOT_RUN, Lease, Reason, Run, Status, Trigger, Waiting
 from punctual.domain.schedule import Every, after_completion
 from punctual.domain.timing import CLAIM_LEASE, LOST_AT_MOST
 
@@ -30,14 +30,18 @@ def end_run(d: Draft, run: Run, status: Status, reason: Reason = Reason.NONE) ->
             cancel=Reason.NONE,
         )
     )
+    if status in NOT_RUN:
+        d.latest_not_run = run.run_id
+        d.not_latest(run.run_id)
     if run.trigger is Trigger.SCHEDULE:
         count_from_completion(d, d.now)
 
 
 def end_unstarted(d: Draft, waiting: Waiting, status: Status, reason: Reason) -> None:
     """Record a run that never started."""
-    if status is not Status.CANCELLED:
+    if status in NOT_RUN:
         d.latest_not_run = waiting.run_id
+        d.not_latest(waiting.run_id)
     d.ended.append(
         Run(
             run_id=waiting.run_id,
@@ -63,11 +67,19 @@ def count_from_completion(d: Draft, ended_at: datetime) -> None:
     schedule = d.schedule
     if not isinstance(schedule, Every) or not schedule.from_completion:
         return
+    if is_one_alive(d):
+        return  # where a change of schedule left several: the last of them counts
+    if d.next_at is not None and d.next_at + d.jitter <= d.now:
+        return  # due already: its own outcome counts
     if d.state is State.CANCELLED or runs_are_used_up(d):
         d.next_at = None
     else:
         d.mark = ended_at
         d.next_at = after_completion(schedule, ended_at)
+
+
+def is_one_alive(d: Draft) -> bool:
+    return any(run.trigger is Trigger.SCHEDULE for run in (*d.runs, *d.line))
 
 
 def runs_are_used_up(d: Draft) -> bool:
@@ -95,11 +107,11 @@ def begin(d: Draft, run: Run, claimer: str, nonce: str, staged: bool) -> Run:
     if run.trigger is Trigger.SCHEDULE and not run.begun:
         d.started += 1
         if runs_are_used_up(d):
-            _drop_the_rest(d)
+            drop_the_rest(d)
     return claimed
 
 
-def _drop_the_rest(d: Draft) -> None:
+def drop_the_rest(d: Draft) -> None:
     """The last of `max_runs` has started: nothing more comes, and who waits does not run."""
     d.next_at = None
     for run in [r for r in d.runs if r.trigger is Trigger.SCHEDULE and not r.begun]:

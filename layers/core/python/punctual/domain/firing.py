@@ -6,11 +6,11 @@ from itertools import islice
 from msgspec.structs import replace
 
 from punctual.domain.draft import Draft
-from punctual.domain.ending import count_from_completion
-from punctual.domain.head import Behind, Misfire, State
-from punctual.domain.line import admit, expire, has_room, offer
+from punctual.domain.ending import count_from_completion, is_one_alive, runs_are_used_up
+from punctual.domain.head import Behind, Misfire, Overlap, State
+from punctual.domain.line import Refusal, admit, expire, has_room, offer
 from punctual.domain.placement import occurrence_id
-from punctual.domain.run import Reason, Run, Status, Waiting
+from punctual.domain.run import NOT_RUN, Reason, Run, Status, Waiting
 from punctual.domain.schedule import Every, next_after, occurrences
 
 CHUNK = 2_000  # occurrences judged by one decision, so that none takes long
@@ -21,6 +21,7 @@ _INSTANT = timedelta(microseconds=1)
 def settle(d: Draft, horizon: datetime | None = None) -> None:
     """Give each occurrence that is due its outcome, by the definition in force."""
     expire(d)
+    admit(d)
     if d.state is State.SCHEDULED:
         _notice_outage(d)
         if d.behind is not None:
@@ -43,21 +44,21 @@ def _due(d: Draft, until: datetime) -> list[datetime]:
     last = until - d.jitter
     if d.next_at is None or d.next_at > last:
         return []
-    if _counts_from_completion(d):
+    if counts_from_completion(d):
         return [d.next_at]
     assert d.schedule is not None
     more = islice(occurrences(d.schedule, d.next_at, last), CHUNK - 1)
     return [d.next_at, *more]
 
 
-def _counts_from_completion(d: Draft) -> bool:
+def counts_from_completion(d: Draft) -> bool:
     return isinstance(d.schedule, Every) and d.schedule.from_completion
 
 
 def _advance(d: Draft, last: datetime) -> None:
     """Go on behind `last`; an interval from completion gets its next time from an outcome."""
     d.mark = last
-    if d.schedule is None or _counts_from_completion(d):
+    if d.schedule is None or counts_from_completion(d):
         d.next_at = None
     else:
         d.next_at = next_after(d.schedule, last)
@@ -71,7 +72,7 @@ def _catch_up(d: Draft) -> None:
         d.behind = None
         return
     before = d.mark
-    following = None if _counts_from_completion(d) else next_after_or_none(d, missed[-1])
+    following = None if counts_from_completion(d) else next_after_or_none(d, missed[-1])
     more = following is not None and following + d.jitter <= behind.until
     not_run, run = _judge(behind.policy, missed, more)
     if not_run:
@@ -79,8 +80,7 @@ def _catch_up(d: Draft) -> None:
         skip_many(d, not_run, *_verdict(behind), before)
     if run:
         _advance(d, run[-1])
-    for at in run:
-        fire(d, at, caught_up=behind.policy is Misfire.RUN_ALL)
+    fire(d, run, caught_up=behind.policy is Misfire.RUN_ALL)
     if not more:
         d.behind = None
 
@@ -118,22 +118,15 @@ def skip_many(
     before: datetime | None = None,
 ) -> None:
     """Record occurrences that never became runs, in one entry; a catch-up's entry grows."""
-    last = d.ended[-1] if d.ended else None
-    if (
-        d.head.behind is not None
-        and last is not None
-        and last.reason is reason
-        and before is not None
-        and before in (last.last_at, last.scheduled_at)
-    ):
-        d.grown.add(last.run_id)
-        d.ended[-1] = replace(
-            last, count=last.count + len(times), last_at=times[-1], changed_at=d.now
-        )
-        return
+    for index, entry in enumerate(d.ended if d.head.behind is not None else ()):
+        if d.is_growing(entry) and entry.reason is reason and before == entry.last_at:
+            count = entry.count + len(times)
+            d.ended[index] = replace(entry, count=count, last_at=times[-1], changed_at=d.now)
+            return
     first = times[0]
     run_id = occurrence_id(d.head.job_id, first)
-    d.latest_not_run = run_id
+    if status in NOT_RUN:
+        d.latest_not_run = run_id
     d.ended.append(
         Run(
             run_id=run_id,
@@ -157,8 +150,10 @@ def _fire_due(d: Draft) -> None:
         return
     times = _due(d, d.now)
     _advance(d, times[-1])
-    for at in times:
-        fire(d, at)
+    if d.limits.overlap is Overlap.REPLACE and len(times) > d.limits.max_concurrency:
+        skip_many(d, times[: -d.limits.max_concurrency], Status.CANCELLED, Reason.REPLACED)
+        times = times[-d.limits.max_concurrency :]
+    fire(d, times)
 
 
 def _fire_ahead(d: Draft, horizon: datetime | None) -> None:
@@ -172,20 +167,35 @@ def _fire_ahead(d: Draft, horizon: datetime | None) -> None:
     ):
         at = d.next_at
         _advance(d, at)
-        fire(d, at)
+        fire(d, [at])
 
 
-def fire(d: Draft, at: datetime, caught_up: bool = False) -> None:
-    if d.limits.max_runs is not None and d.started >= d.limits.max_runs:
-        return
-    offer(
-        d,
-        Waiting(
-            run_id=occurrence_id(d.head.job_id, at),
-            definition=d.definition,
-            scheduled_at=at,
-            due_at=at + d.jitter,
-            created_at=d.now,
-            caught_up=caught_up,
-        ),
+def fire(d: Draft, times: list[datetime], caught_up: bool = False) -> None:
+    """Offer a run for each; those refused one after another, for one reason, are one entry."""
+    refused: list[datetime] = []
+    refusal: Refusal | None = None
+    for at in times:
+        if runs_are_used_up(d):
+            break
+        answer = offer(d, _occurrence(d, at, caught_up))
+        if refusal is not None and answer != refusal:
+            skip_many(d, refused, *refusal)
+            refused = []
+        if answer is not None:
+            refused.append(at)
+        refusal = answer
+    if refusal is not None:
+        skip_many(d, refused, *refusal)
+    if counts_from_completion(d) and is_one_alive(d):
+        d.next_at = None
+
+
+def _occurrence(d: Draft, at: datetime, caught_up: bool) -> Waiting:
+    return Waiting(
+        run_id=occurrence_id(d.head.job_id, at),
+        definition=d.definition,
+        scheduled_at=at,
+        due_at=at + d.jitter,
+        created_at=d.now,
+        caught_up=caught_up,
     )

@@ -6,55 +6,53 @@ from datetime import timedelta
 from msgspec.structs import replace
 
 from punctual.domain.draft import Draft
-from punctual.domain.ending import cancel_run, end_unstarted
+from punctual.domain.ending import cancel_run, end_run, end_unstarted, queue_again
 from punctual.domain.head import Overlap, State
 from punctual.domain.run import Reason, Run, Status, Trigger, Waiting
 from punctual.domain.timing import RESEND, RESEND_MOST
 
 _INSTANT = timedelta(microseconds=1)
+Refusal = tuple[Status, Reason]
 
 
-def offer(d: Draft, new: Waiting) -> None:
-    """Start a new run, or do with it what the overlap policy says."""
+def offer(d: Draft, new: Waiting) -> Refusal | None:
+    """Start a new run, or do with it what the overlap policy says; None unless it is refused."""
     limit = d.deadline_of(new)
     if limit is not None and limit <= d.now:
-        end_unstarted(d, new, Status.MISSED, Reason.DEADLINE)
-        return
+        return Status.MISSED, Reason.DEADLINE
     if has_room(d) and not any(_may_go(d, waiting) for waiting in d.line):
         queue(d, new)
-    elif new.trigger is not Trigger.SCHEDULE or new.caught_up:
-        _line_up(d, new)
-    elif d.limits.overlap is Overlap.SKIP:
-        end_unstarted(d, new, Status.SKIPPED, Reason.OVERLAP)
-    elif d.limits.overlap is Overlap.REPLACE:
-        _replace_oldest(d)
-        _line_up(d, new)
-    elif sum(_counts_as_waiting(waiting) for waiting in d.line) >= d.limits.max_waiting:
-        end_unstarted(d, new, Status.SKIPPED, Reason.QUEUE_FULL)
-    else:
-        _line_up(d, new)
+        return None
+    if _counts_as_waiting(new):
+        if d.limits.overlap is Overlap.SKIP:
+            return Status.SKIPPED, Reason.OVERLAP
+        if d.limits.overlap is Overlap.REPLACE:
+            _make_way(d)
+        elif sum(_counts_as_waiting(waiting) for waiting in d.line) >= d.limits.max_waiting:
+            return Status.SKIPPED, Reason.QUEUE_FULL
+    d.line.append(new)
+    d.latest = new.run_id
+    return None
 
 
 def _counts_as_waiting(waiting: Waiting) -> bool:
     return waiting.trigger is Trigger.SCHEDULE and not waiting.caught_up
 
 
-def _line_up(d: Draft, new: Waiting) -> None:
-    d.line.append(new)
-    d.latest = new.run_id
+def _make_way(d: Draft) -> None:
+    """Cancel the oldest scheduled runs, active ones before those in line, until one more fits.
 
-
-def _replace_oldest(d: Draft) -> None:
-    """Cancel the oldest scheduled run that is not being cancelled yet, be it active or in line."""
-    for run in d.runs:
-        if run.trigger is Trigger.SCHEDULE and not run.cancel:
-            cancel_run(d, run, Reason.REPLACED)
-            return
-    for waiting in d.line:
-        if waiting.trigger is Trigger.SCHEDULE:
-            d.line.remove(waiting)
-            end_unstarted(d, waiting, Status.CANCELLED, Reason.REPLACED)
-            return
+    That is one run, unless the limit has been lowered under those that are active.
+    """
+    active = [run for run in d.runs if not run.cancel]
+    in_line = [waiting for waiting in d.line if _counts_as_waiting(waiting)]
+    excess = len(active) + len(in_line) + 1 - d.limits.max_concurrency
+    oldest = [run for run in active if run.trigger is Trigger.SCHEDULE][: max(0, excess)]
+    for run in oldest:
+        cancel_run(d, run, Reason.REPLACED)
+    for waiting in in_line[: max(0, excess - len(oldest))]:
+        d.line.remove(waiting)
+        end_unstarted(d, waiting, Status.CANCELLED, Reason.REPLACED)
 
 
 def has_room(d: Draft) -> bool:
@@ -67,7 +65,10 @@ def _may_go(d: Draft, waiting: Waiting) -> bool:
 
 
 def admit(d: Draft) -> None:
-    """Let those in line start, in order, while there is room."""
+    """Let those start who wait for room: first who has begun already, then those in line."""
+    for run in list(d.runs):
+        if run.reason is Reason.CONCURRENCY and _going(d) < d.limits.max_concurrency:
+            queue_again(d, run)
     while d.line and has_room(d):
         for index, waiting in enumerate(d.line):
             if _may_go(d, waiting):
@@ -76,6 +77,18 @@ def admit(d: Draft) -> None:
                 break
         else:
             return
+
+
+def _going(d: Draft) -> int:
+    return sum(run.held or run.status is Status.QUEUED for run in d.runs)
+
+
+def refuse_claim(d: Draft, run: Run) -> None:
+    """The limit was lowered under a queued run: it waits for room, one that has begun in place."""
+    if run.begun:
+        d.put(replace(run, status=Status.WAITING, reason=Reason.CONCURRENCY, changed_at=d.now))
+    else:
+        stand_back(d, [run])
 
 
 def queue(d: Draft, new: Waiting) -> None:
@@ -105,8 +118,7 @@ def expire(d: Draft) -> None:
         if run.status is Status.QUEUED and not run.begun:
             limit = d.deadline_of(run)
             if limit is not None and limit <= d.now:
-                d.remove(run.run_id)
-                end_unstarted(d, waiting_of(run), Status.MISSED, Reason.DEADLINE)
+                end_run(d, run, Status.MISSED, Reason.DEADLINE)
     for waiting in list(d.line):
         limit = d.deadline_of(waiting)
         if limit is not None and limit <= d.now:
@@ -141,6 +153,7 @@ def take_back_ahead(d: Draft) -> None:
     for run in ahead:
         d.remove(run.run_id)
         d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
+        d.not_latest(run.run_id)
     d.mark = first - _INSTANT
     d.next_at = first
 

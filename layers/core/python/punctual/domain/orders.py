@@ -4,9 +4,9 @@ from datetime import datetime, timedelta
 from itertools import islice
 
 from punctual.domain.draft import Draft
-from punctual.domain.ending import cancel_run, end_unstarted, runs_are_used_up
+from punctual.domain.ending import cancel_run, drop_the_rest, end_unstarted, runs_are_used_up
 from punctual.domain.events import Backfill, Order, Resume, Update
-from punctual.domain.firing import next_after_or_none, settle, skip_many
+from punctual.domain.firing import counts_from_completion, next_after_or_none, settle, skip_many
 from punctual.domain.head import Behind, State
 from punctual.domain.line import (
     admit,
@@ -17,7 +17,7 @@ from punctual.domain.line import (
     unclaimed,
 )
 from punctual.domain.run import Reason, Status, Trigger, Waiting
-from punctual.domain.schedule import Once, Schedule, next_after, occurrences
+from punctual.domain.schedule import Once, Schedule, is_occurrence, next_after, occurrences
 from punctual.domain.timing import FUTURE_SLACK
 
 COUNTED = 100_000  # occurrences that a change during a pause counts one by one
@@ -52,9 +52,9 @@ def cancel(d: Draft) -> None:
         return
     settle(d)
     take_back_ahead(d)
+    _put_on_record(d, *_why_not(d))
     d.state = State.CANCELLED
     d.next_at = None
-    d.behind = None
     d.client_changed()
     for run in list(d.runs):
         cancel_run(d, run, Reason.CANCELLED)
@@ -66,8 +66,7 @@ def cancel(d: Draft) -> None:
 def order(d: Draft, new: Order) -> None:
     """One run more, at once or in line."""
     settle(d)
-    if not has_room(d):
-        take_back_ahead(d)
+    _make_room_now(d)
     offer(
         d,
         Waiting(
@@ -83,8 +82,15 @@ def order(d: Draft, new: Order) -> None:
     )
 
 
+def _make_room_now(d: Draft) -> None:
+    """What was fired ahead is in nobody's way before its time."""
+    if not has_room(d):
+        take_back_ahead(d)
+
+
 def backfill(d: Draft, asked: Backfill) -> None:
     settle(d)
+    _make_room_now(d)
     present = {run.run_id for run in (*d.runs, *d.ended)} | {w.run_id for w in d.line}
     for run_id, scheduled_at in asked.runs:
         if run_id not in present:
@@ -106,7 +112,7 @@ def update(d: Draft, new: Update) -> None:
     settle(d)
     if new.schedule is not None:
         take_back_ahead(d)
-        _leave_the_old_schedule(d)
+        _put_on_record(d, Status.SKIPPED, Reason.RESCHEDULED)
     d.client_changed()
     d.definition = d.edition
     d.rules = {**d.rules, d.edition: new.rules}
@@ -115,7 +121,7 @@ def update(d: Draft, new: Update) -> None:
     if new.schedule is not None:
         _take_up(d, new.schedule)
     elif runs_are_used_up(d):
-        d.next_at = None
+        drop_the_rest(d)
     elif d.next_at is None and d.head.limits.max_runs != d.limits.max_runs:
         d.next_at = next_after_or_none(d, max(d.mark or d.now, d.now))
     if d.state is State.COMPLETED and d.next_at is not None:
@@ -124,20 +130,36 @@ def update(d: Draft, new: Update) -> None:
     settle(d)
 
 
-def _leave_the_old_schedule(d: Draft) -> None:
-    """What fell into a pause and is now never judged by the old schedule is on record as such."""
+def _why_not(d: Draft) -> tuple[Status, Reason]:
+    if d.state is State.PAUSED:
+        return Status.SKIPPED, Reason.PAUSED
+    return Status.MISSED, Reason.OUTAGE
+
+
+def _put_on_record(d: Draft, status: Status, reason: Reason) -> None:
+    """What fell into a pause or an outage, and will now not be judged by its schedule."""
     if d.next_at is not None and d.next_at <= d.now:
         assert d.schedule is not None
-        times = [d.next_at, *islice(occurrences(d.schedule, d.next_at, d.now), COUNTED)]
-        skip_many(d, times, Status.SKIPPED, Reason.RESCHEDULED)
+        times = [d.next_at]
+        if not counts_from_completion(d):
+            times += islice(occurrences(d.schedule, d.next_at, d.now), COUNTED)
+        skip_many(d, times, status, reason)
     d.behind = None
 
 
 def _take_up(d: Draft, schedule: Schedule) -> None:
+    now = max(d.now, d.mark or d.now)
+    d.mark = now if _has_fired(d, schedule) else first_mark(schedule, now)
     d.schedule = schedule
     d.started = 0
-    d.mark = first_mark(schedule, max(d.now, d.mark or d.now))
     d.next_at = next_after(schedule, d.mark)
+
+
+def _has_fired(d: Draft, new: Schedule) -> bool:
+    """Whether a single time just gone by has had its run by the former schedule."""
+    if not isinstance(new, Once) or d.schedule is None or d.mark is None:
+        return False
+    return d.head.created_at < new.at <= d.mark and is_occurrence(d.schedule, new.at)
 
 
 def first_mark(schedule: Schedule, now: datetime) -> datetime:
@@ -149,6 +171,8 @@ def first_mark(schedule: Schedule, now: datetime) -> datetime:
 
 def _keep_to_the_limit(d: Draft) -> None:
     """A lowered limit stops nothing that runs; what is only queued goes back in line."""
+    if len(d.runs) > d.limits.max_concurrency:
+        take_back_ahead(d)
     excess = len(d.runs) - d.limits.max_concurrency
     if excess > 0:
         stand_back(d, unclaimed(d)[-excess:])
