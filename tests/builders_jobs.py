@@ -1,0 +1,251 @@
+"""Heads for tests of `decide`, and a story that leads one through its life by hand."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from punctual.domain.decide import Decision, decide
+from punctual.domain.events import (
+    Cancel,
+    CancelRun,
+    Claim,
+    Event,
+    Finish,
+    Look,
+    Order,
+    Pause,
+    Release,
+    Resume,
+    Update,
+)
+from punctual.domain.head import Head, Kind, Limits, Misfire, Rules, State
+from punctual.domain.run import Lease, Run, Status, Trigger, Waiting
+from punctual.domain.schedule import Cron, Every, Once, Schedule, next_after
+from punctual.domain.timing import LEASE
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+JOB_ID = "01900000-0000-7000-8000-000000000001"
+_LIMITS = frozenset(Limits.__struct_fields__)
+
+
+def seconds(n: float) -> timedelta:
+    return timedelta(seconds=n)
+
+
+def after(n: float) -> datetime:
+    return NOON + seconds(n)
+
+
+def every(n: int, **fields: Any) -> Every:
+    return Every(seconds=n, anchor_at=fields.pop("anchor_at", NOON), **fields)
+
+
+def kind_of(schedule: Schedule) -> Kind:
+    return {Once: Kind.FUTURE, Every: Kind.INTERVAL, Cron: Kind.CRON}[type(schedule)]
+
+
+def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) -> Head:
+    """A job made at `at`; `fields` are those of `Head`, `Limits` or `Rules`, by name."""
+    schedule = schedule or every(60, anchor_at=at)
+    limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
+    of_head = {name: fields.pop(name) for name in list(fields) if name in Head.__struct_fields__}
+    mark = min(at, schedule.at - seconds(1)) if isinstance(schedule, Once) else at
+    built: dict[str, Any] = {
+        "tenant": "t",
+        "job_id": JOB_ID,
+        "version": 1,
+        "edition": 1,
+        "definition": 1,
+        "state": State.SCHEDULED,
+        "kind": kind_of(schedule),
+        "created_at": at,
+        "updated_at": at,
+        "schedule": schedule,
+        "rules": {1: Rules(body="1", since_at=at, **fields)},
+        "limits": Limits(**limits),
+        "mark": mark,
+        "next_at": next_after(schedule, mark),
+    }
+    return Head(**{**built, **of_head})
+
+
+def a_change(head: Head, schedule: Schedule | None = None, **fields: Any) -> Update:
+    """An update of `head` by some fields of `Limits` and `Rules`, perhaps with a schedule."""
+    limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
+    return Update(
+        kind=kind_of(schedule) if schedule else head.kind,
+        rules=msgspec.structs.replace(head.current, body=f"{head.edition + 1}", **fields),
+        limits=msgspec.structs.replace(head.limits, **limits),
+        schedule=schedule,
+    )
+
+
+def stored(head: Head) -> Head:
+    """What comes back from a store."""
+    return msgspec.json.decode(msgspec.json.encode(head), type=Head)
+
+
+class Story:
+    """One job, every swap won, every effect done; time moves only by hand.
+
+    `timers` holds what would stand in the store, `ledger` the history by run id, `sent` the
+    messages, `leases` what stands beside the head.
+    """
+
+    def __init__(self, head: Head, now: datetime = NOON) -> None:
+        self.head = head
+        self.now = now
+        self.timers: set[datetime] = set()
+        if head.next_due_at is not None and head.timer_at is None:
+            self.head = msgspec.structs.replace(head, timer_at=head.next_due_at)
+        if self.head.timer_at is not None:
+            self.timers.add(self.head.timer_at)
+        self.ledger: dict[str, Run] = {}
+        self.leases: dict[str, Lease] = {}
+        self.sent: list[Run] = []
+        self.killed: list[str] = []
+        self.attempts: list[tuple[Run, str]] = []
+        self.claims = 0
+        self.silent = False  # holders have stopped to beat
+
+    def at(self, n: float) -> "Story":
+        """Go to `n` seconds after noon."""
+        self.now = after(n)
+        return self
+
+    def wait(self, n: float) -> "Story":
+        self.now += seconds(n)
+        return self
+
+    def do(self, event: Event, recorded: bool = True) -> Decision:
+        known = frozenset(self.ledger) if recorded else frozenset()
+        decision = decide(self.head, event, self.now, "w", known)
+        for run_id, lease in decision.required.items():
+            assert self.leases.get(run_id) == lease, "the swap would be lost"
+        if decision.timer_at is not None:
+            self.timers.add(decision.timer_at)
+        self.head = stored(decision.head)
+        for run_id, change in decision.leases.items():
+            if change is None:
+                self.leases.pop(run_id, None)
+            else:
+                self.leases[run_id] = change
+        self.sent += decision.sends
+        self.killed += decision.kills
+        self.attempts += decision.attempts
+        for run in decision.records:
+            self.ledger[run.run_id] = run
+        if isinstance(event, Look):
+            self.timers -= {at for at in event.brought if at != self.head.timer_at}
+        return decision
+
+    def look(self, horizon: float | None = None, brought: Sequence[datetime] = ()) -> Decision:
+        """What a poller does; `brought` are timers that come early, beside those that are due."""
+        if not self.silent:
+            for run in self.held:
+                self.beat(run)
+        due = tuple(sorted({at for at in self.timers if at <= self.now} | set(brought)))
+        until = None if horizon is None else self.now + seconds(horizon)
+        return self.do(Look(leases=dict(self.leases), brought=due, horizon=until))
+
+    def do_look(self, recorded: bool) -> Decision:
+        due = tuple(sorted(at for at in self.timers if at <= self.now))
+        return self.do(Look(leases=dict(self.leases), brought=due), recorded)
+
+    def drain_looks(self) -> "Story":
+        """Look as long as a timer asks for it at this moment."""
+        for _ in range(1000):
+            if not any(at <= self.now for at in self.timers):
+                return self
+            self.look()
+        raise AssertionError("it does not come to rest")
+
+    def claim(self, run: Run | str | None = None, who: str = "e1") -> Run:
+        """Claim a run, the first that is queued where none is named."""
+        run = self.queued[0] if run is None else run
+        run_id = run if isinstance(run, str) else run.run_id
+        self.claims += 1
+        decision = self.do(Claim(run_id=run_id, claimer=who, nonce=str(self.claims)))
+        assert decision.verdict == "OK", decision.verdict
+        assert decision.run is not None
+        return decision.run
+
+    def finish(self, run: Run, status: Status = Status.SUCCESS, retryable: bool = True) -> Decision:
+        return self.do(Finish(run.run_id, run.token, status, retryable))
+
+    def fail(self, run: Run) -> Decision:
+        return self.finish(run, Status.FAILED)
+
+    def release(self, run: Run, begun: bool = True) -> Decision:
+        return self.do(Release(run.run_id, run.token, begun))
+
+    def beat(self, run: Run) -> None:
+        self.leases[run.run_id] = Lease(token=run.token, until=self.now + LEASE, beaten=True)
+
+    def pause(self) -> Decision:
+        return self.do(Pause())
+
+    def resume(self, missed: Misfire | None = None) -> Decision:
+        return self.do(Resume(missed))
+
+    def cancel(self) -> Decision:
+        return self.do(Cancel())
+
+    def cancel_run(self, run: Run | Waiting) -> Decision:
+        return self.do(CancelRun(run.run_id))
+
+    def change(self, schedule: Schedule | None = None, **fields: Any) -> Decision:
+        return self.do(a_change(self.head, schedule, **fields))
+
+    def order(self, run_id: str = "now-1", trigger: Trigger = Trigger.RUN_NOW) -> Decision:
+        return self.do(Order(run_id, trigger))
+
+    def fires(self, *moments: float) -> "Story":
+        """Look at each of these seconds after noon."""
+        for n in moments:
+            self.at(n).look()
+        return self
+
+    def drain(self, limit: int = 5000) -> "Story":
+        """Run everything there is to run, each with success, without moving time past a timer."""
+        for _ in range(limit):
+            if self.held:
+                self.finish(self.held[0])
+            elif ready := [run for run in self.queued if run.due_at <= self.now]:
+                self.claim(ready[0])
+            elif any(at <= self.now for at in self.timers):
+                self.look()
+            else:
+                return self
+        raise AssertionError("it does not come to rest")
+
+    def drain_at(self, n: float) -> "Story":
+        return self.at(n).drain()
+
+    def state(self) -> str:
+        return self.head.state.value
+
+    @property
+    def queued(self) -> list[Run]:
+        return [run for run in self.head.runs if run.status is Status.QUEUED]
+
+    @property
+    def held(self) -> list[Run]:
+        return [run for run in self.head.runs if run.held]
+
+    @property
+    def line(self) -> tuple[Waiting, ...]:
+        return self.head.line
+
+    def outcomes(self) -> list[tuple[int, str, str, int]]:
+        """The ledger by nominal time: (seconds after noon, status, reason, count)."""
+        return sorted(
+            (
+                int((run.scheduled_at - NOON).total_seconds()),
+                run.status.value,
+                run.reason.value,
+                run.count,
+            )
+            for run in self.ledger.values()
+        )

@@ -1,0 +1,239 @@
+"""A new definition: what changes at once, what stays, what is counted again."""
+
+from datetime import date
+
+import pytest
+from punctual.domain.events import Backfill
+from punctual.domain.head import Misfire, State
+from punctual.domain.placement import occurrence_id
+from punctual.domain.run import Status
+from punctual.domain.schedule import Cron, Once
+
+from tests.builders_jobs import JOB_ID, Story, a_job, after, every
+
+
+def test_runs_that_exist_keep_the_definition_they_were_made_with() -> None:
+    story = Story(a_job(every(60), max_retries=0)).fires(60)
+    run = story.claim()
+    story.change(max_retries=9)
+    story.fires(120)
+    assert {1, 2} == set(story.head.rules)
+    story.fail(run)
+    assert story.outcomes() == [(60, "FAILED", "", 1)]
+    story.fail(story.claim())
+    assert story.head.runs[0].status is Status.WAITING
+    assert set(story.head.rules) == {2}
+
+
+def test_without_a_change_of_schedule_the_phase_stays() -> None:
+    story = Story(a_job(every(60))).at(37)
+    story.change(max_concurrency=4)
+    assert story.head.next_at == after(60)
+    assert (story.head.edition, story.head.definition, story.head.updated_at) == (2, 2, after(37))
+
+
+def test_without_a_change_of_schedule_what_is_fired_ahead_stays() -> None:
+    story = Story(a_job(every(60))).at(30)
+    story.look(horizon=60)
+    story.change(max_retries=1)
+    assert story.drain_at(60).outcomes() == [(60, "SUCCESS", "", 1)]
+
+
+def test_a_new_schedule_counts_on_from_now() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    story.finish(story.claim())
+    story.at(100).change(every(7))
+    assert story.head.next_at == after(105)
+    assert story.outcomes() == [(60, "SUCCESS", "", 1)]
+
+
+def test_a_new_schedule_takes_back_what_was_fired_ahead() -> None:
+    story = Story(a_job(every(60))).at(30)
+    story.look(horizon=60)
+    taken = story.queued[0].run_id
+    decision = story.at(40).change(every(100))
+    assert story.head.runs == ()
+    assert taken not in [run.run_id for run in decision.sends]
+    assert story.head.next_at == after(100)
+    assert story.drain_at(99).outcomes() == []
+
+
+def test_what_was_taken_back_may_fire_by_the_new_schedule_at_the_same_time() -> None:
+    story = Story(a_job(every(60))).at(30)
+    story.look(horizon=60)
+    story.at(40).change(every(20))
+    assert story.drain_at(60).outcomes() == [(60, "SUCCESS", "", 1)]
+
+
+def test_what_is_due_at_the_change_is_fired_by_the_old_schedule() -> None:
+    story = Story(a_job(every(60))).at(60)
+    story.change(every(3600))
+    assert [run.scheduled_at for run in story.queued] == [after(60)]
+    assert story.head.next_at == after(3600)
+
+
+def test_a_new_schedule_of_a_paused_job_leaves_it_paused_and_the_past_on_record() -> None:
+    story = Story(a_job(every(60))).at(1)
+    story.pause()
+    story.at(200).change(every(3600))
+    assert story.state() == "PAUSED"
+    assert story.outcomes() == [(60, "SKIPPED", "RESCHEDULED", 3)]
+    story.at(210).resume(Misfire.RUN_ALL)
+    assert story.head.runs == ()
+    assert story.head.next_at == after(3600)
+
+
+def test_a_new_schedule_in_the_middle_of_catching_up_loses_nothing() -> None:
+    story = Story(a_job(every(1), misfire=Misfire.SKIP, misfire_grace_seconds=0)).at(5_000)
+    story.look()
+    story.change(every(86_400))
+    story.drain()
+    assert sum(o[3] for o in story.outcomes()) == 5_000
+    assert story.head.behind is None
+
+
+def test_a_nominal_time_that_waits_for_its_jitter_is_rescheduled_with_the_rest() -> None:
+    story = Story(a_job(every(60), jitter_ms=30_000)).at(70)
+    story.change(every(600), jitter_ms=0)
+    assert story.drain_at(100).outcomes() == [(60, "SKIPPED", "RESCHEDULED", 1)]
+
+
+def test_a_new_jitter_moves_the_next_look() -> None:
+    story = Story(a_job(every(60), jitter_ms=30_000)).at(10)
+    decision = story.change(jitter_ms=5_000)
+    assert decision.timer_at == after(65)
+    assert [run.due_at for run in story.fires(65).queued] == [after(65)]
+
+
+def test_a_completed_job_is_scheduled_again_if_a_time_is_to_come() -> None:
+    story = Story(a_job(Once(after(0)))).drain()
+    assert story.state() == "COMPLETED"
+    story.at(10).change(max_retries=2)
+    assert story.state() == "COMPLETED"
+    story.at(20).change(Once(after(60)))
+    assert story.state() == "SCHEDULED"
+    assert story.head.ended_at is None
+    assert story.drain_at(60).head.state is State.COMPLETED
+
+
+def test_a_completed_job_stays_so_where_no_time_is_to_come() -> None:
+    story = Story(a_job(Once(after(0)))).drain()
+    story.at(100).change(every(10, end_at=after(50)))
+    assert story.state() == "COMPLETED"
+    assert story.head.timer_at is None
+
+
+def test_a_time_just_gone_by_runs_at_once() -> None:
+    story = Story(a_job(every(3600))).at(100)
+    story.change(Once(after(95)))
+    assert [run.scheduled_at for run in story.queued] == [after(95)]
+    story = Story(a_job(every(3600))).at(100)
+    story.change(Once(after(94)))
+    assert story.queued == []
+
+
+def test_a_time_that_ran_by_the_old_schedule_does_not_run_again() -> None:
+    story = Story(a_job(Cron("* * * * *"))).fires(60).drain()
+    story.at(62).change(Once(after(60)))
+    assert story.queued == []
+    assert story.drain().outcomes() == [(60, "SUCCESS", "", 1)]
+
+
+def test_a_start_in_the_past_sets_the_phase_and_misses_nothing() -> None:
+    story = Story(a_job(every(3600))).at(100)
+    story.change(every(60, start_at=after(-3_615)))
+    assert story.head.next_at == after(105)
+    assert story.drain().outcomes() == []
+
+
+def test_nothing_before_a_change_of_schedule_is_ever_missed() -> None:
+    story = Story(a_job(every(3600))).at(100)
+    story.change(every(10))
+    story.at(100_000)
+    story.drain()
+    assert story.outcomes()[0][0] == 110
+
+
+def test_an_exclusion_takes_a_date_out() -> None:
+    story = Story(a_job(Cron("0 * * * *"))).at(10)
+    story.change(Cron("0 * * * *", exclude=(date(2026, 3, 2),)))
+    assert story.head.next_at == after(12 * 3600)
+
+
+def test_max_runs_counts_what_started_and_completes_the_job() -> None:
+    story = Story(a_job(every(60), max_runs=2))
+    for n in (60, 120):
+        story.at(n).drain()
+    assert story.head.next_at is None
+    assert story.state() == "COMPLETED"
+    assert story.drain_at(600).outcomes() == [(60, "SUCCESS", "", 1), (120, "SUCCESS", "", 1)]
+
+
+def test_attempts_orders_and_skipped_ones_do_not_count_as_runs() -> None:
+    story = Story(a_job(every(60), max_runs=2)).at(1)
+    story.order("mine")
+    story.finish(story.claim())
+    story.do(Backfill((("b", after(-60)),)))
+    story.finish(story.claim())
+    story.fires(60)
+    story.release(story.claim())
+    story.finish(story.claim())
+    assert story.head.started == 1
+    assert story.head.next_at == after(120)
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_no_more_start_than_max_runs_whatever_stands_in_line(limit: int) -> None:
+    job = a_job(every(60), max_runs=2, misfire=Misfire.RUN_ALL, max_concurrency=limit)
+    story = Story(job).at(610).drain()
+    assert [o[0] for o in story.outcomes() if o[1] == "SUCCESS"] == [60, 120]
+    assert story.state() == "COMPLETED"
+
+
+def test_a_new_schedule_counts_max_runs_anew() -> None:
+    story = Story(a_job(every(60), max_runs=1)).drain_at(60)
+    assert story.state() == "COMPLETED"
+    story.change(every(10))
+    assert (story.head.state, story.head.started) == (State.SCHEDULED, 0)
+
+
+def test_more_max_runs_open_the_job_again() -> None:
+    story = Story(a_job(every(60), max_runs=1)).drain_at(60)
+    story.at(130).change(max_runs=2)
+    assert story.state() == "SCHEDULED"
+    assert story.head.next_at == after(180)
+
+
+def test_lowered_max_runs_hold_for_what_waits_already() -> None:
+    story = Story(a_job(every(60), max_runs=9)).fires(60)
+    run = story.claim()
+    story.fires(120, 180)
+    story.change(max_runs=1)
+    story.finish(run)
+    story.drain()
+    assert [o[:2] for o in story.outcomes()] == [
+        (60, "SUCCESS"),
+        (120, "SKIPPED"),
+        (180, "SKIPPED"),
+    ]
+    assert story.state() == "COMPLETED"
+
+
+def test_a_lowered_limit_leaves_what_was_fired_ahead_to_its_time() -> None:
+    story = Story(a_job(every(60), max_concurrency=2)).fires(60)
+    run = story.claim()
+    story.at(90).look(horizon=60)
+    assert [r.scheduled_at for r in story.queued] == [after(120)]
+    story.change(max_concurrency=1)
+    assert (story.queued, story.line) == ([], ())
+    story.finish(run)
+    story.drain_at(120)
+    assert story.outcomes() == [(60, "SUCCESS", "", 1), (120, "SUCCESS", "", 1)]
+    assert occurrence_id(JOB_ID, after(120)) in story.ledger
+
+
+def test_an_interval_from_completion_that_fell_into_a_pause_is_one_occurrence() -> None:
+    story = Story(a_job(every(10, from_completion=True))).at(1)
+    story.pause()
+    story.at(200).change(every(3600))
+    assert story.outcomes() == [(10, "SKIPPED", "RESCHEDULED", 1)]
