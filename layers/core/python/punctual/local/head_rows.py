@@ -7,7 +7,7 @@ from typing import Any
 from punctual.domain.draft import expires_at
 from punctual.domain.head import Head
 from punctual.domain.run import Lease, Status
-from punctual.engine.ports import Key, RunKey, Stored
+from punctual.engine.ports import RunKey, Stored
 from punctual.local.codec import Codec, micros
 from punctual.local.counts import JOB, RUN
 
@@ -16,18 +16,18 @@ NO_LEASES: Mapping[str, Lease] = {}
 
 _INSERT = (
     "INSERT INTO heads (state, expires, leased, busy, queued, queued_priority, queued_due, head, "
-    "tenant, job_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "id, tenant, job_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _UPDATE = (
     "UPDATE heads SET state = ?, expires = ?, leased = ?, busy = ?, queued = ?, "
-    "queued_priority = ?, queued_due = ?, head = ? WHERE tenant = ? AND job_id = ?"
+    "queued_priority = ?, queued_due = ?, head = ? WHERE id = ?"
 )
 _LEASE = (
-    "INSERT INTO leases (tenant, job_id, run_id, token, until, beaten) VALUES (?, ?, ?, ?, ?, ?) "
+    "INSERT INTO leases (head, run_id, token, until, beaten) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET token = excluded.token, until = excluded.until, "
     "beaten = excluded.beaten"
 )
-_NO_LEASE = "DELETE FROM leases WHERE tenant = ? AND job_id = ? AND run_id = ?"
+_NO_LEASE = "DELETE FROM leases WHERE head = ? AND run_id = ?"
 
 Row = tuple[Any, ...]
 
@@ -45,11 +45,13 @@ class HeadRows:
         self._leases: list[Row] = []
         self._dropped: list[Row] = []
 
-    def add(self, key: Key, old: Stored | None, new: Stored) -> None:
+    def add(self, number: int, old: Stored | None, new: Stored) -> None:
+        """`number` is the row's own."""
         head = new.head
         if old is None:
             self._count(head, 1)
-            self._inserts.append((*self._columns(head, len(new.leases)), *key))
+            columns = self._columns(head, len(new.leases))
+            self._inserts.append((*columns, number, head.tenant, head.job_id))
         elif head is not old.head:
             if old.head.state is not head.state or old.head.blank or head.blank:
                 self._count_state(old.head, -1)
@@ -57,10 +59,10 @@ class HeadRows:
             if old.head.runs or head.runs or old.head.line or head.line:
                 self._count_runs(old.head, -1)
                 self._count_runs(head, 1)
-            self._updates.append((*self._columns(head, len(new.leases)), *key))
+            self._updates.append((*self._columns(head, len(new.leases)), number))
         before = NO_LEASES if old is None else old.leases
         if before is not new.leases:
-            self._add_leases(key, before, new.leases)
+            self._add_leases(number, before, new.leases)
 
     def statements(self) -> Iterator[tuple[str, Sequence[Row]]]:
         yield from (
@@ -96,14 +98,16 @@ class HeadRows:
         return any(RunKey(tenant, job_id, run.run_id) not in self._recorded for run in head.ended)
 
     def _add_leases(
-        self, key: Key, before: Mapping[str, Lease], after: Mapping[str, Lease]
+        self, number: int, before: Mapping[str, Lease], after: Mapping[str, Lease]
     ) -> None:
         for run_id, lease in after.items():
             if before.get(run_id) != lease:
-                self._leases.append((*key, run_id, lease.token, micros(lease.until), lease.beaten))
+                self._leases.append(
+                    (number, run_id, lease.token, micros(lease.until), lease.beaten)
+                )
         for run_id in before:
             if run_id not in after:
-                self._dropped.append((*key, run_id))
+                self._dropped.append((number, run_id))
 
     def _count(self, head: Head, by: int) -> None:
         self._count_state(head, by)

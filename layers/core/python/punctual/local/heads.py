@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
+from typing import NamedTuple
 
 import msgspec
 
@@ -31,6 +32,13 @@ CACHED = 20_000
 _KEPT = "(expires IS NULL OR expires > ?)"
 
 
+class _Kept(NamedTuple):
+    """A head and the number of its row, by which a write finds it without a search."""
+
+    number: int
+    stored: Stored
+
+
 class SqliteHeads:
     """The one owner of the file, so what it remembers of it is always true.
 
@@ -52,17 +60,19 @@ class SqliteHeads:
         self._clock = clock
         self._recorded = recorded
         self._cached = cached
-        self._cache: OrderedDict[Key, Stored] = OrderedDict()
-        self._open: dict[Key, Stored] = {}
+        self._cache: OrderedDict[Key, _Kept] = OrderedDict()
+        self._open: dict[Key, _Kept] = {}
         self._rows: dict[Key, Stored | None] = {}
+        self._last: int | None = None
+        self._newest: dict[str, str] = {}
 
     def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
         with self._unit:
             found = {}
             for key in keys:
-                stored = self._find(key)
-                if stored is not None and not self._expired(stored.head):
-                    found[key] = stored
+                kept = self._find(key)
+                if kept is not None and not self._expired(kept.stored.head):
+                    found[key] = kept.stored
             return found
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
@@ -142,8 +152,10 @@ class SqliteHeads:
         """For a start: whoever held them is gone, as the folder's lock shows."""
         with self._unit:
             self.flush()
-            rows = self._unit.db.execute("SELECT DISTINCT tenant, job_id FROM leases").fetchall()
-            keys = [Key(*row) for row in rows]
+            found = self._unit.db.execute(
+                "SELECT DISTINCT tenant, job_id FROM leases JOIN heads ON id = head"
+            )
+            keys = [Key(*row) for row in found.fetchall()]
             if keys:
                 self._unit.begin()
                 self._unit.db.execute("UPDATE leases SET until = ?", (micros(EPOCH),))
@@ -181,43 +193,56 @@ class SqliteHeads:
         at = expires_at(head)
         return at is not None and at <= self._clock()
 
-    def _find(self, key: Key) -> Stored | None:
+    def _find(self, key: Key) -> _Kept | None:
         """As the unit sees it, expired or not."""
-        stored = self._open.get(key)
-        if stored is not None:
-            return stored
-        stored = self._cache.get(key)
-        if stored is not None:
+        kept = self._open.get(key)
+        if kept is not None:
+            return kept
+        kept = self._cache.get(key)
+        if kept is not None:
             self._cache.move_to_end(key)
-            return stored
-        stored = self._read(key)
-        if stored is not None:
-            self._remember(key, stored)
-        return stored
+            return kept
+        if key.job_id > self._newest_of(key.tenant):
+            return None
+        kept = self._read(key)
+        if kept is not None:
+            self._cache[key] = kept
+            self._trim()
+        return kept
 
-    def _read(self, key: Key) -> Stored | None:
+    def _newest_of(self, tenant: str) -> str:
+        """Ids of new jobs rise, so that nearly all are known to be new without a search."""
+        newest = self._newest.get(tenant)
+        if newest is None:
+            (newest,) = self._unit.db.execute(
+                "SELECT coalesce(max(job_id), '') FROM heads WHERE tenant = ?", (tenant,)
+            ).fetchone()
+            self._newest[tenant] = newest
+        return newest
+
+    def _read(self, key: Key) -> _Kept | None:
         db = self._unit.db
         row = db.execute(
-            "SELECT leased, head FROM heads WHERE tenant = ? AND job_id = ?", key
+            "SELECT id, leased, head FROM heads WHERE tenant = ? AND job_id = ?", key
         ).fetchone()
         if row is None:
             return None
+        number, leased, head = row
         leases = NO_LEASES
-        if row[0]:
+        if leased:
             found = db.execute(
-                "SELECT run_id, token, until, beaten FROM leases WHERE tenant = ? AND job_id = ?",
-                key,
+                "SELECT run_id, token, until, beaten FROM leases WHERE head = ?", (number,)
             ).fetchall()
             leases = {
                 run_id: Lease(token=token, until=moment(until), beaten=bool(beaten))
                 for run_id, token, until, beaten in found
             }
-        return Stored(HEAD.decode(row[1]), leases)
+        return _Kept(number, Stored(HEAD.decode(head), leases))
 
     def _swap(self, swap: Swap) -> bool:
         key = swap.key
-        stored = self._find(key)
-        standing = None if stored is None or self._expired(stored.head) else stored
+        kept = self._find(key)
+        standing = None if kept is None or self._expired(kept.stored.head) else kept.stored
         if (0 if standing is None else standing.head.version) != swap.expect:
             return standing is not None and is_own(swap.head, standing.head)
         leases = NO_LEASES if standing is None else standing.leases
@@ -226,28 +251,37 @@ class SqliteHeads:
                 return False
         if swap.leases:
             leases = merged(leases, swap.leases)
-        self._change(key, stored, Stored(swap.head, leases))
+        self._change(key, kept, Stored(swap.head, leases))
         return True
 
     def _beat(self, beat: Beat) -> Head | None:
-        stored = self._find(beat.key)
-        if stored is None or self._expired(stored.head):
+        kept = self._find(beat.key)
+        if kept is None or self._expired(kept.stored.head):
             return None
-        lease = stored.leases.get(beat.run_id)
+        head, leases = kept.stored
+        lease = leases.get(beat.run_id)
         if lease is None or lease.token != beat.token:
             return None
         renewed = Lease(token=beat.token, until=beat.until, beaten=True)
-        self._change(beat.key, stored, Stored(stored.head, {**stored.leases, beat.run_id: renewed}))
-        return stored.head
+        self._change(beat.key, kept, Stored(head, {**leases, beat.run_id: renewed}))
+        return head
 
-    def _change(self, key: Key, old: Stored | None, new: Stored) -> None:
+    def _change(self, key: Key, old: _Kept | None, new: Stored) -> None:
         if key not in self._rows:
-            self._rows[key] = old
-        self._open[key] = new
+            self._rows[key] = None if old is None else old.stored
+        self._open[key] = _Kept(self._next_number(key) if old is None else old.number, new)
 
-    def _remember(self, key: Key, stored: Stored) -> None:
-        self._cache[key] = stored
-        if len(self._cache) > self._cached:
+    def _next_number(self, key: Key) -> int:
+        """Drawn here rather than by SQLite, so that many rows are inserted by one call."""
+        if self._last is None:
+            (last,) = self._unit.db.execute("SELECT coalesce(max(id), 0) FROM heads").fetchone()
+            self._last = int(last)
+        self._last += 1
+        self._newest[key.tenant] = max(self._newest_of(key.tenant), key.job_id)
+        return self._last
+
+    def _trim(self) -> None:
+        while len(self._cache) > self._cached:
             self._cache.popitem(last=False)
 
     def flush(self) -> None:
@@ -257,17 +291,17 @@ class SqliteHeads:
         self._unit.begin()
         writes = HeadRows(self._counts.changes, self._recorded)
         for key, old in self._rows.items():
-            writes.add(key, old, self._open[key])
+            kept = self._open[key]
+            writes.add(kept.number, old, kept.stored)
         for statement, rows in writes.statements():
             db.executemany(statement, rows)
         self._rows.clear()
 
     def keep(self) -> None:
-        for key, stored in self._open.items():
-            self._cache[key] = stored
+        for key, kept in self._open.items():
+            self._cache[key] = kept
             self._cache.move_to_end(key)
-        while len(self._cache) > self._cached:
-            self._cache.popitem(last=False)
+        self._trim()
         self._open.clear()
 
     def drop(self) -> None:
@@ -275,3 +309,5 @@ class SqliteHeads:
             self._cache.pop(key, None)
         self._open.clear()
         self._rows.clear()
+        self._last = None
+        self._newest.clear()

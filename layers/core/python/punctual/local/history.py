@@ -11,8 +11,9 @@ from punctual.local.unit import Unit
 
 ROW = Codec(RunRow)
 ATTEMPT = Codec(AttemptRow)
-_INSERT = "INTO runs (tenant, run_id, job_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
-_ONE = "FROM runs WHERE tenant = ? AND run_id = ? AND job_id = ?"
+MOMENT = "substr(run_id, 1, 13)"  # the 48 bits of time in an id
+_INSERT = "INTO runs (tenant, job_id, run_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
+_ONE = "FROM runs WHERE tenant = ? AND job_id = ? AND run_id = ?"
 
 _Row = tuple[str, str, str, int, str, bytes]
 
@@ -75,19 +76,25 @@ class SqliteHistory:
     ) -> Sequence[RunRow]:
         with self._unit:
             self.flush()
-            bound = " AND (run_id, job_id) < (?, ?)" if before else ""
-            rows = self._unit.db.execute(
-                f"SELECT row FROM runs WHERE tenant = ?{bound} AND expires > ? "
-                "ORDER BY run_id DESC, job_id DESC LIMIT ?",
-                (tenant, *(before or ()), micros(now), limit),
+            bound = f" AND {MOMENT} <= ? AND (run_id, job_id) < (?, ?)" if before else ""
+            given = (before[0][:13], *before) if before else ()
+            db = self._unit.db
+            found = db.execute(  # the numbers first: long rows are not to be sorted
+                f"SELECT id FROM runs INDEXED BY runs_by_moment WHERE tenant = ?{bound} "
+                f"AND expires > ? ORDER BY {MOMENT} DESC, run_id DESC, job_id DESC LIMIT ?",
+                (tenant, *given, micros(now), limit),
             )
-            return [ROW.decode(row) for (row,) in rows.fetchall()]
+            rows = [
+                db.execute("SELECT row FROM runs WHERE id = ?", number).fetchone()
+                for number in found.fetchall()
+            ]
+            return [ROW.decode(row) for (row,) in rows]
 
     def _stands(self, key: RunKey) -> bool:
-        return self._unit.db.execute(f"SELECT 1 {_ONE}", _filed(key)).fetchone() is not None
+        return self._unit.db.execute(f"SELECT 1 {_ONE}", key).fetchone() is not None
 
     def _read(self, key: RunKey) -> RunRow | None:
-        row = self._unit.db.execute(f"SELECT row {_ONE}", _filed(key)).fetchone()
+        row = self._unit.db.execute(f"SELECT row {_ONE}", key).fetchone()
         return None if row is None else ROW.decode(row[0])
 
     def flush(self) -> None:
@@ -98,8 +105,8 @@ class SqliteHistory:
         rows: list[_Row] = [
             (
                 row.tenant,
-                row.run.run_id,
                 row.job_id,
+                row.run.run_id,
                 micros(row.expires_at),
                 row.run.status.value,
                 ROW.encode(row),
@@ -160,7 +167,3 @@ class SqliteHistory:
     def drop(self) -> None:
         self.held.clear()
         self._attempts.clear()
-
-
-def _filed(key: RunKey) -> tuple[str, str, str]:
-    return key.tenant, key.run_id, key.job_id

@@ -13,12 +13,12 @@ from punctual.local.control import SqliteBuckets
 from punctual.local.counts import RUN, Counts
 from punctual.local.head_rows import HEAD, uncount
 from punctual.local.heads import SqliteHeads
-from punctual.local.history import ATTEMPT, ROW, SqliteHistory
+from punctual.local.history import ATTEMPT, MOMENT, ROW, SqliteHistory
 from punctual.local.unit import Unit
 
 EVENTS_KEPT = timedelta(hours=24)
 _SLACK = timedelta(hours=1)
-_START = ("", ("", ""))
+_START = ("", "", 0)
 
 
 class Purge:
@@ -39,7 +39,7 @@ class Purge:
         self._history = history
         self._buckets = buckets
         self._blobs = blobs
-        self._walked: tuple[str, tuple[str, str]] = _START
+        self._walked: tuple[str, str, int] = _START
 
     def step(self, now: datetime, limit: int) -> bool:
         """Remove at most `limit` rows of each kind; whether there may be more to remove."""
@@ -53,10 +53,10 @@ class Purge:
     def _jobs(self, now: datetime, limit: int) -> bool:
         db = self._unit.db
         found = db.execute(
-            "SELECT tenant, job_id, head FROM heads WHERE expires <= ? LIMIT ?",
+            "SELECT id, tenant, job_id, head FROM heads WHERE expires <= ? LIMIT ?",
             (micros(now), limit),
         ).fetchall()
-        keys = [Key(tenant, job_id) for tenant, job_id, _ in found]
+        keys = [Key(tenant, job_id) for _, tenant, job_id, _ in found]
         names = []
         for key in keys:
             for (row,) in db.execute(
@@ -64,9 +64,10 @@ class Purge:
             ):
                 names.append(BODY.decode(row).payload_blob)
             self._heads.forget(key)
-        uncount((HEAD.decode(row) for _, _, row in found), self._counts.changes)
+        uncount((HEAD.decode(row) for *_, row in found), self._counts.changes)
         self._blobs.delete([name for name in names if name])
-        for table in ("bodies", "leases", "heads"):
+        db.executemany("DELETE FROM leases WHERE head = ?", [(row[0],) for row in found])
+        for table in ("bodies", "heads"):
             db.executemany(f"DELETE FROM {table} WHERE tenant = ? AND job_id = ?", keys)
         return len(found) >= limit
 
@@ -74,26 +75,28 @@ class Purge:
         """Walk the old end of a tenant's history; what is younger cannot have expired."""
         db = self._unit.db
         self._history.flush()
-        tenant, after = self._walked
+        tenant, after, number = self._walked
         young = sortable_id(now - RETENTION + _SLACK, bytes(10))
         rows = db.execute(
-            "SELECT run_id, job_id, expires, status, row FROM runs WHERE tenant = ? "
-            "AND (run_id, job_id) > (?, ?) AND run_id < ? ORDER BY run_id, job_id LIMIT ?",
-            (tenant, *after, young, limit),
+            "SELECT run_id, job_id, expires, status, row, id FROM runs WHERE tenant = ? "
+            f"AND ({MOMENT}, id) > (?, ?) AND {MOMENT} < substr(?, 1, 13) "
+            f"ORDER BY {MOMENT}, id LIMIT ?",
+            (tenant, after, number, young, limit),
         ).fetchall()
-        gone = [row for row in rows if row[2] <= micros(now)]
-        self._remove_runs(tenant, gone)
+        self._remove_runs(tenant, [row for row in rows if row[2] <= micros(now)])
         if len(rows) >= limit:
-            self._walked = tenant, rows[-1][:2]
+            self._walked = tenant, rows[-1][0][:13], rows[-1][5]
             return True
         following = db.execute("SELECT min(tenant) FROM runs WHERE tenant > ?", (tenant,))
         (tenant,) = following.fetchone()
-        self._walked = _START if tenant is None else (tenant, ("", ""))
+        self._walked = _START if tenant is None else (tenant, "", 0)
         return tenant is not None
 
-    def _remove_runs(self, tenant: str, rows: Sequence[tuple[str, str, int, str, bytes]]) -> None:
+    def _remove_runs(
+        self, tenant: str, rows: Sequence[tuple[str, str, int, str, bytes, int]]
+    ) -> None:
         names = []
-        for run_id, job_id, _, status, row in rows:
+        for run_id, job_id, _, status, row, _ in rows:
             attempts = self._attempts(tenant, job_id, run_id)
             for detail in (ROW.decode(row).detail, *(attempt.detail for attempt in attempts)):
                 names += [detail.output_blob, detail.log_blob]

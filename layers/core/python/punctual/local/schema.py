@@ -8,6 +8,7 @@ from punctual.local.errors import StoreError
 
 _FIRST = (
     """CREATE TABLE heads (
+        id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL,
         job_id TEXT NOT NULL,
         state TEXT NOT NULL,
@@ -17,26 +18,25 @@ _FIRST = (
         queued INTEGER NOT NULL,
         queued_priority INTEGER,
         queued_due INTEGER,
-        head BLOB NOT NULL,
-        PRIMARY KEY (tenant, job_id)
-    ) WITHOUT ROWID""",
+        head BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX heads_by_job ON heads (tenant, job_id)",
     """CREATE INDEX heads_busy ON heads (queued_priority, queued_due, queued)
         WHERE busy = 1""",
     """CREATE TABLE bodies (
         tenant TEXT NOT NULL,
         job_id TEXT NOT NULL,
         ref TEXT NOT NULL,
-        body BLOB NOT NULL,
-        PRIMARY KEY (tenant, job_id, ref)
-    ) WITHOUT ROWID""",
+        body BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX bodies_by_job ON bodies (tenant, job_id, ref)",
     """CREATE TABLE leases (
-        tenant TEXT NOT NULL,
-        job_id TEXT NOT NULL,
+        head INTEGER NOT NULL,
         run_id TEXT NOT NULL,
         token INTEGER NOT NULL,
         until INTEGER NOT NULL,
         beaten INTEGER NOT NULL,
-        PRIMARY KEY (tenant, job_id, run_id)
+        PRIMARY KEY (head, run_id)
     ) WITHOUT ROWID""",
     """CREATE TABLE timers (
         bucket INTEGER NOT NULL,
@@ -95,23 +95,26 @@ _FIRST = (
     "CREATE TABLE feed (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, event BLOB NOT NULL)",
 )
 
-# Run ids sort by time: filed by them, history grows at its end, and a list over all jobs is a walk.
+# Rows of history are long: they go to the end of a plain table, whatever their keys. A list over
+# all jobs needs the order of run ids, which share their first 48 bits where many fall on one
+# moment: an index on those alone grows at its end too, and one moment's runs are sorted when read.
 _SECOND = (
-    """CREATE TABLE runs_by_time (
+    """CREATE TABLE appended_runs (
+        id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL,
-        run_id TEXT NOT NULL,
         job_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
         expires INTEGER NOT NULL,
         status TEXT NOT NULL,
-        row BLOB NOT NULL,
-        PRIMARY KEY (tenant, run_id, job_id)
-    ) WITHOUT ROWID""",
-    """INSERT INTO runs_by_time
-        SELECT tenant, run_id, job_id, expires, status, row FROM runs
+        row BLOB NOT NULL
+    )""",
+    """INSERT INTO appended_runs (tenant, job_id, run_id, expires, status, row)
+        SELECT tenant, job_id, run_id, expires, status, row FROM runs
         ORDER BY tenant, run_id, job_id""",
     "DROP TABLE runs",
-    "ALTER TABLE runs_by_time RENAME TO runs",
-    "CREATE INDEX runs_of_job ON runs (tenant, job_id, run_id)",
+    "ALTER TABLE appended_runs RENAME TO runs",
+    "CREATE UNIQUE INDEX runs_of_job ON runs (tenant, job_id, run_id)",
+    "CREATE INDEX runs_by_moment ON runs (tenant, substr(run_id, 1, 13))",
     "CREATE INDEX heads_expiring ON heads (expires) WHERE expires IS NOT NULL",
     "CREATE INDEX receipts_expiring ON receipts (expires)",
 )
