@@ -1,0 +1,85 @@
+"""Blobs: S3 objects. Each name carries its tenant."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from punctual.aws.calls import Client, Patience, answer
+from punctual.aws.dynamo import chunked
+from punctual.domain.errors import Unavailable
+
+MOST_DELETED = 1_000
+LINK_SECONDS = 300
+MISSING = frozenset({"NoSuchKey", "404"})
+BEHIND = "InvalidRange"
+
+
+class S3Blobs:
+    def __init__(self, client: Client, bucket: str, patience: Patience) -> None:
+        self._client = client
+        self._bucket = bucket
+        self._patience = patience
+
+    def put(self, name: str, data: bytes, content_type: str) -> None:
+        typed: dict[str, Any] = {"ContentType": content_type} if content_type else {}
+        answer(
+            "storing a blob",
+            lambda: self._client().put_object(Bucket=self._bucket, Key=name, Body=data, **typed),
+        )
+
+    def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
+        """None where there is none, else what it holds of the range, perhaps nothing."""
+        if end is not None and end <= start:
+            # S3 knows no empty range: only see whether it exists.
+            return None if self._read(name, {"Range": "bytes=0-0"}) is None else b""
+        bounded = {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
+        return self._read(name, bounded if start or end is not None else {})
+
+    def delete(self, names: Sequence[str]) -> None:
+        """What S3 could not delete is tried again; one that is not there is no error."""
+        for chunk in chunked(names, MOST_DELETED):
+            self._delete(chunk)
+
+    def link(self, name: str, content_type: str) -> str | None:
+        typed = {"ResponseContentType": content_type} if content_type else {}
+        link: str = answer(
+            "signing a link",
+            lambda: self._client().generate_presigned_url(
+                "get_object",
+                Params={"Bucket": self._bucket, "Key": name, **typed},
+                ExpiresIn=LINK_SECONDS,
+            ),
+        )
+        return link
+
+    def _read(self, name: str, bounded: dict[str, Any]) -> bytes | None:
+        def read() -> bytes | None:
+            try:
+                found = self._client().get_object(Bucket=self._bucket, Key=name, **bounded)
+            except ClientError as error:
+                code = error.response.get("Error", {}).get("Code")
+                if code in MISSING:
+                    return None
+                if code == BEHIND:
+                    return b""
+                raise
+            data: bytes = found["Body"].read()
+            return data
+
+        return answer("reading a blob", read)
+
+    def _delete(self, names: Sequence[str]) -> None:
+        left = list(names)
+        for attempt in range(self._patience.tries):
+            objects = {"Objects": [{"Key": name} for name in left], "Quiet": True}
+            response = answer("deleting blobs", partial(self._delete_some, objects))
+            left = [error["Key"] for error in response.get("Errors", [])]
+            if not left:
+                return
+            self._patience.wait(attempt, "delete")
+        raise Unavailable(f"S3 did not delete {len(left)} blobs.")
+
+    def _delete_some(self, objects: dict[str, Any]) -> Any:
+        return self._client().delete_objects(Bucket=self._bucket, Delete=objects)

@@ -1,0 +1,169 @@
+"""A head as a row: native attributes that can be read in the console, each lease one of its own."""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from punctual.aws.attributes import Item, from_attribute, from_item, to_attribute, to_item
+from punctual.aws.dynamo import Condition, key_of, known
+from punctual.aws.keys import (
+    BEATEN,
+    ENDED,
+    FORMAT,
+    LAYOUT,
+    LEASE,
+    NONCE,
+    PK,
+    RUNS,
+    TOKEN,
+    TTL,
+    UNTIL,
+    VERSION,
+    WRITERS,
+    expiry,
+    head,
+    parse_head,
+)
+from punctual.aws.sorting import moment, parse_moment
+from punctual.domain.draft import expires_at
+from punctual.domain.head import Head
+from punctual.domain.run import Lease
+from punctual.engine.ports import Beat, Stored, Swap
+
+BLANK_KEPT = timedelta(hours=1)
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_IN_KEY = frozenset({"tenant", "job_id"})
+_NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Head)) - _IN_KEY
+_ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
+_STANDS = "(attribute_not_exists(#expires) OR #expires > :now)"
+
+
+def to_row(new: Head, leases: Mapping[str, Lease | None] | None = None) -> Item:
+    row = {**head(new.tenant, new.job_id).item(), **_attributes(new)}
+    for run_id, lease in (leases or {}).items():
+        if lease is not None:
+            row[LEASE + run_id] = _lease(lease)
+    return row
+
+
+def from_row(row: Mapping[str, Any]) -> Stored:
+    tenant, job_id = parse_head(key_of(row))
+    values = from_item({name: row[name] for name in _NAMES & known(row).keys()})
+    values.update(tenant=tenant, job_id=job_id)
+    _repack(values, _unpacked)
+    leases = {
+        name.removeprefix(LEASE): _to_lease(value)
+        for name, value in row.items()
+        if name.startswith(LEASE)
+    }
+    return Stored(msgspec.convert(values, Head, str_keys=True), leases)
+
+
+def is_expired(row: Mapping[str, Any], now: datetime) -> bool:
+    return TTL in row and int(row[TTL]["N"]) <= now.timestamp()
+
+
+def creation(now: datetime) -> Condition:
+    """There is no such head, or only one that DynamoDB has not come round to removing."""
+    return Condition(
+        _ABSENT_OR_EXPIRED, names={"#pk": PK, "#expires": TTL}, values={":now": _seconds(now)}
+    )
+
+
+def change(swap: Swap, now: datetime) -> Condition:
+    """All that the head says, in place of all that it said, if its version is the one expected."""
+    wanted: dict[str, Any] = dict(_attributes(swap.head))
+    gone = (_NAMES | {TTL}) - wanted.keys()
+    for run_id, lease in swap.leases.items():
+        if lease is None:
+            gone |= {LEASE + run_id}
+        else:
+            wanted[LEASE + run_id] = _lease(lease)
+    names = {f"#s{i}": name for i, name in enumerate(wanted)}
+    values = {f":s{i}": value for i, value in enumerate(wanted.values())}
+    removed = {f"#r{i}": name for i, name in enumerate(sorted(gone))}
+    sets = ", ".join(f"#s{i} = :s{i}" for i in range(len(wanted)))
+    holds = ["#version = :expect", _STANDS]
+    for i, (run_id, lease) in enumerate(swap.required.items()):
+        names |= {f"#q{i}": LEASE + run_id, "#token": TOKEN, "#until": UNTIL}
+        values |= {f":t{i}": to_attribute(lease.token), f":u{i}": to_attribute(moment(lease.until))}
+        holds.append(f"#q{i}.#token = :t{i} AND #q{i}.#until = :u{i}")
+    return Condition(
+        " AND ".join(holds),
+        f"SET {sets} REMOVE {', '.join(removed)}" if removed else f"SET {sets}",
+        {**names, **removed, "#version": VERSION, "#expires": TTL},
+        {**values, ":expect": to_attribute(swap.expect), ":now": _seconds(now)},
+    )
+
+
+def renewal(beat: Beat) -> Condition:
+    """Only the lease, and only while it is the token's."""
+    lease = Lease(beat.token, beat.until, beaten=True)
+    return Condition(
+        "#lease.#token = :token",
+        "SET #lease = :lease",
+        {"#lease": LEASE + beat.run_id, "#token": TOKEN},
+        {":lease": _lease(lease), ":token": to_attribute(beat.token)},
+    )
+
+
+def is_own(mine: Head, row: Mapping[str, Any]) -> bool:
+    """Whether what stands holds the effect of this very swap, its answer lost.
+
+    Its mark must stand among those of its version and later ones: a request that won one swap and
+    lost another has left its mark before.
+    """
+    if not mine.writers or not row:
+        return False
+    newer = int(row[VERSION]["N"]) - mine.version
+    writers = from_attribute(row[WRITERS]) if WRITERS in row else []
+    return newer >= 0 and _packed(mine.writers[-1]) in writers[-newer - 1 :]
+
+
+def _attributes(new: Head) -> Item:
+    values = msgspec.to_builtins(new, builtin_types=(), str_keys=True)
+    for name in _IN_KEY:
+        del values[name]
+    _repack(values, _packed)
+    row = {FORMAT: to_attribute(LAYOUT), **to_item(values)}
+    until = expires_at(new)
+    if new.blank and new.ended_at is not None:
+        until = new.ended_at + BLANK_KEPT
+    if until is not None:
+        row[TTL] = to_attribute(expiry(until))
+    return row
+
+
+def _repack(values: dict[str, Any], pack: Callable[[Any], Any]) -> None:
+    """Marks are only ever compared: as bytes they leave room in the kilobyte for what is read."""
+    if WRITERS in values:
+        values[WRITERS] = [pack(mark) for mark in values[WRITERS]]
+    for run in (*values.get(RUNS, ()), *values.get(ENDED, ())):
+        if NONCE in run:
+            run[NONCE] = pack(run[NONCE])
+
+
+def _packed(mark: str) -> str | bytes:
+    return bytes.fromhex(mark.replace("-", "")) if _UUID.fullmatch(mark) else mark
+
+
+def _unpacked(mark: str | bytes) -> str:
+    return mark if isinstance(mark, str) else str(UUID(bytes=mark))
+
+
+def _lease(lease: Lease) -> dict[str, Any]:
+    values = {TOKEN: lease.token, UNTIL: moment(lease.until)}
+    return to_attribute({**values, BEATEN: True} if lease.beaten else values)
+
+
+def _to_lease(attribute: Mapping[str, Any]) -> Lease:
+    values = from_attribute(attribute)
+    return Lease(values[TOKEN], parse_moment(values[UNTIL]), values.get(BEATEN, False))
+
+
+def _seconds(now: datetime) -> dict[str, Any]:
+    return to_attribute(int(now.timestamp()))

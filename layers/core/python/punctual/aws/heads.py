@@ -1,0 +1,135 @@
+"""Heads: compare and swap on the version, one row each; leases are attributes beside."""
+
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, islice
+
+from punctual.aws import head_rows as rows
+from punctual.aws.attributes import Item
+from punctual.aws.bodies import Bodies
+from punctual.aws.calls import Refused
+from punctual.aws.dynamo import Dynamo, Range
+from punctual.aws.keys import ENDED, LINE, RUNS, STATE, VERSION, RowKey, head, slot
+from punctual.aws.sorting import escape
+from punctual.domain.errors import Unavailable
+from punctual.domain.head import Head
+from punctual.domain.placement import SLOTS
+from punctual.engine.ports import Beat, Body, Clock, HeadPage, Key, Stored, Swap, Walk
+
+ALL = 500  # heads a page where all of a tenant are read
+_IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in (RUNS, LINE, ENDED))
+
+
+class DynamoHeads:
+    def __init__(self, dynamo: Dynamo, table: str, clock: Clock) -> None:
+        self._dynamo = dynamo
+        self._table = table
+        self._clock = clock
+        self._bodies = Bodies(dynamo, table)
+
+    def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
+        found = self._dynamo.read(self._table, [head(*key) for key in keys])
+        now = self._clock()
+        present = (rows.from_row(row) for row in found.values() if not rows.is_expired(row, now))
+        return {Key(one.head.tenant, one.head.job_id): one for one in present}
+
+    def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
+        return self._dynamo.crew.map(self._swap, swaps)
+
+    def beat(self, beats: Sequence[Beat]) -> Sequence[Head | None]:
+        return self._dynamo.crew.map(self._beat, beats)
+
+    def put_bodies(self, bodies: Sequence[Body]) -> None:
+        self._bodies.put(bodies)
+
+    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], Body]:
+        return self._bodies.get(wanted)
+
+    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+        """Sixteen ranges merged; each begins with some more than its share of a page."""
+        high = None if before is None else escape(before)
+        share = limit // SLOTS * 2 + 4
+        ranges = [
+            self._in_slot(Range(slot(tenant, n), high=high, below=True, newest_first=True), share)
+            for n in range(SLOTS)
+        ]
+        merged = heapq.merge(
+            *self._dynamo.crew.map(_begun, ranges), key=lambda one: one.job_id, reverse=True
+        )
+        heads = list(islice((one for one in merged if not one.blank), limit + 1))
+        shown = heads[:limit]
+        wanted = [(Key(tenant, one.job_id), one.current.body) for one in shown]
+        bodies = self.bodies(wanted)
+        items = [
+            (one, bodies[ref]) for one, ref in zip(shown, wanted, strict=True) if ref in bodies
+        ]
+        return HeadPage(items, shown[-1].job_id if len(heads) > limit else None)
+
+    def busy(self, tenant: str) -> Sequence[Head]:
+        filtered = {
+            "FilterExpression": _IS_BUSY,
+            "ExpressionAttributeNames": {f"#{name}": name for name in (RUNS, LINE, ENDED)},
+        }
+        found = self._dynamo.crew.map(
+            lambda n: list(self._in_slot(Range(slot(tenant, n)), ALL, filtered)), range(SLOTS)
+        )
+        return list(chain.from_iterable(found))
+
+    def walk(self, cursor: str | None, limit: int) -> Walk:
+        """The cursor is the key last read; no part of a key holds a space."""
+        after = None if cursor is None else RowKey(*cursor.split(" "))
+        filtered = {
+            "FilterExpression": "attribute_exists(#state)",
+            "ExpressionAttributeNames": {"#state": STATE},
+        }
+        found, last = self._dynamo.scan(self._table, after, limit, filtered)
+        now = self._clock()
+        heads = [rows.from_row(row).head for row in found if not rows.is_expired(row, now)]
+        return Walk(heads, None if last is None else f"{last.pk} {last.sk}")
+
+    def _in_slot(
+        self, where: Range, page: int, filtered: Mapping[str, object] | None = None
+    ) -> Iterator[Head]:
+        for row in self._dynamo.query(self._table, where, page, filtered):
+            if not rows.is_expired(row, self._clock()):
+                yield rows.from_row(row).head
+
+    def _swap(self, swap: Swap) -> bool:
+        """1. Write under the condition. 2. Refused: is what stands our own? 3. No answer: look."""
+        try:
+            refused = self._write(swap)
+        except Unavailable:
+            standing = self._standing(swap)
+            if standing is None:
+                raise
+            return standing
+        return refused is None or rows.is_own(swap.head, refused.item)
+
+    def _write(self, swap: Swap) -> Refused | None:
+        now = self._clock()
+        if swap.expect == 0:
+            row = rows.to_row(swap.head, swap.leases)
+            return self._dynamo.put_if(self._table, row, rows.creation(now))
+        answer = self._dynamo.update_if(self._table, head(*swap.key), rows.change(swap, now))
+        return answer if isinstance(answer, Refused) else None
+
+    def _standing(self, swap: Swap) -> bool | None:
+        """What became of a swap without an answer; None while it may still take effect."""
+        at = head(*swap.key)
+        row: Item = self._dynamo.read(self._table, [at]).get(at, {})
+        if rows.is_own(swap.head, row):
+            return True
+        version = int(row[VERSION]["N"]) if row and not rows.is_expired(row, self._clock()) else 0
+        return None if version == swap.expect else False
+
+    def _beat(self, beat: Beat) -> Head | None:
+        answer = self._dynamo.update_if(
+            self._table, head(*beat.key), rows.renewal(beat), answers=True
+        )
+        return None if isinstance(answer, Refused) else rows.from_row(answer).head
+
+
+def _begun(heads: Iterator[Head]) -> Iterator[Head]:
+    """With its first page read: the ranges are read at the same time."""
+    first = list(islice(heads, 1))
+    return chain(first, heads)

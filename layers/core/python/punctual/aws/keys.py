@@ -1,0 +1,274 @@
+"""Every table's keys and the names of its attributes. Nowhere else is one spelled out."""
+
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from punctual.aws.sorting import (
+    FIRST_CHAR,
+    LAST_CHAR,
+    escape,
+    joined,
+    moment,
+    number,
+    parse_moment,
+    parted,
+    unescape,
+)
+from punctual.domain.placement import slot_of
+
+PK = "pk"
+SK = "sk"
+TTL = "expires"
+
+FORMAT = "f"  # the number of a row's layout, so that a later version can read old rows
+LAYOUT = 1
+VERSION = "version"
+WRITERS = "writers"
+STATE = "state"
+BLANK = "blank"
+RUNS, LINE, ENDED = "runs", "line", "ended"
+LEASE = "lease_"  # and the run's id: each lease is an attribute of its own
+TOKEN, UNTIL, BEATEN = "tok", "until", "beaten"
+NONCE = "nonce"
+ROW = "row"
+PARTS = "parts"
+PART = "part"
+OWNER, LOOK, DONE = "owner", "look", "done"
+AT, COUNT = "at", "n"
+PRINT, MADE = "print", "made"  # of a receipt
+
+RUN_LISTS = 4  # a tenant's list over all jobs is spread over so many partitions
+
+
+class Table(NamedTuple):
+    """What the stack must know of a table; all have the string keys `pk` and `sk`."""
+
+    name: str
+    expires: bool
+    streamed: bool = False
+
+
+JOBS = Table("jobs", expires=True, streamed=True)
+TIMERS = Table("timers", expires=False)  # an accepted job hangs on its timer, however late
+HISTORY = Table("runs", expires=True)
+CONTROL = Table("control", expires=True)
+TABLES = (JOBS, TIMERS, HISTORY, CONTROL)
+
+
+class RowKey(NamedTuple):
+    """
+    >>> RowKey("acme#03", "job").item()
+    {'pk': {'S': 'acme#03'}, 'sk': {'S': 'job'}}
+    """
+
+    pk: str
+    sk: str
+
+    def item(self) -> dict[str, dict[str, str]]:
+        return {PK: {"S": self.pk}, SK: {"S": self.sk}}
+
+
+def expiry(at: datetime) -> int:
+    """Whole seconds for DynamoDB's TTL, never before `at`.
+
+    >>> expiry(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
+    2
+    """
+    return -int(-at.timestamp() // 1)
+
+
+# Jobs
+
+
+def slot(tenant: str, number_of: int) -> str:
+    """The heads of one sixteenth of a tenant's jobs.
+
+    >>> slot("acme", 3)
+    'acme#03'
+    """
+    return f"{escape(tenant)}#{number_of:02d}"
+
+
+def head(tenant: str, job_id: str) -> RowKey:
+    return RowKey(slot(tenant, slot_of(job_id)), escape(job_id))
+
+
+def parse_head(key: RowKey) -> tuple[str, str]:
+    """
+    >>> parse_head(head("acme", "01900000"))
+    ('acme', '01900000')
+    """
+    return parted(key.pk)[0], unescape(key.sk)
+
+
+def body(tenant: str, job_id: str, ref: str, part: int = 0) -> RowKey:
+    """Beside the heads, in partitions of their own: a list of heads reads no bodies.
+
+    >>> body("acme", "01900000", "1-abc").sk
+    '01900000#body#1-abc'
+    """
+    sk = joined(job_id, "body", ref)
+    pk = f"{slot(tenant, slot_of(job_id))}#body"
+    return RowKey(pk, f"{sk}#{part}" if part else sk)
+
+
+# Timers
+
+
+def bucket(minute: datetime, shard: int) -> str:
+    """
+    >>> bucket(datetime(2026, 12, 1, 10, tzinfo=UTC), 7)
+    '2026-12-01T10:00Z#7'
+    """
+    utc = minute.astimezone(UTC).replace(tzinfo=None)
+    return f"{utc.isoformat(timespec='minutes')}Z#{shard}"
+
+
+def timer(
+    minute: datetime, shard: int, at: datetime, tenant: str, job_id: str, version: int
+) -> RowKey:
+    """
+    >>> ten = datetime(2026, 12, 1, 10, tzinfo=UTC)
+    >>> timer(ten, 0, ten, "acme", "j", 3).sk
+    '2026-12-01T10:00:00.000000Z#acme#j#000000000003'
+    """
+    return RowKey(bucket(minute, shard), f"{moment(at)}#{joined(tenant, job_id)}#{number(version)}")
+
+
+def parse_timer(key: RowKey) -> tuple[datetime, int, datetime, str, str, int]:
+    minute, shard = key.pk.split("#")
+    at, tenant, job_id, version = parted(key.sk)
+    return (
+        datetime.fromisoformat(minute),
+        int(shard),
+        parse_moment(at),
+        tenant,
+        job_id,
+        int(version),
+    )
+
+
+def after_timer(sk: str) -> str:
+    """The smallest sort key behind this timer's: its fields have one width, so nothing extends it.
+
+    >>> after_timer("x#000000000001") < "x#000000000002"
+    True
+    """
+    return sk + "#"
+
+
+def until_moment(at: datetime) -> str:
+    """The upper end of all timers of this moment and before.
+
+    >>> ten = datetime(2026, 12, 1, 10, tzinfo=UTC)
+    >>> timer(ten, 0, ten, chr(0x10FFFF), "j", 3).sk < until_moment(ten)
+    True
+    """
+    return moment(at) + FIRST_CHAR
+
+
+# Runs
+
+
+def job_runs(tenant: str, job_id: str) -> str:
+    return joined(tenant, job_id)
+
+
+def run(tenant: str, job_id: str, run_id: str) -> RowKey:
+    """
+    >>> run("acme", "j", "r")
+    RowKey(pk='acme#j', sk='run#r')
+    """
+    return RowKey(job_runs(tenant, job_id), joined("run", run_id))
+
+
+def runs_between(before: str | None, after: str | None) -> tuple[str, str]:
+    """The sort keys from behind `after` up to `before`, both taken in by BETWEEN.
+
+    >>> runs_between("b", "a")
+    ('run#a#', 'run#b')
+    """
+    low = "run#" if after is None else f"{joined('run', after)}#"
+    high = f"run#{LAST_CHAR}" if before is None else joined("run", before)
+    return low, high
+
+
+def attempt(
+    tenant: str, job_id: str, run_id: str, attempt_number: int, token: int, lost: bool
+) -> RowKey:
+    """In a range of their own, so that runs are paged without them.
+
+    >>> attempt("acme", "j", "r", 1, 7, False).sk
+    'try#r#000000000001#000000000007#0'
+    """
+    sk = f"{attempts(run_id)}{number(attempt_number)}#{number(token)}#{int(lost)}"
+    return RowKey(job_runs(tenant, job_id), sk)
+
+
+def attempts(run_id: str) -> str:
+    """What the sort keys of a run's attempts begin with."""
+    return f"{joined('try', run_id)}#"
+
+
+# Control. What belongs to no tenant begins with the separator: no tenant's key does.
+
+
+def watermark() -> RowKey:
+    return RowKey("#watermark", "-")
+
+
+def shards() -> RowKey:
+    return RowKey("#shards", "-")
+
+
+def bucket_lease(minute: datetime, shard: int) -> RowKey:
+    """
+    >>> bucket_lease(datetime(2026, 12, 1, 10, tzinfo=UTC), 7).pk
+    '#lease#2026-12-01T10:00Z#7'
+    """
+    return RowKey(f"#lease#{bucket(minute, shard)}", "-")
+
+
+def receipt(tenant: str, idempotency_key: str) -> RowKey:
+    """
+    >>> receipt("acme", "a b").pk
+    'acme#receipt#a$20b'
+    """
+    return RowKey(joined(tenant, "receipt", idempotency_key), "-")
+
+
+def run_list(tenant: str, part: int) -> str:
+    """
+    >>> run_list("acme", 2)
+    'acme#runs#2'
+    """
+    return f"{escape(tenant)}#runs#{part}"
+
+
+def run_group(run_id: str) -> str:
+    """Runs that are packed together: the ids of four seconds begin alike.
+
+    >>> run_group("01939f6a-7b12-7000-8000-000000000000")
+    '01939f6a-7'
+    """
+    return run_id[:10]
+
+
+def run_list_row(group: str, digest: str) -> str:
+    return joined(group, digest)
+
+
+def run_group_of(sk: str) -> str:
+    """
+    >>> run_group_of(run_list_row("01939f6a-7", "ab"))
+    '01939f6a-7'
+    """
+    return parted(sk)[0]
+
+
+def until_group(group: str) -> str:
+    """
+    >>> run_list_row("a", "ff") < until_group("a") < run_list_row("aa", "00")
+    True
+    """
+    return f"{escape(group)}#{LAST_CHAR}"

@@ -1,0 +1,107 @@
+"""The ended runs of a tenant over all its jobs, packed: what `status` keeps from the stream."""
+
+import heapq
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from hashlib import blake2b
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from typing import Any
+
+import msgspec
+
+from punctual.aws import keys
+from punctual.aws.attributes import Item, to_attribute
+from punctual.aws.dynamo import Dynamo, Range, known
+from punctual.engine.ports import RunRow
+
+MOST = 262_144  # bytes of rows packed into one, before they are made smaller
+PAGE = 16  # packed rows read at a time
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(tuple[RunRow, ...]).decode
+
+_Packed = tuple[str, tuple[RunRow, ...]]
+
+
+class RunLists:
+    """Appending the same rows again changes nothing that is read."""
+
+    def __init__(self, dynamo: Dynamo, table: str) -> None:
+        self._dynamo = dynamo
+        self._table = table
+
+    def append(self, tenant: str, rows: Sequence[RunRow]) -> None:
+        """One packed row for each four seconds that the ids of these runs are of."""
+        ordered = sorted(rows, key=_place)
+        items = [
+            _pack(tenant, group, part)
+            for group, some in groupby(ordered, key=lambda row: keys.run_group(row.run.run_id))
+            for part in _fitting(list(some))
+        ]
+        self._dynamo.put(self._table, items)
+
+    def page(
+        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        """Newest (run id, job id) first, behind `before`, each once."""
+        high = None if before is None else keys.until_group(keys.run_group(before[0]))
+        begun = self._dynamo.crew.map(partial(self._begin, tenant, high), range(keys.RUN_LISTS))
+        packed = heapq.merge(*begun, key=itemgetter(0), reverse=True)
+        found = (
+            row
+            for _, same in groupby(packed, key=itemgetter(0))
+            for row in _newest_first(same)
+            if row.expires_at > now and (before is None or _place(row) < before)
+        )
+        return list(islice(found, limit))
+
+    def _begin(self, tenant: str, high: str | None, part: int) -> Iterator[_Packed]:
+        """With its first page read: the parts are read at the same time."""
+        where = Range(keys.run_list(tenant, part), high=high, newest_first=True)
+        read = self._dynamo.query(self._table, where, PAGE)
+        first = list(islice(read, 1))
+        return (_unpack(row) for row in chain(first, read))
+
+
+def _place(row: RunRow) -> tuple[str, str]:
+    return row.run.run_id, row.job_id
+
+
+def _newest_first(packed: Iterator[_Packed]) -> list[RunRow]:
+    once = {_place(row): row for _, rows in packed for row in rows}
+    return [row for _, row in sorted(once.items(), reverse=True)]
+
+
+def _fitting(rows: list[RunRow]) -> Iterator[list[RunRow]]:
+    part: list[RunRow] = []
+    weight = 0
+    for row in rows:
+        one = len(_encode(row))
+        if part and weight + one > MOST:
+            yield part
+            part, weight = [], 0
+        part.append(row)
+        weight += one
+    yield part
+
+
+def _pack(tenant: str, group: str, rows: Sequence[RunRow]) -> Item:
+    """Filed by what it holds, so the same rows lie in the same place."""
+    names = "\0".join(name for row in rows for name in _place(row))
+    digest = blake2b(names.encode(), digest_size=8)
+    part = digest.digest()[0] % keys.RUN_LISTS
+    at = keys.RowKey(keys.run_list(tenant, part), keys.run_list_row(group, digest.hexdigest()))
+    return {
+        **at.item(),
+        keys.FORMAT: to_attribute(keys.LAYOUT),
+        keys.ROW: to_attribute(zlib.compress(_encode(rows))),
+        keys.TTL: to_attribute(keys.expiry(max(row.expires_at for row in rows))),
+    }
+
+
+def _unpack(row: Mapping[str, Any]) -> _Packed:
+    data = known(row)[keys.ROW]["B"]
+    return keys.run_group_of(row[keys.SK]["S"]), _decode(zlib.decompress(data))
