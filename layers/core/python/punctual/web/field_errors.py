@@ -1,0 +1,115 @@
+"""From pydantic's findings to our words: each wrong field by its dotted path, as it was written."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from punctual.domain.errors import FieldError
+
+Path = tuple[int | str, ...]
+
+_NAME_LENGTH = 128
+_WORDS = {
+    "missing": "is required",
+    "int_type": "must be an integer",
+    "int_parsing_size": "is out of range",
+    "float_type": "must be a number",
+    "bool_type": "must be true or false",
+    "string_type": "must be a string",
+    "list_type": "must be a list",
+    "dict_type": "must be an object",
+    "model_type": "must be an object",
+    "model_attributes_type": "must be an object",
+    "finite_number": "must be a finite number",
+}
+_BOUNDS = {
+    "greater_than_equal": ("must be at least {}", "ge"),
+    "greater_than": ("must be more than {}", "gt"),
+    "less_than_equal": ("must be at most {}", "le"),
+    "string_too_short": ("must have at least {} characters", "min_length"),
+    "string_too_long": ("must have at most {} characters", "max_length"),
+    "too_short": ("must have at least {} entries", "min_length"),
+    "too_long": ("must have at most {} entries", "max_length"),
+    "literal_error": ("must be one of {}", "expected"),
+    "union_tag_invalid": ("must be one of {}", "expected_tags"),
+}
+# Where a value may have one of several shapes, pydantic names the shape in the path.
+_TAGGED = "task"
+
+
+def paths_and_errors(error: ValidationError) -> list[tuple[Path, FieldError]]:
+    found = error.errors(include_url=False, include_input=False)
+    seen: dict[Path, FieldError] = {}
+    for one in found:
+        kind = one["type"]
+        path = _path(one["loc"], kind)
+        seen.setdefault(path, FieldError(dotted(path), _words(kind, one)))
+    return list(seen.items())
+
+
+def dotted(path: Iterable[int | str]) -> str:
+    """
+    >>> dotted(("notify", 0, "url"))
+    'notify.0.url'
+    """
+    return ".".join(str(part).replace("\0", "\\u0000")[:_NAME_LENGTH] for part in path)
+
+
+def without(value: dict[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
+    """What is left of a document when the wrong parts are taken out: their meaning is not asked."""
+    left = dict(value)
+    for path in paths:
+        _take_out(left, path)
+    return left
+
+
+def _take_out(here: Any, path: Path) -> None:
+    for depth, part in enumerate(path):
+        last = depth == len(path) - 1
+        if isinstance(here, dict) and part in here:
+            if last:
+                del here[part]
+                return
+            here[part] = inner = _copy(here[part])
+        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
+            if last:
+                here[part] = None
+                return
+            here[part] = inner = _copy(here[part])
+        else:
+            return
+        here = inner
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return dict(value)
+    return list(value) if isinstance(value, list) else value
+
+
+def _path(loc: Path, kind: str) -> Path:
+    if loc and loc[0] == _TAGGED and len(loc) > 1:
+        loc = (loc[0], *loc[2:])
+    if loc and loc[-1] == "[key]":
+        loc = loc[:-1]
+    return (*loc, "type") if kind.startswith("union_tag") else loc
+
+
+def _words(kind: str, error: Any) -> str:
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if kind in _BOUNDS:
+        text, name = _BOUNDS[kind]
+        return text.format(_shown(error["ctx"][name]))
+    if kind == "extra_forbidden":
+        return "is not a field that this call knows"
+    if kind == "union_tag_not_found":
+        return "is required"
+    return str(error["msg"])
+
+
+def _shown(bound: Any) -> str:
+    if isinstance(bound, str):
+        return bound.replace("'", "").replace(" or ", ", ")
+    return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"

@@ -1,0 +1,57 @@
+"""A whole job as a client may send it: types here, their meaning in `job`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from punctual.web.schedule_fields import ScheduleFields, Strict
+from punctual.web.task_fields import LONG_TIMEOUT, MAX_URL, Task
+
+Outcome = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"]
+
+
+class Retry(Strict):
+    backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    max_backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    multiplier: Annotated[float, Field(ge=1, le=100)] | None = None
+    jitter: bool | None = None
+
+
+class Notify(Strict):
+    on: Annotated[list[Outcome], Field(min_length=1, max_length=6)]
+    url: Annotated[str, Field(min_length=1, max_length=MAX_URL)]
+
+
+class JobFields(ScheduleFields):
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    jitter_seconds: Annotated[int, Field(ge=0, le=3_600)] | None = None
+    misfire_policy: Literal["RUN_ONCE", "RUN_ALL", "SKIP"] | None = None
+    misfire_grace_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
+    task: Task | None = None
+    payload: Any = None
+    priority: Literal["HIGH", "NORMAL", "LOW"] | None = None
+    max_concurrency: Annotated[int, Field(ge=1, le=100)] | None = None
+    overlap_policy: Literal["QUEUE", "SKIP", "REPLACE"] | None = None
+    max_waiting: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    timeout_seconds: Annotated[int, Field(ge=1, le=LONG_TIMEOUT)] | None = None
+    max_retries: Annotated[int, Field(ge=0, le=100)] | None = None
+    retry: Retry | None = None
+    deadline_seconds: Annotated[int, Field(ge=1, le=2_592_000)] | None = None
+    delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] | None = None
+    notify: Annotated[list[Notify], Field(max_length=5)] | None = None
+    tags: Annotated[dict[str, str], Field(max_length=50)] | None = None
+
+
+# What an answer shows and the server alone sets.
+READ_ONLY = frozenset(
+    {
+        "job_id",
+        "status",
+        "next_run_time",
+        "latest_run",
+        "created_at",
+        "created_by",
+        "updated_at",
+        "version",
+    }
+)

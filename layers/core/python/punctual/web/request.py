@@ -1,0 +1,60 @@
+"""A request and its answer, whatever server or gateway stands before us."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+JSON = "application/json"
+Header = tuple[str, str]
+
+
+class Caller(NamedTuple):
+    """Who asks: all data is reached by way of the tenant."""
+
+    tenant: str
+    name: str
+
+
+class Request(NamedTuple):
+    """`path` is without the stage; header names are lower-case, all text Latin-1 as on the wire."""
+
+    method: str
+    path: str
+    query: str
+    headers: Mapping[bytes, bytes]
+    body: bytes
+    caller: Caller
+    request_id: str
+    root: str = "/v1"
+
+    def header(self, name: bytes) -> str | None:
+        value = self.headers.get(name)
+        return None if value is None else value.decode("latin-1")
+
+
+class Reply(NamedTuple):
+    """`headers` are those besides content type, length and what every answer carries."""
+
+    status: int
+    body: bytes = b""
+    headers: tuple[Header, ...] = ()
+    content_type: str = JSON
+
+
+_encode = msgspec.json.Encoder().encode
+
+COMMON: tuple[Header, ...] = (
+    ("cache-control", "no-store"),
+    ("x-content-type-options", "nosniff"),
+)
+
+
+def json_reply(status: int, value: Any, *headers: Header) -> Reply:
+    return Reply(status, _encode(value), headers)
+
+
+def all_headers(reply: Reply, request_id: str) -> list[Header]:
+    """What goes over the wire but for the length, which the server knows."""
+    kind = [("content-type", reply.content_type)] if reply.content_type else []
+    return [*kind, ("x-request-id", request_id), *COMMON, *reply.headers]

@@ -1,0 +1,163 @@
+"""/jobs: submit, list, read, change, cancel, pause, resume."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from punctual.domain.errors import FieldError, Invalid, PunctualError
+from punctual.domain.head import Kind, State
+from punctual.engine.jobs import Submission
+from punctual.engine.search import JobFilters
+from punctual.engine.views import JobView
+from punctual.web import requests
+from punctual.web.conditions import etag, idempotency_key
+from punctual.web.job import changed_job, new_job
+from punctual.web.json_body import Parsed, fingerprint, parse_object, parse_optional
+from punctual.web.problems import problem
+from punctual.web.query import LISTING, Query, filters_only, listing
+from punctual.web.render_job import job_json, job_url, status_json
+from punctual.web.request import Reply, Request, json_reply
+from punctual.web.routing import Table
+from punctual.web.services import Services, checked_id
+
+STATES = tuple(state.value for state in State)
+KINDS = tuple(kind.value for kind in Kind)
+SUBMIT = "POST /jobs"
+_FILTERS = ("status", "schedule_type", "name_prefix", "created_by", "tag")
+
+
+class JobRoutes:
+    def __init__(self, api: Services) -> None:
+        self._api = api
+
+    def declare(self, table: Table) -> None:
+        table.post("/jobs", status_code=202)(self.submit)
+        table.post("/jobs/batch", status_code=207)(self.submit_many)
+        table.get("/jobs")(self.find)
+        table.get("/jobs/<job_id>")(self.read)
+        table.put("/jobs/<job_id>")(self.change)
+        table.patch("/jobs/<job_id>")(self.change)
+        table.delete("/jobs/<job_id>")(self.cancel)
+        table.post("/jobs/<job_id>/pause")(self.pause)
+        table.post("/jobs/<job_id>/resume")(self.resume)
+        table.get("/jobs/<job_id>/status")(self.status)
+
+    def submit(self, request: Request) -> Reply:
+        key = idempotency_key(request)
+        parsed = parse_object(request.body)
+        wanted = self._submission(parsed, key)
+        (answer,) = self._submit(request, [wanted])
+        if isinstance(answer, PunctualError):
+            raise answer
+        location = job_url(request.root, answer.head.job_id)
+        headers = ("location", location), ("etag", etag(answer.head.edition))
+        return json_reply(202, self._shown(answer, request), *headers)
+
+    def submit_many(self, request: Request) -> Reply:
+        key = idempotency_key(request)
+        parsed = parse_object(request.body)
+        wanted: list[Submission] = []
+        refused: dict[int, PunctualError] = {}
+        items = requests.batch(parsed)
+        for index, item in enumerate(items):
+            try:
+                one = parsed._replace(value=_an_object(index, item))
+                wanted.append(self._submission(one, None if key is None else f"{key}/{index}"))
+            except Invalid as error:
+                refused[index] = error
+        accepted = iter(self._submit(request, wanted))
+        answers = [refused.get(index) or next(accepted) for index in range(len(items))]
+        return json_reply(207, {"results": [_result(one, request) for one in answers]})
+
+    def find(self, request: Request) -> Reply:
+        query = Query(request.query, (*_FILTERS, *LISTING), ("status", "tag"))
+        filters = JobFilters(
+            status=query.choices("status", STATES),
+            schedule_type=query.choice("schedule_type", KINDS),
+            name_prefix=query.text("name_prefix"),
+            created_by=query.text("created_by"),
+            tags=query.tags(),
+        )
+        limit, token = listing(query)
+        query.finish()
+        tenant, bound = request.caller.tenant, filters_only(request.query)
+        after = self._api.pager.after(tenant, "jobs", bound, token)
+        page = self._api.search.jobs(tenant, filters, limit, after)
+        now = self._api.clock()
+        value = {
+            "jobs": [job_json(view, request.root, now) for view in page.items],
+            "next_token": self._api.pager.token(tenant, "jobs", bound, page.after),
+        }
+        return json_reply(200, value)
+
+    def read(self, request: Request, job_id: str) -> Reply:
+        view = self._api.search.job(request.caller.tenant, checked_id(job_id))
+        return self._job(view, request)
+
+    def status(self, request: Request, job_id: str) -> Reply:
+        view = self._api.search.job(request.caller.tenant, checked_id(job_id))
+        return json_reply(200, status_json(view, request.root, self._api.clock()))
+
+    def change(self, request: Request, job_id: str) -> Reply:
+        job_id = checked_id(job_id)
+        parsed = parse_object(request.body)
+        now, features = self._api.clock(), self._api.features
+        revise = partial(_revised, parsed=parsed, now=now, features=features)
+        edition = self._api.edition(request, job_id)
+        view = self._api.jobs.change(request.caller.tenant, job_id, revise, edition)
+        return self._job(view, request)
+
+    def cancel(self, request: Request, job_id: str) -> Reply:
+        job_id = checked_id(job_id)
+        edition = self._api.edition(request, job_id)
+        view = self._api.jobs.cancel(request.caller.tenant, job_id, if_match=edition)
+        return self._job(view, request)
+
+    def pause(self, request: Request, job_id: str) -> Reply:
+        job_id = checked_id(job_id)
+        requests.no_fields(parse_optional(request.body))
+        edition = self._api.edition(request, job_id)
+        view = self._api.jobs.pause(request.caller.tenant, job_id, if_match=edition)
+        return self._job(view, request)
+
+    def resume(self, request: Request, job_id: str) -> Reply:
+        job_id = checked_id(job_id)
+        missed = requests.resume(parse_optional(request.body))
+        edition = self._api.edition(request, job_id)
+        view = self._api.jobs.resume(request.caller.tenant, job_id, missed, if_match=edition)
+        return self._job(view, request)
+
+    def _submission(self, parsed: Parsed, key: str | None) -> Submission:
+        document = new_job(parsed, self._api.clock(), self._api.features)
+        mark = "" if key is None else fingerprint(SUBMIT, parsed.value)
+        return Submission(document, key, mark)
+
+    def _submit(
+        self, request: Request, wanted: Sequence[Submission]
+    ) -> Sequence[JobView | PunctualError]:
+        return self._api.jobs.submit(request.caller.tenant, request.caller.name, wanted)
+
+    def _job(self, view: JobView, request: Request) -> Reply:
+        tag = ("etag", etag(view.head.edition))
+        return json_reply(200, self._shown(view, request), tag)
+
+    def _shown(self, view: JobView, request: Request) -> dict[str, Any]:
+        return job_json(view, request.root, self._api.clock())
+
+
+def _revised(old: dict[str, Any], *, parsed: Parsed, now: Any, features: Any) -> dict[str, Any]:
+    return changed_job(old, parsed, now, features)
+
+
+def _an_object(index: int, item: Any) -> dict[str, Any]:
+    if not isinstance(item, dict):
+        raise Invalid.of(FieldError(f"jobs.{index}", "must be an object"))
+    return item
+
+
+def _result(answer: JobView | PunctualError, request: Request) -> dict[str, Any]:
+    if isinstance(answer, PunctualError):
+        body = problem(answer, request.request_id)
+        return {"status": body["status"], "problem": body}
+    job_id = answer.head.job_id
+    return {"status": 202, "job_id": job_id, "location": job_url(request.root, job_id)}

@@ -1,0 +1,49 @@
+"""What the routes stand on."""
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+from punctual.domain.errors import NotFound, PreconditionFailed
+from punctual.engine.jobs import Jobs
+from punctual.engine.search import Search
+from punctual.web.conditions import if_match
+from punctual.web.features import Features
+from punctual.web.paging import Pager
+from punctual.web.render_rest import About
+from punctual.web.request import Request
+
+_ID_LENGTH = 36
+
+
+class Services(NamedTuple):
+    jobs: Jobs
+    search: Search
+    clock: Callable[[], datetime]
+    features: Features
+    about: About
+    pager: Pager = Pager()
+
+    def edition(self, request: Request, job_id: str) -> int | None:
+        """The one edition that If-Match allows; None where any will do."""
+        match = if_match(request)
+        if match is None:
+            return None
+        if len(match.editions) == 1:
+            return next(iter(match.editions))
+        present = self.search.job(request.caller.tenant, job_id).head.edition
+        if present in match.editions:
+            return present
+        raise PreconditionFailed("The job has another version by now: read it again.")
+
+
+def checked_id(text: str, what: str = "job") -> str:
+    """An id in its one spelling: whatever is no UUID names nothing."""
+    try:
+        found = str(UUID(text)) if len(text) == _ID_LENGTH else ""
+    except ValueError:
+        found = ""
+    if found != text.lower():
+        raise NotFound(f"There is no such {what}.")
+    return found
