@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from punctual.domain.placement import bucket_of
 from punctual.engine.looker import Looker
 from punctual.engine.ports import BucketLease, Buckets, Timer, Timers
 from punctual.engine.window import Place, Window
@@ -56,6 +55,11 @@ class Poller:
 
     def nudge(self, timers: Sequence[Timer]) -> None:
         self._window.add(timers)
+
+    def start_over(self) -> None:
+        """After a unit that was undone: read again what stands."""
+        self._later = []
+        self._window.start_over()
 
     def step(self, now: datetime) -> Stepped:
         """Look at what is due, a batch at most; close what is surely empty."""
@@ -123,9 +127,9 @@ class Poller:
         soonest = self._window.next_at()
         if soonest is not None:
             moments.append(soonest - self._ahead)
-        moments.extend(
-            max(place.bucket + BUCKET + GRACE, lease.until - RENEW if lease.until < now else now)
-            for place, lease in self._leases.items()
-            if bucket_of(now) > place.bucket
-        )
+        for place, lease in self._leases.items():
+            moments.append(max(lease.until - RENEW, now))
+            closes = place.bucket + BUCKET + GRACE
+            if not self._window.has(place):
+                moments.append(max(closes, now))
         return min(moments, default=None)

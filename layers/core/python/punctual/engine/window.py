@@ -1,6 +1,7 @@
 """The timers of some minutes, soonest first, read page by page and never all at once."""
 
 import heapq
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
@@ -34,6 +35,7 @@ class Window:
         self._places: dict[Place, _Reading] = {}
         self._heap: list[tuple[tuple[datetime, str, str, int], Timer]] = []
         self._known: set[Timer] = set()
+        self._open: Counter[Place] = Counter()  # known timers by place
 
     @property
     def places(self) -> Sequence[Place]:
@@ -48,6 +50,8 @@ class Window:
 
     def close(self, place: Place) -> None:
         self._places.pop(place, None)
+        if not self._open[place]:
+            del self._open[place]
 
     def is_open(self, place: Place) -> bool:
         return place in self._places
@@ -95,6 +99,7 @@ class Window:
     def _push(self, timer: Timer) -> None:
         if timer not in self._known:
             self._known.add(timer)
+            self._open[Place(timer.bucket, timer.shard)] += 1
             heapq.heappush(self._heap, (timer.order, timer))
 
     def take(self, until: datetime, most: int) -> list[Timer]:
@@ -109,7 +114,15 @@ class Window:
             heapq.heappush(self._heap, (timer.order, timer))
 
     def forget(self, timers: Sequence[Timer]) -> None:
-        self._known.difference_update(timers)
+        for timer in timers:
+            if timer in self._known:
+                self._known.remove(timer)
+                self._open[Place(timer.bucket, timer.shard)] -= 1
+
+    def start_over(self) -> None:
+        """Forget all that was read: what was done since may have been undone."""
+        self._heap, self._known, self._open = [], set(), Counter()
+        self._places = {place: _Reading() for place in self._places}
 
     def next_at(self) -> datetime | None:
         """When the soonest is due; pages not read yet hold only later ones of their place."""

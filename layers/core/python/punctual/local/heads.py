@@ -1,9 +1,7 @@
 """Heads and their leases: compare and swap in memory, one row a head in each commit."""
 
-from collections import OrderedDict
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,6 +23,7 @@ from punctual.engine.ports import (
 from punctual.local.bodies import SqliteBodies
 from punctual.local.codec import micros, moment
 from punctual.local.counts import Counts
+from punctual.local.head_memory import HeadMemory
 from punctual.local.head_rows import HEAD, NO_LEASES, HeadRows, is_own, merged
 from punctual.local.unit import Unit
 
@@ -32,19 +31,7 @@ CACHED = 20_000
 _KEPT = "(expires IS NULL OR expires > ?)"
 
 
-class _Kept(NamedTuple):
-    """A head and the number of its row, by which a write finds it without a search."""
-
-    number: int
-    stored: Stored
-
-
 class SqliteHeads:
-    """The one owner of the file, so what it remembers of it is always true.
-
-    `_open` is each head as the unit sees it, `_rows` what SQLite holds of those not yet written.
-    """
-
     def __init__(
         self,
         unit: Unit,
@@ -59,18 +46,13 @@ class SqliteHeads:
         self._counts = counts
         self._clock = clock
         self._recorded = recorded
-        self._cached = cached
-        self._cache: OrderedDict[Key, _Kept] = OrderedDict()
-        self._open: dict[Key, _Kept] = {}
-        self._rows: dict[Key, Stored | None] = {}
-        self._last: int | None = None
-        self._newest: dict[str, str] = {}
+        self._memory = HeadMemory(unit, cached)
 
     def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
         with self._unit:
             found = {}
             for key in keys:
-                kept = self._find(key)
+                kept = self._memory.find(key)
                 if kept is not None and not self._expired(kept.stored.head):
                     found[key] = kept.stored
             return found
@@ -153,15 +135,14 @@ class SqliteHeads:
         with self._unit:
             self.flush()
             found = self._unit.db.execute(
-                "SELECT DISTINCT tenant, job_id FROM leases JOIN heads ON id = head"
+                "SELECT DISTINCT tenant, job_id FROM leases JOIN heads ON heads.id = leases.head"
             )
             keys = [Key(*row) for row in found.fetchall()]
             if keys:
                 self._unit.begin()
                 self._unit.db.execute("UPDATE leases SET until = ?", (micros(EPOCH),))
             for key in keys:
-                self._open.pop(key, None)
-                self._cache.pop(key, None)
+                self._memory.forget(key)
             return keys
 
     def oldest_queued(self, tenant: str) -> datetime | None:
@@ -186,62 +167,15 @@ class SqliteHeads:
 
     def forget(self, key: Key) -> None:
         """Its rows were removed in this unit."""
-        self._open.pop(key, None)
-        self._cache.pop(key, None)
+        self._memory.forget(key)
 
     def _expired(self, head: Head) -> bool:
         at = expires_at(head)
         return at is not None and at <= self._clock()
 
-    def _find(self, key: Key) -> _Kept | None:
-        """As the unit sees it, expired or not."""
-        kept = self._open.get(key)
-        if kept is not None:
-            return kept
-        kept = self._cache.get(key)
-        if kept is not None:
-            self._cache.move_to_end(key)
-            return kept
-        if key.job_id > self._newest_of(key.tenant):
-            return None
-        kept = self._read(key)
-        if kept is not None:
-            self._cache[key] = kept
-            self._trim()
-        return kept
-
-    def _newest_of(self, tenant: str) -> str:
-        """Ids of new jobs rise, so that nearly all are known to be new without a search."""
-        newest = self._newest.get(tenant)
-        if newest is None:
-            (newest,) = self._unit.db.execute(
-                "SELECT coalesce(max(job_id), '') FROM heads WHERE tenant = ?", (tenant,)
-            ).fetchone()
-            self._newest[tenant] = newest
-        return newest
-
-    def _read(self, key: Key) -> _Kept | None:
-        db = self._unit.db
-        row = db.execute(
-            "SELECT id, leased, head FROM heads WHERE tenant = ? AND job_id = ?", key
-        ).fetchone()
-        if row is None:
-            return None
-        number, leased, head = row
-        leases = NO_LEASES
-        if leased:
-            found = db.execute(
-                "SELECT run_id, token, until, beaten FROM leases WHERE head = ?", (number,)
-            ).fetchall()
-            leases = {
-                run_id: Lease(token=token, until=moment(until), beaten=bool(beaten))
-                for run_id, token, until, beaten in found
-            }
-        return _Kept(number, Stored(HEAD.decode(head), leases))
-
     def _swap(self, swap: Swap) -> bool:
         key = swap.key
-        kept = self._find(key)
+        kept = self._memory.find(key)
         standing = None if kept is None or self._expired(kept.stored.head) else kept.stored
         if (0 if standing is None else standing.head.version) != swap.expect:
             return standing is not None and is_own(swap.head, standing.head)
@@ -251,11 +185,11 @@ class SqliteHeads:
                 return False
         if swap.leases:
             leases = merged(leases, swap.leases)
-        self._change(key, kept, Stored(swap.head, leases))
+        self._memory.change(key, kept, Stored(swap.head, leases))
         return True
 
     def _beat(self, beat: Beat) -> Head | None:
-        kept = self._find(beat.key)
+        kept = self._memory.find(beat.key)
         if kept is None or self._expired(kept.stored.head):
             return None
         head, leases = kept.stored
@@ -263,51 +197,22 @@ class SqliteHeads:
         if lease is None or lease.token != beat.token:
             return None
         renewed = Lease(token=beat.token, until=beat.until, beaten=True)
-        self._change(beat.key, kept, Stored(head, {**leases, beat.run_id: renewed}))
+        self._memory.change(beat.key, kept, Stored(head, {**leases, beat.run_id: renewed}))
         return head
 
-    def _change(self, key: Key, old: _Kept | None, new: Stored) -> None:
-        if key not in self._rows:
-            self._rows[key] = None if old is None else old.stored
-        self._open[key] = _Kept(self._next_number(key) if old is None else old.number, new)
-
-    def _next_number(self, key: Key) -> int:
-        """Drawn here rather than by SQLite, so that many rows are inserted by one call."""
-        if self._last is None:
-            (last,) = self._unit.db.execute("SELECT coalesce(max(id), 0) FROM heads").fetchone()
-            self._last = int(last)
-        self._last += 1
-        self._newest[key.tenant] = max(self._newest_of(key.tenant), key.job_id)
-        return self._last
-
-    def _trim(self) -> None:
-        while len(self._cache) > self._cached:
-            self._cache.popitem(last=False)
-
     def flush(self) -> None:
-        db = self._unit.db
-        if not self._rows:
+        pending = self._memory.take_pending()
+        if not pending:
             return
         self._unit.begin()
         writes = HeadRows(self._counts.changes, self._recorded)
-        for key, old in self._rows.items():
-            kept = self._open[key]
-            writes.add(kept.number, old, kept.stored)
+        for number, old, new in pending:
+            writes.add(number, old, new)
         for statement, rows in writes.statements():
-            db.executemany(statement, rows)
-        self._rows.clear()
+            self._unit.db.executemany(statement, rows)
 
     def keep(self) -> None:
-        for key, kept in self._open.items():
-            self._cache[key] = kept
-            self._cache.move_to_end(key)
-        self._trim()
-        self._open.clear()
+        self._memory.keep()
 
     def drop(self) -> None:
-        for key in self._open:
-            self._cache.pop(key, None)
-        self._open.clear()
-        self._rows.clear()
-        self._last = None
-        self._newest.clear()
+        self._memory.drop()

@@ -35,8 +35,9 @@ class _Held(msgspec.Struct):
 
 
 class Ended(NamedTuple):
-    """How an attempt ended, for the node to write; `begun` only if its work had started."""
+    """How an attempt ended, for the node to write, and the wish that had stopped it, if any."""
 
+    assignment: Assignment
     finished: Finished
     stopped: str
 
@@ -112,7 +113,7 @@ class Holding:
         finished = Finished(
             key, run.run_id, run.token, Status(outcome.status), outcome.retryable, detail
         )
-        return Ended(finished, stop.wanted())
+        return Ended(assignment, finished, stop.wanted())
 
     def _keep(self, key: Key, assignment: Assignment, outcome: Outcome, log: str) -> Detail:
         detail = detail_of(outcome)
@@ -128,8 +129,8 @@ class Holding:
             detail = msgspec.structs.replace(detail, log_blob=log, log_size=size)
         return detail
 
-    def let_go(self, run_id: str, token: int) -> None:
-        self._held.pop((run_id, token), None)
+    def let_go(self, assignment: Assignment) -> None:
+        self._held.pop((assignment.run.run_id, assignment.run.token), None)
 
     def stop(self, run_ids: Sequence[str]) -> None:
         for (run_id, _), held in self._held.items():

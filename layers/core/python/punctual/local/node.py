@@ -1,9 +1,10 @@
 """The whole scheduler in one process: a step does all that is due, and says when the next is."""
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from punctual.domain.head import Head, Lane
 from punctual.domain.run import Run, Status
@@ -28,25 +29,33 @@ from punctual.tasks.registry import Registry
 T = TypeVar("T")
 Log = Callable[..., None]
 PLAN = timedelta(seconds=20)
+CATCH_UP = timedelta(milliseconds=200)  # between two plans while minutes behind are left
 HOUSEKEEPING = timedelta(seconds=60)
 RECONCILE = timedelta(hours=24)
 PURGED = 500
 
 
 class Wiring:
-    """The node's own ends of the ports: nudges go to the poller, kills to the threads."""
+    """The node's own end of the Wake port: nudges go to the poller, kills wait for the commit."""
 
     def __init__(self) -> None:
         self.poller: Poller | None = None
-        self.holding: Holding | None = None
+        self.kills: list[str] = []
 
     def nudge(self, timers: Sequence[Timer]) -> None:
         if self.poller is not None:
             self.poller.nudge(timers)
 
-    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
-        if self.holding is not None:
-            self.holding.stop(run_ids)
+    def kill(self, _key: Key, run_ids: Sequence[str]) -> None:
+        self.kills.extend(run_ids)
+
+
+class _Starting(NamedTuple):
+    """Claimed, and to be started once the claim is on the disk."""
+
+    lane: Lane
+    assignment: Assignment
+    work: Callable[[], None]
 
 
 class Node:
@@ -92,13 +101,14 @@ class Node:
         self._planner = Planner(store.buckets, executor_id)
         self._reconciler = Reconciler(self.ports, self.steps, self._looker)
         self.holding = Holding(self.executor, registry, store.blobs, monotonic)
-        wiring.poller, wiring.holding = self.poller, self.holding
+        self._wiring = wiring
+        wiring.poller = self.poller
         self.monitor = NodeMonitor(store, self.ready, self.holding, registry, executor_id)
         self.search = Search(self.ports, clock, self.monitor)
         self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id)
         self._ended: deque[Ended] = deque()
-        self._starting: list[tuple[str, Callable[[], None]]] = []
-        self._planned_at: datetime | None = None
+        self._starting: list[_Starting] = []
+        self._plan_at = clock()
         self._kept_house_at = clock()
         self._reconciled_at = clock()
         self._walk: str | None = None
@@ -118,7 +128,7 @@ class Node:
     def perform(self, requests: Sequence[Callable[[], T]]) -> list[T | Exception]:
         """Answer requests in one transaction; none of the answers is given before its commit."""
         answers: list[T | Exception] = []
-        with self._store.work():
+        with self._unit():
             for request in requests:
                 try:
                     answers.append(request())
@@ -126,35 +136,57 @@ class Node:
                     answers.append(error)
         return answers
 
+    @contextmanager
+    def _unit(self) -> Iterator[None]:
+        """One transaction; if it is undone, what was taken from memory in it is read again."""
+        try:
+            with self._store.work():
+                yield
+        except BaseException:
+            self._wiring.kills.clear()
+            self.poller.start_over()
+            self.ready.start_over()
+            for starting in self._starting:
+                self.holding.let_go(starting.assignment)
+            self._starting = []
+            raise
+        if self._wiring.kills:
+            self.holding.stop(self._wiring.kills)
+            self._wiring.kills.clear()
+
     def step(self) -> datetime | None:
-        """Do what is due, a batch of each kind at most; when to step again (None: when woken)."""
-        more = False
-        with self._store.work():
+        """Do what is due, a batch of each kind at most; when to step again."""
+        ended = list(self._ended)
+        with self._unit():
             now = self._clock()
             self.holding.beat(now)
             self._plan(now)
-            more |= self.poller.step(now).handled >= BATCH
-            self._write_ended()
+            more = self.poller.step(now).handled >= BATCH
+            self._write(ended)
             more |= self._run_inline()
             self._claim_for_workers()
+        for one in ended:
+            self._ended.popleft()
+            self.holding.let_go(one.assignment)
         starting, self._starting = self._starting, []
-        for lane, work in starting:
-            self._workers[lane].start(work)
+        for one_more in starting:
+            self._workers[one_more.lane].start(one_more.work)
         self._keep_house()
         return self._clock() if more else self.next_at()
 
     def _plan(self, now: datetime) -> None:
-        if self._planned_at is None or now - self._planned_at >= PLAN:
-            self._planned_at = now
-            planned: Planned = self._planner.tick(now, self.poller.places)
-            for lease in planned.leases:
-                self.poller.open(lease)
-            self.monitor.planned(now, planned.watermark)
+        if self._plan_at > now:
+            return
+        planned: Planned = self._planner.tick(now, self.poller.places)
+        for lease in planned.leases:
+            self.poller.open(lease)
+        self._plan_at = now + (CATCH_UP if planned.behind else PLAN)
+        self.monitor.planned(now, planned.watermark)
 
     def _run_inline(self) -> bool:
         """Events are published in the commit that ends their runs."""
-        messages = self.ready.take(INLINE, self._clock(), BATCH)
-        if not messages or self._closing:
+        messages = [] if self._closing else self.ready.take(INLINE, self._clock(), BATCH)
+        if not messages:
             return False
         granted = self._claim(messages).granted
         if granted:
@@ -166,6 +198,8 @@ class Node:
         handed = self.executor.claim(messages)
         for assignment in handed.granted:
             self.monitor.started(assignment.run)
+        for message, at in handed.again:
+            self.ready.again(message, at)
         return handed
 
     def _claim_for_workers(self) -> None:
@@ -173,31 +207,26 @@ class Node:
             return
         for lane in (Lane.QUICK, Lane.LONG):
             free = self._workers[lane].free
-            if free <= 0:
-                continue
-            messages = self.ready.take(lane, self._clock(), free)
-            if not messages:
-                continue
-            for assignment in self._claim(messages).granted:
-                work = self.holding.take(assignment, self._clock(), self._on_ended)
-                self._starting.append((lane, work))
+            messages = self.ready.take(lane, self._clock(), free) if free > 0 else []
+            if messages:
+                for assignment in self._claim(messages).granted:
+                    work = self.holding.take(assignment, self._clock(), self._on_ended)
+                    self._starting.append(_Starting(lane, assignment, work))
 
     def _on_ended(self, ended: Ended) -> None:
         """Called by a worker's thread: a deque's append is atomic."""
         self._ended.append(ended)
         self._woken()
 
-    def _write_ended(self) -> None:
-        if not self._ended:
+    def _write(self, ended: Sequence[Ended]) -> None:
+        """A run that the shutdown stopped is handed back, one that had ended anyway is not."""
+        if not ended:
             return
-        ended = [self._ended.popleft() for _ in range(len(self._ended))]
-        finish = [one.finished for one in ended if one.stopped != "SHUTDOWN" or _has_ended(one)]
-        self._finish(finish)
-        for one in ended:
+        back = [one for one in ended if one.stopped == "SHUTDOWN" and not _has_ended(one)]
+        self._finish([one.finished for one in ended if one not in back])
+        for one in back:
             finished = one.finished
-            if one.stopped == "SHUTDOWN" and not _has_ended(one):
-                self.executor.release(finished.key, finished.run_id, finished.token, begun=True)
-            self.holding.let_go(finished.run_id, finished.token)
+            self.executor.release(finished.key, finished.run_id, finished.token, begun=True)
 
     def _finish(self, finished: Sequence[Finished]) -> None:
         results = self.executor.finish(finished)
@@ -222,8 +251,7 @@ class Node:
     def next_at(self) -> datetime | None:
         """When the next step is due."""
         moments = [self.holding.next_beat(), self._kept_house_at + HOUSEKEEPING]
-        if self._planned_at is not None:
-            moments.append(self._planned_at + PLAN)
+        moments.append(self._plan_at)
         moments.append(self.poller.next_at(self._clock()))
         moments.append(self.ready.next_at())
         return min(moment for moment in moments if moment is not None)

@@ -45,6 +45,17 @@ class Ready:
             heapq.heappush(self._early, (message.due_at, message.run_id, message))
         return [True] * len(messages)
 
+    def again(self, message: Message, at: datetime) -> None:
+        """It could not be taken yet: offer it once more then."""
+        self.send([message._replace(due_at=max(at, message.due_at))])
+
+    def start_over(self) -> None:
+        """What was taken may not have been claimed: ask the heads."""
+        self._early = []
+        self._ready = {kind: [] for kind in self._ready}
+        self._known = set()
+        self._overflowed = True
+
     def take(self, kind: str, now: datetime, most: int) -> list[Message]:
         """What is due now and not started, the most urgent first."""
         if self._overflowed and len(self._known) < self._kept // 2:
