@@ -206,8 +206,8 @@ def _poison(d: Draft, event: events.Poison) -> _Answer:
     run = d.run(event.run_id)
     if run is None:
         return _Answer(Verdict.GONE)
-    if run.held:
-        return _Answer(Verdict.HELD, run)
+    if run.status is not Status.QUEUED:  # a message of an earlier attempt
+        return _Answer(Verdict.HELD if run.held else Verdict.NOT_QUEUED, run)
     end_run(d, run, Status.FAILED, Reason.POISON)
     settle(d)
     return _Answer(Verdict.OK, _now_of(d, event.run_id))

@@ -1,7 +1,7 @@
 """Room and line: what starts, what waits its turn, what goes back, what is announced again."""
 
 from collections.abc import Iterable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -9,6 +9,7 @@ from punctual.domain.draft import Draft
 from punctual.domain.ending import cancel_run, end_run, end_unstarted, queue_again
 from punctual.domain.head import Overlap, State
 from punctual.domain.run import Reason, Run, Status, Trigger, Waiting
+from punctual.domain.schedule import occurrences
 from punctual.domain.timing import RESEND, RESEND_MOST
 
 _INSTANT = timedelta(microseconds=1)
@@ -154,8 +155,17 @@ def take_back_ahead(d: Draft) -> None:
         d.remove(run.run_id)
         d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
         d.not_latest(run.run_id)
-    d.mark = first - _INSTANT
+    d.mark = _last_before(d, first)
     d.next_at = first
+
+
+def _last_before(d: Draft, first: datetime) -> datetime:
+    """Up to here all is dealt with: now, or the last that was fired ahead and ended already."""
+    last = min(d.now, first - _INSTANT)
+    if d.schedule is not None:
+        for at in occurrences(d.schedule, d.now, first - _INSTANT):
+            last = at
+    return last
 
 
 def stand_back(d: Draft, runs: Iterable[Run]) -> None:
