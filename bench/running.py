@@ -20,13 +20,14 @@ class RunningNode:
     def start(self) -> "RunningNode":
         env = {**os.environ, "PUNCTUAL_PORT": str(self.port), "PUNCTUAL_DATA": str(self.folder)}
         began = time.perf_counter()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "punctual.local"],
-            env=env,
-            stdout=subprocess.PIPE,
-            stderr=(self.folder.parent / f"{self.folder.name}.log").open("a"),
-            text=True,
-        )
+        with (self.folder.parent / f"{self.folder.name}.log").open("a") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "punctual.local"],
+                env=env,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         self.started_in = time.perf_counter() - began

@@ -149,7 +149,7 @@ def test_ctrl_c_ends_it_cleanly_and_frees_the_port(tmp_path: Path) -> None:
 
 
 def test_a_second_node_on_the_same_folder_is_refused(node: RunningNode) -> None:
-    assert "in use" in refusal(node.folder)
+    assert "Another node" in refusal(node.folder)
 
 
 def test_a_busy_port_is_one_clear_line(tmp_path: Path) -> None:

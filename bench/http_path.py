@@ -1,0 +1,145 @@
+"""What a request costs between uvicorn and the engine, in CPU time: python -m bench.http_path"""
+
+import asyncio
+import base64
+import os
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from types import SimpleNamespace
+from typing import Any, cast
+
+from punctual.domain.errors import PunctualError
+from punctual.engine.jobs import Jobs, Submission
+from punctual.engine.search import Search
+from punctual.engine.views import JobView
+from punctual.local.http import application
+from punctual.local.installed import FEATURES
+from punctual.web.app import resolver, routes
+from punctual.web.job import new_job
+from punctual.web.json_body import parse_object
+from punctual.web.render_rest import About
+from punctual.web.request import Caller, Request
+from punctual.web.services import Services
+
+from tests.web_engine import NOON, MemoryEngine
+
+ROUNDS = 7
+CALLS = 4_000
+BODY = (
+    b'{"name":"hello","schedule_type":"FUTURE","schedule_time":"2026-12-01T10:00:00Z",'
+    b'"payload":{"customer":1234},"task":{"type":"event"}}'
+)
+HEADERS = [
+    (b"host", b"127.0.0.1:8080"),
+    (b"accept", b"*/*"),
+    (b"user-agent", b"bench"),
+    (b"content-type", b"application/json"),
+    (b"content-length", b"%d" % len(BODY)),
+]
+
+
+class Accepts:
+    """Answers each submission with the same job: only the way there and back is measured."""
+
+    def __init__(self) -> None:
+        engine = MemoryEngine()
+        document = new_job(parse_object(BODY), NOON, FEATURES)
+        self._answer = engine.submit("local", "local", [Submission(document)])
+
+    def submit(self, *_: Any) -> Sequence[JobView | PunctualError]:
+        return self._answer
+
+
+def quiet(_event: str, /, **_fields: Any) -> None: ...
+
+
+def microseconds(call: Callable[[], object]) -> float:
+    """CPU time of one call: the median of some rounds."""
+    rounds = []
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        for _ in range(CALLS):
+            call()
+        rounds.append((time.process_time() - started) / CALLS * 1e6)
+    return median(rounds)
+
+
+def services() -> Services:
+    engine = Accepts()
+    about = About("bench", ("event",))
+    return Services(cast(Jobs, engine), cast(Search, engine), lambda: NOON, FEATURES, about)
+
+
+def direct() -> Callable[[], object]:
+    request = Request("POST", "/jobs", "", dict(HEADERS), BODY, Caller("local", "local"), "id")
+    answer = routes(services(), quiet).answer
+    return lambda: answer(request)
+
+
+def lambda_way() -> Callable[[], object]:
+    app = resolver(services(), quiet, lambda _event: Caller("local", "local"))
+    event = {
+        "version": "2.0",
+        "rawPath": "/v1/jobs",
+        "rawQueryString": "",
+        "headers": {name.decode(): value.decode() for name, value in HEADERS},
+        "requestContext": {"stage": "v1", "http": {"method": "POST", "path": "/v1/jobs"}},
+        "body": base64.b64encode(BODY).decode(),
+        "isBase64Encoded": True,
+    }
+    context: Any = SimpleNamespace(aws_request_id="id")
+    return lambda: app.resolve(event, context)
+
+
+def asgi(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
+    async def turn(request: Callable[[], Any]) -> Any:
+        return request()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": BODY, "more_body": False}
+
+    async def send(_message: dict[str, Any]) -> None: ...
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/jobs",
+        "raw_path": b"/v1/jobs",
+        "query_string": b"",
+        "headers": HEADERS,
+    }
+    engine = Accepts()
+    app = application(cast(Jobs, engine), cast(Search, engine), turn, quiet, clock=lambda: NOON)
+    one = lambda: app(scope, receive, send)  # noqa: E731
+
+    async def many() -> None:
+        for _ in range(100):
+            await one()
+
+    return lambda: loop.run_until_complete(many())
+
+
+def main() -> None:
+    loop = asyncio.new_event_loop()
+    rows = [
+        ("parse and validate", microseconds(lambda: new_job(parse_object(BODY), NOON, FEATURES))),
+        ("routes asked directly", microseconds(direct())),
+        ("the same by powertools' resolver", microseconds(lambda_way())),
+    ]
+    per_hundred = asgi(loop)
+    rounds = []
+    for _ in range(ROUNDS):
+        started = time.process_time()
+        for _ in range(CALLS // 100):
+            per_hundred()
+        rounds.append((time.process_time() - started) / CALLS * 1e6)
+    rows.append(("the node's ASGI application", median(rounds)))
+    loop.close()
+    print(f"load {os.getloadavg()[0]:.2f}, CPU time of one small POST /jobs")
+    for name, value in rows:
+        print(f"  {name:<34} {value:7.1f} µs")
+
+
+if __name__ == "__main__":
+    main()
