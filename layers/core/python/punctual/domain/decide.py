@@ -153,7 +153,9 @@ def _claim(d: Draft, event: events.Claim) -> _Answer:
     if sum(other.held for other in d.runs) >= d.limits.max_concurrency:
         refuse_claim(d, run)
         return _Answer(Verdict.NOT_QUEUED, run)
-    return _Answer(Verdict.OK, begin(d, run, event.claimer, event.nonce, event.staged))
+    begun = begin(d, run, event.claimer, event.nonce, event.staged)
+    admit(d)  # the last of `max_runs` makes room
+    return _Answer(Verdict.OK, begun)
 
 
 def _started(d: Draft, event: events.Started) -> _Answer:

@@ -94,7 +94,7 @@ class Draft:
 
     def not_latest(self, run_id: str) -> None:
         """A run that did not run after all leaves this to the last made of those alive."""
-        alive = (*self.runs, *self.line)
+        alive: list[Run | Waiting] = [*self.runs, *self.line]
         if self.latest == run_id and alive:
             self.latest = max(alive, key=lambda run: run.created_at).run_id
 

@@ -79,7 +79,8 @@ def count_from_completion(d: Draft, ended_at: datetime) -> None:
 
 
 def is_one_alive(d: Draft) -> bool:
-    return any(run.trigger is Trigger.SCHEDULE for run in (*d.runs, *d.line))
+    alive: list[Run | Waiting] = [*d.runs, *d.line]
+    return any(run.trigger is Trigger.SCHEDULE for run in alive)
 
 
 def runs_are_used_up(d: Draft) -> bool:
