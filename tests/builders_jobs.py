@@ -120,7 +120,7 @@ class Story:
 
     def do(self, event: Event, recorded: bool = True) -> Decision:
         known = frozenset(self.ledger) if recorded else frozenset()
-        decision = decide(self.head, event, self.now, "w", known)
+        decision = self.decide(event, known)
         for run_id, lease in decision.required.items():
             assert self.leases.get(run_id) == lease, "the swap would be lost"
         if decision.timer_at is not None:
@@ -139,6 +139,9 @@ class Story:
         if isinstance(event, Look):
             self.timers -= {at for at in event.brought if at != self.head.timer_at}
         return decision
+
+    def decide(self, event: Event, known: frozenset[str]) -> Decision:
+        return decide(self.head, event, self.now, "w", known)
 
     def look(self, horizon: float | None = None, brought: Sequence[datetime] = ()) -> Decision:
         """What a poller does; `brought` are timers that come early, beside those that are due."""

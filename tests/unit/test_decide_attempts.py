@@ -245,6 +245,14 @@ def test_a_lease_of_an_older_token_says_nothing() -> None:
     assert story.held[0].token == run.token
 
 
+def test_poison_of_an_earlier_attempt_does_no_harm() -> None:
+    story, run = a_claimed_run()
+    assert story.do(Poison(run.run_id)).verdict is Verdict.HELD
+    story.fail(run)
+    decision = story.do(Poison(run.run_id))
+    assert (decision.verdict, decision.changed) == (Verdict.NOT_QUEUED, False)
+
+
 def test_the_latest_run_is_the_one_last_made_that_was_not_skipped_or_missed() -> None:
     story = Story(a_job(every(60, end_at=after(200)), deadline_seconds=90)).fires(60)
     run = story.claim()

@@ -65,6 +65,26 @@ def test_what_was_taken_back_may_fire_by_the_new_schedule_at_the_same_time() -> 
     assert story.drain_at(60).outcomes() == [(60, "SUCCESS", "", 1)]
 
 
+def test_a_new_schedule_loses_nothing_before_what_was_fired_ahead() -> None:
+    story = Story(a_job(every(60), max_concurrency=2)).at(60)
+    story.look(horizon=60)
+    assert [run.scheduled_at for run in story.queued] == [after(60), after(120)]
+    story.change(every(60, anchor_at=after(15)))
+    assert story.head.next_at == after(75)
+
+
+def test_what_was_fired_ahead_and_cancelled_does_not_fire_again() -> None:
+    story = Story(a_job(every(20), max_concurrency=3)).at(10)
+    story.look(horizon=60)
+    story.cancel_run(story.queued[0])
+    story.change(every(20, end_at=after(90)))
+    assert story.head.next_at == after(40)
+    assert story.drain_at(40).outcomes() == [
+        (20, "CANCELLED", "CANCELLED", 1),
+        (40, "SUCCESS", "", 1),
+    ]
+
+
 def test_what_is_due_at_the_change_is_fired_by_the_old_schedule() -> None:
     story = Story(a_job(every(60))).at(60)
     story.change(every(3600))
@@ -188,6 +208,14 @@ def test_no_more_start_than_max_runs_whatever_stands_in_line(limit: int) -> None
     story = Story(job).at(610).drain()
     assert [o[0] for o in story.outcomes() if o[1] == "SUCCESS"] == [60, 120]
     assert story.state() == "COMPLETED"
+
+
+def test_the_last_of_max_runs_makes_room_for_what_a_person_ordered() -> None:
+    story = Story(a_job(every(60), max_runs=1, max_concurrency=2)).fires(60, 120)
+    story.order("mine")
+    assert [w.run_id for w in story.line] == ["mine"]
+    story.claim(story.queued[0])
+    assert [run.run_id for run in story.queued] == ["mine"]
 
 
 def test_a_new_schedule_counts_max_runs_anew() -> None:

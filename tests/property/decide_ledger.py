@@ -1,0 +1,109 @@
+"""Each occurrence has exactly one outcome, or is alive, or is still to come."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from punctual.domain.decide import Decision, Verdict
+from punctual.domain.events import Event, Update
+from punctual.domain.head import Head, State
+from punctual.domain.run import Run, Trigger, Waiting
+from punctual.domain.schedule import Once, Schedule, occurrences
+
+from tests.builders_jobs import Story
+from tests.property.decide_rules import decided
+
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+_INSTANT = timedelta(microseconds=1)
+_SLACK = timedelta(seconds=5)
+
+
+class Reign(NamedTuple):
+    """A schedule, and the nominal times that it answers for: after `since`, up to `until`."""
+
+    schedule: Schedule
+    since: datetime
+    until: datetime
+
+
+class World(Story):
+    """A story whose every step is checked, and whose occurrences are counted apart."""
+
+    def __init__(self, head: Head, now: datetime) -> None:
+        super().__init__(head, now)
+        assert head.schedule is not None
+        assert head.mark is not None
+        self.reigns = [Reign(head.schedule, head.mark, _FOREVER)]
+        self.used_up = False
+        self.trail: tuple[tuple[datetime, Event], ...] = ()  # all that happened
+
+    def decide(self, event: Event, known: frozenset[str]) -> Decision:
+        before = self.head
+        self.trail = (*self.trail, (self.now, event))
+        decision = decided(before, event, self.now, "w", known)
+        for run in decision.records:
+            assert self.ledger.get(run.run_id, run) == run, "an outcome has changed"
+        self._follow(before, event, decision)
+        return decision
+
+    def _follow(self, before: Head, event: Event, decision: Decision) -> None:
+        if isinstance(event, Update) and event.schedule is not None:
+            if decision.verdict is Verdict.OK:
+                self._change_reign(event.schedule, decision)
+        elif before.state is not State.CANCELLED and decision.head.state is State.CANCELLED:
+            self._end_reign(decision)
+        limit = decision.head.limits.max_runs
+        self.used_up = self.used_up or (limit is not None and decision.head.started >= limit)
+
+    def _end_reign(self, decision: Decision) -> datetime:
+        """It answers up to now, or up to the last that was fired ahead and ended by somebody."""
+        last = self.reigns.pop()
+        runs = (*self.ledger.values(), *decision.records, *decision.head.runs)
+        fired = [run.scheduled_at for run in runs if run.trigger is Trigger.SCHEDULE]
+        until = max([self.now, last.since, *fired])
+        self.reigns.append(last._replace(until=until))
+        return until
+
+    def _change_reign(self, schedule: Schedule, decision: Decision) -> None:
+        since = self._end_reign(decision)
+        if isinstance(schedule, Once) and self.now - _SLACK <= schedule.at <= self.now:
+            since = schedule.at - _INSTANT
+        self.reigns.append(Reign(schedule, since, _FOREVER))
+
+    def check_ledger(self) -> None:
+        """Compare what is on record, alive and to come with what the schedules say."""
+        if self.head.behind is not None:
+            return
+        expected = Counter(at for reign in self.reigns for at in self._times(reign))
+        found = Counter(at for run in self.ledger.values() for at in self._stands_for(run))
+        alive: list[Run | Waiting] = [*self.head.runs, *self.head.line]
+        found += Counter(run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE)
+        assert not found - expected, "more than the schedule says"
+        if not self.used_up:
+            assert not expected - found, "an occurrence is lost"
+
+    def _times(self, reign: Reign) -> list[datetime]:
+        until = min(reign.until, self._judged_until()) if reign is self.reigns[-1] else reign.until
+        return list(occurrences(reign.schedule, reign.since, until))
+
+    def _judged_until(self) -> datetime:
+        """Up to here each occurrence of the present schedule must stand somewhere."""
+        if self.head.next_at is not None:
+            return self.head.next_at - _INSTANT
+        return max(self.now, self.head.mark or self.now)
+
+    def _stands_for(self, run: Run) -> list[datetime]:
+        if run.trigger is not Trigger.SCHEDULE:
+            return []
+        if run.count == 1:
+            return [run.scheduled_at]
+        assert run.last_at is not None
+        times = self._between(run.scheduled_at, run.last_at)
+        assert len(times) == run.count
+        return times
+
+    def _between(self, first: datetime, last: datetime) -> list[datetime]:
+        for reign in self.reigns:
+            if reign.since < first <= reign.until:
+                return list(occurrences(reign.schedule, first - _INSTANT, last))
+        raise AssertionError("an entry of no schedule")
