@@ -13,6 +13,31 @@ from punctual.domain.schedule import Cron, Every, Once, Schedule
 LONG_TASKS = frozenset({"script", "container"})
 QUICK_SECONDS = 300  # a task that may take longer waits in the long lane
 
+# Most documents say little: what none of these fields changes need not be worked out.
+_RULE_FIELDS = frozenset(
+    {
+        "task",
+        "delivery",
+        "timeout_seconds",
+        "retry",
+        "priority",
+        "max_retries",
+        "deadline_seconds",
+    }
+)
+_LIMIT_FIELDS = frozenset(
+    {
+        "max_concurrency",
+        "overlap_policy",
+        "max_waiting",
+        "misfire_policy",
+        "misfire_grace_seconds",
+        "max_runs",
+        "jitter_seconds",
+    }
+)
+_USUAL_LIMITS = Limits()
+
 
 class Compiled(NamedTuple):
     """What a definition means: for runs, for limits, and when."""
@@ -82,6 +107,8 @@ def _schedule(document: Mapping[str, Any], now: datetime) -> Schedule:
 
 
 def _rules(document: Mapping[str, Any], ref: str, now: datetime) -> Rules:
+    if _RULE_FIELDS.isdisjoint(document):
+        return Rules(body=ref, since_at=now)
     task_type = (document.get("task") or {"type": "event"})["type"]
     at_most_once = document.get("delivery") == "AT_MOST_ONCE"
     timeout = _given(document, "timeout_seconds", 300)
@@ -102,6 +129,8 @@ def _rules(document: Mapping[str, Any], ref: str, now: datetime) -> Rules:
 
 
 def _limits(document: Mapping[str, Any], job_id: str) -> Limits:
+    if _LIMIT_FIELDS.isdisjoint(document):
+        return _USUAL_LIMITS
     return Limits(
         max_concurrency=_given(document, "max_concurrency", 1),
         overlap=Overlap(document.get("overlap_policy") or "QUEUE"),

@@ -13,7 +13,7 @@ from punctual.domain.schedule import next_after
 from punctual.engine.change import Change
 from punctual.engine.definition import compiled
 from punctual.engine.documents import Documents
-from punctual.engine.marks import mark
+from punctual.engine.marks import marks
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports
 from punctual.engine.receipts import Receipts, Submission
 from punctual.engine.steps import Steps
@@ -57,18 +57,21 @@ class Submitting:
         asked = [(one.idempotency_key, one.fingerprint, self._new_id()) for one in wanted]
         new: list[_New] = []
         again: list[tuple[int, Key]] = []
+        writers = marks(self._new_id, len(wanted))
         for index, answer in enumerate(self._receipts.ids(tenant, asked)):
             if isinstance(answer, PunctualError):
                 answers[index] = answer
             elif answer != asked[index][2]:
                 again.append((index, Key(tenant, answer)))
             else:
-                new.append(self._new(index, tenant, caller, answer, wanted[index]))
+                new.append(self._new(index, tenant, caller, answer, wanted[index], writers[index]))
         standing = self._ports.heads.load([key for _, key in again]) if again else {}
         for index, key in again:
             found = standing.get(key)
             if found is None or found.head.blank:  # its first request did not get so far
-                new.append(self._new(index, tenant, caller, key.job_id, wanted[index]))
+                new.append(
+                    self._new(index, tenant, caller, key.job_id, wanted[index], writers[index])
+                )
             else:
                 answers[index] = self._present(key, found.head)
         self._create(new, answers)
@@ -78,8 +81,10 @@ class Submitting:
         wanted = (key, head.current.body)
         return JobView(head, self._documents.full(self._ports.heads.bodies([wanted])[wanted]))
 
-    def _new(self, index: int, tenant: str, caller: str, job_id: str, asked: Submission) -> _New:
-        now, writer = self._clock(), mark(self._new_id)
+    def _new(
+        self, index: int, tenant: str, caller: str, job_id: str, asked: Submission, writer: str
+    ) -> _New:
+        now = self._clock()
         key, ref = Key(tenant, job_id), f"1-{writer}"
         meaning = compiled(asked.document, job_id, ref, now)
         begin = first_mark(meaning.schedule, now)
