@@ -19,7 +19,7 @@ class EventLog:
         self._clock = clock
         self._pretty = pretty
 
-    def __call__(self, event: str, **fields: Any) -> None:
+    def __call__(self, event: str, /, **fields: Any) -> None:
         now = self._clock()
         if self._pretty:
             shown = "  ".join(f"{name}={_shown(value)}" for name, value in fields.items())
