@@ -126,7 +126,7 @@ class Poller:
         moments = [at for at, _ in self._later]
         soonest = self._window.next_at()
         if soonest is not None:
-            moments.append(soonest - self._ahead)
+            moments.append(soonest - self._ahead / 2)  # by then more have come near: one batch
         for place, lease in self._leases.items():
             moments.append(max(lease.until - RENEW, now))
             closes = place.bucket + BUCKET + GRACE

@@ -28,6 +28,7 @@ from punctual.tasks.registry import Registry
 
 T = TypeVar("T")
 Log = Callable[..., None]
+AHEAD = timedelta(seconds=2)  # fired so early, what is due together starts by its priority
 PLAN = timedelta(seconds=20)
 CATCH_UP = timedelta(milliseconds=200)  # between two plans while minutes behind are left
 HOUSEKEEPING = timedelta(seconds=60)
@@ -97,7 +98,7 @@ class Node:
         self.steps = Steps(self.ports, clock, monotonic, log)
         self._looker = Looker(self.steps, new_id)
         self.executor = Executor(self.ports, self.steps, clock, new_id, executor_id)
-        self.poller = Poller(store.timers, store.buckets, self._looker)
+        self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
         self._planner = Planner(store.buckets, executor_id)
         self._reconciler = Reconciler(self.ports, self.steps, self._looker)
         self.holding = Holding(self.executor, registry, store.blobs, monotonic)
