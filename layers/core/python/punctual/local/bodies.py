@@ -16,11 +16,10 @@ class SqliteBodies:
 
     def put(self, bodies: Sequence[Body]) -> None:
         """Encoded at once: what cannot be written fails its own caller, not the whole unit."""
+        rows = {
+            (Key(body.tenant, body.job_id), body.ref): (body, BODY.encode(body)) for body in bodies
+        }
         with self._unit:
-            rows = {
-                (Key(body.tenant, body.job_id), body.ref): (body, BODY.encode(body))
-                for body in bodies
-            }
             self._held.update(rows)
 
     def get(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], Body]:

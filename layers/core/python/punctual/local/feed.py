@@ -21,12 +21,11 @@ class SqliteFeed:
         self._last: int | None = None
 
     def publish(self, events: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        encoded = [self._encode(event) for event in events]
+        at = micros(self._clock())
         with self._unit:
             last = self._newest()
-            at = micros(self._clock())
-            rows = [
-                (last + place, at, self._encode(event)) for place, event in enumerate(events, 1)
-            ]
+            rows = [(last + place, at, event) for place, event in enumerate(encoded, 1)]
             self._held.extend(rows)
             self._last = last + len(rows)
             return [str(number) for number, _, _ in rows]

@@ -27,8 +27,8 @@ class Unit:
     2. A read that must see rows flushes its part first; the transaction begins with the first
        write, so a unit that only reads what is in memory costs nothing.
     3. Leaving the outermost level writes the rest and commits. Until then nothing is promised.
-    4. An error that leaves the outermost level undoes all of it. So does one of SQLite at any
-       level: the rows are then not known to be as the parts believe.
+    4. An error that leaves any level undoes all of it, also where it was caught further out: the
+       rows are then not known to be as the parts believe.
     """
 
     def __init__(self, db: sqlite3.Connection) -> None:
@@ -55,9 +55,9 @@ class Unit:
         _trace: TracebackType | None,
     ) -> None:
         self._depth -= 1
-        if isinstance(error, sqlite3.Error) or (error and not isinstance(error, Exception)):
-            self._broken = True
-        if self._depth == 0:
+        if self._depth:
+            self._broken = self._broken or kind is not None
+        else:
             self._leave(failed=kind is not None)
         if isinstance(error, sqlite3.Error):
             raise unavailable(error) from error

@@ -1,0 +1,135 @@
+"""Heads in memory: as the unit sees them, and what SQLite holds of those not yet written."""
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from punctual.domain.run import Lease
+from punctual.engine.ports import Key, Stored
+from punctual.local.codec import moment
+from punctual.local.head_rows import HEAD, NO_LEASES
+from punctual.local.unit import Unit
+
+
+class Kept(NamedTuple):
+    """A head and the number of its row, by which a write finds it without a search."""
+
+    number: int
+    stored: Stored
+
+
+class Pending(NamedTuple):
+    """A row to write: what SQLite holds of it (None: nothing), and what it is to hold."""
+
+    number: int
+    old: Stored | None
+    new: Stored
+
+
+class HeadMemory:
+    """The file has one owner, so what is remembered of it stays true.
+
+    The cache is what is committed; `_open` what this unit changed, `_rows` how the rows of those
+    stand that are not written yet.
+    """
+
+    def __init__(self, unit: Unit, cached: int) -> None:
+        self._unit = unit
+        self._cached = cached
+        self._cache: OrderedDict[Key, Kept] = OrderedDict()
+        self._open: dict[Key, Kept] = {}
+        self._rows: dict[Key, Stored | None] = {}
+        self._last: int | None = None
+        self._newest: dict[str, str] = {}
+
+    def find(self, key: Key) -> Kept | None:
+        """As the unit sees it, expired or not."""
+        kept = self._open.get(key)
+        if kept is not None:
+            return kept
+        kept = self._cache.get(key)
+        if kept is not None:
+            self._cache.move_to_end(key)
+            return kept
+        if key.job_id > self._newest_of(key.tenant):
+            return None
+        kept = self._read(key)
+        if kept is not None:
+            self._cache[key] = kept
+            self._trim()
+        return kept
+
+    def change(self, key: Key, old: Kept | None, new: Stored) -> None:
+        if key not in self._rows:
+            self._rows[key] = None if old is None else old.stored
+        self._open[key] = Kept(self._next_number(key) if old is None else old.number, new)
+
+    def take_pending(self) -> list[Pending]:
+        """What is to be written; the caller writes it, or the unit is undone."""
+        rows = [
+            Pending(self._open[key].number, old, self._open[key].stored)
+            for key, old in self._rows.items()
+        ]
+        self._rows.clear()
+        return rows
+
+    def forget(self, key: Key) -> None:
+        """Its rows were changed or removed behind the memory."""
+        self._open.pop(key, None)
+        self._cache.pop(key, None)
+
+    def keep(self) -> None:
+        for key, kept in self._open.items():
+            self._cache[key] = kept
+            self._cache.move_to_end(key)
+        self._trim()
+        self._open.clear()
+
+    def drop(self) -> None:
+        for key in self._open:
+            self._cache.pop(key, None)
+        self._open.clear()
+        self._rows.clear()
+        self._last = None
+        self._newest.clear()
+
+    def _trim(self) -> None:
+        while len(self._cache) > self._cached:
+            self._cache.popitem(last=False)
+
+    def _newest_of(self, tenant: str) -> str:
+        """Ids of new jobs rise, so that nearly all are known to be new without a search."""
+        newest = self._newest.get(tenant)
+        if newest is None:
+            (newest,) = self._unit.db.execute(
+                "SELECT coalesce(max(job_id), '') FROM heads WHERE tenant = ?", (tenant,)
+            ).fetchone()
+            self._newest[tenant] = newest
+        return newest
+
+    def _next_number(self, key: Key) -> int:
+        """Drawn here rather than by SQLite, so that many rows are inserted by one call."""
+        if self._last is None:
+            (last,) = self._unit.db.execute("SELECT coalesce(max(id), 0) FROM heads").fetchone()
+            self._last = int(last)
+        self._last += 1
+        self._newest[key.tenant] = max(self._newest_of(key.tenant), key.job_id)
+        return self._last
+
+    def _read(self, key: Key) -> Kept | None:
+        db = self._unit.db
+        row = db.execute(
+            "SELECT id, leased, head FROM heads WHERE tenant = ? AND job_id = ?", key
+        ).fetchone()
+        if row is None:
+            return None
+        number, leased, head = row
+        leases = NO_LEASES
+        if leased:
+            found = db.execute(
+                "SELECT run_id, token, until, beaten FROM leases WHERE head = ?", (number,)
+            ).fetchall()
+            leases = {
+                run_id: Lease(token=token, until=moment(until), beaten=bool(beaten))
+                for run_id, token, until, beaten in found
+            }
+        return Kept(number, Stored(HEAD.decode(head), leases))

@@ -1,0 +1,107 @@
+"""Values as the ports take them, each with only what a test is about."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from punctual.domain.head import Head, Kind, Rules, State
+from punctual.domain.placement import bucket_of, sortable_id
+from punctual.domain.run import Run, Status
+from punctual.domain.timing import RETENTION
+from punctual.engine.ports import AttemptRow, Body, Key, Receipt, RunRow, Timer
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def an_id(number: int, at: datetime = NOON) -> str:
+    """Ids that sort by number."""
+    return sortable_id(at + timedelta(milliseconds=number), number.to_bytes(10, "big"))
+
+
+JOB = an_id(1)
+RUN = an_id(1_000_001)
+
+
+def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any) -> Head:
+    """A recurring job's head; its body is the one that `a_body` makes."""
+    made: dict[str, Any] = {
+        "tenant": "acme",
+        "job_id": job_id,
+        "version": version,
+        "edition": 1,
+        "definition": 1,
+        "state": State.SCHEDULED,
+        "kind": Kind.CRON,
+        "created_at": NOON,
+        "updated_at": NOON,
+        "schedule": None,
+        "rules": {1: Rules(body="1-body", since_at=NOON)},
+        "writers": (writer,),
+    }
+    return Head(**{**made, **fields})
+
+
+def a_run(run_id: str = RUN, status: Status = Status.QUEUED, **fields: Any) -> Run:
+    made: dict[str, Any] = {
+        "run_id": run_id,
+        "status": status,
+        "definition": 1,
+        "scheduled_at": NOON,
+        "due_at": NOON,
+        "created_at": NOON,
+        "changed_at": NOON,
+    }
+    return Run(**{**made, **fields})
+
+
+def a_body(job_id: str = JOB, ref: str = "1-body", **fields: Any) -> Body:
+    made: dict[str, Any] = {
+        "tenant": "acme",
+        "job_id": job_id,
+        "ref": ref,
+        "edition": 1,
+        "created_at": NOON,
+        "name": "cleanup",
+        "document": {"name": "cleanup", "schedule_type": "CRON", "cron_expression": "0 0 * * *"},
+    }
+    return Body(**{**made, **fields})
+
+
+def a_timer(at: datetime = NOON, job_id: str = JOB, version: int = 1, **fields: Any) -> Timer:
+    made: dict[str, Any] = {"bucket": bucket_of(at), "shard": 0, "tenant": "acme"}
+    return Timer(at=at, job_id=job_id, version=version, **{**made, **fields})
+
+
+def a_row(run_id: str = RUN, job_id: str = JOB, tenant: str = "acme", **fields: Any) -> RunRow:
+    """A line of history, kept for as long as the product keeps them."""
+    made: dict[str, Any] = {
+        "run": a_run(run_id, Status.SUCCESS, ended_at=NOON, token=2, claimer="e1"),
+        "expires_at": NOON + RETENTION,
+        "tzdata": "2026a",
+    }
+    return RunRow(tenant=tenant, job_id=job_id, **{**made, **fields})
+
+
+def an_attempt(number: int = 1, token: int = 2, run_id: str = RUN, **fields: Any) -> AttemptRow:
+    made: dict[str, Any] = {
+        "tenant": "acme",
+        "job_id": JOB,
+        "status": "FAILED",
+        "started_at": NOON,
+        "ended_at": after(1),
+        "executor_id": "e1",
+        "expires_at": NOON + RETENTION,
+    }
+    return AttemptRow(run_id=run_id, number=number, token=token, **{**made, **fields})
+
+
+def a_receipt(made_id: str = JOB, fingerprint: str = "f", **fields: Any) -> Receipt:
+    made: dict[str, Any] = {"created_at": NOON, "expires_at": NOON + timedelta(hours=24)}
+    return Receipt(fingerprint=fingerprint, made_id=made_id, **{**made, **fields})
+
+
+def key_of(head: Head) -> Key:
+    return Key(head.tenant, head.job_id)

@@ -1,0 +1,61 @@
+"""Each adapter as the contract suite meets it: its ports, its clock, and what was delivered."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from punctual.domain.head import Lane
+from punctual.engine.ports import Key, Message, Ports, Timer
+from punctual.local.clock import ManualClock
+from punctual.local.ready import Ready
+from punctual.local.store import Store
+
+
+def _at_once() -> None:
+    """Nothing to wait for: what is written is read."""
+
+
+@dataclass(frozen=True)
+class World:
+    """`settle` lets lists that are kept behind the writes catch up, where an adapter has such."""
+
+    ports: Ports
+    clock: ManualClock
+    delivered: Callable[[datetime], Sequence[Message]]
+    settle: Callable[[], None] = _at_once
+
+
+@dataclass
+class SilentWake:
+    """Takes note of what it is told, as the node's own does."""
+
+    nudged: list[Timer] = field(default_factory=list)
+    killed: list[tuple[Key, tuple[str, ...]]] = field(default_factory=list)
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        self.nudged.extend(timers)
+
+    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+        self.killed.append((key, tuple(run_ids)))
+
+
+Factory = Callable[[Path, ManualClock], AbstractContextManager[World]]
+
+
+@contextmanager
+def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
+    store = Store.open(folder / "data", clock)
+    ready = Ready(lambda _until, _most: (), frozenset())
+
+    def delivered(now: datetime) -> Sequence[Message]:
+        return [*ready.take(Lane.QUICK, now, 1_000), *ready.take(Lane.LONG, now, 1_000)]
+
+    try:
+        yield World(store.ports(ready, SilentWake()), clock, delivered)
+    finally:
+        store.close()
+
+
+ADAPTERS: Mapping[str, Factory] = {"embedded": embedded}

@@ -1,0 +1,22 @@
+"""Each test of the contract, once for each adapter."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from punctual.engine.ports import Ports
+from punctual.local.clock import ManualClock
+
+from tests.builders import NOON
+from tests.integration.adapters import ADAPTERS, World
+
+
+@pytest.fixture(params=sorted(ADAPTERS))
+def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
+    with ADAPTERS[request.param](tmp_path, ManualClock(NOON)) as world:
+        yield world
+
+
+@pytest.fixture
+def ports(world: World) -> Ports:
+    return world.ports

@@ -1,0 +1,79 @@
+"""Blobs: whole or not at all, by any name."""
+
+import pytest
+from punctual.engine.ports import Ports
+
+NAMES = (
+    "output/acme/job/run-1",
+    "../../etc/passwd",
+    "/absolute",
+    "a//b",
+    "a/./b",
+    "a/b",
+    "A/b",
+    "a b+c&d?e=f%20#g",
+    "日本/🕰/עברית",
+    ".",
+    "x" * 900,
+)
+
+
+def test_a_blob_comes_back_whole(ports: Ports) -> None:
+    data = bytes(range(256)) * 1_024
+    ports.blobs.put("output/1", data, "application/octet-stream")
+    assert ports.blobs.get("output/1") == data
+
+
+def test_an_empty_blob_is_not_a_missing_one(ports: Ports) -> None:
+    ports.blobs.put("empty", b"", "text/plain")
+    assert ports.blobs.get("empty") == b""
+    assert ports.blobs.get("missing") is None
+
+
+def test_a_blob_put_again_is_replaced(ports: Ports) -> None:
+    ports.blobs.put("b", b"a longer first one", "text/plain")
+    ports.blobs.put("b", b"second", "text/plain")
+    assert ports.blobs.get("b") == b"second"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "wanted"),
+    [
+        (0, None, b"0123456789"),
+        (3, None, b"3456789"),
+        (3, 6, b"345"),
+        (0, 1, b"0"),
+        (8, 100, b"89"),
+        (10, None, b""),
+        (50, None, b""),
+        (4, 4, b""),
+    ],
+)
+def test_a_part_of_a_blob_is_read(ports: Ports, start: int, end: int | None, wanted: bytes) -> None:
+    ports.blobs.put("b", b"0123456789", "text/plain")
+    assert ports.blobs.get("b", start, end) == wanted
+
+
+def test_a_part_of_nothing_is_nothing(ports: Ports) -> None:
+    assert ports.blobs.get("missing", 3, 6) is None
+
+
+def test_names_of_any_kind_never_meet(ports: Ports) -> None:
+    for number, name in enumerate(NAMES):
+        ports.blobs.put(name, b"%d" % number, "text/plain")
+    assert [ports.blobs.get(name) for name in NAMES] == [b"%d" % n for n in range(len(NAMES))]
+
+
+def test_a_deleted_blob_is_gone_and_deleting_again_is_no_error(ports: Ports) -> None:
+    ports.blobs.put("a", b"1", "text/plain")
+    ports.blobs.put("b", b"2", "text/plain")
+    ports.blobs.delete([])
+    ports.blobs.delete(["a", "missing"])
+    ports.blobs.delete(["a"])
+    assert (ports.blobs.get("a"), ports.blobs.get("b")) == (None, b"2")
+
+
+def test_a_link_is_an_address_or_there_is_none(ports: Ports) -> None:
+    ports.blobs.put("a", b"1", "text/plain")
+    link = ports.blobs.link("a", "text/plain")
+    assert link is None or link.startswith("http")

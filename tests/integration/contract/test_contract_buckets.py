@@ -1,0 +1,157 @@
+"""Who looks after which minute: each step is a race that one wins, and no nudge is lost."""
+
+from datetime import timedelta
+
+from punctual.engine.ports import BucketLease, Ports
+
+from tests.builders import NOON, after
+from tests.integration.adapters import World
+
+MINUTE = timedelta(minutes=1)
+UNTIL = after(60.000001)
+
+
+def taken(ports: Ports, owner: str = "p1", shard: int = 0) -> BucketLease:
+    lease = ports.buckets.acquire(NOON, shard, owner, NOON, UNTIL)
+    assert lease is not None
+    return lease
+
+
+def test_a_lease_tells_what_it_is_of(ports: Ports) -> None:
+    lease = taken(ports, shard=3)
+    assert (lease.bucket, lease.shard, lease.owner, lease.until) == (NOON, 3, "p1", UNTIL)
+
+
+def test_while_one_holds_it_another_gets_none(ports: Ports) -> None:
+    taken(ports)
+    last = UNTIL - timedelta(microseconds=1)
+    assert ports.buckets.acquire(NOON, 0, "p2", last, after(99)) is None
+
+
+def test_each_place_is_its_own(ports: Ports) -> None:
+    taken(ports)
+    assert ports.buckets.acquire(NOON, 1, "p2", NOON, UNTIL) is not None
+    assert ports.buckets.acquire(NOON + MINUTE, 0, "p2", NOON, UNTIL) is not None
+
+
+def test_a_lease_that_ended_is_handed_out_with_a_higher_token(ports: Ports) -> None:
+    old = taken(ports)
+    new = ports.buckets.acquire(NOON, 0, "p2", UNTIL, after(120))
+    assert new is not None
+    assert new.token > old.token
+
+
+def test_the_old_token_can_do_nothing_more(ports: Ports) -> None:
+    old = taken(ports)
+    new = ports.buckets.acquire(NOON, 0, "p2", UNTIL, after(120))
+    assert new is not None
+    assert ports.buckets.renew(old, after(200)) is None
+    assert ports.buckets.give_back(old) is False
+    assert ports.buckets.done(old) is False
+    assert ports.buckets.renew(new, after(200)) is not None
+
+
+def test_a_holder_that_asks_again_gets_it_again(ports: Ports) -> None:
+    """That is how it learns of a nudge, and how a lost answer is mended."""
+    first = taken(ports)
+    again = ports.buckets.acquire(NOON, 0, "p1", after(1), after(90))
+    assert again is not None
+    assert again.token >= first.token
+    assert again.until == after(90)
+
+
+def test_renewing_holds_it_longer(ports: Ports) -> None:
+    renewed = ports.buckets.renew(taken(ports), after(120))
+    assert renewed is not None
+    assert renewed.until == after(120)
+    assert ports.buckets.acquire(NOON, 0, "p2", after(119), after(180)) is None
+
+
+def test_what_was_given_back_is_free(ports: Ports) -> None:
+    old = taken(ports)
+    assert ports.buckets.give_back(old) is True
+    new = ports.buckets.acquire(NOON, 0, "p2", after(1), UNTIL)
+    assert new is not None
+    assert new.token > old.token
+    assert ports.buckets.renew(old, after(200)) is None
+
+
+def test_a_nudge_makes_the_holder_look_again(world: World) -> None:
+    buckets = world.ports.buckets
+    lease = taken(world.ports)
+    nudged = buckets.nudge(NOON, 0)
+    assert nudged is not None
+    assert nudged.look > lease.look
+    assert nudged.token == lease.token
+    assert buckets.renew(lease, after(120)) is None
+    assert buckets.give_back(lease) is False
+    assert buckets.done(lease) is False
+    seen = buckets.acquire(NOON, 0, "p1", NOON, UNTIL)
+    assert seen is not None
+    assert seen.look == nudged.look
+    assert buckets.give_back(seen) is True
+
+
+def test_every_nudge_counts(world: World) -> None:
+    buckets = world.ports.buckets
+    taken(world.ports)
+    first, second = buckets.nudge(NOON, 0), buckets.nudge(NOON, 0)
+    assert first is not None
+    assert second is not None
+    assert buckets.renew(first, after(120)) is None
+    assert buckets.renew(second, after(120)) is not None
+
+
+def test_a_nudge_where_nobody_holds_it_finds_nobody(world: World) -> None:
+    buckets = world.ports.buckets
+    assert buckets.nudge(NOON, 0) is None
+    lease = taken(world.ports)
+    assert buckets.nudge(NOON, 1) is None
+    assert buckets.give_back(lease)
+    assert buckets.nudge(NOON, 0) is None
+
+
+def test_a_nudge_of_a_lease_that_ended_finds_nobody(world: World) -> None:
+    taken(world.ports)
+    world.clock.set(UNTIL)
+    assert world.ports.buckets.nudge(NOON, 0) is None
+
+
+def test_a_minute_that_is_done_is_never_handed_out_again(ports: Ports) -> None:
+    lease = taken(ports)
+    assert ports.buckets.is_done(NOON, 0) is False
+    assert ports.buckets.done(lease) is True
+    assert ports.buckets.is_done(NOON, 0) is True
+    assert ports.buckets.is_done(NOON, 1) is False
+    assert ports.buckets.is_done(NOON + MINUTE, 0) is False
+    assert ports.buckets.acquire(NOON, 0, "p1", after(999), after(1_060)) is None
+    assert ports.buckets.nudge(NOON, 0) is None
+
+
+def test_what_is_done_cannot_be_given_back_or_renewed(ports: Ports) -> None:
+    lease = taken(ports)
+    ports.buckets.done(lease)
+    assert ports.buckets.renew(lease, after(120)) is None
+    ports.buckets.give_back(lease)
+    assert ports.buckets.is_done(NOON, 0) is True
+
+
+def test_the_watermark_moves_by_who_read_it_last(ports: Ports) -> None:
+    buckets = ports.buckets
+    assert buckets.watermark() is None
+    assert buckets.advance(NOON, NOON + MINUTE) is False
+    assert buckets.advance(None, NOON) is True
+    assert buckets.advance(None, NOON + MINUTE) is False
+    assert buckets.advance(NOON - MINUTE, NOON + MINUTE) is False
+    assert buckets.watermark() == NOON
+    assert buckets.advance(NOON, NOON + MINUTE) is True
+    assert buckets.watermark() == NOON + MINUTE
+
+
+def test_the_shard_count_only_grows(ports: Ports) -> None:
+    assert max(1, ports.buckets.shards()) == 1
+    ports.buckets.grow(8)
+    ports.buckets.grow(4)
+    assert ports.buckets.shards() == 8
+    ports.buckets.grow(64)
+    assert ports.buckets.shards() == 64

@@ -1,0 +1,227 @@
+"""Heads: what is written comes back, one swap wins, and whose answer was lost has won."""
+
+from datetime import date, timedelta
+
+import pytest
+from msgspec.structs import replace
+from punctual.domain.head import Behind, Head, Kind, Lane, Limits, Misfire, Priority, Rules, State
+from punctual.domain.run import Reason, Status, Trigger, Waiting
+from punctual.domain.schedule import Cron, Every, Once, Schedule
+from punctual.domain.timing import RETENTION
+from punctual.engine.placing import blank_head
+from punctual.engine.ports import Key, Ports, Swap
+
+from tests.builders import JOB, NOON, a_head, a_run, after, an_id, key_of
+from tests.integration.adapters import World
+
+MICRO = timedelta(microseconds=1)
+TENANTS = (
+    "a",
+    "a#",
+    "#a",
+    "a#b",
+    "a#0",
+    "a|b",
+    "a/b",
+    "a:b",
+    "a\\b",
+    "a%23",
+    'a"b',
+    "a'b",
+    "日本🕰",
+    "עברית",
+)
+
+
+def load(ports: Ports, head: Head) -> Head | None:
+    stored = ports.heads.load([key_of(head)]).get(key_of(head))
+    return None if stored is None else stored.head
+
+
+def written(ports: Ports, head: Head, expect: int = 0) -> Head:
+    assert list(ports.heads.swap([Swap(head, expect)])) == [True]
+    return head
+
+
+def step(head: Head, writer: str, by: int = 1) -> Head:
+    return replace(
+        head, version=head.version + by, writers=(*head.writers[-3:], writer), updated_at=after(1)
+    )
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        None,
+        Once(NOON + MICRO),
+        Every(seconds=90, anchor_at=NOON, start_at=after(5), end_at=after(1e6)),
+        Cron("0 9 * * MON", "Europe/Berlin", exclude=(date(2026, 12, 24),), dst_gap="SKIP"),
+    ],
+)
+def test_a_head_comes_back_as_it_was_written(ports: Ports, schedule: Schedule | None) -> None:
+    head = a_head(
+        schedule=schedule,
+        kind=Kind.INTERVAL,
+        state=State.PAUSED,
+        rules={
+            1: Rules(body="1-x", since_at=NOON, lane=Lane.LONG, priority=Priority.HIGH),
+            22: Rules(body="22-ü", since_at=after(0.000001), deadline_seconds=5),
+        },
+        limits=Limits(max_concurrency=100, misfire=Misfire.RUN_ALL, jitter_ms=1),
+        mark=NOON - MICRO,
+        next_at=NOON + MICRO,
+        runs=(a_run(status=Status.WAITING, reason=Reason.BACKOFF, next_at=after(1), past="FTL"),),
+        line=(Waiting("r2", 22, NOON, NOON + MICRO, NOON, Trigger.BACKFILL, True, True, "r0"),),
+        ended=(a_run("r3", Status.MISSED, count=12, last_at=after(2), ended_at=after(3)),),
+        behind=Behind(until=NOON, policy=Misfire.SKIP, paused=True),
+        latest="r1",
+        latest_not_run="r3",
+        timer_at=NOON,
+        writers=("a", "b", "c", "d"),
+    )
+    written(ports, head)
+    assert load(ports, head) == head
+
+
+def test_what_is_not_there_is_left_out(ports: Ports) -> None:
+    head = written(ports, a_head())
+    missing = Key("acme", an_id(2))
+    assert set(ports.heads.load([key_of(head), missing])) == {key_of(head)}
+
+
+def test_empty_batches_do_nothing(ports: Ports) -> None:
+    assert dict(ports.heads.load([])) == {}
+    assert list(ports.heads.swap([])) == []
+    assert list(ports.heads.beat([])) == []
+
+
+def test_a_key_asked_for_twice_is_one_answer(ports: Ports) -> None:
+    head = written(ports, a_head())
+    assert set(ports.heads.load([key_of(head)] * 3)) == {key_of(head)}
+
+
+def test_a_swap_raises_the_version_it_read(ports: Ports) -> None:
+    first = written(ports, a_head())
+    second = written(ports, step(first, "v"), expect=1)
+    assert load(ports, first) == second
+
+
+@pytest.mark.parametrize("expect", [1, 7])
+def test_a_swap_of_what_is_not_there_is_lost(ports: Ports, expect: int) -> None:
+    head = a_head(version=expect + 1)
+    assert list(ports.heads.swap([Swap(head, expect)])) == [False]
+    assert load(ports, head) is None
+
+
+@pytest.mark.parametrize("expect", [0, 1, 3])
+def test_a_swap_of_another_version_is_lost_and_changes_nothing(ports: Ports, expect: int) -> None:
+    first = written(ports, a_head())
+    second = written(ports, step(first, "v"), expect=1)
+    late = replace(second, version=expect + 1, writers=("late",), state=State.CANCELLED)
+    assert list(ports.heads.swap([Swap(late, expect)])) == [False]
+    assert load(ports, first) == second
+
+
+def test_of_many_who_read_the_same_one_wins(ports: Ports) -> None:
+    first = written(ports, a_head())
+    won = [list(ports.heads.swap([Swap(step(first, f"w{n}"), 1)])) for n in range(10)]
+    assert won == [[True]] + [[False]] * 9
+    stored = load(ports, first)
+    assert stored is not None
+    assert stored.writers[-1] == "w0"
+
+
+def test_a_version_may_leap(ports: Ports) -> None:
+    """A look takes the version that a slow writer put a timer for."""
+    first = written(ports, a_head())
+    leapt = written(ports, step(first, "v", by=5), expect=1)
+    assert load(ports, first) == leapt
+    assert list(ports.heads.swap([Swap(step(first, "slow"), 1)])) == [False]
+
+
+def test_each_of_a_large_batch_is_judged_alone(ports: Ports) -> None:
+    heads = [a_head(an_id(n)) for n in range(250)]
+    ports.heads.swap([Swap(head, 0) for head in heads[::5]])
+    again = [replace(head, writers=("second",)) for head in heads]
+    answers = list(ports.heads.swap([Swap(head, 0) for head in again]))
+    assert answers == [index % 5 != 0 for index in range(250)]
+    found = ports.heads.load([key_of(head) for head in heads])
+    assert [found[key_of(head)].head.writers[-1] for head in heads] == [
+        "second" if won else "w" for won in answers
+    ]
+
+
+def test_a_swap_that_meets_its_own_effect_has_won(ports: Ports) -> None:
+    first = written(ports, a_head())
+    mine = Swap(step(first, "mine"), 1)
+    assert list(ports.heads.swap([mine])) == [True]
+    assert list(ports.heads.swap([mine])) == [True]
+    assert load(ports, first) == mine.head
+
+
+def test_a_creation_that_meets_its_own_effect_has_won(ports: Ports) -> None:
+    mine = Swap(a_head(writer="mine"), 0)
+    assert list(ports.heads.swap([mine])) == [True]
+    assert list(ports.heads.swap([mine])) == [True]
+
+
+def test_it_has_won_also_when_others_wrote_on_top_of_it(ports: Ports) -> None:
+    first = written(ports, a_head())
+    mine = Swap(step(first, "mine"), 1)
+    second = written(ports, mine.head, 1)
+    third = written(ports, step(second, "x"), 2)
+    fourth = written(ports, step(third, "y"), 3)
+    assert list(ports.heads.swap([mine])) == [True]
+    assert load(ports, first) == fourth
+
+
+def test_it_has_lost_when_only_others_wrote(ports: Ports) -> None:
+    first = written(ports, a_head())
+    written(ports, step(first, "other"), 1)
+    assert list(ports.heads.swap([Swap(step(first, "mine"), 1)])) == [False]
+
+
+def test_a_mark_left_by_an_earlier_swap_does_not_win_a_later_one(ports: Ports) -> None:
+    first = written(ports, a_head())
+    mine = written(ports, step(first, "mine"), 1)
+    other = written(ports, step(mine, "other"), 2)
+    again = replace(step(mine, "mine"), state=State.CANCELLED)
+    assert list(ports.heads.swap([Swap(again, 2)])) == [False]
+    assert load(ports, first) == other
+
+
+def test_a_swap_without_a_mark_is_nobodys_own(ports: Ports) -> None:
+    written(ports, a_head(writer=""))
+    assert list(ports.heads.swap([Swap(a_head(writer=""), 0)])) == [False]
+
+
+def test_a_blank_head_holds_a_place(ports: Ports) -> None:
+    blank = written(ports, blank_head(Key("acme", JOB), 3, "look", NOON))
+    assert load(ports, blank) == blank
+    assert list(ports.heads.swap([Swap(a_head(), 0)])) == [False]
+    made = written(ports, a_head(version=4), expect=3)
+    assert load(ports, blank) == made
+
+
+def test_an_expired_head_is_gone_and_its_place_is_free(world: World) -> None:
+    ports = world.ports
+    ended = written(ports, a_head(state=State.COMPLETED, ended_at=NOON))
+    world.clock.set(NOON + RETENTION - MICRO)
+    assert load(ports, ended) == ended
+    world.clock.set(NOON + RETENTION)
+    assert load(ports, ended) is None
+    new = written(ports, a_head(writer="new"))
+    assert load(ports, new) == new
+
+
+def test_tenants_never_meet(ports: Ports) -> None:
+    heads = [a_head(tenant=tenant, latest=tenant) for tenant in TENANTS]
+    assert all(ports.heads.swap([Swap(head, 0) for head in heads]))
+    found = ports.heads.load([key_of(head) for head in heads])
+    assert [found[key_of(head)].head for head in heads] == heads
+
+
+def test_a_long_line_fits(ports: Ports) -> None:
+    line = tuple(Waiting(an_id(n), 1, NOON, NOON, NOON) for n in range(1_000))
+    head = written(ports, a_head(line=line))
+    assert load(ports, head) == head

@@ -1,0 +1,251 @@
+"""History: a row for each run, found by run, by job and over all jobs, until it expires."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+from punctual.domain.run import Reason, Status, Trigger
+from punctual.engine.ports import Detail, Key, Ports, RunKey, RunRow
+
+from tests.builders import JOB, NOON, RUN, a_row, a_run, after, an_attempt, an_id
+from tests.integration.adapters import World
+
+MICRO = timedelta(microseconds=1)
+HERE = Key("acme", JOB)
+
+
+def key_of(row: RunRow) -> RunKey:
+    return RunKey(row.tenant, row.job_id, row.run.run_id)
+
+
+def ids(rows: list[RunRow]) -> list[tuple[str, str]]:
+    return [(row.run.run_id, row.job_id) for row in rows]
+
+
+def page_all(world: World, limit: int, tenant: str = "acme") -> list[RunRow]:
+    world.settle()
+    found: list[RunRow] = []
+    before = None
+    while page := world.ports.history.page_all(tenant, before, limit, NOON):
+        assert len(page) <= limit
+        found += page
+        before = (page[-1].run.run_id, page[-1].job_id)
+    return found
+
+
+def page(ports: Ports, limit: int) -> list[RunRow]:
+    found: list[RunRow] = []
+    before = None
+    while rows := ports.history.page(HERE, before, None, limit, NOON):
+        assert len(rows) <= limit
+        found += rows
+        before = rows[-1].run.run_id
+    return found
+
+
+def test_a_row_comes_back_as_it_was_written(ports: Ports) -> None:
+    row = a_row(
+        run=a_run(
+            RUN,
+            Status.SKIPPED,
+            trigger=Trigger.BACKFILL,
+            reason=Reason.COALESCED,
+            count=12,
+            last_at=after(0.000001),
+            past="FTL",
+            ended_at=after(9),
+        ),
+        detail=Detail(
+            error="brøken 🔥\n\u202e",
+            exit_code=-9,
+            http_status=503,
+            http_headers=(("X-Ü", "ß"), ("X-Ü", "again")),
+            output=bytes(range(256)),
+            output_blob="out/1",
+            output_size=256,
+            output_type="text/plain; charset=utf-8",
+            output_truncated=True,
+            log_blob="log/1",
+            log_size=3,
+            log_truncated=True,
+        ),
+    )
+    ports.history.put([row])
+    assert dict(ports.history.get([key_of(row)], NOON)) == {key_of(row): row}
+
+
+def test_a_large_detail_fits(ports: Ports) -> None:
+    row = a_row(detail=Detail(error="é" * 50_000, output=b"\0" * 100_000))
+    ports.history.put([row])
+    assert ports.history.get([key_of(row)], NOON)[key_of(row)] == row
+
+
+def test_a_row_put_again_is_one_and_the_later_stands(ports: Ports) -> None:
+    """The one row of a catch-up grows while it goes on."""
+    first = a_row(run=a_run(status=Status.MISSED, count=3))
+    grown = a_row(run=a_run(status=Status.MISSED, count=2_003))
+    ports.history.put([first])
+    ports.history.put([first])
+    ports.history.put([grown])
+    assert list(ports.history.page(HERE, None, None, 10, NOON)) == [grown]
+
+
+def test_presence_is_known_of_each(ports: Ports) -> None:
+    rows = [a_row(an_id(n)) for n in range(120)]
+    ports.history.put(rows)
+    missing = [
+        RunKey("acme", JOB, an_id(999)),
+        RunKey("acme", an_id(2), an_id(1)),
+        RunKey("acme#", JOB, an_id(1)),
+    ]
+    asked = [*(key_of(row) for row in rows), *missing]
+    assert ports.history.present(asked) == {key_of(row) for row in rows}
+
+
+def test_empty_batches_do_nothing(ports: Ports) -> None:
+    ports.history.put([])
+    ports.history.put_attempts([])
+    assert ports.history.present([]) == frozenset()
+    assert dict(ports.history.get([], NOON)) == {}
+
+
+def test_what_is_not_there_is_left_out(ports: Ports) -> None:
+    row = a_row()
+    ports.history.put([row])
+    other = RunKey("acme", JOB, an_id(7))
+    assert set(ports.history.get([other, key_of(row)], NOON)) == {key_of(row)}
+    assert list(ports.history.attempts(other, NOON)) == []
+
+
+def test_an_expired_row_is_never_returned(world: World) -> None:
+    history = world.ports.history
+    row = a_row(expires_at=after(5.000001))
+    history.put([row])
+    world.settle()
+    for now, there in ((row.expires_at - MICRO, [row]), (row.expires_at, [])):
+        world.clock.set(now)
+        assert list(history.get([key_of(row)], now).values()) == there
+        assert list(history.page(HERE, None, None, 10, now)) == there
+        assert list(history.page_all("acme", None, 10, now)) == there
+
+
+def test_expired_rows_do_not_shorten_what_comes_behind_them(ports: Ports) -> None:
+    rows = [a_row(an_id(n), expires_at=NOON if n >= 5 else after(5)) for n in range(30)]
+    ports.history.put(rows)
+    found: list[RunRow] = []
+    before = None
+    for _ in range(30):
+        got = ports.history.page(HERE, before, None, 3, NOON)
+        if not got:
+            break
+        found += got
+        before = got[-1].run.run_id
+    assert found == rows[4::-1]
+
+
+def test_a_jobs_runs_come_newest_first(ports: Ports) -> None:
+    rows = [a_row(an_id(n)) for n in (3, 1, 5, 2, 4)]
+    ports.history.put(rows)
+    wanted = sorted(rows, key=lambda row: row.run.run_id, reverse=True)
+    assert list(ports.history.page(HERE, None, None, 10, NOON)) == wanted
+
+
+def test_a_jobs_runs_are_bounded_on_both_sides(ports: Ports) -> None:
+    rows = [a_row(an_id(n)) for n in range(10)]
+    ports.history.put(rows)
+    history = ports.history
+    assert list(history.page(HERE, an_id(7), an_id(3), 10, NOON)) == rows[6:3:-1]
+    assert list(history.page(HERE, an_id(7), an_id(3), 2, NOON)) == rows[6:4:-1]
+    assert list(history.page(HERE, an_id(3), None, 10, NOON)) == rows[2::-1]
+    assert list(history.page(HERE, None, an_id(7), 10, NOON)) == rows[9:7:-1]
+    assert list(history.page(HERE, an_id(3), an_id(3), 10, NOON)) == []
+
+
+@pytest.mark.parametrize("limit", [1, 7, 200])
+def test_pages_of_a_job_are_complete_and_without_doubles(ports: Ports, limit: int) -> None:
+    rows = [a_row(an_id(n)) for n in range(45)]
+    ports.history.put([*rows, a_row(an_id(3), an_id(9)), a_row(an_id(4), tenant="acme#")])
+    assert page(ports, limit) == rows[::-1]
+
+
+def test_what_ends_between_pages_neither_doubles_nor_hides(ports: Ports) -> None:
+    rows = [a_row(an_id(n)) for n in range(20)]
+    ports.history.put(rows)
+    first = list(ports.history.page(HERE, None, None, 8, NOON))
+    ports.history.put([a_row(an_id(n)) for n in range(100, 110)])
+    rest = list(ports.history.page(HERE, first[-1].run.run_id, None, 50, NOON))
+    assert [*first, *rest] == rows[::-1]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 200])
+def test_pages_over_all_jobs_are_complete_and_in_order(world: World, limit: int) -> None:
+    rows = [a_row(an_id(n // 3), an_id(100 + n % 3)) for n in range(45)]
+    rows += [a_row(an_id(n * 1_000), an_id(50)) for n in range(1, 9)]
+    world.ports.history.put([*rows[::2], *rows[1::2], a_row(an_id(1), tenant="acme#")])
+    assert ids(page_all(world, limit)) == sorted(ids(rows), reverse=True)
+
+
+def test_runs_of_one_moment_come_in_order_over_all_jobs(world: World) -> None:
+    """Midnight: their ids share their time."""
+    moment = an_id(1)[:-12]
+    rows = [a_row(f"{moment}{n * 7919 % 1_000:012}", an_id(n)) for n in range(150)]
+    world.ports.history.put(rows)
+    assert ids(page_all(world, 40)) == sorted(ids(rows), reverse=True)
+
+
+def test_a_list_over_all_jobs_may_be_empty(ports: Ports) -> None:
+    assert list(ports.history.page_all("nobody", None, 10, NOON)) == []
+
+
+def test_large_batches_are_written_whole(ports: Ports) -> None:
+    rows = [a_row(an_id(n)) for n in range(230)]
+    ports.history.put(rows)
+    assert dict(ports.history.get([key_of(row) for row in rows], NOON)) == {
+        key_of(row): row for row in rows
+    }
+
+
+def test_attempts_come_by_number_and_token(ports: Ports) -> None:
+    wanted = [
+        an_attempt(1, 2, status="LOST", lost=True),
+        an_attempt(2, 9, detail=Detail(error="first")),
+        an_attempt(2, 10, detail=Detail(error="second")),
+        an_attempt(10, 40),
+        an_attempt(100, 401),
+    ]
+    ports.history.put_attempts(wanted[::-1])
+    assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == wanted
+
+
+def test_what_a_holder_wrote_stands_beside_what_was_written_of_its_loss(ports: Ports) -> None:
+    own, lost = an_attempt(detail=Detail(error="mine")), an_attempt(status="LOST", lost=True)
+    ports.history.put_attempts([own])
+    ports.history.put_attempts([lost, own])
+    found = list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON))
+    assert sorted(found, key=lambda row: row.lost) == [own, lost]
+
+
+def test_attempts_belong_to_one_run(ports: Ports) -> None:
+    mine = an_attempt()
+    others = [
+        replace(mine, run_id=an_id(7)),
+        replace(mine, job_id=an_id(8)),
+        replace(mine, tenant="acme#"),
+    ]
+    ports.history.put_attempts([mine, *others])
+    assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == [mine]
+
+
+def test_expired_attempts_are_never_returned(world: World) -> None:
+    history = world.ports.history
+    kept, gone = an_attempt(1, expires_at=after(9)), an_attempt(2, expires_at=after(5))
+    forever = an_attempt(3, expires_at=None)
+    history.put_attempts([kept, gone, forever])
+    world.clock.set(after(5))
+    assert list(history.attempts(RunKey("acme", JOB, RUN), after(5))) == [kept, forever]
+
+
+def test_many_attempts_are_kept(ports: Ports) -> None:
+    attempts = [an_attempt(n, n + 1) for n in range(1, 106)]
+    ports.history.put_attempts(attempts)
+    assert list(ports.history.attempts(RunKey("acme", JOB, RUN), NOON)) == attempts
