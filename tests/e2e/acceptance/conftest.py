@@ -1,0 +1,43 @@
+"""The node that is asked: the one that PUNCTUAL_URL names, else one of our own."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from bench.running import a_node
+from tests.e2e.acceptance.contract import Api
+from tests.e2e.acceptance.target import Target, a_target
+
+
+@pytest.fixture(scope="session")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    given = os.environ.get("PUNCTUAL_URL")
+    if given:
+        yield given
+        return
+    with a_node(tmp_path_factory.mktemp("acceptance") / "data") as node:
+        yield f"http://127.0.0.1:{node.port}/v1"
+
+
+@pytest.fixture(scope="module")
+def shared(url: str) -> Iterator[Api]:
+    """For what a whole module looks at together."""
+    api = Api(url, os.environ.get("PUNCTUAL_TOKEN"))
+    yield api
+    api.clear()
+    api.http.close()
+
+
+@pytest.fixture
+def api(url: str) -> Iterator[Api]:
+    api = Api(url, os.environ.get("PUNCTUAL_TOKEN"))
+    yield api
+    api.clear()
+    api.http.close()
+
+
+@pytest.fixture(scope="session")
+def target() -> Iterator[Target]:
+    with a_target() as target:
+        yield target
