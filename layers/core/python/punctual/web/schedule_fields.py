@@ -86,7 +86,8 @@ def check_schedule(
     if at is not None and now is not None and at < now - FUTURE_SLACK:
         seconds = FUTURE_SLACK.total_seconds()
         add("schedule_time", f"is more than {seconds:g} seconds in the past")
-    if kind in RECURRING or fields.get("cron_expression") or fields.get("timezone"):
+    given = fields.get("cron_expression"), fields.get("timezone")
+    if kind in RECURRING or given != (None, None):
         made = _recurring(fields, moment, exclude, now)
         errors = schedule.check(made)
         for error in errors:
@@ -138,8 +139,9 @@ def _recurring(
     now: datetime | None,
 ) -> Cron | Every:
     """The schedule of those fields that can be understood; what is missing does not matter here."""
+    timezone = fields.get("timezone")
     common: dict[str, Any] = {
-        "timezone": fields.get("timezone") or "UTC",
+        "timezone": "UTC" if timezone is None else timezone,
         "start_at": moment.get("start_time"),
         "end_at": moment.get("end_time"),
         "exclude": exclude,
