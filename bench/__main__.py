@@ -16,6 +16,7 @@ from bench.scenarios import (
     future,
     idle,
     killed,
+    slow_api,
     steady,
     store,
     submissions,
@@ -101,8 +102,8 @@ async def main() -> None:
                 show(await on_time(node, asked.seconds))
         if asked.only in ("", "kill"):
             show([await killed(folder / "kill-event", 5_000, None)])
-            script = {"type": "script", "runtime": "bash", "code": "sleep 0.1"}
-            show([await killed(folder / "kill-script", 400, script)])
+            async with slow_api(0.1) as task:
+                show([await killed(folder / "kill-http", 400, task)])
         if asked.only in ("", "idle"):
             show([await idle(folder / "idle", 2_000, 20)])
         if asked.million or asked.only == "million":

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -116,6 +117,24 @@ async def submissions(node: RunningNode, clients: int, count: int) -> float:
     return await rate(node.port, [one] * count, clients, 202)
 
 
+@asynccontextmanager
+async def slow_api(seconds: float) -> AsyncIterator[dict[str, Any]]:
+    """An API on loopback that answers after so long; the task that calls it."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
+            while True:
+                await reader.readuntil(b"\r\n\r\n")
+                await asyncio.sleep(seconds)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        yield {"type": "http", "method": "GET", "url": f"http://127.0.0.1:{port}/"}
+
+
 async def killed(folder: Path, count: int, task: dict[str, Any] | None) -> Figure:
     """kill -9 in the middle of the runs: nothing lost, nothing twice, all seen soon."""
     node = RunningNode(folder).start()
@@ -133,7 +152,8 @@ async def killed(folder: Path, count: int, task: dict[str, Any] | None) -> Figur
     done = [run for run in found if run["status"] == "SUCCESS"]
     lost = count - len({run["job_id"] for run in done})
     twice = len(done) - len({run["run_id"] for run in done})
-    what = f"kill -9 in {count} {'event' if task is None else 'script'} jobs: lost, twice, seen in"
+    kind = "event" if task is None else "100 ms http"
+    what = f"kill -9 in {count} {kind} jobs: lost, twice, seen in"
     return Figure(what, f"{lost}, {twice}, {seen - began:.2f} s", "0, 0, 3 s")
 
 

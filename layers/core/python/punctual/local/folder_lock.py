@@ -31,5 +31,7 @@ class FolderLock:
         os.pwrite(self._file, b"%d\n" % os.getpid(), 0)
 
     def release(self) -> None:
-        os.ftruncate(self._file, 0)
-        os.close(self._file)
+        if self._file >= 0:
+            os.ftruncate(self._file, 0)
+            os.close(self._file)
+            self._file = -1

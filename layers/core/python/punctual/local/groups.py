@@ -20,7 +20,7 @@ class GroupFiles:
         new.write_bytes(msgspec.json.encode(group))
         new.rename(path)
 
-    def on_ended(self, run_id: str, group: Group) -> None:
+    def on_ended(self, run_id: str, group: Group) -> None:  # noqa: ARG002
         (self._folder / run_id).unlink(missing_ok=True)
 
     def end_all(self) -> int:

@@ -39,9 +39,7 @@ class Typed(Protocol):
 
 
 class NodeMonitor:
-    def __init__(
-        self, store: Counted, ready: Sized, holding: Sized, registry: Typed, executor_id: str
-    ) -> None:
+    def __init__(self, store: Counted, holding: Sized, registry: Typed, executor_id: str) -> None:
         self._store = store
         self._holding = holding
         self._types = tuple(sorted({"event", *registry.types}))

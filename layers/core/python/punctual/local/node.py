@@ -6,22 +6,23 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
-from punctual.domain.head import Head, Lane
+from punctual.domain.head import Lane
 from punctual.domain.run import Run, Status
 from punctual.engine.executor import Assignment, Executor, Finished, Handed
 from punctual.engine.jobs import Jobs
 from punctual.engine.looker import Looker
 from punctual.engine.planner import Planned, Planner
 from punctual.engine.poller import BATCH, Poller
-from punctual.engine.ports import Clock, Key, Message, NewId, Ports, Timer
+from punctual.engine.ports import Clock, Message, NewId, Ports
 from punctual.engine.reconciler import Reconciler
 from punctual.engine.search import Search
 from punctual.engine.steps import Steps
 from punctual.local.groups import GroupFiles
 from punctual.local.holding import Ended, Holding, attempt_of, detail_of
 from punctual.local.monitor import NodeMonitor
-from punctual.local.ready import INLINE, Ready
+from punctual.local.ready import INLINE, Ready, messages_of
 from punctual.local.store import Store
+from punctual.local.wiring import Wiring
 from punctual.local.workers import Workers
 from punctual.tasks.event import build_event, published
 from punctual.tasks.registry import Registry
@@ -34,21 +35,6 @@ CATCH_UP = timedelta(milliseconds=200)  # between two plans while minutes behind
 HOUSEKEEPING = timedelta(seconds=60)
 RECONCILE = timedelta(hours=24)
 PURGED = 500
-
-
-class Wiring:
-    """The node's own end of the Wake port: nudges go to the poller, kills wait for the commit."""
-
-    def __init__(self) -> None:
-        self.poller: Poller | None = None
-        self.kills: list[str] = []
-
-    def nudge(self, timers: Sequence[Timer]) -> None:
-        if self.poller is not None:
-            self.poller.nudge(timers)
-
-    def kill(self, _key: Key, run_ids: Sequence[str]) -> None:
-        self.kills.extend(run_ids)
 
 
 class _Starting(NamedTuple):
@@ -104,7 +90,7 @@ class Node:
         self.holding = Holding(self.executor, registry, store.blobs, monotonic)
         self._wiring = wiring
         wiring.poller = self.poller
-        self.monitor = NodeMonitor(store, self.ready, self.holding, registry, executor_id)
+        self.monitor = NodeMonitor(store, self.holding, registry, executor_id)
         self.search = Search(self.ports, clock, self.monitor)
         self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id)
         self._ended: deque[Ended] = deque()
@@ -234,6 +220,19 @@ class Node:
         for one, result in zip(finished, results, strict=True):
             run = result.decision.run if result.decision is not None else None
             self.monitor.ended(one, run)
+            if run is not None and not one.detail.plain:
+                self._tell(one, run)
+
+    def _tell(self, finished: Finished, run: Run) -> None:
+        """A line for what people look for in a log: what took time, and what went wrong."""
+        self._log(
+            "run_ended" if run.ended_at else "attempt_failed",
+            job_id=finished.key.job_id,
+            run_id=finished.run_id,
+            attempt=run.attempt if run.ended_at else run.attempt - 1,
+            status=run.status.value if run.ended_at else finished.status.value,
+            error=finished.detail.error,
+        )
 
     def _keep_house(self) -> None:
         now = self._clock()
@@ -270,7 +269,7 @@ class Node:
         """What the heads say is queued, the most urgent first."""
         found = []
         for head in self._store.queued(until, most):
-            found.extend(_messages(head))
+            found.extend(messages_of(head))
         return found
 
 
@@ -285,21 +284,3 @@ def _published(assignment: Assignment, event_id: str) -> Finished:
     detail = detail_of(outcome)
     kept = type(detail)(output=outcome.output, output_type=detail.output_type)
     return Finished(assignment.key, run.run_id, run.token, Status.SUCCESS, True, kept)
-
-
-def _messages(head: Head) -> list[Message]:
-    return [_message(head, run) for run in head.runs if run.status is Status.QUEUED]
-
-
-def _message(head: Head, run: Run) -> Message:
-    rules = head.rules[run.definition]
-    return Message(
-        head.tenant,
-        head.job_id,
-        run.run_id,
-        run.due_at,
-        rules.priority,
-        rules.lane,
-        head.version,
-        rules.task_type,
-    )

@@ -8,7 +8,8 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from punctual.domain.head import Lane
+from punctual.domain.head import Head, Lane
+from punctual.domain.run import Run, Status
 from punctual.engine.ports import Message
 
 KEPT = 100_000
@@ -82,3 +83,22 @@ class Ready:
 
     def waiting(self, kind: str) -> int:
         return len(self._ready[kind])
+
+
+def messages_of(head: Head) -> list[Message]:
+    """What is queued of one job, as the swaps that queued it announced it."""
+    return [_message(head, run) for run in head.runs if run.status is Status.QUEUED]
+
+
+def _message(head: Head, run: Run) -> Message:
+    rules = head.rules[run.definition]
+    return Message(
+        head.tenant,
+        head.job_id,
+        run.run_id,
+        run.due_at,
+        rules.priority,
+        rules.lane,
+        head.version,
+        rules.task_type,
+    )
