@@ -1,6 +1,6 @@
 """Every table's keys and the names of its attributes. Nowhere else is one spelled out."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from punctual.aws.sorting import (
@@ -14,7 +14,7 @@ from punctual.aws.sorting import (
     parted,
     unescape,
 )
-from punctual.domain.placement import slot_of
+from punctual.domain.placement import EPOCH, slot_of
 
 PK = "pk"
 SK = "sk"
@@ -47,6 +47,21 @@ class Table(NamedTuple):
     expires: bool
     streamed: bool = False
 
+    def schema(self) -> dict[str, list[dict[str, str]]]:
+        """
+        >>> [key["AttributeName"] for key in JOBS.schema()["KeySchema"]]
+        ['pk', 'sk']
+        """
+        return {
+            "KeySchema": [
+                {"AttributeName": PK, "KeyType": "HASH"},
+                {"AttributeName": SK, "KeyType": "RANGE"},
+            ],
+            "AttributeDefinitions": [
+                {"AttributeName": name, "AttributeType": "S"} for name in (PK, SK)
+            ],
+        }
+
 
 JOBS = Table("jobs", expires=True, streamed=True)
 TIMERS = Table("timers", expires=False)  # an accepted job hangs on its timer, however late
@@ -74,7 +89,7 @@ def expiry(at: datetime) -> int:
     >>> expiry(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
     2
     """
-    return -int(-at.timestamp() // 1)
+    return -((EPOCH - at) // timedelta(seconds=1))
 
 
 # Jobs

@@ -32,6 +32,9 @@ def real_clock() -> datetime:
 class Clients:
     """Made lazily: a function that never touches S3 does not pay for its client."""
 
+    def __init__(self, session: Any = None) -> None:
+        self._given = session
+
     @cached_property
     def dynamodb(self) -> Any:
         return self._client("dynamodb")
@@ -52,7 +55,7 @@ class Clients:
     def _session(self) -> Any:
         import boto3
 
-        return boto3.Session()
+        return self._given or boto3.Session()
 
     def _client(self, service: str) -> Any:
         from botocore.config import Config

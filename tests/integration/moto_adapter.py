@@ -1,0 +1,192 @@
+"""The AWS adapter on moto, watched: every call is counted and held to AWS's own limits.
+
+moto takes batches of any size, filters on key attributes, and a FIFO message again and again
+(docs/decisions/aws-moto.md), so the limits are asserted here, on what the adapter sends.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cache
+from itertools import groupby
+from typing import Any
+
+import boto3
+from moto import mock_aws
+from punctual.aws import keys
+from punctual.aws.calls import Patience
+from punctual.aws.crew import Crew
+from punctual.aws.dynamo import Dynamo
+from punctual.aws.history import DynamoHistory
+from punctual.aws.run_lists import RunLists
+from punctual.aws.wiring import Clients, aws_ports
+from punctual.engine.ports import Clock, Ports, RunRow
+from punctual.settings import Settings
+
+REGION = "eu-central-1"
+BUS, BUCKET = "punctual", "punctual-outputs"
+LANES = ("quick-high", "quick-normal", "quick-low", "long")
+
+
+@dataclass
+class Moto:
+    """The adapter, its clients, and what was called and slept."""
+
+    ports: Ports
+    clients: Clients
+    settings: Settings
+    lists: RunLists
+    calls: Counter[str]
+    slept: list[float] = field(default_factory=list)
+
+    def spend(self, work: Callable[[], Any]) -> dict[str, int]:
+        """What a piece of work calls."""
+        before = Counter(self.calls)
+        work()
+        return dict(self.calls - before)
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        found = self.clients.dynamodb.scan(TableName=table)["Items"]
+        return [dict(row) for row in found]
+
+    def messages(self, url: str) -> list[dict[str, Any]]:
+        """Up to ten that stand in a queue, taken out."""
+        received = self.clients.sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+        )
+        return [dict(message) for message in received.get("Messages", [])]
+
+
+class ListedHistory(DynamoHistory):
+    """Appends to the lists as what reads the stream does, once the rows stand."""
+
+    def __init__(self, dynamo: Dynamo, table: str, lists: RunLists) -> None:
+        super().__init__(dynamo, table, lists)
+        self._appended = lists
+
+    def put(self, rows: Sequence[RunRow]) -> None:
+        super().put(rows)
+        for tenant, some in groupby(sorted(rows, key=_tenant), key=_tenant):
+            self._appended.append(tenant, list(some))
+
+
+def _tenant(row: RunRow) -> str:
+    return row.tenant
+
+
+@contextmanager
+def moto(clock: Clock) -> Iterator[Moto]:
+    with mock_aws():
+        clients = Clients(_session())
+        settings = _created(clients)
+        slept: list[float] = []
+        patience = Patience(slept.append, seed="test", tries=4)
+        dynamo = Dynamo(lambda: clients.dynamodb, Crew(1), patience)
+        lists = RunLists(dynamo, settings.control_table)
+        ports = aws_ports(settings, clock, clients, Crew(1), patience)
+        history = ListedHistory(dynamo, settings.runs_table, lists)
+        calls: Counter[str] = Counter()
+        for client in (clients.dynamodb, clients.sqs, clients.s3, clients.events):
+            _watch(client, calls)
+        yield Moto(replace(ports, history=history), clients, settings, lists, calls, slept)
+
+
+@contextmanager
+def moto_ports(clock: Callable[[], datetime]) -> Iterator[Ports]:
+    with moto(clock) as made:
+        yield made.ports
+
+
+@cache
+def _session() -> Any:
+    """One for all tests: it reads the descriptions of the services only once."""
+    return boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+
+
+def _created(clients: Clients) -> Settings:
+    for table in keys.TABLES:
+        clients.dynamodb.create_table(
+            TableName=table.name, BillingMode="PAY_PER_REQUEST", **table.schema()
+        )
+    queues = {
+        name: clients.sqs.create_queue(
+            QueueName=f"{name}.fifo",
+            Attributes={
+                "FifoQueue": "true",
+                "DeduplicationScope": "messageGroup",
+                "FifoThroughputLimit": "perMessageGroupId",
+            },
+        )["QueueUrl"]
+        for name in LANES
+    }
+    wake = clients.sqs.create_queue(QueueName="wake-ups")["QueueUrl"]
+    clients.s3.create_bucket(
+        Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
+    )
+    clients.events.create_event_bus(Name=BUS)
+    names = {f"{table.name}_table": table.name for table in keys.TABLES}
+    return Settings(**names, bucket=BUCKET, wake_queue=wake, event_bus=BUS, queues=queues)
+
+
+def _watch(client: Any, calls: Counter[str]) -> None:
+    def count(model: Any, params: dict[str, Any], **_: Any) -> None:
+        calls[model.name] += 1
+        check_limits(model.name, params)
+
+    client.meta.events.register("provide-client-params.*.*", count)
+
+
+def check_limits(operation: str, params: dict[str, Any]) -> None:
+    """What AWS refuses and moto does not."""
+    match operation:
+        case "BatchWriteItem":
+            ((_, requests),) = params["RequestItems"].items()
+            places = [_written(request) for request in requests]
+            assert 1 <= len(places) <= 25, "BatchWriteItem takes 25 rows"
+            assert len(set(places)) == len(places), "BatchWriteItem takes a row once"
+        case "BatchGetItem":
+            ((_, asked),) = params["RequestItems"].items()
+            places = [_place(key) for key in asked["Keys"]]
+            assert 1 <= len(places) <= 100, "BatchGetItem takes 100 keys"
+            assert len(set(places)) == len(places), "BatchGetItem takes a key once"
+            assert asked["ConsistentRead"], "a read that decides is consistent"
+        case "Query" | "Scan":
+            names = params.get("ExpressionAttributeNames", {})
+            condition = params.get("FilterExpression", "")
+            filtered = {name for mark, name in names.items() if mark in condition}
+            assert not filtered & {keys.PK, keys.SK}, "a filter takes no key attribute"
+        case "SendMessageBatch":
+            ids = [entry["Id"] for entry in params["Entries"]]
+            assert 1 <= len(ids) <= 10, "SendMessageBatch takes 10 messages"
+            assert len(set(ids)) == len(ids), "ids differ within a batch"
+            assert sum(len(entry["MessageBody"]) for entry in params["Entries"]) <= 1_048_576
+            for entry in params["Entries"]:
+                assert 0 <= entry.get("DelaySeconds", 0) <= 900, "SQS delays 15 minutes"
+                fifo = "MessageGroupId" in entry
+                assert not (fifo and "DelaySeconds" in entry), "FIFO delays no single message"
+        case "PutEvents":
+            assert 1 <= len(params["Entries"]) <= 10, "PutEvents takes 10 events"
+        case "DeleteObjects":
+            assert 1 <= len(params["Delete"]["Objects"]) <= 1_000, "S3 deletes 1,000 at a time"
+        case "UpdateItem" | "PutItem":
+            assert params["ConditionExpression"], "every state write is conditional"
+            used = " ".join(
+                str(params.get(f"{kind}Expression")) for kind in ("Update", "Condition")
+            )
+            for mark in (
+                *params.get("ExpressionAttributeNames", {}),
+                *params.get("ExpressionAttributeValues", {}),
+            ):
+                assert mark in used, f"{mark} is declared and not used"
+
+
+def _written(request: dict[str, Any]) -> tuple[str, str]:
+    if "PutRequest" in request:
+        return _place(request["PutRequest"]["Item"])
+    return _place(request["DeleteRequest"]["Key"])
+
+
+def _place(row: dict[str, Any]) -> tuple[str, str]:
+    return row[keys.PK]["S"], row[keys.SK]["S"]
