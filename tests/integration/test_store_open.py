@@ -1,0 +1,154 @@
+"""Opening: who may, what is refused in one line, and files of earlier versions."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from punctual.domain.run import Lease, Status
+from punctual.engine.ports import Key, RunKey, Swap
+from punctual.local.clock import ManualClock
+from punctual.local.errors import StoreError
+from punctual.local.schema import MIGRATIONS, connect
+from punctual.local.store import FILE, Store
+
+from tests.builders import JOB, NOON, RUN, a_head, a_row, a_run, a_timer, after, an_id
+
+CLOCK = ManualClock(NOON)
+GOLDEN = Path(__file__).parents[1] / "golden" / "store_version_1.sql"
+
+
+def refused(folder: Path) -> str:
+    with pytest.raises(StoreError) as told:
+        Store.open(folder, CLOCK)
+    assert "\n" not in told.value.message
+    return told.value.message
+
+
+def test_a_second_node_is_refused_and_told_who_the_first_is(tmp_path: Path) -> None:
+    first = Store.open(tmp_path, CLOCK)
+    try:
+        message = refused(tmp_path)
+    finally:
+        first.close()
+    assert f"process {os.getpid()}" in message
+    assert str(tmp_path) in message
+
+
+def test_a_folder_is_free_again_when_its_node_has_ended(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    Store.open(tmp_path, CLOCK).close()
+
+
+def test_a_refusal_leaves_the_folder_to_its_holder(tmp_path: Path) -> None:
+    first = Store.open(tmp_path, CLOCK)
+    try:
+        assert refused(tmp_path) == refused(tmp_path)
+        first.timers.put([a_timer()])
+    finally:
+        first.close()
+
+
+def test_the_lock_goes_with_the_process_that_held_it(tmp_path: Path) -> None:
+    script = (
+        "import os, sys; from pathlib import Path; from punctual.local.store import Store; "
+        "Store.open(Path(sys.argv[1])); print('open', flush=True); os.kill(os.getpid(), 9)"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": "layers/core/python"},
+        capture_output=True,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (-9, b"open\n")
+    Store.open(tmp_path, CLOCK).close()
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    in_the_way = tmp_path / "file"
+    in_the_way.write_text("")
+    assert str(in_the_way) in refused(in_the_way)
+    assert "Not a directory" in refused(in_the_way / "data")
+
+
+def test_a_folder_whose_blobs_cannot_be_made_is_named_and_let_go(tmp_path: Path) -> None:
+    (tmp_path / "blobs").write_text("")
+    assert str(tmp_path) in refused(tmp_path)
+    (tmp_path / "blobs").unlink()
+    Store.open(tmp_path, CLOCK).close()
+
+
+def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text("these are my notes, keep out\n" * 100)
+    assert "not a database" in refused(tmp_path)
+    assert (tmp_path / FILE).read_text().startswith("these are my notes")
+
+
+def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    newer = sqlite3.connect(tmp_path / FILE)
+    newer.execute(f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    newer.close()
+    message = refused(tmp_path)
+    assert "newer Punctual" in message
+    assert f"schema {len(MIGRATIONS) + 1}" in message
+
+
+def test_a_file_of_version_1_is_brought_up_with_all_it_holds(tmp_path: Path) -> None:
+    old = sqlite3.connect(tmp_path / FILE)
+    old.executescript(GOLDEN.read_text())
+    assert old.execute("PRAGMA user_version").fetchone() == (1,)
+    old.close()
+    store = Store.open(tmp_path, CLOCK)
+    try:
+        rows = store.history.page_all("acme", None, 10, NOON)
+        assert [(row.run.run_id, row.job_id) for row in rows] == [
+            (an_id(1_000_003), JOB),
+            (an_id(1_000_002), an_id(2)),
+            (an_id(1_000_002), JOB),
+        ]
+        assert list(store.history.page(Key("acme", JOB), None, None, 9, NOON)) == rows[::2]
+        assert store.history.present([RunKey("acme", JOB, an_id(1_000_003))])
+        head = a_head(version=2, runs=(a_run(status=Status.RUNNING, token=2),))
+        lease = Lease(token=2, until=after(30))
+        assert store.heads.load([Key("acme", JOB)]) == {Key("acme", JOB): (head, {RUN: lease})}
+        assert list(store.timers.due(NOON, 0, NOON, None, 9)) == [a_timer()]
+        assert store.count_runs("acme") == {"RUNNING": 1, "SUCCESS": 3}
+        assert list(store.heads.swap([Swap(a_head(version=3), 2)])) == [True]
+        assert store.count_runs("acme") == {"SUCCESS": 3}
+        store.history.put([a_row(an_id(1_000_003))])
+        assert store.count_runs("acme") == {"SUCCESS": 3}
+    finally:
+        store.close()
+
+
+def test_an_old_file_and_a_new_one_end_with_the_same_tables(tmp_path: Path) -> None:
+    old = connect(tmp_path / "old.db", MIGRATIONS[:1])
+    old.close()
+    dumps = []
+    for name in ("old.db", "new.db"):
+        db = connect(tmp_path / name)
+        dumps.append(sorted(db.execute("SELECT name, sql FROM sqlite_schema").fetchall(), key=str))
+        db.close()
+    assert dumps[0] == dumps[1]
+
+
+def test_a_migration_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    connect(tmp_path / FILE, MIGRATIONS[:1]).close()
+    broken = [*MIGRATIONS[:1], ["CREATE TABLE half (a)", "CREATE TABLE oops ("]]
+    with pytest.raises(StoreError, match="cannot be used"):
+        connect(tmp_path / FILE, broken)
+    db = connect(tmp_path / FILE, MIGRATIONS[:1])
+    assert db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'half'").fetchall() == []
+    db.close()
+
+
+def test_commits_are_flushed_to_the_disk(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, CLOCK)
+    try:
+        assert store._db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+        assert store._db.execute("PRAGMA synchronous").fetchone() == (2,)
+    finally:
+        store.close()
