@@ -1,0 +1,239 @@
+"""What the node asks of its store: what is queued, who held what, how many, and what expired."""
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from punctual.domain.head import Head, Priority, Rules, State
+from punctual.domain.placement import EPOCH
+from punctual.domain.run import Lease, Status, Waiting
+from punctual.domain.timing import RETENTION
+from punctual.engine.placing import blank_head
+from punctual.engine.ports import Detail, Key, RunKey, Swap
+from punctual.local.clock import ManualClock
+from punctual.local.store import Store
+
+from tests.builders import (
+    JOB,
+    NOON,
+    RUN,
+    a_body,
+    a_head,
+    a_receipt,
+    a_row,
+    a_run,
+    after,
+    an_attempt,
+    an_id,
+)
+
+MONTH = RETENTION + timedelta(days=1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "data", ManualClock(NOON))
+    yield store
+    store.close()
+
+
+def queued(
+    number: int, due_at: datetime = NOON, priority: Priority = Priority.NORMAL, tenant: str = "acme"
+) -> Head:
+    run = a_run(due_at=due_at)
+    rules = {1: Rules(body="1-body", since_at=NOON, priority=priority)}
+    return a_head(an_id(number), runs=(run,), rules=rules, tenant=tenant)
+
+
+def swap(store: Store, *heads: Head) -> None:
+    assert all(store.heads.swap([Swap(head, 0) for head in heads]))
+
+
+def purge_all(store: Store, now: datetime, limit: int) -> int:
+    """Until nothing is left to do; the number of steps."""
+    for step in range(1, 1_000):
+        if not store.purge(now, limit):
+            return step
+    raise AssertionError("purging does not end")
+
+
+def test_what_is_queued_comes_by_priority_and_then_by_due_time(store: Store) -> None:
+    wanted = [
+        queued(4, after(2), Priority.HIGH),
+        queued(1, after(3), Priority.HIGH),
+        queued(5, after(1)),
+        queued(2, after(1.000001)),
+        queued(3, after(0), Priority.LOW),
+    ]
+    swap(store, *wanted[::-1])
+    assert store.queued(after(9), 10) == wanted
+    assert store.queued(after(9), 3) == wanted[:3]
+    assert store.queued(after(1), 10) == [wanted[2], wanted[4]]
+
+
+def test_only_what_stands_queued_is_queued(store: Store) -> None:
+    running = a_head(an_id(1), runs=(a_run(status=Status.RUNNING),))
+    waiting = a_head(an_id(2), line=(Waiting(RUN, 1, NOON, NOON, NOON),))
+    both = a_head(an_id(3), runs=(a_run("a", Status.RUNNING), a_run("b"), a_run("c")))
+    swap(store, running, waiting, both, a_head(an_id(4)))
+    assert store.queued(NOON, 10) == [both]
+    assert store.count_queued("acme") == 2
+    store.heads.swap([Swap(replace(both, version=2, runs=both.runs[:1]), 1)])
+    assert store.queued(NOON, 10) == []
+    assert store.count_queued("acme") == 0
+
+
+def test_an_urgent_run_that_comes_later_does_not_hide_one_that_is_due(store: Store) -> None:
+    rules = {
+        1: Rules(body="1", since_at=NOON),
+        2: Rules(body="2", since_at=NOON, priority=Priority.HIGH),
+    }
+    later = a_run("b", due_at=after(60), definition=2)
+    head = a_head(rules=rules, runs=(later, a_run("a")))
+    swap(store, head)
+    assert store.queued(NOON, 10) == [head]
+
+
+def test_the_oldest_queued_is_the_tenants_own(store: Store) -> None:
+    assert store.oldest_queued("acme") is None
+    swap(store, queued(1, after(2.5), Priority.LOW), queued(2, after(7)), queued(3, tenant="other"))
+    assert store.oldest_queued("acme") == after(2.5)
+    assert store.count_queued("acme") == 2
+
+
+def test_at_a_start_every_lease_is_over_and_its_jobs_are_named(store: Store) -> None:
+    lease = Lease(token=2, until=after(30), beaten=True)
+    heads = [a_head(an_id(n), version=2) for n in range(3)]
+    runs = {RUN: lease, an_id(9): lease}
+    store.heads.swap([Swap(heads[0], 0, runs), Swap(heads[1], 0, {RUN: lease}), Swap(heads[2], 0)])
+    keys = [Key("acme", head.job_id) for head in heads]
+    assert sorted(store.end_all_leases()) == keys[:2]
+    over = replace(lease, until=EPOCH)
+    assert dict(store.heads.load(keys)[keys[0]].leases) == dict.fromkeys(runs, over)
+    won = store.heads.swap([Swap(replace(heads[1], version=3), 2, {RUN: None}, {RUN: over})])
+    assert list(won) == [True]
+
+
+def test_without_leases_a_start_has_nothing_to_end(store: Store) -> None:
+    swap(store, a_head())
+    assert store.end_all_leases() == []
+
+
+def test_jobs_are_counted_by_state_without_blank_ones(store: Store) -> None:
+    swap(store, a_head(an_id(1)), a_head(an_id(2), state=State.PAUSED), a_head(tenant="other"))
+    blank = blank_head(Key("acme", an_id(3)), 1, "w", NOON)
+    swap(store, blank)
+    assert store.count_jobs("acme") == {"SCHEDULED": 1, "PAUSED": 1}
+    store.heads.swap([Swap(a_head(an_id(3), version=2), 1)])
+    store.heads.swap([Swap(a_head(an_id(2), version=2), 1)])
+    assert store.count_jobs("acme") == {"SCHEDULED": 3}
+    assert store.count_jobs("nobody") == {}
+
+
+def test_runs_are_counted_alive_and_ended(store: Store) -> None:
+    line = tuple(Waiting(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
+    swap(store, a_head(runs=(a_run(), a_run("b", Status.RUNNING)), line=line))
+    store.history.put([a_row(an_id(n)) for n in range(4)])
+    store.history.put([a_row(an_id(n)) for n in range(2, 6)])
+    assert store.count_runs("acme") == {"QUEUED": 1, "RUNNING": 1, "WAITING": 3, "SUCCESS": 6}
+
+
+def test_a_head_whose_end_its_own_commit_records_is_not_busy(store: Store) -> None:
+    """Otherwise each job that ever ran would be read to find the few that run."""
+    ended = a_head(ended=(a_run(status=Status.SUCCESS, ended_at=NOON),))
+    with store.work():
+        swap(store, ended)
+        store.history.put([a_row()])
+    assert list(store.heads.busy("acme")) == []
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1_000])
+def test_expired_jobs_are_removed_with_all_they_had(store: Store, limit: int) -> None:
+    gone = [a_head(an_id(n), state=State.COMPLETED, ended_at=NOON) for n in range(7)]
+    kept = a_head(an_id(50))
+    late = a_head(an_id(51), state=State.COMPLETED, ended_at=after(86_400 * 2))
+    swap(store, *gone, kept, late)
+    for head in (*gone, kept):
+        name = f"payload/{head.job_id}"
+        store.blobs.put(name, b"large", "application/json")
+        store.heads.put_bodies([a_body(head.job_id, payload_blob=name), a_body(head.job_id, "2")])
+    purge_all(store, NOON + MONTH, limit)
+    assert [head.job_id for head in store.heads.walk(None, 99).heads] == [kept.job_id, late.job_id]
+    wanted = [(Key("acme", head.job_id), "2") for head in (*gone, kept)]
+    assert list(store.heads.bodies(wanted)) == wanted[-1:]
+    assert store.blobs.get(f"payload/{gone[0].job_id}") is None
+    assert store.blobs.get(f"payload/{kept.job_id}") == b"large"
+    assert store.count_jobs("acme") == {"SCHEDULED": 1, "COMPLETED": 1}
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1_000])
+def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> None:
+    def row(number: int, tenant: str, at: datetime) -> str:
+        run_id = an_id(number, at)
+        names = [f"{kind}/{tenant}/{run_id}" for kind in ("out", "log", "old")]
+        for name in names:
+            store.blobs.put(name, b"x", "text/plain")
+        detail = Detail(output_blob=names[0], log_blob=names[1])
+        expires = at + RETENTION
+        made = a_row(run_id, tenant=tenant, detail=detail, expires_at=expires)
+        store.history.put([made])
+        earlier = an_attempt(run_id=run_id, tenant=tenant, detail=Detail(output_blob=names[2]))
+        store.history.put_attempts([earlier])
+        return run_id
+
+    tenants = ("acme", "b", "c")
+    gone = [(tenant, row(n, tenant, NOON)) for tenant in tenants for n in range(4)]
+    kept = [(tenant, row(n, tenant, NOON + MONTH)) for tenant in tenants for n in range(2)]
+    backfilled = an_id(2)
+    store.history.put([a_row(backfilled, an_id(9), expires_at=NOON + MONTH * 2)])
+    purge_all(store, NOON + MONTH, limit)
+    left = [
+        (tenant, row.run.run_id)
+        for tenant in tenants
+        for row in store.history.page_all(tenant, None, 99, EPOCH)
+    ]
+    assert sorted(left) == sorted([*kept, ("acme", backfilled)])
+    for tenant, run_id in gone:
+        assert store.blobs.get(f"out/{tenant}/{run_id}") is None
+        assert store.blobs.get(f"old/{tenant}/{run_id}") is None
+        assert list(store.history.attempts(RunKey(tenant, JOB, run_id), EPOCH)) == []
+    tenant, run_id = kept[0]
+    assert store.blobs.get(f"log/{tenant}/{run_id}") == b"x"
+    assert store.count_runs("acme") == {"SUCCESS": 3}
+
+
+def test_purging_goes_on_with_what_expires_later(store: Store) -> None:
+    for day in range(3):
+        at = NOON + timedelta(days=day)
+        store.history.put([a_row(an_id(day, at), expires_at=at + RETENTION)])
+    for day in range(3):
+        purge_all(store, NOON + RETENTION + timedelta(days=day, hours=2), 1)
+        assert store.count_runs("acme").get("SUCCESS", 0) == 2 - day
+
+
+def test_receipts_and_old_minutes_and_events_are_removed(store: Store) -> None:
+    for n in range(5):
+        store.receipts.claim("acme", [(f"k{n}", a_receipt())], NOON)
+        lease = store.buckets.acquire(NOON + timedelta(minutes=n), 0, "p", NOON, after(60))
+        assert lease is not None
+        store.buckets.done(lease)
+    store.feed.publish([{"n": n} for n in range(5)])
+    store.buckets.advance(None, NOON + timedelta(minutes=3))
+    purge_all(store, NOON + timedelta(hours=25), 2)
+    tables = ("receipts", "buckets", "feed")
+    counts = [store._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
+    assert counts == [0, 2, 1]
+    assert store.buckets.is_done(NOON, 0)
+
+
+def test_event_numbers_go_on_after_all_that_is_old_is_removed(store: Store) -> None:
+    first = store.feed.publish([{"n": 1}, {"n": 2}])
+    purge_all(store, NOON + timedelta(days=3), 10)
+    assert [int(number) for number in (*first, *store.feed.publish([{"n": 3}]))] == [1, 2, 3]
+    assert store.feed.read(2, 10) == [(3, {"n": 3})]
+
+
+def test_purging_nothing_is_one_step(store: Store) -> None:
+    assert store.purge(NOON, 100) is False

@@ -1,0 +1,65 @@
+"""Which row a head becomes, and when a swap has met its own effect."""
+
+from collections import Counter
+
+import pytest
+from punctual.domain.run import Lease
+from punctual.engine.ports import Stored
+from punctual.local.head_rows import HeadRows, is_own, merged
+
+from tests.builders import RUN, a_head, after, an_id
+
+LEASE = Lease(token=2, until=after(30))
+
+
+def statements(old: Stored | None, new: Stored) -> list[str]:
+    rows = HeadRows(Counter())
+    rows.add(1, old, new)
+    return [" ".join(statement.split()[:3]) for statement, _ in rows.statements()]
+
+
+@pytest.mark.parametrize(
+    ("mine", "standing", "own"),
+    [
+        ((2, "m"), (2, "w m"), True),
+        ((2, "m"), (3, "w m x"), True),
+        ((2, "m"), (5, "m x y z"), True),
+        ((2, "m"), (6, "x y z u"), False),
+        ((2, "m"), (2, "w x"), False),
+        ((3, "m"), (2, "w m"), False),
+        ((3, "m"), (3, "w m x"), False),
+        ((4, "m"), (5, "m w x y"), False),
+        ((2, ""), (2, "w m"), False),
+    ],
+)
+def test_a_mark_counts_from_its_version_on(
+    mine: tuple[int, str], standing: tuple[int, str], own: bool
+) -> None:
+    writers = tuple(standing[1].split())
+    stored = a_head(version=standing[0], writers=writers)
+    assert is_own(a_head(version=mine[0], writer=mine[1]), stored) is own
+
+
+def test_a_new_head_is_inserted_and_a_known_one_updated() -> None:
+    old, new = Stored(a_head(), {}), Stored(a_head(version=2), {})
+    assert statements(None, old) == ["INSERT INTO heads"]
+    assert statements(old, new) == ["UPDATE heads SET"]
+
+
+def test_a_renewed_lease_alone_is_written_alone() -> None:
+    old = Stored(a_head(), {RUN: LEASE})
+    assert statements(old, Stored(old.head, {RUN: Lease(2, after(50))})) == ["INSERT INTO leases"]
+
+
+def test_only_leases_that_changed_are_written() -> None:
+    other = an_id(7)
+    old = Stored(a_head(), {RUN: LEASE, other: LEASE})
+    assert statements(old, Stored(a_head(version=2), dict(old.leases))) == ["UPDATE heads SET"]
+    gone = Stored(a_head(version=2), {other: LEASE})
+    assert statements(old, gone) == ["UPDATE heads SET", "DELETE FROM leases"]
+
+
+def test_leases_are_merged_without_touching_what_was_read() -> None:
+    read = {RUN: LEASE}
+    assert merged(read, {RUN: None, "b": LEASE}) == {"b": LEASE}
+    assert read == {RUN: LEASE}
