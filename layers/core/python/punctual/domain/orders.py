@@ -157,9 +157,11 @@ def _take_up(d: Draft, schedule: Schedule) -> None:
 
 def _has_fired(d: Draft, new: Schedule) -> bool:
     """Whether a single time just gone by has had its run by the former schedule."""
-    if not isinstance(new, Once) or d.schedule is None or d.mark is None:
+    if not isinstance(new, Once) or d.schedule is None or d.mark is None or new.at > d.mark:
         return False
-    return d.head.created_at < new.at <= d.mark and is_occurrence(d.schedule, new.at)
+    if isinstance(d.schedule, Once):
+        return d.schedule.at == new.at
+    return d.head.created_at < new.at and is_occurrence(d.schedule, new.at)
 
 
 def first_mark(schedule: Schedule, now: datetime) -> datetime:
