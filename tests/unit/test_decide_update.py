@@ -9,7 +9,7 @@ from punctual.domain.placement import occurrence_id
 from punctual.domain.run import Status
 from punctual.domain.schedule import Cron, Once
 
-from tests.builders_jobs import JOB_ID, Story, a_job, after, every
+from tests.builders_jobs import JOB_ID, NOON, Story, a_job, after, every
 
 
 def test_runs_that_exist_keep_the_definition_they_were_made_with() -> None:
@@ -157,6 +157,12 @@ def test_a_time_that_ran_by_the_old_schedule_does_not_run_again() -> None:
     story.at(62).change(Once(after(60)))
     assert story.queued == []
     assert story.drain().outcomes() == [(60, "SUCCESS", "", 1)]
+
+
+def test_the_same_single_time_does_not_run_again() -> None:
+    story = Story(a_job(Once(NOON))).drain()
+    story.at(3).change(Once(NOON))
+    assert story.queued == []
 
 
 def test_a_start_in_the_past_sets_the_phase_and_misses_nothing() -> None:

@@ -1,0 +1,78 @@
+"""What QUEUE and SKIP mean, said once more and simply: names in lists, no time."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Model:
+    """`active` runs by name, those `held` among them, a `line`, and what was `skipped`."""
+
+    limit: int
+    skips: bool
+    max_waiting: int
+    paused: bool = False
+    active: list[str] = field(default_factory=list)
+    held: set[str] = field(default_factory=set)
+    line: list[str] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
+    ended: list[str] = field(default_factory=list)
+
+    def fire(self, name: str) -> None:
+        """An occurrence; names of what a person orders begin with a p, and never come here."""
+        if self.paused or (len(self.active) >= self.limit and self.skips):
+            self.skipped.add(name)
+        elif len(self.active) < self.limit:
+            self.active.append(name)
+        elif sum(not self._ordered(waiting) for waiting in self.line) >= self.max_waiting:
+            self.skipped.add(name)
+        else:
+            self.line.append(name)
+
+    def order(self, name: str) -> None:
+        self.line.append(name)
+        self._serve()
+
+    def claim(self, name: str) -> bool:
+        """Whether it is given: not of what waits, is held or has ended."""
+        if name not in self.active or name in self.held or len(self.held) >= self.limit:
+            return False
+        self.held.add(name)
+        return True
+
+    def end(self, name: str) -> None:
+        self.active.remove(name)
+        self.held.discard(name)
+        self.ended.append(name)
+        self._serve()
+
+    def set_limit(self, limit: int) -> None:
+        self.limit = limit
+        free = [name for name in self.active if name not in self.held]
+        excess = max(0, len(self.active) - limit)
+        self._back_in_line(free[-excess:] if excess else [])
+        self._serve()
+
+    def pause(self) -> None:
+        self.paused = True
+        self._back_in_line(
+            [name for name in self.active if name not in self.held and not self._ordered(name)]
+        )
+        self._serve()
+
+    def resume(self) -> None:
+        self.paused = False
+        self._serve()
+
+    def _back_in_line(self, names: list[str]) -> None:
+        self.active = [name for name in self.active if name not in names]
+        self.line = names + self.line
+
+    def _serve(self) -> None:
+        for name in list(self.line):
+            if len(self.active) < self.limit and (not self.paused or self._ordered(name)):
+                self.line.remove(name)
+                self.active.append(name)
+
+    @staticmethod
+    def _ordered(name: str) -> bool:
+        return name.startswith("p")
