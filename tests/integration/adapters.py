@@ -12,6 +12,8 @@ from punctual.local.clock import ManualClock
 from punctual.local.ready import Ready
 from punctual.local.store import Store
 
+from tests.integration.moto_adapter import moto
+
 
 def _at_once() -> None:
     """Nothing to wait for: what is written is read."""
@@ -58,4 +60,10 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
         store.close()
 
 
-ADAPTERS: Mapping[str, Factory] = {"embedded": embedded}
+@contextmanager
+def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
+    with moto(clock) as made:
+        yield World(made.ports, clock, lambda _now: made.delivered())
+
+
+ADAPTERS: Mapping[str, Factory] = {"aws": aws, "embedded": embedded}

@@ -20,9 +20,10 @@ from punctual.aws.calls import Patience
 from punctual.aws.crew import Crew
 from punctual.aws.dynamo import Dynamo
 from punctual.aws.history import DynamoHistory
+from punctual.aws.queue import parse_message
 from punctual.aws.run_lists import RunLists
 from punctual.aws.wiring import Clients, aws_ports
-from punctual.engine.ports import Clock, Ports, RunRow
+from punctual.engine.ports import Clock, Message, Ports, RunRow
 from punctual.settings import Settings
 
 REGION = "eu-central-1"
@@ -51,12 +52,24 @@ class Moto:
         found = self.clients.dynamodb.scan(TableName=table)["Items"]
         return [dict(row) for row in found]
 
+    def delivered(self) -> list[Message]:
+        """All that stands in the queues for executors, taken out."""
+        found: list[Message] = []
+        for url in self.settings.queues.values():
+            while batch := self.messages(url):
+                found += [parse_message(message["Body"]) for message in batch]
+        return found
+
     def messages(self, url: str) -> list[dict[str, Any]]:
-        """Up to ten that stand in a queue, taken out."""
+        """Up to ten that stand in a queue, taken out of it."""
         received = self.clients.sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
         )
-        return [dict(message) for message in received.get("Messages", [])]
+        found = [dict(message) for message in received.get("Messages", [])]
+        for message in found:
+            handle = message["ReceiptHandle"]
+            self.clients.sqs.delete_message(QueueUrl=url, ReceiptHandle=handle)
+        return found
 
 
 class ListedHistory(DynamoHistory):

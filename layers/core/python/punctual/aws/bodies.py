@@ -37,7 +37,7 @@ class Bodies:
         ]
         if more:
             rows |= self._dynamo.read(self._table, more)
-        return {keys[at]: _body(keys[at], row, rows) for at, row in rows.items() if at in keys}
+        return {asked: _body(asked, rows[at], rows) for at, asked in keys.items() if at in rows}
 
 
 def _rows(new: Body) -> Iterator[Item]:

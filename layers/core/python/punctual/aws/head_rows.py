@@ -89,9 +89,9 @@ def change(swap: Swap, now: datetime) -> Condition:
     sets = ", ".join(f"#s{i} = :s{i}" for i in range(len(wanted)))
     holds = ["#version = :expect", _STANDS]
     for i, (run_id, lease) in enumerate(swap.required.items()):
-        names |= {f"#q{i}": LEASE + run_id, "#token": TOKEN, "#until": UNTIL}
-        values |= {f":t{i}": to_attribute(lease.token), f":u{i}": to_attribute(moment(lease.until))}
-        holds.append(f"#q{i}.#token = :t{i} AND #q{i}.#until = :u{i}")
+        names[f"#q{i}"] = LEASE + run_id
+        values[f":q{i}"] = _lease(lease)
+        holds.append(f"#q{i} = :q{i}")
     return Condition(
         " AND ".join(holds),
         f"SET {sets} REMOVE {', '.join(removed)}" if removed else f"SET {sets}",
@@ -117,7 +117,7 @@ def is_own(mine: Head, row: Mapping[str, Any]) -> bool:
     Its mark must stand among those of its version and later ones: a request that won one swap and
     lost another has left its mark before.
     """
-    if not mine.writers or not row:
+    if not mine.writers or not mine.writers[-1] or not row:
         return False
     newer = int(row[VERSION]["N"]) - mine.version
     writers = from_attribute(row[WRITERS]) if WRITERS in row else []
