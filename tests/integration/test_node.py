@@ -53,6 +53,7 @@ class World:
         self.woken = threading.Event()
         self.store = Store.open(folder, clock)
         self.events: list[str] = []
+        self.workers = {Lane.QUICK.value: Workers("quick", 4), Lane.LONG.value: Workers("long", 4)}
         self.node = Node(
             self.store,
             Registry({"http": self.gate, "script": self.gate}),
@@ -61,7 +62,7 @@ class World:
             clock.monotonic,
             new_id(clock),
             lambda event, **_: self.events.append(event),
-            {Lane.QUICK: Workers("quick", 4), Lane.LONG: Workers("long", 4)},
+            self.workers,
             self.woken.set,
         )
         self.node.start()
@@ -113,6 +114,8 @@ def a_world(folder: Path, clock: ManualClock) -> Iterator[World]:
         yield world
     finally:
         world.gate.open.set()
+        for workers in world.workers.values():
+            workers.close(10)
         world.store.close()
 
 

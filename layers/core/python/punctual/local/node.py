@@ -17,14 +17,16 @@ from punctual.engine.ports import Clock, Message, NewId, Ports
 from punctual.engine.reconciler import Reconciler
 from punctual.engine.search import Search
 from punctual.engine.steps import Steps
+from punctual.engine.sweeper import Sweeper
 from punctual.local.groups import GroupFiles
-from punctual.local.holding import Ended, Holding, attempt_of, detail_of
+from punctual.local.holding import Ended, Holding
+from punctual.local.house import House
+from punctual.local.inline import publish
 from punctual.local.monitor import NodeMonitor
 from punctual.local.ready import INLINE, Ready, messages_of
 from punctual.local.store import Store
 from punctual.local.wiring import Wiring
 from punctual.local.workers import Workers
-from punctual.tasks.event import build_event, published
 from punctual.tasks.registry import Registry
 
 T = TypeVar("T")
@@ -32,9 +34,6 @@ Log = Callable[..., None]
 AHEAD = timedelta(seconds=2)  # fired so early, what is due together starts by its priority
 PLAN = timedelta(seconds=20)
 CATCH_UP = timedelta(milliseconds=200)  # between two plans while minutes behind are left
-HOUSEKEEPING = timedelta(seconds=60)
-RECONCILE = timedelta(hours=24)
-PURGED = 500
 
 
 class _Starting(NamedTuple):
@@ -86,7 +85,8 @@ class Node:
         self.executor = Executor(self.ports, self.steps, clock, new_id, executor_id)
         self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
         self._planner = Planner(store.buckets, executor_id)
-        self._reconciler = Reconciler(self.ports, self.steps, self._looker)
+        reconciler = Reconciler(self.ports, self.steps, self._looker)
+        self._house = House(store, reconciler, Sweeper(self.ports, self._looker), log, clock())
         self.holding = Holding(self.executor, registry, store.blobs, monotonic)
         self._wiring = wiring
         wiring.poller = self.poller
@@ -96,9 +96,6 @@ class Node:
         self._ended: deque[Ended] = deque()
         self._starting: list[_Starting] = []
         self._plan_at = clock()
-        self._kept_house_at = clock()
-        self._reconciled_at = clock()
-        self._walk: str | None = None
         self._closing = False
 
     def start(self) -> None:
@@ -158,7 +155,7 @@ class Node:
         starting, self._starting = self._starting, []
         for one_more in starting:
             self._workers[one_more.lane].start(one_more.work)
-        self._keep_house()
+        self._house.keep(self._clock())
         return self._clock() if more else self.next_at()
 
     def _plan(self, now: datetime) -> None:
@@ -177,8 +174,7 @@ class Node:
             return False
         granted = self._claim(messages).granted
         if granted:
-            ids = self.ports.feed.publish([build_event(attempt_of(one)) for one in granted])
-            self._finish([_published(one, event) for one, event in zip(granted, ids, strict=True)])
+            self._finish(publish(granted, self.ports.feed))
         return len(messages) >= BATCH
 
     def _claim(self, messages: Sequence[Message]) -> Handed:
@@ -234,23 +230,9 @@ class Node:
             error=finished.detail.error,
         )
 
-    def _keep_house(self) -> None:
-        now = self._clock()
-        if now - self._kept_house_at < HOUSEKEEPING:
-            return
-        self._kept_house_at = now
-        self._store.purge(now, PURGED)
-        if self._walk is not None or now - self._reconciled_at >= RECONCILE:
-            with self._store.work():
-                walked = self._reconciler.step(now, self._walk)
-            self._walk = walked.cursor
-            self._reconciled_at = now
-            if walked.mended:
-                self._log("reconciler_mended", jobs=len(walked.mended))
-
     def next_at(self) -> datetime | None:
         """When the next step is due."""
-        moments = [self.holding.next_beat(), self._kept_house_at + HOUSEKEEPING]
+        moments = [self.holding.next_beat(), self._house.next_at]
         moments.append(self._plan_at)
         moments.append(self.poller.next_at(self._clock()))
         moments.append(self.ready.next_at())
@@ -276,11 +258,3 @@ class Node:
 def _has_ended(ended: Ended) -> bool:
     """A stop that came when the work had ended anyway changes nothing."""
     return ended.finished.status is not Status.CANCELLED
-
-
-def _published(assignment: Assignment, event_id: str) -> Finished:
-    outcome = published(event_id)
-    run = assignment.run
-    detail = detail_of(outcome)
-    kept = type(detail)(output=outcome.output, output_type=detail.output_type)
-    return Finished(assignment.key, run.run_id, run.token, Status.SUCCESS, True, kept)

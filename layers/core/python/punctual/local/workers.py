@@ -53,7 +53,11 @@ class Workers:
                 with self._condition:
                     self.busy -= 1
 
-    def close(self) -> None:
+    def close(self, seconds: float = 0) -> None:
+        """Take nothing more; wait so long for what runs to end."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()
+            threads = list(self._threads)
+        for thread in threads:
+            thread.join(seconds)
