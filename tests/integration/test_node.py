@@ -64,6 +64,7 @@ class World:
             lambda event, **_: self.events.append(event),
             self.workers,
             self.woken.set,
+            executor_id=f"node-{id(self)}",
         )
         self.node.start()
         self.node.step()
@@ -206,6 +207,18 @@ def test_the_next_node_ends_the_claims_of_one_that_died(tmp_path: Path) -> None:
         (view,) = second.runs(job)
         assert (view.run.status, view.run.past) == (Status.SUCCESS, "L")
         assert second.gate.attempts == [2]
+
+
+def test_the_next_node_takes_over_the_minutes_of_one_that_died(tmp_path: Path) -> None:
+    clock = ManualClock(NOON)
+    at = (NOON + timedelta(seconds=30)).isoformat()
+    with a_world(tmp_path, clock) as first:
+        job = first.submit(schedule_type="FUTURE", schedule_time=at)
+    clock.advance(timedelta(seconds=10))
+    with a_world(tmp_path, clock) as second:
+        second.until(31)
+        (view,) = second.runs(job)
+        assert (view.run.status, view.run.lateness) == (Status.SUCCESS, timedelta(0))
 
 
 def test_a_long_run_keeps_its_claim_by_beating(world: World) -> None:
