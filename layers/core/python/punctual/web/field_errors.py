@@ -1,14 +1,17 @@
 """From pydantic's findings to our words: each wrong field by its dotted path, as it was written."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
 
-from punctual.domain.errors import FieldError
+from punctual.domain.errors import FieldError, Invalid
 
 Path = tuple[int | str, ...]
 
+MAX_NAMED = 1_000
+IN_WORDS = 10
 _NAME_LENGTH = 128
 _WORDS = {
     "missing": "is required",
@@ -48,6 +51,14 @@ def paths_and_errors(error: ValidationError) -> list[tuple[Path, FieldError]]:
     return list(seen.items())
 
 
+def refusal(found: Mapping[str, str]) -> Invalid:
+    """All of them as fields; the sentence for people names the first few."""
+    errors = tuple(FieldError(*item) for item in islice(found.items(), MAX_NAMED))
+    text = "; ".join(f"{e.field}: {e.message}" for e in errors[:IN_WORDS])
+    more = len(found) - IN_WORDS
+    return Invalid(f"{text}; and {more:,} more" if more > 0 else text, errors)
+
+
 def dotted(path: Iterable[int | str]) -> str:
     """
     >>> dotted(("notify", 0, "url"))
@@ -59,27 +70,33 @@ def dotted(path: Iterable[int | str]) -> str:
 def without(value: dict[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
     """What is left of a document when the wrong parts are taken out: their meaning is not asked."""
     left = dict(value)
+    copied = {id(left)}
     for path in paths:
-        _take_out(left, path)
+        _take_out(left, path, copied)
     return left
 
 
-def _take_out(here: Any, path: Path) -> None:
-    for depth, part in enumerate(path):
-        last = depth == len(path) - 1
-        if isinstance(here, dict) and part in here:
-            if last:
-                del here[part]
-                return
-            here[part] = inner = _copy(here[part])
-        elif isinstance(here, list) and isinstance(part, int) and part < len(here):
-            if last:
-                here[part] = None
-                return
-            here[part] = inner = _copy(here[part])
-        else:
+def _take_out(here: Any, path: Path, copied: set[int]) -> None:
+    """What is on the way is copied, once: thousands of wrong parts may lie in one list."""
+    for part in path[:-1]:
+        if not _has(here, part):
             return
+        inner = here[part]
+        if id(inner) not in copied:
+            inner = here[part] = _copy(inner)
+            copied.add(id(inner))
         here = inner
+    if path and _has(here, path[-1]):
+        if isinstance(here, dict):
+            del here[path[-1]]
+        else:
+            here[path[-1]] = None
+
+
+def _has(here: Any, part: int | str) -> bool:
+    if isinstance(here, dict):
+        return part in here
+    return isinstance(here, list) and isinstance(part, int) and part < len(here)
 
 
 def _copy(value: Any) -> Any:

@@ -7,10 +7,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from punctual.domain.errors import FieldError, Invalid
 from punctual.web import moments
 from punctual.web.features import NOT_HERE, Features
-from punctual.web.field_errors import Path, paths_and_errors, without
+from punctual.web.field_errors import Path, paths_and_errors, refusal, without
 from punctual.web.job_fields import READ_ONLY, JobFields
 from punctual.web.json_body import MAX_PAYLOAD, Parsed, is_too_long, value_problems
 from punctual.web.schedule_fields import NAMES, OF_TYPE, TIMES, Add, check_schedule
@@ -18,9 +17,13 @@ from punctual.web.task_fields import check_task, check_timeout
 
 DEFAULT_BACKOFF = 5
 DEFAULT_MAX_BACKOFF = 300
+MAX_FIELDS = 200  # of an object, and entries of a list, where the contract names no bound
+MAX_LIST = 1_000
+SMALL = 4_096  # a body that cannot hold a crowd
 MAX_TAG_KEY = 128
 MAX_TAG_VALUE = 256
 
+_FREE = ("payload", "task.body")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _validate = JobFields.__pydantic_validator__.validate_python
 
@@ -71,14 +74,33 @@ def _validated(
 ) -> dict[str, Any]:
     found: dict[str, str] = {}
     add = found.setdefault
+    if parsed.size > SMALL:
+        _refuse_crowds(value)
     for error in value_problems(value, parsed):
         add(*error)
     right, wrong = _right_part(value, found)
     check_schedule(right, wrong, now, is_new, add)
     _check(right, wrong, parsed, features, add)
     if found:
-        raise Invalid.of(*(FieldError(*item) for item in found.items()))
+        raise refusal(found)
     return _normalised(value)
+
+
+def _refuse_crowds(value: dict[str, Any]) -> None:
+    """So many entries are no mistake: they are not looked at one by one."""
+    task = value.get("task")
+    crowded = {}
+    for path, inside in (("", value), ("task.", task if isinstance(task, dict) else {})):
+        if len(inside) > MAX_FIELDS:
+            crowded[path.rstrip(".") or "body"] = f"must have at most {MAX_FIELDS} fields"
+            continue
+        for name, inner in inside.items():
+            if isinstance(inner, dict | list) and f"{path}{name}" not in _FREE:
+                most = MAX_LIST if isinstance(inner, list) else MAX_FIELDS
+                if len(inner) > most:
+                    crowded[f"{path}{name}"] = f"must have at most {most:,} entries"
+    if crowded:
+        raise refusal(crowded)
 
 
 def _right_part(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ MAX_BODY = 512 * 1024
 MAX_BATCH_BODY = 5 * 1024 * 1024
 MAX_PAYLOAD = 256 * 1024
 MAX_DEPTH = 64
+MAX_FOUND = 100
 _SHOWN_PATH = 256
 
 _decode = msgspec.json.Decoder().decode
@@ -62,11 +64,12 @@ def value_problems(fields: Mapping[str, Any], parsed: Parsed) -> list[FieldError
     errors = []
     shallow = fields
     if parsed.may_be_deep:
-        deep = [name for name, value in fields.items() if _is_deeper(value, MAX_DEPTH)]
+        deep = {name for name, value in fields.items() if _is_deeper(value, MAX_DEPTH)}
         errors = [FieldError(_clean(name), _DEEP) for name in deep]
         shallow = {name: value for name, value in fields.items() if name not in deep}
     if parsed.may_hold_nul:
-        errors += [FieldError(path, _NUL) for path in _nul_paths("", shallow)]
+        paths = islice(_nul_paths("", shallow), MAX_FOUND)
+        errors += [FieldError(path, _NUL) for path in paths]
     return errors
 
 
@@ -89,7 +92,7 @@ def _number_problem(body: bytes) -> Invalid:
         value = pydantic_core.from_json(body, allow_inf_nan=True)
     except ValueError:
         return Invalid.of(FieldError("body", f"holds a number that is out of range: each {text}"))
-    paths = list(_infinite_paths("", value)) or ["body"]
+    paths = list(islice(_infinite_paths("", value), MAX_FOUND)) or ["body"]
     return Invalid.of(*(FieldError(path, text) for path in paths))
 
 
@@ -133,8 +136,8 @@ def _is_deeper(value: Any, levels: int) -> bool:
         layer = [
             inner
             for one in layer
-            for inner in (one.values() if isinstance(one, dict) else one)
-            if isinstance(inner, dict | list)
+            for inner in (one.values() if type(one) is dict else one)
+            if type(inner) is dict or type(inner) is list
         ]
         if not layer:
             return False

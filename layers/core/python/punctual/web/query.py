@@ -8,6 +8,7 @@ from urllib.parse import parse_qsl
 
 from punctual.domain.errors import FieldError, Invalid
 from punctual.web import moments
+from punctual.web.field_errors import refusal
 
 DEFAULT_LIMIT = 50
 MAX_LIMIT = 200
@@ -38,7 +39,7 @@ class Query:
 
     def finish(self) -> None:
         if self._found:
-            raise Invalid.of(*(FieldError(*item) for item in self._found.items()))
+            raise refusal(self._found)
 
     def text(self, name: str) -> str:
         return self._values.get(name, [""])[0]

@@ -10,13 +10,14 @@ from pydantic import Field, ValidationError
 from punctual.domain.errors import FieldError, Invalid
 from punctual.domain.head import Misfire
 from punctual.web import moments
-from punctual.web.field_errors import Path, paths_and_errors, without
+from punctual.web.field_errors import Path, paths_and_errors, refusal, without
 from punctual.web.json_body import MAX_PAYLOAD, Parsed, is_too_long, value_problems
 from punctual.web.schedule_fields import ScheduleFields, Strict, check_schedule
 
 MAX_BATCH = 500
 MAX_PREVIEW = 100
 DEFAULT_PREVIEW = 10
+MAX_FIELDS = 200
 
 M = TypeVar("M", bound=Strict)
 
@@ -73,9 +74,11 @@ class _Findings:
 
     def finish(self) -> None:
         if self.found:
-            raise Invalid.of(*(FieldError(*item) for item in self.found.items()))
+            raise refusal(self.found)
 
     def right_part(self, model: type[Strict], parsed: Parsed) -> dict[str, Any]:
+        if len(parsed.value) > MAX_FIELDS:
+            raise refusal({"body": f"must have at most {MAX_FIELDS} fields"})
         paths: list[Path] = []
         for problem in value_problems(parsed.value, parsed):
             self.add(*problem)

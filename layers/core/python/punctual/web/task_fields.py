@@ -1,13 +1,15 @@
 """What a job runs: the types of task, their fields, and what these mean together."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from punctual.web.features import NOT_HERE, Features
-from punctual.web.schedule_fields import Strict
+from punctual.web.json_body import MAX_FOUND
+from punctual.web.schedule_fields import Add, Strict
 
 MAX_URL = 8_192
 MAX_HEADERS = 50
@@ -80,8 +82,6 @@ Task = Annotated[
     Field(discriminator="type"),
 ]
 
-Add = Callable[[str, str], object]
-
 
 def check_task(
     task: Mapping[str, Any], wrong: frozenset[str], features: Features, add: Add
@@ -95,13 +95,14 @@ def check_task(
         return
     for name, value in task.items():
         if name not in _VERBATIM and not features.secrets:
-            _check_secrets(f"task.{name}", value, add)
+            for path in islice(_secret_paths(f"task.{name}", value), MAX_FOUND):
+                add(path, f"secrets are {NOT_HERE}")
     if kind == "http":
         _check_headers(task.get("headers") or {}, add)
     elif kind == "script":
         _check_script(task, wrong, features, add)
     _check_env(task.get("env") or {}, add)
-    for field, problem in features.check_task(task):
+    for field, problem in islice(features.check_task(task), MAX_FOUND):
         if f"task.{field}" not in wrong:
             add(f"task.{field}", problem)
 
@@ -116,16 +117,16 @@ def check_timeout(seconds: int, kind: str | None, add: Add) -> None:
         )
 
 
-def _check_secrets(path: str, value: Any, add: Add) -> None:
+def _secret_paths(path: str, value: Any) -> Iterator[str]:
     if isinstance(value, str):
         if _SECRET.search(value):
-            add(path, f"secrets are {NOT_HERE}")
+            yield path
     elif isinstance(value, dict):
         for name, inner in value.items():
-            _check_secrets(f"{path}.{name}", inner, add)
+            yield from _secret_paths(f"{path}.{name}", inner)
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            _check_secrets(f"{path}.{index}", inner, add)
+            yield from _secret_paths(f"{path}.{index}", inner)
 
 
 def _check_headers(headers: Mapping[str, str], add: Add) -> None:

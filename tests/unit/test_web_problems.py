@@ -1,0 +1,205 @@
+"""How errors leave, and headers that make a call safe."""
+
+from typing import ClassVar
+
+import pytest
+from punctual.domain import errors
+from punctual.domain.errors import FieldError, Invalid, NotFound, PunctualError, Unavailable
+from punctual.web.conditions import Match, idempotency_key, if_match
+from punctual.web.guards import check_accept
+from punctual.web.paging import Pager
+from punctual.web.problems import STATUSES, Refused, problem, problem_reply, unknown_problem
+from punctual.web.query import Query
+from punctual.web.request import Caller, Request
+
+
+def with_header(name: bytes, value: str) -> Request:
+    caller = Caller("t", "c")
+    return Request("POST", "/jobs", "", {name: value.encode("latin-1")}, b"", caller, "id")
+
+
+def test_every_error_of_the_domain_has_its_status() -> None:
+    known = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    codes = {kind.code for kind in known if issubclass(kind, PunctualError)}
+    assert codes - STATUSES.keys() == set()
+    assert {STATUSES[code] for code in codes} == {404, 409, 412, 422, 429, 500, 503}
+
+
+def test_a_problem_says_what_rfc_9457_asks_and_names_fields() -> None:
+    error = Invalid.of(FieldError("a.b", "is wrong"), FieldError("c", "too"))
+    assert problem(error, "r1") == {
+        "type": "urn:punctual:invalid",
+        "title": "Unprocessable Content",
+        "status": 422,
+        "detail": "a.b: is wrong; c: too",
+        "code": "INVALID",
+        "request_id": "r1",
+        "errors": [
+            {"field": "a.b", "message": "is wrong"},
+            {"field": "c", "message": "too"},
+        ],
+    }
+    assert "errors" not in problem(NotFound("no"), "r1")
+
+
+def test_what_may_help_later_says_when() -> None:
+    reply = problem_reply(Unavailable("no"), "r1")
+    assert (reply.status, dict(reply.headers)) == (503, {"retry-after": "1"})
+    assert reply.content_type == "application/problem+json"
+    busy = problem_reply(errors.LimitExceeded("slower"), "r1")
+    assert (busy.status, dict(busy.headers)) == (429, {"retry-after": "1"})
+
+
+def test_a_refusal_of_http_carries_its_own_headers() -> None:
+    reply = problem_reply(Refused("METHOD_NOT_ALLOWED", "no", ("allow", "GET")), "r1")
+    assert (reply.status, reply.headers) == (405, (("allow", "GET"),))
+
+
+def test_what_nobody_foresaw_tells_nothing_but_the_request() -> None:
+    reply = unknown_problem("r9")
+    assert reply.status == 500
+    assert b"r9" in reply.body
+
+
+@pytest.mark.parametrize("key", ["a", "x" * 255, "with space", "~!@#"])
+def test_an_idempotency_key_is_printable_ascii(key: str) -> None:
+    assert idempotency_key(with_header(b"idempotency-key", key)) == key
+
+
+@pytest.mark.parametrize("key", ["", "x" * 256, "tab\t", "ü", "a\x7f"])
+def test_another_idempotency_key_is_refused_by_name(key: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        idempotency_key(with_header(b"idempotency-key", key))
+    assert caught.value.errors[0].field == "Idempotency-Key"
+
+
+@pytest.mark.parametrize(
+    ("value", "editions"),
+    [
+        ('"3"', {3}),
+        (' "3" , "5" ', {3, 5}),
+        ('W/"3"', set()),
+        ('W/"3", "4"', {4}),
+        ('"x"', set()),
+        ('"03"', set()),
+        ('"0"', set()),
+        ('""', set()),
+        ('"' + "9" * 40 + '"', set()),
+    ],
+)
+def test_if_match_names_editions(value: str, editions: set[int]) -> None:
+    assert if_match(with_header(b"if-match", value)) == Match(frozenset(editions))
+
+
+def test_if_match_may_take_any() -> None:
+    assert if_match(with_header(b"if-match", " * ")) is None
+    assert if_match(with_header(b"accept", "x")) is None
+
+
+@pytest.mark.parametrize("value", ["3", "", '"3', 'w/"3"', '"3" "4"', '*, "3"'])
+def test_another_if_match_is_refused_by_name(value: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        if_match(with_header(b"if-match", value))
+    assert caught.value.errors[0].field == "If-Match"
+
+
+@pytest.mark.parametrize(
+    ("accept", "takes"),
+    [
+        ("application/json", True),
+        ("application/*", True),
+        ("text/html, */*;q=0.1", True),
+        ("Application/JSON ; q=0.5", True),
+        ("text/html", False),
+        ("text/*", False),
+        ("application/json;q=0", False),
+        ("*/*, application/json;q=0.0", False),
+        ("application/json;q=nan", False),
+        ("", False),
+    ],
+)
+def test_accept_is_obeyed(accept: str, takes: bool) -> None:
+    headers = {b"accept": accept.encode()}
+    if takes:
+        check_accept(headers, "application/json")
+    else:
+        with pytest.raises(Refused):
+            check_accept(headers, "application/json")
+
+
+class TestPager:
+    pager = Pager(b"key")
+    filters: ClassVar[dict[str, list[str]]] = {"status": ["A"]}
+
+    def test_a_token_goes_where_it_came_from(self) -> None:
+        for after in (("a",), ("2026-12-01", "ü")):
+            token = self.pager.token("t", "jobs", self.filters, after)
+            assert token is not None
+            assert token.replace("-", "").replace("_", "").isalnum()
+            assert self.pager.after("t", "jobs", self.filters, token) == after
+
+    def test_there_is_none_on_the_last_page_nor_before_the_first(self) -> None:
+        assert self.pager.token("t", "jobs", self.filters, None) is None
+        assert self.pager.after("t", "jobs", self.filters, "") is None
+
+    def test_another_tenants_lists_or_filters_token_is_refused(self) -> None:
+        token = self.pager.token("t", "jobs", self.filters, ("a",))
+        assert token is not None
+        asked: list[tuple[Pager, str, str, dict[str, list[str]], str]] = [
+            (self.pager, "u", "jobs", self.filters, token),
+            (self.pager, "t", "runs", self.filters, token),
+            (self.pager, "t", "jobs", {"status": ["B"]}, token),
+            (self.pager, "t", "jobs", {}, token),
+            (Pager(b"other"), "t", "jobs", self.filters, token),
+            (self.pager, "t", "jobs", self.filters, token[:-1]),
+            (self.pager, "t", "jobs", self.filters, token + "."),
+            (self.pager, "t", "jobs", self.filters, "." + token),
+            (self.pager, "t", "jobs", self.filters, "A"),
+            (self.pager, "t", "jobs", self.filters, "ü"),
+            (self.pager, "t", "jobs", self.filters, "AAAA" * 10),
+        ]
+        for pager, tenant, listed, filters, text in asked:
+            with pytest.raises(Invalid) as caught:
+                pager.after(tenant, listed, filters, text)
+            assert [error.field for error in caught.value.errors] == ["next_token"]
+
+
+class TestQuery:
+    def wrong(self, text: str, *known: str) -> set[str]:
+        query = Query(text, known or ("limit", "status", "from", "tag"), ("status", "tag"))
+        query.number("limit", 50, 1, 200)
+        query.choices("status", ("A", "B"))
+        query.moment("from")
+        query.tags()
+        with pytest.raises(Invalid) as caught:
+            query.finish()
+        return {error.field for error in caught.value.errors}
+
+    def test_every_wrong_parameter_is_named_at_once(self) -> None:
+        text = "limit=0&status=A&status=C&from=soon&tag=a&colour=red&limt=5"
+        assert self.wrong(text) == {"limit", "status", "from", "tag", "colour", "limt"}
+
+    @pytest.mark.parametrize("limit", ["", "0", "201", "-1", "+5", "5.0", "٥", "1e2", "9" * 99])
+    def test_a_limit_is_a_small_number(self, limit: str) -> None:
+        assert self.wrong(f"limit={limit}") == {"limit"}
+
+    def test_what_may_not_repeat_may_not_repeat(self) -> None:
+        assert self.wrong("limit=5&limit=6") == {"limit"}
+
+    def test_a_plus_that_nobody_encoded_is_still_an_offset(self) -> None:
+        query = Query("from=2026-12-01T11:00:00+01:00", ("from",))
+        at = query.moment("from")
+        query.finish()
+        assert at is not None
+        assert at.isoformat() == "2026-12-01T10:00:00+00:00"
+
+    @pytest.mark.parametrize("text", ["%ff=1", "a=%ff", "&".join(["a=1"] * 101)])
+    def test_a_query_that_is_none_is_refused(self, text: str) -> None:
+        with pytest.raises(Invalid) as caught:
+            Query(text, ("a",))
+        assert [error.field for error in caught.value.errors] == ["query"]
+
+    def test_tags_are_pairs(self) -> None:
+        query = Query("tag=team:data&tag=a:b:c&tag=x:", ("tag",), ("tag",))
+        assert query.tags() == (("a", "b:c"), ("team", "data"), ("x", ""))
+        query.finish()

@@ -1,0 +1,167 @@
+"""What a job may run."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from punctual.domain.errors import Invalid
+from punctual.local.installed import FEATURES
+from punctual.web.features import Features
+from punctual.web.job import new_job
+from punctual.web.json_body import parse_object
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
+EVERYTHING = FEATURES._replace(
+    task_types=frozenset({"event", "http", "lambda", "sqs", "script", "container"}),
+    artifacts=True,
+    secrets=True,
+)
+
+
+def check(task: Any, features: Features) -> dict[str, Any]:
+    body = json.dumps({"name": "a", "schedule_type": "IMMEDIATE", "task": task}).encode()
+    return new_job(parse_object(body), NOW, features)
+
+
+def wrong(task: Any, features: Features = FEATURES) -> dict[str, str]:
+    with pytest.raises(Invalid) as caught:
+        check(task, features)
+    return {error.field: error.message for error in caught.value.errors}
+
+
+def http(**fields: Any) -> dict[str, Any]:
+    return {"type": "http", "url": "https://example.com/", **fields}
+
+
+def script(**fields: Any) -> dict[str, Any]:
+    return {"type": "script", "runtime": "python", "code": "print(1)", **fields}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"type": "event"},
+        {"type": "event", "detail_type": "Order {{payload.id}}"},
+        http(),
+        http(
+            method="PUT",
+            headers={"X-Trace": "{{run_id}}", "Authorization": "Bearer x"},
+            body={"any": ["json", None, 1.5]},
+            expect_status=[200, "300-399"],
+            follow_redirects=5,
+        ),
+        http(url="https://example.com/{{payload.path}}", body="text"),
+        http(url="{{payload.url}}"),
+        http(url="http://127.0.0.1:9000/hook"),
+        script(),
+        script(runtime="bash", args=["-x", "{{attempt}}"], env={"MODE": "fast"}),
+        script(runtime="node", resources={"cpu": 0.5, "memory_mb": 64}),
+        script(code="x" * 65_536),
+    ],
+)
+def test_a_task_is_kept_as_sent(task: dict[str, Any]) -> None:
+    assert check(task, FEATURES)["task"] == task
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"type": "lambda", "function": "arn:aws:lambda:eu-west-1:1:function:x"},
+        {"type": "sqs", "queue_url": "https://sqs.eu-west-1.amazonaws.com/1/q"},
+        {"type": "container", "image": "busybox", "command": ["true"], "env": {"A": "b"}},
+    ],
+)
+def test_a_type_that_is_not_here_is_refused_and_known_where_it_is(task: dict[str, Any]) -> None:
+    kind = task["type"]
+    assert wrong(task) == {"task.type": f"{kind} tasks are not in this installation yet"}
+    assert check(task, EVERYTHING)["task"] == task
+
+
+@pytest.mark.parametrize(
+    ("task", "fields"),
+    [
+        ("event", {"task"}),
+        ([], {"task"}),
+        ({}, {"task.type"}),
+        ({"type": None}, {"task.type"}),
+        ({"type": "cobol"}, {"task.type"}),
+        ({"type": ["event"]}, {"task.type"}),
+        ({"type": "event", "url": "x"}, {"task.url"}),
+        ({"type": "event", "detail_type": ""}, {"task.detail_type"}),
+        ({"type": "event", "detail_type": "x" * 129}, {"task.detail_type"}),
+        ({"type": "http"}, {"task.url"}),
+        (http(url=""), {"task.url"}),
+        (http(url="ftp://example.com"), {"task.url"}),
+        (http(url="https://user:pw@example.com"), {"task.url"}),
+        (http(url="https://"), {"task.url"}),
+        (http(url="https://example.com/" + "x" * 8_192), {"task.url"}),
+        (http(method="post"), {"task.method"}),
+        (http(method="CONNECT"), {"task.method"}),
+        (http(headers={"a b": "x"}), {"task.headers.a b"}),
+        (http(headers={"X": "a\r\nY: b"}), {"task.headers.X"}),
+        (http(headers={"X": 5}), {"task.headers.X"}),
+        (http(headers={"Host": "example.org"}), {"task.headers.Host"}),
+        (http(headers={"content-length": "5"}), {"task.headers.content-length"}),
+        (http(headers={f"H{n}": "x" for n in range(51)}), {"task.headers"}),
+        (http(headers={"X": "x" * 8_192}), {"task.headers"}),
+        (http(expect_status=99), {"task.expect_status"}),
+        (http(expect_status="299-200"), {"task.expect_status"}),
+        (http(expect_status=[]), {"task.expect_status"}),
+        (http(expect_status=True), {"task.expect_status"}),
+        (http(expect_status={"from": 200}), {"task.expect_status"}),
+        (http(follow_redirects=6), {"task.follow_redirects"}),
+        (http(url="https://example.com/{{nothing}}"), {"task.url"}),
+        (http(body={"a": ["{{secret:token}}"]}), {"task.body.a.0"}),
+        (http(headers={"Authorization": "{{ secret:token }}"}), {"task.headers.Authorization"}),
+        ({"type": "script"}, {"task.runtime", "task.code"}),
+        (script(runtime="perl"), {"task.runtime"}),
+        (script(code=None), {"task.code"}),
+        (script(code="x" * 65_537), {"task.code"}),
+        (script(code="ü" * 32_769), {"task.code"}),
+        (script(artifact_id="abc"), {"task.artifact_id"}),
+        ({"type": "script", "runtime": "binary", "artifact_id": "a"}, None),
+        ({"type": "script", "runtime": "binary"}, {"task.runtime"}),
+        (script(args=["a", 1]), {"task.args.1"}),
+        (script(env={"PUNCTUAL_RUN_ID": "x"}), {"task.env.PUNCTUAL_RUN_ID"}),
+        (script(env={"A=B": "x"}), {"task.env.A=B"}),
+        (script(env={"": "x"}), {"task.env."}),
+        (script(env={"A": None}), {"task.env.A"}),
+        (script(resources={"memory_mb": 63}), {"task.resources.memory_mb"}),
+        (script(resources={"cpu": 0}), {"task.resources.cpu"}),
+        (script(resources={"gpu": 1}), {"task.resources.gpu"}),
+    ],
+)
+def test_a_wrong_task_is_refused_on_its_field(task: Any, fields: set[str] | None) -> None:
+    expected = {"task.runtime", "task.artifact_id"} if fields is None else fields
+    assert set(wrong(task)) == expected
+
+
+def test_where_artifacts_are_a_script_is_code_or_artifact() -> None:
+    binary = {"type": "script", "runtime": "binary", "artifact_id": "a"}
+    assert check(binary, EVERYTHING)["task"] == binary
+    assert set(wrong({"type": "script", "runtime": "binary"}, EVERYTHING)) == {"task.artifact_id"}
+    assert set(wrong({**binary, "code": "x"}, EVERYTHING)) == {"task.code"}
+    assert set(wrong(script(artifact_id="a"), EVERYTHING)) == {"task.artifact_id"}
+
+
+def test_where_secrets_are_they_may_stand_in_a_task() -> None:
+    task = http(headers={"Authorization": "Bearer {{secret:api/token}}"})
+    assert check(task, EVERYTHING)["task"] == task
+
+
+def test_code_is_not_searched_for_placeholders() -> None:
+    task = script(code="print('{{secret:x}} {{nothing}}')")
+    assert check(task, FEATURES)["task"] == task
+
+
+def test_other_fields_of_a_task_are_looked_at_beside_a_wrong_type() -> None:
+    task = http(url=5, method=3, headers={"a b": "x", "Y": 3, "Host": "h"}, expect_status=7)
+    assert set(wrong(task)) == {
+        "task.url",
+        "task.method",
+        "task.headers.a b",
+        "task.headers.Y",
+        "task.headers.Host",
+        "task.expect_status",
+    }

@@ -1,0 +1,343 @@
+"""An engine that keeps jobs and runs in dictionaries and runs nothing, for tests of the web."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET
+from punctual.domain.errors import (
+    Conflict,
+    FieldError,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+    PunctualError,
+)
+from punctual.domain.head import Head, Misfire, State
+from punctual.domain.placement import sortable_id
+from punctual.domain.run import ENDED, Run, Status, Trigger
+from punctual.domain.schedule import next_after
+from punctual.engine.definition import compiled
+from punctual.engine.jobs import Jobs, Submission
+from punctual.engine.ports import Body, Detail
+from punctual.engine.search import JobFilters, RunFilters, Search
+from punctual.engine.views import (
+    Explanation,
+    Health,
+    JobView,
+    Output,
+    Page,
+    RunView,
+    Stats,
+    Upcoming,
+)
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+replace = msgspec.structs.replace
+
+
+class MemoryEngine:
+    """Both services in one; `error`, where set, is raised by every call."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self.now = now
+        self.error: Exception | None = None
+        self.views: dict[tuple[str, str], JobView] = {}
+        self.ordered: dict[tuple[str, str], dict[str, RunView]] = {}
+        self.receipts: dict[tuple[str, str], tuple[str, Any]] = {}
+        self.outputs: dict[str, Output] = {}
+        self.asked: list[tuple[Any, ...]] = []
+        self._ids = count(1)
+
+    @property
+    def as_jobs(self) -> Jobs:
+        return cast(Jobs, self)
+
+    @property
+    def as_search(self) -> Search:
+        return cast(Search, self)
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def new_id(self) -> str:
+        return sortable_id(self.now, next(self._ids).to_bytes(10, "big"))
+
+    def submit(
+        self, tenant: str, caller: str, wanted: Sequence[Submission]
+    ) -> list[JobView | PunctualError]:
+        self._ask("submit", tenant, caller, len(wanted))
+        return [self._submit(tenant, caller, one) for one in wanted]
+
+    def _submit(self, tenant: str, caller: str, one: Submission) -> JobView | PunctualError:
+        try:
+            return self._once(
+                tenant,
+                one.idempotency_key,
+                one.fingerprint,
+                lambda: self._create(tenant, caller, one.document),
+            )
+        except PunctualError as error:
+            return error
+
+    def _once(self, tenant: str, key: str | None, fingerprint: str, make: Callable[[], Any]) -> Any:
+        if key is None:
+            return make()
+        known = self.receipts.get((tenant, key))
+        if known is None:
+            self.receipts[tenant, key] = known = (fingerprint, make())
+        if known[0] != fingerprint:
+            raise Invalid.of(FieldError("Idempotency-Key", "was used for another request"))
+        return known[1]
+
+    def _create(self, tenant: str, caller: str, document: dict[str, Any]) -> JobView:
+        job_id = self.new_id()
+        view = JobView(
+            self._head(tenant, job_id, document, 1), self._body(job_id, document, caller)
+        )
+        self.views[tenant, job_id] = view
+        self.ordered[tenant, job_id] = {}
+        return view
+
+    def _head(self, tenant: str, job_id: str, document: dict[str, Any], edition: int) -> Head:
+        meaning = compiled(document, job_id, "b", self.now)
+        at = next_after(meaning.schedule, self.now - timedelta(microseconds=1))
+        return Head(
+            tenant=tenant,
+            job_id=job_id,
+            version=edition,
+            edition=edition,
+            definition=1,
+            state=State.SCHEDULED,
+            kind=meaning.kind,
+            created_at=self.now,
+            updated_at=self.now,
+            schedule=meaning.schedule,
+            rules={1: meaning.rules},
+            limits=meaning.limits,
+            next_at=at,
+        )
+
+    def _body(self, job_id: str, document: dict[str, Any], caller: str) -> Body:
+        kept = {name: value for name, value in document.items() if name != "payload"}
+        return Body(
+            "t",
+            job_id,
+            "b",
+            1,
+            self.now,
+            document["name"],
+            kept,
+            caller,
+            document.get("tags") or {},
+            document.get("payload"),
+        )
+
+    def change(
+        self,
+        tenant: str,
+        job_id: str,
+        revise: Callable[[dict[str, Any]], dict[str, Any]],
+        if_match: int | None = None,
+    ) -> JobView:
+        view = self._matching(tenant, job_id, if_match)
+        if view.head.state is State.CANCELLED:
+            raise Conflict("The job is CANCELLED.")
+        old = dict(view.body.document)
+        if view.body.payload is not None:
+            old["payload"] = view.body.payload
+        document = revise(old)
+        head = self._head(tenant, job_id, document, view.head.edition + 1)
+        body = self._body(job_id, document, view.body.created_by)
+        return self._put(JobView(replace(head, state=view.head.state), body))
+
+    def pause(self, tenant: str, job_id: str, if_match: int | None = None) -> JobView:
+        return self._to(State.PAUSED, tenant, job_id, if_match)
+
+    def resume(
+        self, tenant: str, job_id: str, missed: Misfire | None = None, if_match: int | None = None
+    ) -> JobView:
+        self._ask("resume", missed)
+        return self._to(State.SCHEDULED, tenant, job_id, if_match)
+
+    def cancel(self, tenant: str, job_id: str, if_match: int | None = None) -> JobView:
+        return self._to(State.CANCELLED, tenant, job_id, if_match, final=True)
+
+    def _to(
+        self, state: State, tenant: str, job_id: str, if_match: int | None, final: bool = False
+    ) -> JobView:
+        view = self._matching(tenant, job_id, if_match)
+        if view.head.state is State.CANCELLED and not final:
+            raise Conflict("The job is CANCELLED.")
+        return self._put(view._replace(head=replace(view.head, state=state)))
+
+    def _matching(self, tenant: str, job_id: str, if_match: int | None) -> JobView:
+        view = self.job(tenant, job_id)
+        if if_match is not None and view.head.edition != if_match:
+            raise PreconditionFailed("The job has another version by now.")
+        return view
+
+    def _put(self, view: JobView) -> JobView:
+        self.views[view.head.tenant, view.head.job_id] = view
+        return view
+
+    def run_now(
+        self,
+        tenant: str,
+        job_id: str,
+        payload: Any = UNSET,
+        key: str | None = None,
+        fingerprint: str = "",
+    ) -> RunView:
+        self.job(tenant, job_id)
+        return cast(
+            RunView,
+            self._once(tenant, key, fingerprint, lambda: self._order(tenant, job_id, payload, "")),
+        )
+
+    def retry(
+        self, tenant: str, job_id: str, run_id: str, key: str | None = None, fingerprint: str = ""
+    ) -> RunView:
+        if self.run(tenant, job_id, run_id).run.status not in ENDED:
+            raise Conflict("This run is alive.")
+        return cast(
+            RunView,
+            self._once(
+                tenant, key, fingerprint, lambda: self._order(tenant, job_id, UNSET, run_id)
+            ),
+        )
+
+    def _order(self, tenant: str, job_id: str, payload: Any, of: str) -> RunView:
+        run = Run(
+            self.new_id(),
+            Status.QUEUED,
+            1,
+            self.now,
+            self.now,
+            self.now,
+            self.now,
+            Trigger.RETRY if of else Trigger.RUN_NOW,
+            own_payload=payload is not UNSET,
+            retried_from=of,
+        )
+        given = payload is not UNSET
+        return self.put_run(
+            RunView(
+                tenant,
+                job_id,
+                run,
+                Detail(),
+                "2026b",
+                payload=payload if given else None,
+                has_payload=given,
+            )
+        )
+
+    def put_run(self, view: RunView) -> RunView:
+        self.ordered[view.tenant, view.job_id][view.run.run_id] = view
+        return view
+
+    def cancel_run(self, tenant: str, job_id: str, run_id: str) -> RunView:
+        view = self.run(tenant, job_id, run_id)
+        if view.run.status in ENDED:
+            raise Conflict("The run has ended already.")
+        run = replace(view.run, status=Status.CANCELLED, ended_at=self.now)
+        return self.put_run(view._replace(run=run))
+
+    def backfill(
+        self, tenant: str, job_id: str, start: datetime, end: datetime, dry_run: bool
+    ) -> Sequence[datetime]:
+        self.job(tenant, job_id)
+        return [start]
+
+    def job(self, tenant: str, job_id: str) -> JobView:
+        self._ask("job", tenant, job_id)
+        view = self.views.get((tenant, job_id))
+        if view is None:
+            raise NotFound("There is no such job.")
+        return view
+
+    def jobs(
+        self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
+    ) -> Page:
+        self._ask("jobs", filters, limit, after)
+        mine = sorted((k[1] for k in self.views if k[0] == tenant), reverse=True)
+        found = [
+            view
+            for job_id in mine
+            if (after is None or job_id < after[0])
+            and filters.admit((view := self.views[tenant, job_id]).head, view.body)
+        ]
+        more = len(found) > limit
+        return Page(found[:limit], (found[limit - 1].head.job_id,) if more else None)
+
+    def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
+        self.job(tenant, job_id)
+        view = self.ordered[tenant, job_id].get(run_id)
+        if view is None:
+            raise NotFound("There is no such run.")
+        return view
+
+    def runs(
+        self,
+        tenant: str,
+        job_id: str | None,
+        filters: RunFilters,
+        limit: int,
+        after: tuple[str, ...] | None,
+    ) -> Page:
+        self._ask("runs", job_id, filters, limit, after)
+        if job_id is not None:
+            self.job(tenant, job_id)
+        found = [
+            view
+            for (owner, job), runs in self.ordered.items()
+            if owner == tenant and job_id in (None, job)
+            for view in runs.values()
+            if filters.admit(view.run)
+        ]
+        found.sort(key=lambda view: view.run.run_id, reverse=True)
+        kept = [view for view in found if after is None or view.run.run_id < after[0]]
+        more = len(kept) > limit
+        return Page(kept[:limit], (kept[limit - 1].run.run_id,) if more else None)
+
+    def output(self, tenant: str, job_id: str, run_id: str) -> Output:
+        self.run(tenant, job_id, run_id)
+        if run_id not in self.outputs:
+            raise NotFound("The run has no output, or none yet.")
+        return self.outputs[run_id]
+
+    def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> bytes:
+        return self.output(tenant, job_id, run_id).data[after:]
+
+    def explain(self, tenant: str, job_id: str, at: datetime) -> Explanation:
+        self.job(tenant, job_id)
+        return Explanation(at, at, "PLANNED", "It is still to come.", None, None, at)
+
+    def upcoming(
+        self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
+    ) -> Page:
+        self._ask("upcoming", start, end, limit, after)
+        found = [
+            Upcoming(view.head.next_at, view.head.next_at, view.head.job_id, view.body.name)
+            for view in self.views.values()
+            if view.head.next_at is not None
+        ]
+        return Page(found[:limit], None)
+
+    def stats(self, tenant: str) -> Stats:
+        self._ask("stats", tenant)
+        minute = {"minute": self.now, "started": 1, "succeeded": 1, "failed": 0}
+        lateness = {"p50": 0.1, "p99": 0.2, "max": 0.3}
+        return Stats({"SCHEDULED": 1}, {}, [minute], lateness, {"depth": 0}, [])
+
+    def health(self) -> Health:
+        self._ask("health")
+        return Health("ok", 0.5, self.now, self.now, ("http", "event"))
+
+    def _ask(self, *call: Any) -> None:
+        self.asked.append(call)
+        if self.error is not None:
+            raise self.error
