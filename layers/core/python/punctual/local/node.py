@@ -84,7 +84,7 @@ class Node:
         self._looker = Looker(self.steps, new_id)
         self.executor = Executor(self.ports, self.steps, clock, new_id, executor_id)
         self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
-        # One name for all nodes of a folder: its lock proves that a former holder of a minute is gone.
+        # One name for all nodes of a folder: its lock proves that a minute's former holder is gone.
         self._planner = Planner(store.buckets, "node")
         reconciler = Reconciler(self.ports, self.steps, self._looker)
         self._house = House(store, reconciler, Sweeper(self.ports, self._looker), log, clock())
