@@ -40,6 +40,7 @@ class Moto:
     settings: Settings
     lists: RunLists
     calls: Counter[str]
+    written: Counter[str]  # rows put, changed and deleted, by table
     slept: list[float] = field(default_factory=list)
 
     def spend(self, work: Callable[[], Any]) -> dict[str, int]:
@@ -101,9 +102,10 @@ def moto(clock: Clock) -> Iterator[Moto]:
         ports = aws_ports(settings, clock, clients, Crew(1), patience)
         history = ListedHistory(dynamo, settings.runs_table, lists)
         calls: Counter[str] = Counter()
+        written: Counter[str] = Counter()
         for client in (clients.dynamodb, clients.sqs, clients.s3, clients.events):
-            _watch(client, calls)
-        yield Moto(replace(ports, history=history), clients, settings, lists, calls, slept)
+            _watch(client, calls, written)
+        yield Moto(replace(ports, history=history), clients, settings, lists, calls, written, slept)
 
 
 @contextmanager
@@ -143,9 +145,13 @@ def _created(clients: Clients) -> Settings:
     return Settings(**names, bucket=BUCKET, wake_queue=wake, event_bus=BUS, queues=queues)
 
 
-def _watch(client: Any, calls: Counter[str]) -> None:
+def _watch(client: Any, calls: Counter[str], written: Counter[str]) -> None:
     def count(model: Any, params: dict[str, Any], **_: Any) -> None:
         calls[model.name] += 1
+        if model.name == "BatchWriteItem":
+            written.update({table: len(rows) for table, rows in params["RequestItems"].items()})
+        elif model.name in ("PutItem", "UpdateItem"):
+            written[params["TableName"]] += 1
         check_limits(model.name, params)
 
     client.meta.events.register("provide-client-params.*.*", count)

@@ -1,10 +1,8 @@
 """A head as a row: native attributes that can be read in the console, each lease one of its own."""
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -12,13 +10,10 @@ from punctual.aws.attributes import Item, from_attribute, from_item, to_attribut
 from punctual.aws.dynamo import Condition, key_of, known
 from punctual.aws.keys import (
     BEATEN,
-    ENDED,
     FORMAT,
     LAYOUT,
     LEASE,
-    NONCE,
     PK,
-    RUNS,
     TOKEN,
     TTL,
     UNTIL,
@@ -35,7 +30,6 @@ from punctual.domain.run import Lease
 from punctual.engine.ports import Beat, Stored, Swap
 
 BLANK_KEPT = timedelta(hours=1)
-_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _IN_KEY = frozenset({"tenant", "job_id"})
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Head)) - _IN_KEY
 _ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
@@ -54,7 +48,6 @@ def from_row(row: Mapping[str, Any]) -> Stored:
     tenant, job_id = parse_head(key_of(row))
     values = from_item({name: row[name] for name in _NAMES & known(row).keys()})
     values.update(tenant=tenant, job_id=job_id)
-    _repack(values, _unpacked)
     leases = {
         name.removeprefix(LEASE): _to_lease(value)
         for name, value in row.items()
@@ -121,14 +114,13 @@ def is_own(mine: Head, row: Mapping[str, Any]) -> bool:
         return False
     newer = int(row[VERSION]["N"]) - mine.version
     writers = from_attribute(row[WRITERS]) if WRITERS in row else []
-    return newer >= 0 and _packed(mine.writers[-1]) in writers[-newer - 1 :]
+    return newer >= 0 and mine.writers[-1] in writers[-newer - 1 :]
 
 
 def _attributes(new: Head) -> Item:
     values = msgspec.to_builtins(new, builtin_types=(), str_keys=True)
     for name in _IN_KEY:
         del values[name]
-    _repack(values, _packed)
     row = {FORMAT: to_attribute(LAYOUT), **to_item(values)}
     until = expires_at(new)
     if new.blank and new.ended_at is not None:
@@ -136,23 +128,6 @@ def _attributes(new: Head) -> Item:
     if until is not None:
         row[TTL] = to_attribute(expiry(until))
     return row
-
-
-def _repack(values: dict[str, Any], pack: Callable[[Any], Any]) -> None:
-    """Marks are only ever compared: as bytes they leave room in the kilobyte for what is read."""
-    if WRITERS in values:
-        values[WRITERS] = [pack(mark) for mark in values[WRITERS]]
-    for run in (*values.get(RUNS, ()), *values.get(ENDED, ())):
-        if NONCE in run:
-            run[NONCE] = pack(run[NONCE])
-
-
-def _packed(mark: str) -> str | bytes:
-    return bytes.fromhex(mark.replace("-", "")) if _UUID.fullmatch(mark) else mark
-
-
-def _unpacked(mark: str | bytes) -> str:
-    return mark if isinstance(mark, str) else str(UUID(bytes=mark))
 
 
 def _lease(lease: Lease) -> dict[str, Any]:

@@ -29,7 +29,6 @@ BLANK = "blank"
 RUNS, LINE, ENDED = "runs", "line", "ended"
 LEASE = "lease_"  # and the run's id: each lease is an attribute of its own
 TOKEN, UNTIL, BEATEN = "tok", "until", "beaten"
-NONCE = "nonce"
 ROW = "row"
 PARTS = "parts"
 PART = "part"
