@@ -194,13 +194,18 @@ def wake_backoffs(d: Draft) -> None:
             d.sends.append(again)
 
 
+def resend_at(run: Run) -> datetime:
+    """When a queued run should have been claimed if its message had not been lost."""
+    patience = min(RESEND * 2 ** max(0, run.sends - 1), RESEND_MOST)
+    return (run.sent_at or run.due_at) + patience
+
+
 def send_again(d: Draft) -> None:
     """Announce once more what stands queued and due for long: its message may be lost."""
     for run in list(d.runs):
         if run.status is not Status.QUEUED or run.sent_at is None:
             continue
-        patience = min(RESEND * 2 ** (run.sends - 1), RESEND_MOST)
-        if d.now >= run.sent_at + patience:
+        if d.now >= resend_at(run):
             again = replace(run, sent_at=d.now, sends=min(run.sends + 1, 6), changed_at=d.now)
             d.put(again)
             d.sends.append(again)

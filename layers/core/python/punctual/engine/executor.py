@@ -165,13 +165,13 @@ class Executor:
 
     def beat(self, held: Sequence[tuple[Key, str, int]], first: bool = False) -> list[Alive]:
         """Renew claims; a first beat puts the timer that watches the lease from then on."""
-        now = self._clock()
+        begun, now = self._steps.placing.begin(), self._clock()
         until = now + LEASE
         if first:
             watches: list[Timer] = [
                 self._steps.placing.watch(key, token, until, now) for key, _, token in held
             ]
-            self._steps.placing.put(watches)
+            self._steps.placing.put(watches, begun)
             self._ports.wake.nudge(watches)
         heads = self._ports.heads.beat(
             [Beat(key, run_id, token, until) for key, run_id, token in held]

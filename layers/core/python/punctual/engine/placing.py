@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.head import Head, Kind, State
@@ -9,10 +10,18 @@ from punctual.domain.placement import EPOCH, bucket_of, shard_of
 from punctual.engine.change import Change
 from punctual.engine.ports import Clock, Key, Ports, Stored, Timer
 
+MINUTE = timedelta(minutes=1)
 AHEAD = timedelta(seconds=1)
 SLOW = timedelta(seconds=10)
 WATCH_GRID = 20  # seconds: the watches of one lease fall on one timer
 PUTS = 3
+
+
+class Begun(NamedTuple):
+    """A moment by both clocks."""
+
+    wall: datetime
+    steady: float
 
 
 class Placing:
@@ -25,21 +34,34 @@ class Placing:
     def timer(self, key: Key, at: datetime, version: int, now: datetime) -> Timer:
         """A timer goes where a poller has surely not finished: the minute of now + 1 s or later."""
         if not self._shards:
-            self._shards = self._ports.buckets.shards()
+            self._shards = self._learn(now)
         bucket = bucket_of(max(at, now + AHEAD))
         shard = shard_of(key.job_id, self._shards) if self._shards > 1 else 0
         return Timer(bucket, shard, at, key.tenant, key.job_id, version)
 
-    def put(self, timers: Sequence[Timer]) -> None:
-        """A bucket may close while a slow put is under way: such a put is made again."""
+    def _learn(self, now: datetime) -> int:
+        """How many shards; and the watermark begins no later than the first timer, whose minute
+        a planner that ticks much later would otherwise never hand out."""
+        buckets = self._ports.buckets
+        if buckets.watermark() is None:
+            buckets.advance(None, bucket_of(now) - MINUTE)
+        return buckets.shards()
+
+    def begin(self) -> Begun:
+        """To be taken before the buckets of the timers that are then put are chosen."""
+        return Begun(self._clock(), self._monotonic())
+
+    def put(self, timers: Sequence[Timer], begun: Begun) -> None:
+        """A bucket may close between its choice and a slow put's answer: it is put again then."""
         for _ in range(PUTS):
             if not timers:
                 return
-            wall, steady = self._clock(), self._monotonic()
             self._ports.timers.put(timers)
             now = self._clock()
-            if max(now - wall, timedelta(seconds=self._monotonic() - steady)) <= SLOW:
+            steady = timedelta(seconds=self._monotonic() - begun.steady)
+            if max(now - begun.wall, steady) <= SLOW:
                 return
+            begun = self.begin()
             timers = [self.timer(timer.key, timer.at, timer.version, now) for timer in timers]
         raise Unavailable("The store is too slow to keep time: its writes take over ten seconds.")
 

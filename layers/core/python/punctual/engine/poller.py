@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from punctual.domain.errors import Unavailable
 from punctual.engine.looker import Looker
 from punctual.engine.ports import BucketLease, Buckets, Timer, Timers
 from punctual.engine.window import Place, Window
@@ -76,20 +77,17 @@ class Poller:
 
     def _look(self, due: Sequence[Timer], now: datetime) -> None:
         horizon = now + self._ahead if self._ahead else None
-        for brought, result in self._looker.look(due, horizon):
+        try:
+            looked = self._looker.look(due, horizon)
+        except Unavailable:
+            self._later.extend((now + AGAIN, timer) for timer in due)
+            raise
+        for brought, result in looked:
             if result.effects_done and not result.contended:
-                decision = result.decision
-                kept = self._kept(brought, decision.head.timer_at if decision else None, now)
-                self._window.forget([timer for timer in brought if timer not in kept])
-                self._later.extend((timer.at, timer) for timer in kept)
+                self._window.forget([timer for timer in brought if timer not in result.kept])
+                self._later.extend((max(timer.at, now + AGAIN), timer) for timer in result.kept)
             else:
                 self._later.extend((now + AGAIN, timer) for timer in brought)
-
-    def _kept(
-        self, brought: Sequence[Timer], timer_at: datetime | None, now: datetime
-    ) -> list[Timer]:
-        """Looked at ahead of their time and still wanted then."""
-        return [timer for timer in brought if timer.at == timer_at and timer.at > now]
 
     def _bring_back(self, now: datetime) -> None:
         if self._later:

@@ -5,6 +5,7 @@ swap is a value: read again, decide again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -12,9 +13,10 @@ from msgspec.structs import replace
 from punctual.domain.decide import Decision, Verdict, decide
 from punctual.domain.draft import WRITERS
 from punctual.domain.errors import Unavailable
-from punctual.domain.events import Claim, Finish, Look
+from punctual.domain.events import Claim, Event, Finish, Look
 from punctual.domain.head import Head
-from punctual.domain.run import Run
+from punctual.domain.line import resend_at
+from punctual.domain.run import Run, Status
 from punctual.domain.timing import SAFETY
 from punctual.engine.change import Change, Result
 from punctual.engine.effects import Effects
@@ -70,12 +72,13 @@ class Steps:
 
         No decision for each that lost its place; its version is then to be read again.
         """
-        now = self._clock()
+        begun, now = self.placing.begin(), self._clock()
         plans = []
         for number, (change, base) in enumerate(new):
             decision = decide(base, change.event, now, change.writer)
-            plans.append(self._finished(number, change, Stored(base, {}), decision))
-        self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)])
+            stored = Stored(base, {})
+            plans.append(self._finished(number, change, stored, decision, change.event))
+        self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)], begun)
         won = self._swap(plans)
         results: list[Result | None] = [None] * len(plans)
         self._follow([plan for plan in plans if won[plan.number]], results)
@@ -84,6 +87,7 @@ class Steps:
     def _round(
         self, indexes: Sequence[int], changes: Sequence[Change], results: list[Result | None]
     ) -> list[int]:
+        begun = self.placing.begin()
         stored = self._ports.heads.load([changes[index].key for index in indexes])
         recorded = self._recorded([changes[index] for index in indexes], stored)
         plans = []
@@ -94,7 +98,7 @@ class Steps:
                 results[index] = Result(None)
             else:
                 plans.append(plan)
-        self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)])
+        self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)], begun)
         self.effects.write_attempts([(p.change, p.decision) for p in plans], self._clock())
         won = self._swap(plans)
         winners = [plan for plan in plans if won[plan.number]]
@@ -157,10 +161,14 @@ class Steps:
         decision = decide(head, event, now, change.writer, recorded.get(change.key, frozenset()))
         if reached > decision.head.version:
             decision = _reach(decision, reached, change.writer)
-        return self._finished(number, change, stored, decision)
+        return self._finished(number, change, stored, decision, event)
 
-    def _finished(self, number: int, change: Change, stored: Stored, decision: Decision) -> _Plan:
+    def _finished(
+        self, number: int, change: Change, stored: Stored, decision: Decision, event: Event
+    ) -> _Plan:
         timers = self._timers(change, stored, decision)
+        if isinstance(event, Look) or not (decision.changed or isinstance(event, Claim)):
+            timers += self._guards(change, stored, decision)
         safety: tuple[Timer, ...] = ()
         if change.safety and (decision.sends or decision.records or decision.kills):
             now = self._clock()
@@ -173,9 +181,28 @@ class Steps:
         if decision.timer_at is not None:
             version = decision.head.version
             timers.append(self.placing.timer(change.key, decision.timer_at, version, now))
-        if change.brought:
+        if any(timer.at <= now for timer in change.brought):
             timers.extend(self.placing.watches(change, stored, decision.head, now))
         return tuple(timers)
+
+    def _guards(self, change: Change, stored: Stored, decision: Decision) -> tuple[Timer, ...]:
+        """Look once more at what stands queued by an earlier swap: its message may not be sent.
+
+        Whoever made that swap may have died before sending, and what brings us now is what that
+        left: it goes with this look, and nothing else would ever send the run.
+        """
+        now = self._clock()
+        if change.brought and not _handled(change, stored, decision, (), now):
+            return ()
+        sent = {run.run_id for run in decision.sends}
+        moments = [
+            resend_at(run)
+            for run in decision.head.runs
+            if run.status is Status.QUEUED and run.run_id not in sent
+        ]
+        if not moments:
+            return ()
+        return (self.placing.timer(change.key, min(moments), decision.head.version, now),)
 
     def _swap(self, plans: Sequence[_Plan]) -> dict[int, bool]:
         won = {plan.number: True for plan in plans}
@@ -193,27 +220,43 @@ class Steps:
         except Unavailable as error:
             self._log("effects_pending", error=error.message, jobs=len(plans))
             sent = [False] * len(plans)
+        now = self._clock()
         gone: list[Timer] = []
         put: list[Timer] = []
         for plan, done in zip(plans, sent, strict=True):
-            results[plan.number] = Result(plan.decision, effects_done=done)
-            put.extend(plan.timers)
+            brought = plan.change.brought
+            handled = _handled(plan.change, plan.stored, plan.decision, plan.timers, now)
+            kept = tuple(timer for timer in brought if timer not in handled)
+            results[plan.number] = Result(plan.decision, effects_done=done, kept=kept)
+            put.extend(timer for timer in plan.timers if timer not in brought)
             if done:
                 gone.extend(plan.safety)
-                gone.extend(_handled(plan))
+                gone.extend(handled)
         if put:
             self._ports.wake.nudge(put)
         if gone:
             self._ports.timers.delete(gone)
 
 
-def _handled(plan: _Plan) -> list[Timer]:
-    """The timers that brought this; one that came early and still carries the next look stays."""
-    kept = plan.decision.head.timer_at
+def _handled(
+    change: Change,
+    stored: Stored | None,
+    decision: Decision,
+    put: Sequence[Timer],
+    now: datetime,
+) -> list[Timer]:
+    """The timers that brought this and are done with.
+
+    What came ahead of its time is done with only if it carried the head's next look, and that was
+    taken. Others, such as those that stand in for an API call's effects, have their time to come.
+    """
+    carried = None if stored is None else stored.head.timer_at
     return [
         timer
-        for timer in plan.change.brought
-        if (kept is None or timer.at != kept) and timer not in plan.timers
+        for timer in change.brought
+        if timer not in put
+        and timer.at != decision.head.timer_at
+        and (timer.at <= now or timer.at == carried or stored is None)
     ]
 
 
