@@ -1,6 +1,7 @@
 """Accepting jobs: timer, body and head, many at once, each on its own."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -53,6 +54,7 @@ class Submitting:
     def submit(
         self, tenant: str, caller: str, wanted: Sequence[Submission]
     ) -> list[JobView | PunctualError]:
+        now = self._clock()  # the moment of the request, however long it takes from here
         answers: list[JobView | PunctualError | None] = [None] * len(wanted)
         asked = [(one.idempotency_key, one.fingerprint, self._new_id()) for one in wanted]
         new: list[_New] = []
@@ -64,14 +66,14 @@ class Submitting:
             elif answer != asked[index][2]:
                 again.append((index, Key(tenant, answer)))
             else:
-                new.append(self._new(index, tenant, caller, answer, wanted[index], writers[index]))
+                one = wanted[index]
+                new.append(self._new(index, tenant, caller, answer, one, writers[index], now))
         standing = self._ports.heads.load([key for _, key in again]) if again else {}
         for index, key in again:
             found = standing.get(key)
             if found is None or found.head.blank:  # its first request did not get so far
-                new.append(
-                    self._new(index, tenant, caller, key.job_id, wanted[index], writers[index])
-                )
+                one = wanted[index]
+                new.append(self._new(index, tenant, caller, key.job_id, one, writers[index], now))
             else:
                 answers[index] = self._present(key, found.head)
         self._create(new, answers)
@@ -82,9 +84,15 @@ class Submitting:
         return JobView(head, self._documents.full(self._ports.heads.bodies([wanted])[wanted]))
 
     def _new(
-        self, index: int, tenant: str, caller: str, job_id: str, asked: Submission, writer: str
+        self,
+        index: int,
+        tenant: str,
+        caller: str,
+        job_id: str,
+        asked: Submission,
+        writer: str,
+        now: datetime,
     ) -> _New:
-        now = self._clock()
         key, ref = Key(tenant, job_id), f"1-{writer}"
         meaning = compiled(asked.document, job_id, ref, now)
         begin = first_mark(meaning.schedule, now)
