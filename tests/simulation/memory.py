@@ -1,0 +1,352 @@
+"""Every port over plain dicts: what the processes of a simulated world share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from punctual.domain.draft import expires_at
+from punctual.domain.head import Head
+from punctual.domain.run import Lease
+from punctual.engine.ports import (
+    AttemptRow,
+    Beat,
+    Body,
+    BucketLease,
+    Clock,
+    HeadPage,
+    Key,
+    Ports,
+    Receipt,
+    RunKey,
+    RunRow,
+    Stored,
+    Swap,
+    Timer,
+    Walk,
+)
+
+from tests.simulation.fifo import FifoQueue
+
+Watcher = Callable[[Head | None, Head], None]
+
+
+class MemoryHeads:
+    """`watch` sees every swap that is written: the head before, if there was one, and after."""
+
+    def __init__(self, clock: Clock, watch: Watcher) -> None:
+        self.rows: dict[Key, Stored] = {}
+        self._bodies: dict[tuple[Key, str], Body] = {}
+        self._clock = clock
+        self._watch = watch
+
+    def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
+        found = {key: self._standing(key) for key in keys}
+        return {key: stored for key, stored in found.items() if stored is not None}
+
+    def _standing(self, key: Key) -> Stored | None:
+        stored = self.rows.get(key)
+        if stored is None:
+            return None
+        at = expires_at(stored.head)
+        return None if at is not None and at <= self._clock() else stored
+
+    def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
+        return [self._swap(swap) for swap in swaps]
+
+    def _swap(self, swap: Swap) -> bool:
+        standing = self._standing(swap.key)
+        if (standing.head.version if standing else 0) != swap.expect:
+            return standing is not None and _bears_the_mark(standing.head, swap.head)
+        leases = dict(standing.leases) if standing else {}
+        if any(leases.get(run_id) != lease for run_id, lease in swap.required.items()):
+            return False
+        for run_id, lease in swap.leases.items():
+            if lease is None:
+                leases.pop(run_id, None)
+            else:
+                leases[run_id] = lease
+        self._watch(standing.head if standing else None, swap.head)
+        self.rows[swap.key] = Stored(swap.head, leases)
+        return True
+
+    def beat(self, beats: Sequence[Beat]) -> Sequence[Head | None]:
+        return [self._beat(beat) for beat in beats]
+
+    def _beat(self, beat: Beat) -> Head | None:
+        stored = self._standing(beat.key)
+        lease = stored.leases.get(beat.run_id) if stored else None
+        if stored is None or lease is None or lease.token != beat.token:
+            return None
+        renewed = Lease(token=beat.token, until=beat.until, beaten=True)
+        self.rows[beat.key] = Stored(stored.head, {**stored.leases, beat.run_id: renewed})
+        return stored.head
+
+    def put_bodies(self, bodies: Sequence[Body]) -> None:
+        for body in bodies:
+            self._bodies.setdefault((Key(body.tenant, body.job_id), body.ref), body)
+
+    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], Body]:
+        return {place: self._bodies[place] for place in wanted if place in self._bodies}
+
+    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+        heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
+        heads = [h for h in heads if not h.blank and (before is None or h.job_id < before)]
+        heads.sort(key=lambda head: head.job_id, reverse=True)
+        items = []
+        for head in heads[:limit]:
+            body = self._bodies.get((Key(tenant, head.job_id), head.current.body))
+            if body is not None:
+                items.append((head, body))
+        return HeadPage(items, heads[limit - 1].job_id if len(heads) > limit else None)
+
+    def busy(self, tenant: str) -> Sequence[Head]:
+        heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
+        return [head for head in heads if head.runs or head.line or head.ended]
+
+    def walk(self, cursor: str | None, limit: int) -> Walk:
+        heads = [self.rows[key].head for key in sorted(self.rows) if self._standing(key)]
+        start = int(cursor or 0)
+        more = len(heads) > start + limit
+        return Walk(heads[start : start + limit], str(start + limit) if more else None)
+
+    def _alive(self) -> list[Stored]:
+        return [stored for key in self.rows if (stored := self._standing(key)) is not None]
+
+
+def _bears_the_mark(standing: Head, mine: Head) -> bool:
+    newer = standing.version - mine.version
+    return newer >= 0 and mine.writers[-1] in standing.writers[-newer - 1 :]
+
+
+class MemoryTimers:
+    def __init__(self) -> None:
+        self.rows: dict[tuple[datetime, int], set[Timer]] = {}
+
+    def put(self, timers: Sequence[Timer]) -> None:
+        for timer in timers:
+            self.rows.setdefault((timer.bucket, timer.shard), set()).add(timer)
+
+    def delete(self, timers: Sequence[Timer]) -> None:
+        for timer in timers:
+            self.rows.get((timer.bucket, timer.shard), set()).discard(timer)
+
+    def due(
+        self, bucket: datetime, shard: int, until: datetime, after: Timer | None, limit: int
+    ) -> Sequence[Timer]:
+        rows = [t for t in self.rows.get((bucket, shard), ()) if t.at <= until]
+        rows = [t for t in rows if after is None or t.order > after.order]
+        return sorted(rows, key=lambda timer: timer.order)[:limit]
+
+    def all(self) -> list[Timer]:
+        return [timer for rows in self.rows.values() for timer in rows]
+
+
+class MemoryHistory:
+    """`watch` sees every row that is put, with what stood there before."""
+
+    def __init__(self, watch: Callable[[RunRow | None, RunRow], None]) -> None:
+        self.rows: dict[RunKey, RunRow] = {}
+        self.attempt_rows: dict[tuple[RunKey, int, int, bool], AttemptRow] = {}
+        self._watch = watch
+
+    def put(self, rows: Sequence[RunRow]) -> None:
+        for row in rows:
+            key = RunKey(row.tenant, row.job_id, row.run.run_id)
+            self._watch(self.rows.get(key), row)
+            self.rows[key] = row
+
+    def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
+        for row in rows:
+            key = RunKey(row.tenant, row.job_id, row.run_id)
+            self.attempt_rows[key, row.number, row.token, row.lost] = row
+
+    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+        return frozenset(key for key in keys if key in self.rows)
+
+    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
+        return {k: self.rows[k] for k in keys if k in self.rows and self.rows[k].expires_at > now}
+
+    def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
+        mine = [row for place, row in self.attempt_rows.items() if place[0] == key]
+        mine = [row for row in mine if row.expires_at is None or row.expires_at > now]
+        return sorted(mine, key=lambda row: (row.number, row.token, row.lost))
+
+    def page(
+        self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        rows = [row for row in self.rows.values() if (row.tenant, row.job_id) == key]
+        rows = [row for row in rows if row.expires_at > now]
+        rows = [row for row in rows if before is None or row.run.run_id < before]
+        rows = [row for row in rows if after is None or row.run.run_id > after]
+        return sorted(rows, key=lambda row: row.run.run_id, reverse=True)[:limit]
+
+    def page_all(
+        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        rows = [row for row in self.rows.values() if row.tenant == tenant and row.expires_at > now]
+        rows = [row for row in rows if before is None or (row.run.run_id, row.job_id) < before]
+        return sorted(rows, key=lambda row: (row.run.run_id, row.job_id), reverse=True)[:limit]
+
+
+class MemoryBlobs:
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+
+    def put(self, name: str, data: bytes, content_type: str) -> None:
+        self.blobs[name] = data
+
+    def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
+        data = self.blobs.get(name)
+        return None if data is None else data[start:end]
+
+    def delete(self, names: Sequence[str]) -> None:
+        for name in names:
+            self.blobs.pop(name, None)
+
+    def link(self, name: str, content_type: str) -> str | None:
+        return None
+
+
+class MemoryBuckets:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._watermark: datetime | None = None
+        self._shards = 1
+        self._leases: dict[tuple[datetime, int], BucketLease] = {}
+        self.closed: set[tuple[datetime, int]] = set()
+
+    def watermark(self) -> datetime | None:
+        return self._watermark
+
+    def advance(self, old: datetime | None, new: datetime) -> bool:
+        if self._watermark != old:
+            return self._watermark == new
+        self._watermark = new
+        return True
+
+    def shards(self) -> int:
+        return self._shards
+
+    def grow(self, shards: int) -> None:
+        self._shards = max(self._shards, shards)
+
+    def acquire(
+        self, bucket: datetime, shard: int, owner: str, now: datetime, until: datetime
+    ) -> BucketLease | None:
+        place = (bucket, shard)
+        held = self._leases.get(place)
+        if place in self.closed or (held and held.until > now and held.owner != owner):
+            return None
+        token, look = (held.token + 1, held.look) if held else (1, 0)
+        self._leases[place] = BucketLease(bucket, shard, owner, token, look, until)
+        return self._leases[place]
+
+    def _is_mine(self, lease: BucketLease) -> bool:
+        place = (lease.bucket, lease.shard)
+        held = self._leases.get(place)
+        mine = held is not None and (held.token, held.look) == (lease.token, lease.look)
+        return mine and place not in self.closed
+
+    def renew(self, lease: BucketLease, until: datetime) -> BucketLease | None:
+        if not self._is_mine(lease):
+            return None
+        renewed = lease._replace(until=until)
+        self._leases[lease.bucket, lease.shard] = renewed
+        return renewed
+
+    def give_back(self, lease: BucketLease) -> bool:
+        if not self._is_mine(lease):
+            return False
+        self._leases[lease.bucket, lease.shard] = lease._replace(owner="")
+        return True
+
+    def done(self, lease: BucketLease) -> bool:
+        place = (lease.bucket, lease.shard)
+        held = self._leases.get(place)
+        if place in self.closed and held is not None and held.token == lease.token:
+            return True
+        if not self._is_mine(lease):
+            return False
+        self.closed.add(place)
+        return True
+
+    def is_done(self, bucket: datetime, shard: int) -> bool:
+        passed = self._watermark is not None and bucket < self._watermark
+        return passed or (bucket, shard) in self.closed
+
+    def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
+        held = self._leases.get((bucket, shard))
+        if held is None or held.until <= self._clock() or (bucket, shard) in self.closed:
+            return None
+        self._leases[bucket, shard] = held._replace(look=held.look + 1)
+        return self._leases[bucket, shard]
+
+
+class MemoryReceipts:
+    def __init__(self) -> None:
+        self._rows: dict[tuple[str, str], Receipt] = {}
+
+    def claim(
+        self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
+    ) -> Sequence[Receipt]:
+        answers = []
+        for name, receipt in wanted:
+            standing = self._rows.get((tenant, name))
+            if standing is None or standing.expires_at <= now:
+                standing = self._rows[tenant, name] = receipt
+            answers.append(standing)
+        return answers
+
+
+class MemoryFeed:
+    def __init__(self) -> None:
+        self.events: list[Mapping[str, Any]] = []
+
+    def publish(self, events: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        self.events.extend(events)
+        return [str(len(self.events) + index) for index in range(len(events))]
+
+
+class MemoryWake:
+    """Nudges and kills as they were asked for; the world delivers them, or does not."""
+
+    def __init__(self) -> None:
+        self.nudges: list[Timer] = []
+        self.kills: list[tuple[Key, str]] = []
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        self.nudges.extend(timers)
+
+    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+        self.kills.extend((key, run_id) for run_id in run_ids)
+
+
+class Memory:
+    """The stores of one installation."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        watch_head: Watcher = lambda old, new: None,
+        watch_row: Callable[[RunRow | None, RunRow], None] = lambda old, new: None,
+    ) -> None:
+        self.heads = MemoryHeads(clock, watch_head)
+        self.timers = MemoryTimers()
+        self.queue = FifoQueue(clock)
+        self.history = MemoryHistory(watch_row)
+        self.blobs = MemoryBlobs()
+        self.buckets = MemoryBuckets(clock)
+        self.wake = MemoryWake()
+        self.receipts = MemoryReceipts()
+        self.feed = MemoryFeed()
+        self.ports = Ports(
+            heads=self.heads,
+            timers=self.timers,
+            messages=self.queue,
+            history=self.history,
+            blobs=self.blobs,
+            buckets=self.buckets,
+            wake=self.wake,
+            receipts=self.receipts,
+            feed=self.feed,
+        )

@@ -1,0 +1,253 @@
+"""What runs in a simulated world: the API's clients, planner, poller, executors, reconciler."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from punctual.domain.decide import Verdict
+from punctual.domain.run import Reason, Status
+from punctual.domain.timing import BEAT, HOLD
+from punctual.engine.executor import Assignment, Executor, Finished
+from punctual.engine.jobs import Jobs
+from punctual.engine.looker import Looker
+from punctual.engine.planner import Planner
+from punctual.engine.poller import Poller
+from punctual.engine.ports import Detail
+from punctual.engine.reconciler import Reconciler
+from punctual.engine.search import Search, output_name
+from punctual.engine.steps import Steps
+
+from tests.simulation.fifo import Delivery
+from tests.simulation.world import START, Process, World
+
+RENEWALS = timedelta(seconds=15)
+AT_ONCE = 5
+
+
+class Action(NamedTuple):
+    """What a client asks of the API, again until it is answered."""
+
+    at: float  # seconds after the start
+    name: str
+    call: Callable[[Jobs, dict[str, Any]], Any]
+
+
+class Api(Process):
+    def __init__(self, world: World, actions: list[Action]) -> None:
+        self.actions = sorted(actions)
+        super().__init__(world, "api")
+
+    def begin(self) -> None:
+        steps = Steps(self.ports, self.clock, self.monotonic, self.log)
+        search = Search(self.ports, self.clock, _NoMonitor())
+        self._jobs = Jobs(self.ports, steps, search, self.clock, self.new_id)
+
+    def step(self) -> None:
+        action = self.actions[0]
+        self.world.answers[action.name] = action.call(self._jobs, self.world.answers)
+        self.actions.pop(0)
+
+    def next_at(self) -> datetime | None:
+        return START + timedelta(seconds=self.actions[0].at) if self.actions else None
+
+
+class _NoMonitor:
+    def stats(self, tenant: str, now: datetime) -> Any:
+        raise NotImplementedError
+
+    def health(self, now: datetime) -> Any:
+        raise NotImplementedError
+
+
+class PlannerProcess(Process):
+    def __init__(self, world: World) -> None:
+        self._ticks = 0
+        self._next_at = world.now
+        super().__init__(world, "planner")
+
+    def step(self) -> None:
+        self._ticks += 1
+        setup = self.world.setup
+        self._next_at = self.world.now + timedelta(seconds=setup.tick_seconds)
+        silent = setup.no_ticks
+        if silent is not None and silent[0] <= self.monotonic() < silent[1]:
+            return
+        for _ in range(2 if setup.twin_ticks else 1):
+            planner = Planner(self.ports.buckets, f"planner-{self._ticks}")
+            self.world.handed.extend(planner.tick(self.clock()).leases)
+
+    def next_at(self) -> datetime | None:
+        return self._next_at
+
+
+class PollerProcess(Process):
+    def begin(self) -> None:
+        steps = Steps(self.ports, self.clock, self.monotonic, self.log)
+        ahead = timedelta(seconds=self.world.setup.ahead)
+        looker = Looker(steps, self.new_id)
+        self.poller = Poller(self.ports.timers, self.ports.buckets, looker, ahead)
+        self._next_at: datetime | None = None
+
+    def step(self) -> None:
+        self.poller.nudge(self.world.take_nudges())
+        handed, self.world.handed[:] = list(self.world.handed), []
+        for lease in handed:
+            self.poller.open(lease)
+        self._next_at = self.world.now
+        moment = self.poller.step(self.clock()).next_at
+        self._next_at = self.world.now + RENEWALS if self.poller.places else None
+        if moment is not None:
+            moment = self.true(moment)
+            self._next_at = min(moment, self._next_at) if self._next_at else moment
+
+    def next_at(self) -> datetime | None:
+        if self.world.handed or self.world.memory.wake.nudges:
+            return self.world.now
+        return self._next_at
+
+
+@dataclass
+class Work:
+    """One attempt under way."""
+
+    assignment: Assignment
+    delivery: Delivery | None  # None once it is acknowledged
+    ends_at: datetime
+    status: Status
+    beat_at: datetime
+    renewed: float
+    dies: bool = False
+    beats: int = 0
+
+
+class Plot(NamedTuple):
+    """How an attempt goes; with `dies` its executor is gone after so many seconds."""
+
+    seconds: float = 1
+    status: Status = Status.SUCCESS
+    dies: bool = False
+
+
+class ExecutorProcess(Process):
+    def __init__(self, world: World, name: str, plot: Callable[[Assignment], Plot]) -> None:
+        self._plot = plot
+        super().__init__(world, name)
+
+    def begin(self) -> None:
+        steps = Steps(self.ports, self.clock, self.monotonic, self.log)
+        self._executor = Executor(self.ports, steps, self.clock, self.new_id, self.name)
+        self._works: list[Work] = []
+
+    def step(self) -> None:
+        for key, run_id in self.world.take_kills():
+            for work in self._works:
+                if (work.assignment.key, work.assignment.run.run_id) == (key, run_id):
+                    self._stop(work)
+        for work in list(self._works):
+            self._attend(work)
+        room = AT_ONCE - len(self._works)
+        if room:
+            self._claim(room)
+
+    def _attend(self, work: Work) -> None:
+        now = self.world.now
+        if work.dies and now >= work.ends_at:
+            self.wake_at = now + timedelta(seconds=2)
+            self.begin()
+            return
+        if work.beats and self.monotonic() - work.renewed > HOLD.total_seconds():
+            self._works.remove(work)
+            return
+        if now >= work.beat_at:
+            self._beat(work)
+        if work in self._works and self.world.now >= work.ends_at:
+            self._finish(work)
+
+    def _beat(self, work: Work) -> None:
+        run = work.assignment.run
+        work.beat_at = self.world.now + BEAT
+        held = [(work.assignment.key, run.run_id, run.token)]
+        (alive,) = self._executor.beat(held, first=work.beats == 0)
+        work.beats += 1
+        if not alive.held:
+            self._works.remove(work)
+            return
+        work.renewed = self.monotonic()
+        if work.delivery is not None:
+            self.world.memory.queue.acknowledge(work.delivery)
+            work.delivery = None
+        if alive.cancel is not Reason.NONE:
+            self._stop(work)
+
+    def _stop(self, work: Work) -> None:
+        work.status, work.ends_at = Status.CANCELLED, self.world.now
+
+    def _finish(self, work: Work) -> None:
+        run, key = work.assignment.run, work.assignment.key
+        detail = Detail(output_blob=output_name(key, run.run_id, run.token))
+        one = Finished(key, run.run_id, run.token, work.status, True, detail)
+        (result,) = self._executor.finish([one])
+        if result.contended:
+            return
+        self._works.remove(work)
+        if result.effects_done and work.delivery is not None:
+            self.world.memory.queue.acknowledge(work.delivery)
+        if result.verdict is Verdict.OK:
+            self.world.answers[f"finished {run.run_id}"] = self.name
+
+    def _claim(self, room: int) -> None:
+        queue = self.world.memory.queue
+        deliveries = queue.receive(room)
+        if not deliveries:
+            return
+        self.world.random.shuffle(deliveries)
+        handed = self._executor.claim([delivery.message for delivery in deliveries])
+        granted = {one.run.run_id: one for one in handed.granted}
+        again = dict(handed.again)
+        for delivery in deliveries:
+            message = delivery.message
+            if message in again:
+                queue.hand_back(delivery, self.true(again[message]))
+            elif message in handed.settled:
+                queue.acknowledge(delivery)
+            else:
+                self._take(granted[message.run_id], delivery)
+
+    def _take(self, assignment: Assignment, delivery: Delivery) -> None:
+        plot, now = self._plot(assignment), self.world.now
+        self._works.append(
+            Work(
+                assignment,
+                delivery,
+                now + timedelta(seconds=plot.seconds),
+                plot.status,
+                now + BEAT,
+                self.monotonic(),
+                plot.dies,
+            )
+        )
+
+    def next_at(self) -> datetime | None:
+        moments = [min(work.beat_at, work.ends_at) for work in self._works]
+        if len(self._works) < AT_ONCE and (at := self.world.memory.queue.next_at()):
+            moments.append(at)
+        return min(moments, default=None)
+
+
+class ReconcilerProcess(Process):
+    """Watches, and must find nothing: faults are not for it to mend."""
+
+    def __init__(self, world: World) -> None:
+        self._next_at = world.now + timedelta(seconds=50)
+        super().__init__(world, "reconciler")
+
+    def step(self) -> None:
+        self._next_at = self.world.now + timedelta(seconds=70)
+        ports = self.world.memory.ports
+        steps = Steps(ports, self.clock, self.monotonic, self.log)
+        walked = Reconciler(ports, steps, Looker(steps, self.new_id)).step(self.clock())
+        assert not walked.mended, f"rule 2: the reconciler had to mend {walked.mended}"
+
+    def next_at(self) -> datetime | None:
+        return self._next_at

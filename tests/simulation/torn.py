@@ -1,0 +1,147 @@
+"""Ports that break at a chosen call: before it, after it, in the middle, or by doing it twice."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, cast
+
+from punctual.domain.errors import Unavailable
+from punctual.engine.ports import Ports
+
+READS = frozenset(
+    {
+        "load",
+        "bodies",
+        "page",
+        "busy",
+        "walk",
+        "due",
+        "present",
+        "get",
+        "attempts",
+        "page_all",
+        "link",
+        "watermark",
+        "shards",
+        "is_done",
+    }
+)
+
+
+class Crash(BaseException):
+    """The process dies: nothing in it may catch this."""
+
+
+class Tear(StrEnum):
+    BEFORE = "before"
+    AFTER = "after"  # done, and the answer is lost
+    PREFIX = "prefix"  # only the first half of the batch is done
+    TWICE = "twice"  # done once more by a retry within the adapter: harmless
+    REFUSED = "refused"  # the queue answers that it has not taken them
+    STALL_BEFORE = "stall before"  # the process stands still while the world goes on
+    STALL_AFTER = "stall after"
+
+
+class Fault(NamedTuple):
+    call: int  # of the calls that are counted, from 1
+    tear: Tear
+    crash: bool = False  # else the port is unavailable
+    seconds: float = 0  # how long a stall takes
+
+    def __str__(self) -> str:
+        how = "crash" if self.crash else f"stall {self.seconds}" if self.seconds else "unavailable"
+        return f"{self.tear}/{how} at {self.call}"
+
+
+class Call(NamedTuple):
+    process: str
+    port: str
+    method: str
+    size: int
+
+    @property
+    def reads(self) -> bool:
+        return self.method in READS
+
+
+def tears(call: Call) -> list[tuple[Tear, bool]]:
+    """Every way in which this call may fail, as (tear, crash)."""
+    kinds = [(Tear.BEFORE, True), (Tear.BEFORE, False)]
+    if not call.reads:
+        kinds += [(Tear.AFTER, True), (Tear.AFTER, False)]
+        if call.size > 1:
+            kinds += [(Tear.PREFIX, True), (Tear.PREFIX, False)]
+        if call.method == "send":
+            kinds.append((Tear.REFUSED, False))
+    return kinds
+
+
+@dataclass
+class Plan:
+    """Counts the calls of all processes, and breaks those that it is told to break."""
+
+    faults: tuple[Fault, ...] = ()
+    stall: Callable[[str, float], None] = lambda process, seconds: None
+    tick: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        self.calls: list[Call] = []
+        self.on = True
+        self._by_call = {fault.call: fault for fault in self.faults}
+
+    def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        self.tick()
+        if not self.on:
+            return real(*args)
+        self.calls.append(call)
+        fault = self._by_call.get(len(self.calls))
+        return real(*args) if fault is None else self._break(fault, call, real, args)
+
+    def _break(
+        self, fault: Fault, call: Call, real: Callable[..., Any], args: tuple[Any, ...]
+    ) -> Any:
+        answer = None
+        if fault.tear is Tear.STALL_BEFORE:
+            self.stall(call.process, fault.seconds)
+            return real(*args)
+        if fault.tear is Tear.REFUSED and call.method == "send":
+            return [False] * call.size
+        if fault.tear is Tear.PREFIX:
+            real(args[0][: call.size // 2], *args[1:])
+        elif fault.tear is not Tear.BEFORE:
+            answer = real(*args)
+        if fault.tear is Tear.TWICE:
+            return real(*args)
+        if fault.tear is Tear.STALL_AFTER:
+            self.stall(call.process, fault.seconds)
+            return answer
+        if fault.crash:
+            raise Crash(f"{call.process} at {call.port}.{call.method}")
+        raise Unavailable(f"{call.port}.{call.method} did not answer")
+
+
+class _Torn:
+    """One port of one process."""
+
+    def __init__(self, plan: Plan, process: str, port: str, real: Any) -> None:
+        self._plan = plan
+        self._process = process
+        self._port = port
+        self._real = real
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        real = getattr(self._real, method)
+
+        def call(*args: Any) -> Any:
+            size = len(args[0]) if args and isinstance(args[0], list | tuple) else 1
+            if args and hasattr(args[0], "_fields"):
+                size = 1
+            return self._plan.run(Call(self._process, self._port, method, size), real, args)
+
+        return call
+
+
+def torn(ports: Ports, plan: Plan, process: str) -> Ports:
+    """The same stores, as one process reaches them."""
+    wrapped = {name: _Torn(plan, process, name, port) for name, port in vars(ports).items()}
+    return Ports(**cast(Any, wrapped))
