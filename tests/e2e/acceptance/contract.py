@@ -93,7 +93,7 @@ class Api:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def create(self, headers: dict[str, str] | None = None, **fields: Json) -> Json:
+    def create(self, headers: dict[str, str] | None = None, /, **fields: Json) -> Json:
         answer = self("POST", "/jobs", {"name": "acceptance", **fields}, headers=headers)
         assert answer.status_code == 202, answer.text
         job = answer.json()

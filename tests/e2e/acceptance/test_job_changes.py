@@ -44,7 +44,11 @@ def test_a_change_merges_top_level_fields(api: Api, method: str) -> None:
         ({"max_retries": 9}, {"max_retries": None}, {"max_retries": 3}),
         ({"tags": {"a": "1"}}, {"tags": None}, {"tags": {}}),
         ({"timezone": "Asia/Tokyo"}, {"timezone": None}, {"timezone": "UTC"}),
-        ({"priority": "LOW"}, {"deadline_seconds": 60}, {"priority": "LOW", "deadline_seconds": 60}),
+        (
+            {"priority": "LOW"},
+            {"deadline_seconds": 60},
+            {"priority": "LOW", "deadline_seconds": 60},
+        ),
     ],
 )
 def test_what_a_change_replaces_it_replaces_whole(
@@ -68,7 +72,9 @@ def test_another_schedule_type_drops_the_former_fields(api: Api) -> None:
     changed = api("PATCH", path, EVERY_HOUR).json()
     assert changed["schedule_type"] == "INTERVAL"
     assert changed.get("cron_expression") is None
-    changed = api("PATCH", path, {"schedule_type": "FUTURE", "schedule_time": "2032-01-01T00:00:00Z"})
+    changed = api(
+        "PATCH", path, {"schedule_type": "FUTURE", "schedule_time": "2032-01-01T00:00:00Z"}
+    )
     assert changed.json()["next_run_time"] == "2032-01-01T00:00:00.000Z"
     assert changed.json().get("interval_seconds") is None
 
@@ -161,13 +167,12 @@ ALLOWED = {
 
 
 def job_with_a_run(api: Api, status: str) -> tuple[str, str]:
-    past = {"start_time": "2026-01-01T00:00:00Z"}
-    schedule = EVERY_HOUR if status != "COMPLETED" else {**EVERY_HOUR, "end_time": "2026-02-01T00:00:00Z"}
     if status == "COMPLETED":
-        schedule = {"schedule_type": "IMMEDIATE"}
-        past = {}
-    job_id = api.create(**schedule, **past)["job_id"]
-    run = api.first_run(job_id) if status == "COMPLETED" else api.run_now(job_id)
+        job_id = api.create(schedule_type="IMMEDIATE")["job_id"]
+        run = api.first_run(job_id)
+    else:
+        job_id = api.create(**EVERY_HOUR, start_time="2026-01-01T00:00:00Z")["job_id"]
+        run = api.run_now(job_id)
     api.ended(run)
     if status == "PAUSED":
         api.order(job_id, "pause")

@@ -198,13 +198,11 @@ class Jobs:
         """Run what fell into [start, end) and did not run; the nominal times of it."""
         key = Key(tenant, job_id)
         head = self._load(key)[0].head
-        times = self._backfilling.missing(key, head, start, end, self._clock())
+        asked = self._backfilling.missing(key, head, start, end, self._clock())
+        times = [at for _, at in asked]
         if dry_run or not times:
             return times
-        asked = tuple(
-            (derived_id(self._clock(), job_id, "backfill", at.isoformat()), at) for at in times
-        )
-        change = Change(key, events.Backfill(asked), self._new_id(), safety=True)
+        change = Change(key, events.Backfill(tuple(asked)), self._new_id(), safety=True)
         (result,) = self._steps.apply([change])
         self._refuse(result)
         return times
