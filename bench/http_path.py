@@ -111,11 +111,10 @@ def asgi(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
     }
     engine = Accepts()
     app = application(cast(Jobs, engine), cast(Search, engine), turn, quiet, clock=lambda: NOON)
-    one = lambda: app(scope, receive, send)  # noqa: E731
 
     async def many() -> None:
         for _ in range(100):
-            await one()
+            await app(scope, receive, send)
 
     return lambda: loop.run_until_complete(many())
 

@@ -73,7 +73,7 @@ class MemoryEngine:
 
     def _submit(self, tenant: str, caller: str, one: Submission) -> JobView | PunctualError:
         try:
-            return self._once(
+            view: JobView = self._once(
                 tenant,
                 one.idempotency_key,
                 one.fingerprint,
@@ -81,6 +81,7 @@ class MemoryEngine:
             )
         except PunctualError as error:
             return error
+        return view
 
     def _once(self, tenant: str, key: str | None, fingerprint: str, make: Callable[[], Any]) -> Any:
         if key is None:

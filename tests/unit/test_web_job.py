@@ -18,7 +18,7 @@ ALL = Features(
     artifacts=True,
     secrets=True,
 )
-WHOLE = {
+WHOLE: dict[str, Any] = {
     "name": "nightly",
     "schedule_type": "CRON",
     "cron_expression": "0 0 * * *",
@@ -129,7 +129,8 @@ def test_every_wrong_field_is_named_at_once_as_it_was_written() -> None:
 def test_a_figure_has_its_bounds_and_is_an_integer(field: str, low: int, high: int) -> None:
     for right in (low, high):
         assert accepted(**immediate(**{field: right}))[field] == right
-    for wrong in (low - 1, high + 1, 10**30, "5", 5.0, True, [], {}):
+    wrongs: list[Any] = [low - 1, high + 1, 10**30, "5", 5.0, True, [], {}]
+    for wrong in wrongs:
         assert set(refused(**immediate(**{field: wrong}))) == {field}
 
 
@@ -183,7 +184,8 @@ def test_without_anything_the_required_fields_are_named() -> None:
 def test_a_schedule_needs_its_field(kind: str, needed: str) -> None:
     found = refused(name="a", schedule_type=kind)
     assert found == {needed: f"is required when schedule_type is {kind}"}
-    assert needed in refused(name="a", schedule_type=kind, **{needed: None})
+    empty: dict[str, Any] = {"name": "a", "schedule_type": kind, needed: None}
+    assert needed in refused(**empty)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The node's HTTP server: ASGI, from the socket to the routes and back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -27,7 +27,7 @@ T = TypeVar("T")
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Mapping[str, Any], Receive, Send], Awaitable[None]]
+App = Callable[[Mapping[str, Any], Receive, Send], Coroutine[Any, Any, None]]
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
 
