@@ -33,6 +33,10 @@ STATUSES = {
 }
 
 
+# As RFC 9110 calls them; older Pythons do not.
+_RENAMED = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
+
+
 class Refused(PunctualError):
     """What HTTP itself knows how to refuse, by one of the codes above."""
 
@@ -84,4 +88,4 @@ def _headers(error: PunctualError) -> Sequence[Header]:
 
 
 def _title(status: int) -> str:
-    return "Unprocessable Content" if status == 422 else HTTPStatus(status).phrase
+    return _RENAMED.get(status) or HTTPStatus(status).phrase
