@@ -89,6 +89,7 @@ class HeadMemory:
             self._cache.pop(key, None)
         self._open.clear()
         self._rows.clear()
+        self._last = None
         self._newest.clear()
 
     def _trim(self) -> None:
