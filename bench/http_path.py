@@ -21,7 +21,6 @@ from punctual.web.json_body import parse_object
 from punctual.web.render_rest import About
 from punctual.web.request import Caller, Request
 from punctual.web.services import Services
-
 from tests.web_engine import NOON, MemoryEngine
 
 ROUNDS = 7

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 
 from croniter import croniter
 from cronsim import CronSim
+
 from punctual.domain.cron import parse_cron
 from punctual.domain.schedule import Cron, Every, next_after
 from punctual.domain.zones import transitions, zone

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
+
 from punctual.domain.decide import Decision, decide
 from punctual.domain.events import (
     Cancel,

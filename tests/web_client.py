@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
-from punctual.local.http import application
 
+from punctual.local.http import application
 from tests.web_engine import MemoryEngine
 
 Scope = dict[str, Any]

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET
+
 from punctual.domain.errors import (
     Conflict,
     FieldError,

@@ -11,7 +11,6 @@ from punctual.engine.ports import Key, Message, Ports, Timer
 from punctual.local.clock import ManualClock
 from punctual.local.ready import Ready
 from punctual.local.store import Store
-
 from tests.integration.moto_adapter import moto
 
 

@@ -8,7 +8,6 @@ from punctual.domain.run import Lease, Status
 from punctual.engine.ports import Swap
 from punctual.local.clock import ManualClock
 from punctual.local.store import Store
-
 from tests.builders import NOON, RUN, a_body, a_head, a_row, a_run, a_timer, after, an_id
 
 JOBS_A_UNIT = 5

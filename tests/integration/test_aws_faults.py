@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.errors import Unavailable
 from punctual.domain.head import Lane, Priority
 from punctual.domain.run import Lease
 from punctual.engine.ports import Beat, Key, Message, Receipt, Stored, Swap, Timer
-
 from tests.builders_jobs import JOB_ID, NOON, a_job, after
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.moto_faults import (

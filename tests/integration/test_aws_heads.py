@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.aws import keys
 from punctual.aws.attributes import to_attribute
 from punctual.domain.errors import Unavailable
@@ -16,7 +17,6 @@ from punctual.domain.head import Head, State
 from punctual.domain.placement import sortable_id
 from punctual.domain.run import Lease, Waiting
 from punctual.engine.ports import Beat, Body, Key, Stored, Swap
-
 from tests.builders_jobs import JOB_ID, NOON, a_job, after
 from tests.integration.moto_adapter import Moto, moto
 

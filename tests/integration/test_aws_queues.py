@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
+
 from punctual.aws.feed import MOST_BYTES
 from punctual.aws.queue import parse_message, to_body
 from punctual.aws.wake import parse_wake
@@ -12,7 +13,6 @@ from punctual.domain.errors import Invalid
 from punctual.domain.head import Lane, Priority
 from punctual.engine.ports import Key, Message, Timer
 from punctual.engine.window import Place
-
 from tests.builders_jobs import NOON, after
 from tests.integration.moto_adapter import BUS, Moto, moto
 

@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any, cast
 
 import pytest
+
 from punctual.aws import keys
 from punctual.aws.wake import parse_wake
 from punctual.domain.head import State
@@ -22,7 +23,6 @@ from punctual.engine.search import RunFilters, Search
 from punctual.engine.steps import Steps
 from punctual.engine.views import JobView
 from punctual.local.clock import ManualClock
-
 from tests.builders import NOON, after
 from tests.integration.moto_adapter import Moto, moto
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import msgspec
 import pytest
+
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Status
 from punctual.engine.views import Output
-
 from tests.web_client import Answer, Client
 
 JOB = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}

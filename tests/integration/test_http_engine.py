@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+
 from punctual.domain.head import Lane
 from punctual.local.clock import ManualClock
 from punctual.local.groups import GroupFiles
@@ -16,7 +17,6 @@ from punctual.local.node import Node
 from punctual.local.store import Store
 from punctual.local.workers import Workers
 from punctual.tasks.registry import Registry
-
 from tests.web_client import Answer, Client
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

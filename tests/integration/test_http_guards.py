@@ -4,9 +4,9 @@ import asyncio
 from typing import Any
 
 import pytest
+
 from punctual.local import http
 from punctual.local.http import application
-
 from tests.web_client import Client
 from tests.web_engine import MemoryEngine
 

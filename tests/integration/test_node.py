@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from punctual.domain.head import Lane, State
 from punctual.domain.run import Status
 from punctual.engine.jobs import Submission

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.head import Head, Priority, Rules, State
 from punctual.domain.placement import EPOCH
 from punctual.domain.run import Lease, Status, Waiting
@@ -14,7 +15,6 @@ from punctual.engine.placing import blank_head
 from punctual.engine.ports import Detail, Key, RunKey, Swap
 from punctual.local.clock import ManualClock
 from punctual.local.store import Store
-
 from tests.builders import (
     JOB,
     NOON,

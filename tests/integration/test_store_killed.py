@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from punctual.engine.ports import Key, RunKey
 from punctual.local.clock import ManualClock
 from punctual.local.store import FILE, Store
-
 from tests.builders import NOON, RUN, an_id
 from tests.integration.store_writer import JOBS_A_UNIT
 

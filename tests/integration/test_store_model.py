@@ -9,13 +9,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
+
 from punctual.domain.head import State
 from punctual.domain.placement import EPOCH
 from punctual.domain.run import Lease, Status, Waiting
 from punctual.engine.ports import Beat, Key, Stored, Swap, Timer
 from punctual.local.clock import ManualClock
 from punctual.local.store import Store
-
 from tests.builders import NOON, a_head, a_row, a_run, a_timer, after, an_id
 
 JOBS = [an_id(n) for n in (3, 1, 2, 5, 4)]

@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from punctual.domain.run import Lease, Status
 from punctual.engine.ports import Key, RunKey, Swap
 from punctual.local.clock import ManualClock
 from punctual.local.errors import StoreError
 from punctual.local.schema import MIGRATIONS, connect
 from punctual.local.store import FILE, Store
-
 from tests.builders import JOB, NOON, RUN, a_head, a_row, a_run, a_timer, after, an_id
 
 CLOCK = ManualClock(NOON)

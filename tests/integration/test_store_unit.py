@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Lease, Status
 from punctual.engine.ports import Beat, Key, RunKey, Swap
 from punctual.local.clock import ManualClock
 from punctual.local.store import FILE, Store
-
 from tests.builders import JOB, NOON, RUN, a_body, a_head, a_row, a_run, a_timer, after, an_id
 
 HERE = Key("acme", JOB)

@@ -16,6 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
 from punctual.tasks.contract import Attempt, Outcome, StopReason, StopSignal
 from punctual.tasks.http import HttpTask
 from punctual.tasks.registry import Registry

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from punctual.tasks import launcher
 from punctual.tasks.contract import Attempt, Outcome, StopReason, StopSignal
 from punctual.tasks.group import Group, group_of, kill_left_behind, start_by_ps, start_time_of

@@ -10,7 +10,6 @@ from punctual.domain.events import Event, Update
 from punctual.domain.head import Head, State
 from punctual.domain.run import Run, Trigger, Waiting
 from punctual.domain.schedule import Every, Once, Schedule, occurrences
-
 from tests.builders_jobs import Story
 from tests.property.decide_rules import decided
 

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
+
 from punctual.domain.decide import Decision, Verdict, decide
 from punctual.domain.events import Claim, Event, Look
 from punctual.domain.head import Head, State
@@ -56,7 +57,7 @@ def decided(
     check_state(decision.head)
     check_room(head, decision.head)
     check_effects(decision)
-    check_timer(decision, event, now)
+    check_timer(head, decision, event, now)
     check_ids(decision.head)
     return decision
 
@@ -155,7 +156,7 @@ def check_effects(decision: Decision) -> None:
         assert (lease is not None) == held
 
 
-def check_timer(decision: Decision, event: Event, now: datetime) -> None:
+def check_timer(former: Head, decision: Decision, event: Event, now: datetime) -> None:
     """What is to come has its timer, and a look leaves nothing of the past to be looked at."""
     head = decision.head
     moments = list(to_come(head))
@@ -165,7 +166,7 @@ def check_timer(decision: Decision, event: Event, now: datetime) -> None:
         assert head.timer_at is not None
         assert head.timer_at <= now
     if isinstance(event, Look) and head.behind is None and head.timer_at is not None:
-        assert head.timer_at > now
+        assert head.timer_at > now or head.mark != former.mark, "it is looked at without an end"
     if decision.timer_at is not None:
         assert decision.timer_at == head.timer_at
 

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
+
 from punctual.aws import keys
 from punctual.aws.sorting import escape, joined, moment, number, parse_moment, parted, unescape
 from punctual.domain.head import Head

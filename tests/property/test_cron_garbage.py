@@ -4,6 +4,7 @@ from datetime import UTC, datetime
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
 from punctual.domain.describe import describe
 from punctual.domain.schedule import Cron, check, next_after
 

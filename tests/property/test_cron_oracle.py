@@ -5,8 +5,8 @@ from functools import cache
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from punctual.domain.schedule import Cron, is_occurrence, next_after, occurrences, preview
 
+from punctual.domain.schedule import Cron, is_occurrence, next_after, occurrences, preview
 from tests.golden.oracle import Oracle, firings, pinned_zone
 
 ZONES = (

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.decide import Decision
 from punctual.domain.events import (
     Backfill,
@@ -24,7 +25,6 @@ from punctual.domain.events import (
 )
 from punctual.domain.head import Head, Misfire, Overlap
 from punctual.domain.run import Status
-
 from tests.builders_jobs import NOON, a_change, a_job, after, every
 from tests.property.decide_ledger import World
 from tests.property.decide_rules import JOB_STEPS, RUN_STEPS, steps_of

@@ -5,6 +5,7 @@ from urllib.parse import unquote
 
 from hypothesis import given
 from hypothesis import strategies as st
+
 from punctual.tasks.contract import Attempt
 from punctual.tasks.placeholders import expand
 from punctual.tasks.redaction import MARK, Redactor

@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from punctual.domain.schedule import (
     Cron,
     Every,
@@ -14,7 +15,6 @@ from punctual.domain.schedule import (
     next_after,
     occurrences,
 )
-
 from tests.golden.oracle import pinned_zone
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)

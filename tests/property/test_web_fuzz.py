@@ -5,10 +5,10 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
 from punctual.web.job_fields import JobFields
 from punctual.web.query import filters_only
 from punctual.web.schedule_fields import OF_TYPE
-
 from tests.web_client import Answer, Client
 
 SOME = settings(

@@ -8,7 +8,6 @@ from punctual.domain.head import Head, State
 from punctual.domain.run import ENDED, Run, Status, Trigger
 from punctual.domain.schedule import Every, Schedule, occurrences
 from punctual.engine.ports import Key, RunKey, RunRow, Timer
-
 from tests.simulation.memory import Memory
 
 _INSTANT = timedelta(microseconds=1)

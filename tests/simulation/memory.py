@@ -24,7 +24,6 @@ from punctual.engine.ports import (
     Timer,
     Walk,
 )
-
 from tests.simulation.fifo import FifoQueue
 
 Watcher = Callable[[Head | None, Head], None]

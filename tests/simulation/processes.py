@@ -17,7 +17,6 @@ from punctual.engine.ports import Detail
 from punctual.engine.reconciler import Reconciler
 from punctual.engine.search import Search, output_name
 from punctual.engine.steps import Steps
-
 from tests.simulation.fifo import Delivery
 from tests.simulation.world import START, Process, World
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports import BucketLease, Key, Timer
-
 from tests.simulation.laws import Laws
 from tests.simulation.memory import Memory
 from tests.simulation.torn import Crash, Fault, Plan, torn

@@ -1,6 +1,7 @@
 import ipaddress
 
 import pytest
+
 from punctual.tasks.addresses import Refused, Unresolved, canonical, checked, literal, refusal
 
 

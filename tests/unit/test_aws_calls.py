@@ -11,6 +11,7 @@ from botocore.exceptions import (
     NoCredentialsError,
     ReadTimeoutError,
 )
+
 from punctual.aws.calls import Patience, Refused, answer, conditional
 from punctual.aws.crew import Crew
 from punctual.domain.errors import Unavailable

@@ -4,6 +4,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 import pytest
+
 from punctual.domain.schedule import Cron, occurrences, preview
 
 

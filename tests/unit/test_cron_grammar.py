@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+
 from punctual.domain.cron import At, Calendar, Rate, parse_cron
 from punctual.domain.schedule import Cron, next_after
 

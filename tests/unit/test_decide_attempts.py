@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim, Finish, Poison, Release, Started
 from punctual.domain.head import Retry
@@ -10,7 +11,6 @@ from punctual.domain.placement import derived_id
 from punctual.domain.run import Lease, Reason, Run, Status
 from punctual.domain.schedule import Once
 from punctual.domain.timing import CLAIM_LEASE
-
 from tests.builders_jobs import NOON, Story, a_job, after, every, seconds
 
 

@@ -2,10 +2,10 @@
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.events import Poison
 from punctual.domain.head import Misfire
 from punctual.domain.run import Status
-
 from tests.builders_jobs import Story, a_job, after, every, seconds
 
 EVERY_END = ["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "LOST", "POISON", "DEADLINE", "CANCEL"]

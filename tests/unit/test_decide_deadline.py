@@ -2,7 +2,6 @@
 
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim
-
 from tests.builders_jobs import Story, a_job, after, every
 
 

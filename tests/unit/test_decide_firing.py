@@ -3,12 +3,12 @@
 from datetime import UTC, date, datetime
 
 import pytest
+
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim
 from punctual.domain.head import Misfire, Overlap
 from punctual.domain.run import Status
 from punctual.domain.schedule import Cron, Once
-
 from tests.builders_jobs import NOON, Story, a_job, after, every, seconds
 
 
@@ -167,6 +167,23 @@ def test_an_entry_that_grew_is_right_though_its_effects_were_cut_off_once() -> N
         story.do_look(recorded=True)
     story.drain()
     assert story.outcomes() == [(1, "SKIPPED", "COALESCED", 4_999), (5_000, "SUCCESS", "", 1)]
+
+
+def test_an_outage_in_the_middle_of_catching_up_is_missed_too() -> None:
+    story = Story(a_job(every(5), misfire_grace_seconds=0)).at(12_000)
+    story.look()
+    assert story.head.behind is not None
+    story.at(40_001).drain()
+    assert story.outcomes() == [(5, "SKIPPED", "COALESCED", 7_999), (40_000, "SUCCESS", "", 1)]
+
+
+def test_an_outage_after_a_resume_is_judged_by_the_policy() -> None:
+    story = Story(a_job(every(5), misfire=Misfire.SKIP, misfire_grace_seconds=0)).at(1)
+    story.pause()
+    story.at(12_000).resume(Misfire.SKIP)
+    story.at(40_001).drain()
+    assert sum(o[3] for o in story.outcomes()) == 8_000
+    assert {o[1:3] for o in story.outcomes()} == {("SKIPPED", "PAUSED"), ("MISSED", "OUTAGE")}
 
 
 def test_an_entry_goes_on_growing_while_runs_end_in_between() -> None:

@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Backfill, Order
 from punctual.domain.head import Overlap
 from punctual.domain.run import Status, Trigger
 from punctual.domain.schedule import Once
-
 from tests.builders_jobs import Story, a_job, after, every
 
 

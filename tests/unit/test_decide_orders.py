@@ -3,12 +3,12 @@
 from typing import Any
 
 import pytest
+
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Backfill, CancelRun, Claim
 from punctual.domain.head import Misfire, State
 from punctual.domain.run import Status
 from punctual.domain.schedule import Once
-
 from tests.builders_jobs import Story, a_job, after, every
 
 

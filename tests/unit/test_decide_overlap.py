@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim, Poison
 from punctual.domain.head import Misfire, Overlap
 from punctual.domain.run import Status
-
 from tests.builders_jobs import Story, a_job, after, every
 
 LIMITS = [1, 2, 3]

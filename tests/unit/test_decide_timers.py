@@ -4,6 +4,7 @@ from datetime import datetime
 
 import msgspec
 import pytest
+
 from punctual.domain.decide import Verdict, decide
 from punctual.domain.events import (
     Backfill,
@@ -22,7 +23,6 @@ from punctual.domain.events import (
 )
 from punctual.domain.head import Head, Kind, State
 from punctual.domain.run import Status
-
 from tests.builders_jobs import NOON, Story, a_change, a_job, after, every
 
 EVENTS: list[Event] = [

@@ -3,12 +3,12 @@
 from datetime import date
 
 import pytest
+
 from punctual.domain.events import Backfill
 from punctual.domain.head import Misfire, State
 from punctual.domain.placement import occurrence_id
 from punctual.domain.run import Status
 from punctual.domain.schedule import Cron, Once
-
 from tests.builders_jobs import JOB_ID, NOON, Story, a_job, after, every
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+
 from punctual.domain.errors import Unavailable
 from punctual.local.blobs import FileBlobs
 

@@ -3,10 +3,10 @@
 from collections import Counter
 
 import pytest
+
 from punctual.domain.run import Lease
 from punctual.engine.ports import Stored
 from punctual.local.head_rows import HeadRows, is_own, merged
-
 from tests.builders import RUN, a_head, after, an_id
 
 LEASE = Lease(token=2, until=after(30))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
+
 from punctual.domain.head import State
 from punctual.domain.run import Status
 from punctual.engine.jobs import Jobs

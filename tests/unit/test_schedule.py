@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 import msgspec
 import pytest
+
 from punctual.domain.schedule import (
     Cron,
     Every,

@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pytest
+
 from punctual.domain.describe import describe
 from punctual.domain.schedule import Cron, Every, Once, Schedule
 

@@ -3,6 +3,7 @@ from typing import Any
 
 import httpx
 import pytest
+
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.http_request import (
     BadRedirect,

@@ -3,6 +3,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+
 from punctual.domain.errors import Unavailable
 from punctual.tasks.contract import (
     Attempt,

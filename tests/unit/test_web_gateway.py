@@ -6,13 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
 from punctual.engine.views import Output
 from punctual.local.installed import FEATURES
 from punctual.web.app import resolver, routes
 from punctual.web.render_rest import About
 from punctual.web.request import Caller
 from punctual.web.services import Services
-
 from tests.web_engine import MemoryEngine
 
 JOB = '{"name":"ä","schedule_type":"IMMEDIATE"}'

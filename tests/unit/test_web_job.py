@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+
 from punctual.domain.errors import Invalid
 from punctual.local.installed import FEATURES
 from punctual.web.features import Features

@@ -3,6 +3,7 @@
 from typing import ClassVar
 
 import pytest
+
 from punctual.domain import errors
 from punctual.domain.errors import FieldError, Invalid, NotFound, PunctualError, Unavailable
 from punctual.web.conditions import Match, idempotency_key, if_match

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.head import State
 from punctual.domain.run import Reason, Run, Status, Trigger
 from punctual.engine.explaining import REASONS
@@ -13,7 +14,6 @@ from punctual.engine.ports import AttemptRow, Detail
 from punctual.engine.views import JobView, RunView
 from punctual.web.render_job import job_json, status_json
 from punctual.web.render_run import listed_run_json, run_json
-
 from tests.web_engine import NOON, MemoryEngine
 
 JOB_ID = "01a1ee87-3200-7000-8000-000000000001"

@@ -7,8 +7,8 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
-from punctual.domain.zones import EPOCH, TZDATA_VERSION, local_day, transitions, zone
 
+from punctual.domain.zones import EPOCH, TZDATA_VERSION, local_day, transitions, zone
 from tests.golden.oracle import pinned_zone
 
 LATE = (datetime(2190, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
 from punctual.engine.ports import Ports
 from punctual.local.clock import ManualClock
-
 from tests.builders import NOON
 from tests.integration.adapters import ADAPTERS, World
 

@@ -1,6 +1,7 @@
 """Blobs: whole or not at all, by any name."""
 
 import pytest
+
 from punctual.engine.ports import Ports
 
 NAMES = (

@@ -3,7 +3,6 @@
 from datetime import timedelta
 
 from punctual.engine.ports import BucketLease, Ports
-
 from tests.builders import NOON, after
 from tests.integration.adapters import World
 

@@ -4,13 +4,13 @@ from datetime import date, timedelta
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.head import Behind, Head, Kind, Lane, Limits, Misfire, Priority, Rules, State
 from punctual.domain.run import Reason, Status, Trigger, Waiting
 from punctual.domain.schedule import Cron, Every, Once, Schedule
 from punctual.domain.timing import RETENTION
 from punctual.engine.placing import blank_head
 from punctual.engine.ports import Key, Ports, Swap
-
 from tests.builders import JOB, NOON, a_head, a_run, after, an_id, key_of
 from tests.integration.adapters import World
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.run import Reason, Status, Trigger
 from punctual.engine.ports import Detail, Key, Ports, RunKey, RunRow
-
 from tests.builders import JOB, NOON, RUN, a_row, a_run, after, an_attempt, an_id
 from tests.integration.adapters import World
 

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.head import Head
 from punctual.domain.run import Lease
 from punctual.engine.ports import Beat, Key, Ports, Stored, Swap
-
 from tests.builders import JOB, RUN, a_head, after, an_id, key_of
 
 LEASE = Lease(token=2, until=after(30.000001))

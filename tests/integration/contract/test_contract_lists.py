@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+
 from punctual.domain.head import Head, Rules, State
 from punctual.domain.run import Status, Waiting
 from punctual.domain.timing import RETENTION
 from punctual.engine.placing import blank_head
 from punctual.engine.ports import Key, Ports, Swap
-
 from tests.builders import JOB, NOON, a_body, a_head, a_run, an_id, key_of
 from tests.integration.adapters import World
 

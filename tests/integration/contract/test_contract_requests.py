@@ -4,7 +4,6 @@ from datetime import timedelta
 
 from punctual.domain.head import Lane, Priority
 from punctual.engine.ports import Message, Ports
-
 from tests.builders import JOB, NOON, RUN, a_receipt, after, an_id
 from tests.integration.adapters import World
 

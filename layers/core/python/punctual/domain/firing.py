@@ -26,6 +26,7 @@ def settle(d: Draft, horizon: datetime | None = None) -> None:
         _notice_outage(d)
         if d.behind is not None:
             _catch_up(d)
+            _notice_outage(d)  # another since the one that is now dealt with
         if d.behind is None:
             _fire_due(d)
             admit(d)
@@ -35,7 +36,9 @@ def settle(d: Draft, horizon: datetime | None = None) -> None:
 
 def _notice_outage(d: Draft) -> None:
     overdue = d.now - d.limits.grace
-    if d.behind is None and d.next_at is not None and d.next_at + d.jitter < overdue:
+    if d.behind is not None and not d.behind.paused:
+        d.behind = replace(d.behind, until=max(d.behind.until, overdue))
+    elif d.behind is None and d.next_at is not None and d.next_at + d.jitter < overdue:
         d.behind = Behind(until=overdue, policy=d.limits.misfire)
 
 

@@ -86,6 +86,7 @@ def _make_room_now(d: Draft) -> None:
     """What was fired ahead is in nobody's way before its time."""
     if not has_room(d):
         take_back_ahead(d)
+        admit(d)
 
 
 def backfill(d: Draft, asked: Backfill) -> None:

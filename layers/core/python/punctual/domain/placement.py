@@ -41,9 +41,9 @@ def sortable_id(at: datetime, entropy: bytes) -> str:
     >>> sortable_id(EPOCH, bytes(10))
     '00000000-0000-7000-8000-000000000000'
     """
-    low = int.from_bytes(entropy[:10], "big")
+    low = int.from_bytes(entropy[:10], "big") >> 6  # what fits, the first bits first
     value = (max(0, milliseconds(at)) & 0xFFFFFFFFFFFF) << 80
-    value |= 7 << 76 | (low >> 68 & 0xFFF) << 64
+    value |= 7 << 76 | (low >> 62) << 64
     value |= 2 << 62 | low & 0x3FFFFFFFFFFFFFFF
     text = f"{value:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
