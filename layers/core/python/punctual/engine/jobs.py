@@ -147,7 +147,11 @@ class Jobs:
         fingerprint: str = "",
     ) -> RunView:
         job = Key(tenant, job_id)
-        run_id = self._receipts.one(tenant, key, fingerprint, self._new_run_id(job_id))
+        fresh = self._new_run_id(job_id)
+        run_id = self._receipts.one(tenant, key, fingerprint, fresh)
+        made = None if run_id == fresh else self._made(job, run_id)
+        if made is not None:
+            return made
         if payload is not UNSET:
             self._documents.put_payload(job, run_id, payload)
         return self._order(job, events.Order(run_id, own_payload=payload is not UNSET))
@@ -160,7 +164,11 @@ class Jobs:
         former = self._search.run(tenant, job_id, run_id)
         if former.run.ended_at is None:
             raise Conflict("Only a run that has ended can be retried: this one is alive.")
-        new_id = self._receipts.one(tenant, key, fingerprint, self._new_run_id(job_id))
+        fresh = self._new_run_id(job_id)
+        new_id = self._receipts.one(tenant, key, fingerprint, fresh)
+        made = None if new_id == fresh else self._made(job, new_id)
+        if made is not None:
+            return made
         payload = self._documents.payload_of(job, former.run, self._load(job)[1])
         if payload is not UNSET:
             self._documents.put_payload(job, new_id, payload)
@@ -172,6 +180,13 @@ class Jobs:
             scheduled_at=former.run.scheduled_at,
         )
         return self._order(job, order)
+
+    def _made(self, key: Key, run_id: str) -> RunView | None:
+        """The run that an earlier request with the same key made: it may have left the head."""
+        try:
+            return self._search.run(*key, run_id)
+        except NotFound:
+            return None
 
     def _new_run_id(self, job_id: str) -> str:
         return derived_id(self._clock(), job_id, self._new_id())
