@@ -15,6 +15,7 @@ from typing import Any
 
 import boto3
 from moto import mock_aws
+
 from punctual.aws import keys
 from punctual.aws.calls import Patience
 from punctual.aws.crew import Crew
@@ -176,6 +177,11 @@ def check_limits(operation: str, params: dict[str, Any]) -> None:
             condition = params.get("FilterExpression", "")
             filtered = {name for mark, name in names.items() if mark in condition}
             assert not filtered & {keys.PK, keys.SK}, "a filter takes no key attribute"
+            values = params.get("ExpressionAttributeValues", {})
+            if {":low", ":high"} <= values.keys():
+                assert values[":low"]["S"] <= values[":high"]["S"], (
+                    "BETWEEN wants its bounds in order"
+                )
         case "SendMessageBatch":
             ids = [entry["Id"] for entry in params["Entries"]]
             assert 1 <= len(ids) <= 10, "SendMessageBatch takes 10 messages"

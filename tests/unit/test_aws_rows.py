@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+
 from punctual.aws import head_rows, keys
 from punctual.aws.attributes import from_attribute, from_item, size, to_attribute, to_item
 from punctual.domain.errors import Unavailable
@@ -14,7 +15,6 @@ from punctual.domain.head import Behind, Head, Misfire, Retry, State
 from punctual.domain.run import Lease, Reason, Run, Status, Waiting
 from punctual.domain.schedule import Cron
 from punctual.engine.ports import Swap
-
 from tests.builders_jobs import JOB_ID, NOON, a_job, after
 
 RUN_ID = "01900000-0000-7000-8000-0000000000aa"
@@ -104,6 +104,19 @@ def test_a_live_run_adds_little_to_a_head() -> None:
     grown = size(head_rows.to_row(more)) - size(head_rows.to_row(job))
     print(f"one more live run: {grown} bytes")
     assert grown < 400
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 5, 1_000])
+def test_a_line_of_any_length_comes_back_and_a_long_one_is_packed(length: int) -> None:
+    line = tuple(
+        Waiting(f"{RUN_ID[:-4]}{n:04x}", 1, after(n), after(n), after(n + 0.123456))
+        for n in range(length)
+    )
+    job = a_job(line=line)
+    row = head_rows.to_row(job)
+    print(f"{length} runs in line: {size(row)} bytes")
+    assert head_rows.from_row(row).head == job
+    assert size(row) < 500 + 140 * min(length, 4) + 40 * length
 
 
 def test_a_head_comes_back_as_it_was_with_its_leases() -> None:

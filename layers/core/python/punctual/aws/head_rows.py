@@ -1,5 +1,6 @@
 """A head as a row: native attributes that can be read in the console, each lease one of its own."""
 
+import zlib
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
@@ -13,6 +14,7 @@ from punctual.aws.keys import (
     FORMAT,
     LAYOUT,
     LEASE,
+    LINE,
     PK,
     TOKEN,
     TTL,
@@ -29,6 +31,7 @@ from punctual.domain.head import Head
 from punctual.domain.run import Lease
 from punctual.engine.ports import Beat, Stored, Swap
 
+READABLE_LINE = 4  # runs; every swap pays for the whole row, and a longer line packs to a fifth
 BLANK_KEPT = timedelta(hours=1)
 _IN_KEY = frozenset({"tenant", "job_id"})
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Head)) - _IN_KEY
@@ -48,6 +51,8 @@ def from_row(row: Mapping[str, Any]) -> Stored:
     tenant, job_id = parse_head(key_of(row))
     values = from_item({name: row[name] for name in _NAMES & known(row).keys()})
     values.update(tenant=tenant, job_id=job_id)
+    if isinstance(values.get(LINE), bytes):
+        values[LINE] = msgspec.json.decode(zlib.decompress(values[LINE]))
     leases = {
         name.removeprefix(LEASE): _to_lease(value)
         for name, value in row.items()
@@ -121,6 +126,8 @@ def _attributes(new: Head) -> Item:
     values = msgspec.to_builtins(new, builtin_types=(), str_keys=True)
     for name in _IN_KEY:
         del values[name]
+    if len(new.line) > READABLE_LINE:
+        values[LINE] = zlib.compress(msgspec.json.encode(new.line))
     row = {FORMAT: to_attribute(LAYOUT), **to_item(values)}
     until = expires_at(new)
     if new.blank and new.ended_at is not None:

@@ -4,6 +4,7 @@ import os
 import time
 from datetime import UTC, datetime
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 from punctual.aws.blobs import S3Blobs
@@ -34,6 +35,7 @@ class Clients:
 
     def __init__(self, session: Any = None) -> None:
         self._given = session
+        self._making = Lock()  # a session is not safe to use from several threads, a client is
 
     @cached_property
     def dynamodb(self) -> Any:
@@ -60,17 +62,16 @@ class Clients:
     def _client(self, service: str) -> Any:
         from botocore.config import Config
 
-        return self._session.client(
-            service,
-            config=Config(
-                connect_timeout=1,
-                # S3 moves megabytes; the others answer in milliseconds or not at all.
-                read_timeout=20 if service == "s3" else 3,
-                retries={"mode": "standard", "max_attempts": 2},
-                tcp_keepalive=True,
-                max_pool_connections=CREW,
-            ),
+        config = Config(
+            connect_timeout=1,
+            # S3 moves megabytes; the others answer in milliseconds or not at all.
+            read_timeout=20 if service == "s3" else 3,
+            retries={"mode": "standard", "max_attempts": 2},
+            tcp_keepalive=True,
+            max_pool_connections=CREW,
         )
+        with self._making:
+            return self._session.client(service, config=config)
 
 
 def aws_ports(
