@@ -41,7 +41,7 @@ def sortable_id(at: datetime, entropy: bytes) -> str:
     >>> sortable_id(EPOCH, bytes(10))
     '00000000-0000-7000-8000-000000000000'
     """
-    low = int.from_bytes(entropy[:10], "big") >> 6  # what fits, the first bits first
+    low = int.from_bytes(entropy[:10], "big") & (2**74 - 1)  # what fits, in its order
     value = (max(0, milliseconds(at)) & 0xFFFFFFFFFFFF) << 80
     value |= 7 << 76 | (low >> 62) << 64
     value |= 2 << 62 | low & 0x3FFFFFFFFFFFFFFF

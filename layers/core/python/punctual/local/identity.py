@@ -19,7 +19,7 @@ def new_id(clock: Callable[[], datetime]) -> Callable[[], str]:
         if len(pool) < 7:
             pool = bytearray(os.urandom(7 * 512))
         count = (count + 1) % _COUNTED
-        entropy = (count << 58 | int.from_bytes(pool[-7:], "big")) & (2**80 - 1)
+        entropy = count << 52 | int.from_bytes(pool[-7:], "big") >> 4
         del pool[-7:]
         return sortable_id(clock(), entropy.to_bytes(10, "big"))
 
