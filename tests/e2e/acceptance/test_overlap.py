@@ -1,0 +1,211 @@
+"""Runs that get in each other's way: policies, lines, limits, priorities, pauses."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from tests.e2e.acceptance.contract import (
+    EVERY_SECOND,
+    NEVER_SOON,
+    Api,
+    Json,
+    eventually,
+    instant,
+    script,
+    soon,
+    unique,
+)
+
+HOLD = script("sleep 1.6")
+
+
+@pytest.fixture(scope="module")
+def made(shared: Api) -> dict[str, str]:
+    jobs: dict[str, Json] = {
+        "queue": {"task": HOLD},
+        "skip": {"task": HOLD, "overlap_policy": "SKIP"},
+        "replace": {"task": script("sleep 3"), "overlap_policy": "REPLACE"},
+        "full": {"task": script("sleep 30"), "max_waiting": 2},
+        "two": {"task": HOLD, "max_concurrency": 2},
+    }
+    return {name: shared.create(**EVERY_SECOND, **job)["job_id"] for name, job in jobs.items()}
+
+
+def has(api: Api, job_id: str, count: int, **filters: Json) -> list[Json]:
+    def look() -> list[Json]:
+        runs = api.runs(job_id, **filters)
+        return runs if len(runs) >= count else []
+
+    return eventually(look, 20)
+
+
+def spans(runs: list[Json]) -> list[tuple[datetime, datetime]]:
+    return [(instant(run["start_time"]), instant(run["end_time"])) for run in runs]
+
+
+def most_at_once(runs: list[Json]) -> int:
+    ends = spans(runs)
+    return max(sum(start <= at < end for start, end in ends) for at, _ in ends)
+
+
+def test_queue_waits_in_line_in_order(api: Api, made: dict[str, str]) -> None:
+    done = has(api, made["queue"], 3, status="SUCCESS")
+    assert most_at_once(done) == 1
+    assert [run["scheduled_time"] for run in done] == sorted(r["scheduled_time"] for r in done)
+    gaps = {
+        instant(b["scheduled_time"]) - instant(a["scheduled_time"])
+        for a, b in zip(done, done[1:], strict=False)
+    }
+    assert gaps == {timedelta(seconds=1)}
+    waiting = has(api, made["queue"], 1, status="WAITING")
+    assert {run["reason"]["code"] for run in waiting} == {"CONCURRENCY"}
+
+
+def test_skip_leaves_out_what_overlaps(api: Api, made: dict[str, str]) -> None:
+    skipped = has(api, made["skip"], 2, status="SKIPPED")
+    assert {run["reason"]["code"] for run in skipped} == {"OVERLAP"}
+    done = has(api, made["skip"], 2, status="SUCCESS")
+    assert most_at_once(done) == 1
+    assert api.runs(made["skip"], status="WAITING") == []
+
+
+def test_replace_cancels_the_oldest(api: Api, made: dict[str, str]) -> None:
+    gone = has(api, made["replace"], 2, status="CANCELLED")
+    assert most_at_once([run for run in gone if run["start_time"]]) == 1
+    running = has(api, made["replace"], 1, status="RUNNING")[0]
+    assert all(run["scheduled_time"] < running["scheduled_time"] for run in gone[:2])
+
+
+def test_a_full_line_skips(api: Api, made: dict[str, str]) -> None:
+    skipped = has(api, made["full"], 1, status="SKIPPED")
+    assert {run["reason"]["code"] for run in skipped} == {"QUEUE_FULL"}
+    assert len(api.runs(made["full"], status="WAITING")) == 2
+    ordered = api.run_now(made["full"])
+    assert api.run(made["full"], ordered["run_id"])["status"] == "WAITING"
+
+
+def test_two_may_run_at_once(api: Api, made: dict[str, str]) -> None:
+    done = has(api, made["two"], 4, status="SUCCESS")
+    assert most_at_once(done) == 2
+
+
+def test_a_lowered_limit_stops_nothing_and_a_raised_one_acts_at_once(api: Api) -> None:
+    job_id = api.create(**NEVER_SOON, task=script("sleep 30"), max_concurrency=2)["job_id"]
+    path = f"/jobs/{job_id}"
+    runs = [api.run_now(job_id) for _ in range(4)]
+    for run in runs[:2]:
+        api.in_status(run, "RUNNING")
+    api("PATCH", path, {"max_concurrency": 1})
+    assert len(api.runs(job_id, status="RUNNING")) == 2
+    api("PATCH", path, {"max_concurrency": 3})
+    api.in_status(runs[2], "RUNNING", within=5)
+    assert api.run(job_id, runs[3]["run_id"])["status"] == "WAITING"
+    assert api.run(job_id, runs[2]["run_id"])["job_version"] == 1
+
+
+def test_high_goes_before_normal_before_low(api: Api) -> None:
+    """A common due time, many more runs than the node has places, the last first."""
+    due = soon(1.5)
+    name = unique("prio")
+    kinds = ["LOW"] * 60 + ["NORMAL"] * 60 + ["HIGH"] * 60
+    task = script("sleep 0.1")
+    once = {"schedule_type": "FUTURE", "schedule_time": due, "task": task}
+    body = {"jobs": [{"name": name, "priority": kind, **once} for kind in kinds]}
+    ids = [result["job_id"] for result in api("POST", "/jobs/batch", body).json()["results"]]
+    order = dict(zip(ids, kinds, strict=True))
+
+    def started() -> list[Json]:
+        runs = [
+            run
+            for run in api.pages("/runs", "runs", from_=due, to=soon(60), limit=200)
+            if run["job_id"] in order and run["start_time"]
+        ]
+        return runs if len(runs) == len(ids) else []
+
+    starts: dict[str, list[datetime]] = {kind: [] for kind in kinds}
+    for run in eventually(started, 40):
+        starts[order[run["job_id"]]].append(instant(run["start_time"]))
+    middle = {kind: sorted(times)[30] for kind, times in starts.items()}
+    assert middle["HIGH"] < middle["NORMAL"] < middle["LOW"]
+    late_high = sum(time > min(starts["LOW"]) for time in starts["HIGH"])
+    assert late_high <= 5, late_high
+
+
+def paused_for_a_while(api: Api, **fields: Json) -> tuple[str, datetime, datetime]:
+    """A job that fires each second, paused over at least four of its times."""
+    job_id = api.create(**EVERY_SECOND, misfire_grace_seconds=1, **fields)["job_id"]
+    other = api.create(**EVERY_SECOND)["job_id"]
+    has(api, job_id, 1, status="SUCCESS")
+    paused = instant(api.order(job_id, "pause")["updated_at"])
+    seen = len(api.runs(other))
+    has(api, other, seen + 5)
+    assert not [run for run in api.runs(job_id) if run["status"] in ("QUEUED", "RUNNING")]
+    return job_id, paused, instant(soon(0))
+
+
+@pytest.mark.parametrize("missed", ["SKIP", "RUN_ONCE", "RUN_ALL"])
+def test_resume_says_what_becomes_of_what_was_missed(api: Api, missed: str) -> None:
+    job_id, paused, until = paused_for_a_while(api)
+    api.order(job_id, "resume", {"missed": missed})
+    resumed = instant(soon(0))
+
+    def settled() -> list[Json]:
+        runs = api.runs(job_id, trigger="SCHEDULE")
+        after = [run for run in runs if instant(run["scheduled_time"]) > resumed]
+        alive = [r for r in runs if r["status"] in ("WAITING", "QUEUED", "CLAIMED", "RUNNING")]
+        return runs if any(r["status"] == "SUCCESS" for r in after) and not alive else []
+
+    runs = eventually(settled)
+    missing = [
+        run
+        for run in runs
+        if paused < instant(run["scheduled_time"]) < until - timedelta(seconds=1.5)
+    ]
+    count = sum(run["count"] for run in missing)
+    statuses = {run["status"] for run in missing}
+    if missed == "RUN_ALL":
+        assert statuses == {"SUCCESS"}
+        assert len(missing) >= 3
+    else:
+        assert statuses <= {"SKIPPED", "SUCCESS"}
+        (bulk,) = [run for run in missing if run["status"] == "SKIPPED"]
+        assert bulk["reason"]["code"] == {"SKIP": "PAUSED", "RUN_ONCE": "COALESCED"}[missed]
+        assert count >= 3
+        at = missing[0]["scheduled_time"]
+        assert api.get(f"/jobs/{job_id}/explain", at=at)["outcome"] == "SKIPPED"
+    times = [instant(run["scheduled_time"]) for run in runs]
+    assert len(times) == len(set(times))
+
+
+def test_a_pause_holds_the_line_and_lets_orders_through(api: Api) -> None:
+    job_id = api.create(**EVERY_SECOND, task=script("sleep 0.8; sleep 0.8"))["job_id"]
+    held = has(api, job_id, 1, status="WAITING")[0]
+    running = has(api, job_id, 1, status="RUNNING")[0]
+    api.order(job_id, "pause")
+    run = api.run(job_id, held["run_id"])
+    if run["status"] == "WAITING":
+        assert run["reason"]["code"] == "PAUSED"
+    ordered = api.run_now(job_id)
+    assert api.ended(ordered)["status"] == "SUCCESS"
+    assert api.ended(running)["status"] == "SUCCESS"
+    assert api.run(job_id, held["run_id"])["status"] == run["status"]
+    api.order(job_id, "resume", {"missed": "SKIP"})
+    assert api.ended(held)["status"] == "SUCCESS"
+
+
+def test_a_paused_one_time_job_runs_late(api: Api) -> None:
+    names = ("RUN_ONCE", "SKIP")
+    jobs = {}
+    for policy in names:
+        once = {"schedule_type": "FUTURE", "schedule_time": soon(1), "misfire_policy": policy}
+        jobs[policy] = api.create(**once, misfire_grace_seconds=0)["job_id"]
+        api.order(jobs[policy], "pause")
+    clock = api.create(schedule_type="FUTURE", schedule_time=soon(1.5))["job_id"]
+    api.job_in(clock, "COMPLETED")
+    for policy in names:
+        assert api.get(f"/jobs/{jobs[policy]}")["status"] == "PAUSED"
+        api.order(jobs[policy], "resume")
+    assert api.only_run(jobs["RUN_ONCE"])["status"] == "SUCCESS"
+    skipped = api.only_run(jobs["SKIP"])
+    assert (skipped["status"], skipped["reason"]["code"]) == ("SKIPPED", "PAUSED")
+    api.job_in(jobs["SKIP"], "COMPLETED")

@@ -1,0 +1,63 @@
+"""Stats and health."""
+
+from tests.e2e.acceptance.contract import NEVER_SOON, Api, eventually, script
+
+RUN_STATUSES = {
+    *("WAITING", "QUEUED", "CLAIMED", "RUNNING", "SUCCESS", "FAILED"),
+    *("TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"),
+}
+
+
+def test_health_says_what_the_installation_can_do(api: Api) -> None:
+    answer = api("GET", "/health")
+    health = answer.json()
+    assert answer.status_code in (200, 503)
+    assert {
+        *("status", "lateness_ms_p99", "watermark", "planner_heartbeat", "version", "tzdata"),
+        *("task_types", "guarantee", "margin_seconds"),
+    } <= set(health)
+    assert health["status"] in {"ok", "late"}
+    assert {"event", "http", "script"} <= set(health["task_types"])
+
+
+def test_health_needs_no_token(api: Api) -> None:
+    api.http.headers.pop("Authorization", None)
+    assert api("GET", "/health").status_code == 200
+
+
+def test_stats_count_jobs_and_runs(api: Api) -> None:
+    job_id = api.create(**NEVER_SOON, task=script("sleep 30"))["job_id"]
+    running = api.in_status(api.run_now(job_id), "RUNNING")
+    stats = eventually(
+        lambda: next((s for s in [api.get("/stats")] if s["runs"].get("RUNNING")), None)
+    )
+    assert set(stats) == {"jobs", "runs", "last_hour", "lateness_ms", "queue", "executors"}
+    assert stats["jobs"]["SCHEDULED"] >= 1
+    assert set(stats["jobs"]) <= {"SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"}
+    assert set(stats["runs"]) <= RUN_STATUSES
+    assert set(stats["lateness_ms"]) == {"p50", "p99", "max"}
+    assert set(stats["queue"]) == {"depth", "oldest_seconds"}
+    assert any(e["running"] >= 1 for e in stats["executors"])
+    assert running["executor_id"] in {e["executor_id"] for e in stats["executors"]}
+    for minute in stats["last_hour"]:
+        assert set(minute) == {"minute", "started", "succeeded", "failed"}
+
+
+def test_stats_follow_what_happens(api: Api) -> None:
+    def counts() -> tuple[int, int, int]:
+        stats = api.get("/stats")
+        hour = stats["last_hour"]
+        return (
+            stats["runs"].get("FAILED", 0),
+            sum(minute["started"] for minute in hour),
+            sum(minute["failed"] for minute in hour),
+        )
+
+    before = counts()
+    job_id = api.create(**NEVER_SOON, task=script("exit 1"), max_retries=0)["job_id"]
+    assert api.ended(api.run_now(job_id))["status"] == "FAILED"
+
+    def grew() -> bool:
+        return all(now > then for now, then in zip(counts(), before, strict=True))
+
+    assert eventually(grew)
