@@ -152,7 +152,7 @@ def a_body(job_id: str, ref: str = "1", **fields: Any) -> Body:
 
 
 def job_ids(count: int) -> list[str]:
-    return [sortable_id(after(n), n.to_bytes(10, "big")) for n in range(count)]
+    return [sortable_id(after(n), (n << 6).to_bytes(10, "big")) for n in range(count)]
 
 
 def with_jobs(aws: Moto, ids: list[str]) -> None:

@@ -64,7 +64,7 @@ def test_a_timer_is_a_tiny_row(aws: Moto) -> None:
 
 
 def run_id(seconds: float, salt: int = 0) -> str:
-    return sortable_id(after(seconds), salt.to_bytes(10, "big"))
+    return sortable_id(after(seconds), (salt << 6).to_bytes(10, "big"))
 
 
 def a_row(seconds: float = 0, job_id: str = "j", **fields: Any) -> RunRow:

@@ -37,7 +37,7 @@ class Deployment:
         ports = aws.ports
 
         def new_id() -> str:
-            return sortable_id(clock(), next(numbers).to_bytes(10, "big"))
+            return sortable_id(clock(), (next(numbers) << 6).to_bytes(10, "big"))
 
         steps = Steps(ports, clock, clock.monotonic, lambda *_, **__: None)
         self.aws = aws
