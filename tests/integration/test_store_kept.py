@@ -237,3 +237,19 @@ def test_event_numbers_go_on_after_all_that_is_old_is_removed(store: Store) -> N
 
 def test_purging_nothing_is_one_step(store: Store) -> None:
     assert store.purge(NOON, 100) is False
+
+
+def test_leases_ended_in_a_unit_that_fails_are_not_remembered_as_ended(store: Store) -> None:
+    head, lease = a_head(version=2), Lease(token=2, until=after(30))
+    store.heads.swap([Swap(head, 0, {RUN: lease})])
+    key = Key("acme", JOB)
+
+    def fail_after_reading() -> None:
+        with store.work():
+            store.end_all_leases()
+            assert store.heads.load([key])[key].leases[RUN].until == EPOCH
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_after_reading()
+    assert store.heads.load([key])[key].leases[RUN] == lease

@@ -38,6 +38,7 @@ class HeadMemory:
         self._cache: OrderedDict[Key, Kept] = OrderedDict()
         self._open: dict[Key, Kept] = {}
         self._rows: dict[Key, Stored | None] = {}
+        self._behind: set[Key] = set()  # what a read finds of these is not committed
         self._last: int | None = None
         self._newest: dict[str, str] = {}
 
@@ -53,7 +54,9 @@ class HeadMemory:
         if key.job_id > self._newest_of(key.tenant):
             return None
         kept = self._read(key)
-        if kept is not None:
+        if kept is not None and key in self._behind:
+            self._open[key] = kept
+        elif kept is not None:
             self._cache[key] = kept
             self._trim()
         return kept
@@ -73,9 +76,10 @@ class HeadMemory:
         return rows
 
     def forget(self, key: Key) -> None:
-        """Its rows were changed or removed behind the memory."""
+        """Its rows were changed in this unit behind the memory, which reads them again."""
         self._open.pop(key, None)
         self._cache.pop(key, None)
+        self._behind.add(key)
 
     def keep(self) -> None:
         for key, kept in self._open.items():
@@ -83,14 +87,13 @@ class HeadMemory:
             self._cache.move_to_end(key)
         self._trim()
         self._open.clear()
+        self._behind.clear()
 
     def drop(self) -> None:
-        for key in self._open:
-            self._cache.pop(key, None)
         self._open.clear()
         self._rows.clear()
+        self._behind.clear()
         self._last = None
-        self._newest.clear()
 
     def _trim(self) -> None:
         while len(self._cache) > self._cached:
