@@ -132,6 +132,14 @@ def test_jobs_are_counted_by_state_without_blank_ones(store: Store) -> None:
     assert store.count_jobs("nobody") == {}
 
 
+def test_a_job_counts_when_it_takes_a_blank_heads_place(store: Store) -> None:
+    blank = blank_head(Key("acme", JOB), 1, "w", NOON)
+    swap(store, blank)
+    made = a_head(version=2, state=blank.state)
+    assert list(store.heads.swap([Swap(made, 1)])) == [True]
+    assert store.count_jobs("acme") == {blank.state.value: 1}
+
+
 def test_runs_are_counted_alive_and_ended(store: Store) -> None:
     line = tuple(Waiting(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
     swap(store, a_head(runs=(a_run(), a_run("b", Status.RUNNING)), line=line))

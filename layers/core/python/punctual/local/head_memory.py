@@ -93,7 +93,6 @@ class HeadMemory:
         self._open.clear()
         self._rows.clear()
         self._behind.clear()
-        self._last = None
 
     def _trim(self) -> None:
         while len(self._cache) > self._cached:
