@@ -63,6 +63,10 @@ class Api:
         self.http = httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False)
         self.made: list[str] = []
 
+    @property
+    def is_local(self) -> bool:
+        return self.http.base_url.host in ("127.0.0.1", "localhost")
+
     def clear(self) -> None:
         for job_id in self.made:
             self("DELETE", f"/jobs/{job_id}")

@@ -1,6 +1,7 @@
-"""What becomes of a run: retries, timeouts, deadlines, limits of a schedule. All jobs run at once."""
+"""What becomes of a run: retries, timeouts, deadlines, limits of a schedule; all at once."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -88,7 +89,7 @@ def test_a_run_that_fails_is_tried_again_with_growing_delays(
     ]
     pauses = [
         (instant(b["start_time"]) - instant(a["end_time"])).total_seconds()
-        for a, b in zip(attempts, attempts[1:], strict=False)
+        for a, b in pairwise(attempts)
     ]
     assert 0.99 <= pauses[0] < 1.8
     assert 1.99 <= pauses[1] < 2.8
@@ -127,7 +128,7 @@ def test_max_runs_ends_a_schedule(api: Api, made: dict[str, str], name: str) -> 
     runs = completed(api, made[name])
     assert [run["status"] for run in runs] == ["SUCCESS"] * 3
     times = [instant(run["scheduled_time"]) for run in runs]
-    assert [b - a for a, b in zip(times, times[1:], strict=False)] == [timedelta(seconds=1)] * 2
+    assert [b - a for a, b in pairwise(times)] == [timedelta(seconds=1)] * 2
     assert api.get(f"/jobs/{made[name]}")["next_run_time"] is None
 
 
@@ -145,9 +146,7 @@ def test_end_time_is_exclusive(api: Api, made: dict[str, str]) -> None:
     assert all(instant(run["scheduled_time"]) < end for run in runs)
 
 
-def test_an_interval_may_count_from_the_end_of_the_last_run(
-    api: Api, made: dict[str, str]
-) -> None:
+def test_an_interval_may_count_from_the_end_of_the_last_run(api: Api, made: dict[str, str]) -> None:
     first, second = completed(api, made["after_each"])
     gap = instant(second["due_time"]) - instant(first["end_time"])
     assert timedelta(seconds=0.99) <= gap <= timedelta(seconds=1.01)

@@ -1,6 +1,6 @@
 """Stats and health."""
 
-from tests.e2e.acceptance.contract import NEVER_SOON, Api, eventually, script
+from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, eventually, script
 
 RUN_STATUSES = {
     *("WAITING", "QUEUED", "CLAIMED", "RUNNING", "SUCCESS", "FAILED"),
@@ -28,9 +28,12 @@ def test_health_needs_no_token(api: Api) -> None:
 def test_stats_count_jobs_and_runs(api: Api) -> None:
     job_id = api.create(**NEVER_SOON, task=script("sleep 30"))["job_id"]
     running = api.in_status(api.run_now(job_id), "RUNNING")
-    stats = eventually(
-        lambda: next((s for s in [api.get("/stats")] if s["runs"].get("RUNNING")), None)
-    )
+
+    def seen() -> Json:
+        stats = api.get("/stats")
+        return stats if stats["runs"].get("RUNNING") else {}
+
+    stats = eventually(seen)
     assert set(stats) == {"jobs", "runs", "last_hour", "lateness_ms", "queue", "executors"}
     assert stats["jobs"]["SCHEDULED"] >= 1
     assert set(stats["jobs"]) <= {"SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"}

@@ -1,6 +1,7 @@
 """Preview, upcoming and explain: what will happen, and what did, and why."""
 
 from datetime import timedelta
+from itertools import pairwise
 
 import pytest
 
@@ -42,10 +43,7 @@ def test_preview_shows_ten_times_from_now(api: Api) -> None:
     assert seen["description"]
     assert seen["warnings"] == []
     assert seen["tzdata"]
-    gaps = {
-        instant(b["utc"]) - instant(a["utc"])
-        for a, b in zip(seen["times"], seen["times"][1:], strict=False)
-    }
+    gaps = {instant(b["utc"]) - instant(a["utc"]) for a, b in pairwise(seen["times"])}
     assert gaps == {timedelta(minutes=5)}
 
 
@@ -140,10 +138,8 @@ def test_eventbridge_forms_mean_what_they_mean_there(api: Api) -> None:
     assert fold == ["2026-10-25T00:30:00", "2026-10-26T01:30:00"]
     once = utc(api, "at(2026-12-01T10:00:00)", "2026-01-01T00:00:00Z", 5)
     assert once == ["2026-12-01T09:00:00"]
-    days = [
-        instant(f"{time}.000Z") for time in utc(api, "rate(1 day)", "2026-03-27T12:00:00Z", 5)
-    ]
-    assert {b - a for a, b in zip(days, days[1:], strict=False)} == {timedelta(hours=24)}
+    days = [instant(f"{time}.000Z") for time in utc(api, "rate(1 day)", "2026-03-27T12:00:00Z", 5)]
+    assert {b - a for a, b in pairwise(days)} == {timedelta(hours=24)}
 
 
 def test_preview_knows_intervals_and_single_times(api: Api) -> None:
@@ -195,9 +191,9 @@ def test_upcoming_merges_all_jobs_in_order(api: Api) -> None:
 
 def test_upcoming_takes_at_most_31_days(api: Api) -> None:
     start = "2030-01-01T00:00:00Z"
-    ok = {"from_": start, "to": "2030-02-01T00:00:00Z"}
+    ok: Json = {"from_": start, "to": "2030-02-01T00:00:00Z"}
     assert api("GET", "/schedules/upcoming", **ok).status_code == 200
-    over = {"from_": start, "to": "2030-02-01T00:00:01Z"}
+    over: Json = {"from_": start, "to": "2030-02-01T00:00:01Z"}
     assert fields_of(api("GET", "/schedules/upcoming", **over)) <= {"from", "to"}
     assert fields_of(api("GET", "/schedules/upcoming", from_="x", to="y")) == {"from", "to"}
     assert api("GET", "/schedules/upcoming").status_code == 200
