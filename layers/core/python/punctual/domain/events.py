@@ -76,6 +76,7 @@ class Update(Struct, frozen=True, gc=False):
     rules: Rules
     limits: Limits
     schedule: Schedule | None = None
+    asked_at: datetime | None = None  # when the request came, which may take its time
 
 
 class Order(Struct, frozen=True, gc=False):

@@ -120,7 +120,7 @@ def update(d: Draft, new: Update) -> None:
     d.limits = new.limits
     d.kind = new.kind
     if new.schedule is not None:
-        _take_up(d, new.schedule)
+        _take_up(d, new.schedule, new.asked_at or d.now)
     elif runs_are_used_up(d):
         drop_the_rest(d)
     elif d.next_at is None and d.head.limits.max_runs != d.limits.max_runs:
@@ -148,9 +148,9 @@ def _put_on_record(d: Draft, status: Status, reason: Reason) -> None:
     d.behind = None
 
 
-def _take_up(d: Draft, schedule: Schedule) -> None:
+def _take_up(d: Draft, schedule: Schedule, asked_at: datetime) -> None:
     now = max(d.now, d.mark or d.now)
-    d.mark = now if _has_fired(d, schedule) else first_mark(schedule, now)
+    d.mark = now if _has_fired(d, schedule) else first_mark(schedule, now, asked_at)
     d.schedule = schedule
     d.started = 0
     d.next_at = next_after(schedule, d.mark)
@@ -165,9 +165,12 @@ def _has_fired(d: Draft, new: Schedule) -> bool:
     return d.head.created_at < new.at and is_occurrence(d.schedule, new.at)
 
 
-def first_mark(schedule: Schedule, now: datetime) -> datetime:
-    """Nothing before `now` is ever missed, but a single time just gone by still runs."""
-    if isinstance(schedule, Once) and now - FUTURE_SLACK <= schedule.at <= now:
+def first_mark(schedule: Schedule, now: datetime, asked_at: datetime) -> datetime:
+    """Nothing before `now` is ever missed, but a single time just gone by still runs.
+
+    So does one that went by while the request, which was accepted, was under way.
+    """
+    if isinstance(schedule, Once) and asked_at - FUTURE_SLACK <= schedule.at <= now:
         return schedule.at - _INSTANT
     return now
 

@@ -72,11 +72,12 @@ class Jobs:
         if_match: int | None = None,
     ) -> JobView:
         """Put a new definition in force; `revise` makes it from the present one."""
+        asked_at = self._clock()
         key, writer = Key(tenant, job_id), mark(self._new_id)
         for _ in range(TRIES):
             stored, body = self._load(key)
             _check(stored.head, if_match)
-            revised = self._revise(key, stored, body, revise, writer)
+            revised = self._revise(key, stored, body, revise, writer, asked_at)
             result = self._apply_to(stored, key, revised.event, writer, revised.body)
             if result is not None:
                 self._refuse(result)
@@ -90,8 +91,9 @@ class Jobs:
         body: Body,
         revise: Callable[[dict[str, Any]], dict[str, Any]],
         writer: str,
+        now: datetime,
     ) -> _Revised:
-        now, head = self._clock(), stored.head
+        head = stored.head
         document = revise(self._documents.whole(body))
         ref = f"{head.edition + 1}-{writer}"
         new = self._documents.body(key, document, ref, head.edition + 1, now, body.created_by)
@@ -105,6 +107,7 @@ class Jobs:
                 schedule=None
                 if meaning.kind is head.kind and head.kind == "IMMEDIATE"
                 else keep_phase(meaning.schedule, head.schedule),
+                asked_at=now,
             ),
         )
 

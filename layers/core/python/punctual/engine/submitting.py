@@ -95,7 +95,7 @@ class Submitting:
     ) -> _New:
         key, ref = Key(tenant, job_id), f"1-{writer}"
         meaning = compiled(asked.document, job_id, ref, now)
-        begin = first_mark(meaning.schedule, now)
+        begin = first_mark(meaning.schedule, now, now)
         base = Head(
             tenant=tenant,
             job_id=job_id,
