@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from punctual.domain.decide import Verdict
+from punctual.domain.errors import Conflict, NotFound, PreconditionFailed
 from punctual.domain.run import Reason, Status
 from punctual.domain.timing import BEAT, HOLD
 from punctual.engine.executor import Assignment, Executor, Finished
@@ -33,9 +34,9 @@ class Action(NamedTuple):
 
 
 class Api(Process):
-    def __init__(self, world: World, actions: list[Action]) -> None:
+    def __init__(self, world: World, actions: list[Action], name: str = "api") -> None:
         self.actions = sorted(actions)
-        super().__init__(world, "api")
+        super().__init__(world, name)
 
     def begin(self) -> None:
         steps = Steps(self.ports, self.clock, self.monotonic, self.log)
@@ -44,7 +45,12 @@ class Api(Process):
 
     def step(self) -> None:
         action = self.actions[0]
-        self.world.answers[action.name] = action.call(self._jobs, self.world.answers)
+        self.world.answers["now"] = self.world.now
+        try:
+            answer = action.call(self._jobs, self.world.answers)
+        except (Conflict, NotFound, PreconditionFailed) as error:
+            answer = error
+        self.world.answers[action.name] = answer
         self.actions.pop(0)
 
     def next_at(self) -> datetime | None:
@@ -160,7 +166,7 @@ class ExecutorProcess(Process):
             return
         if now >= work.beat_at:
             self._beat(work)
-        if work in self._works and self.world.now >= work.ends_at:
+        if work in self._works and self.world.now >= work.ends_at and not work.dies:
             self._finish(work)
 
     def _beat(self, work: Work) -> None:
@@ -197,6 +203,8 @@ class ExecutorProcess(Process):
 
     def _claim(self, room: int) -> None:
         queue = self.world.memory.queue
+        if self.world.random.random() < self.world.setup.repeats:
+            queue.repeat()
         deliveries = queue.receive(room)
         if not deliveries:
             return

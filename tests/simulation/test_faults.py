@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
-from tests.simulation.scenarios import SCENARIOS, Scenario
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.torn import Call, Fault, Tear, tears
 
 EVERYTHING = os.environ.get("PUNCTUAL_SIMULATION") == "full"
@@ -37,7 +39,7 @@ def slowed(calls: Sequence[Call]) -> Iterator[Fault]:
 
 
 def broken_by(
-    scenario: Scenario, calls: Sequence[Call], faults: Sequence[Fault], **setup: object
+    scenario: Scenario, calls: Sequence[Call], faults: Sequence[Fault], **setup: Any
 ) -> list[str]:
     """What each fault broke, if anything."""
     found = []

@@ -2,10 +2,12 @@
 
 import os
 import random
+from typing import Any
 
 import pytest
 
-from tests.simulation.scenarios import SCENARIOS, Scenario
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.torn import Fault, Tear, tears
 
 EVERYTHING = os.environ.get("PUNCTUAL_SIMULATION") == "full"
@@ -14,17 +16,18 @@ NAMES = [scenario.name for scenario in SCENARIOS]
 every_scenario = pytest.mark.parametrize("scenario", SCENARIOS, ids=NAMES)
 
 
-def drawn(scenario: Scenario, seed: int, most: int) -> tuple[list[Fault], dict[str, object]]:
+def drawn(scenario: Scenario, seed: int, most: int) -> tuple[list[Fault], dict[str, Any]]:
     """Faults, clocks and ways of delivery, all from one seed."""
     chance = random.Random(f"{scenario.name} {seed}")
     names = ("api", "planner", "poller", "e1", "e2", "reconciler")
-    setup: dict[str, object] = {
+    setup: dict[str, Any] = {
         "seed": seed,
         "ahead": chance.choice((60.0, 2.0, 0.0)),
         "skews": {name: chance.choice((0.0, 5.0, chance.uniform(0, 5))) for name in names},
         "nudges_lost": chance.random() < 0.3,
         "kills_lost": chance.random() < 0.5,
         "twin_ticks": chance.random() < 0.3,
+        "repeats": chance.choice((0.0, 0.3)),
     }
     calls = scenario.play(**setup).plan.calls
     faults: dict[int, Fault] = {}

@@ -31,6 +31,7 @@ class Setup:
     tick_seconds: float = 60
     no_ticks: tuple[float, float] | None = None  # the planner's ticks are lost from, to
     twin_ticks: bool = False
+    repeats: float = 0  # how often the queue delivers once more what is being worked on
 
 
 class Process:
