@@ -1,28 +1,17 @@
 """Heads in memory: as the unit sees them, and what SQLite holds of those not yet written."""
 
 from collections import OrderedDict
-from typing import NamedTuple
 
 from punctual.domain.run import Lease
-from punctual.engine.ports import Key, Stored
+from punctual.engine.ports import Stored
 from punctual.local.codec import moment
 from punctual.local.head_rows import HEAD, NO_LEASES
 from punctual.local.unit import Unit
 
-
-class Kept(NamedTuple):
-    """A head and the number of its row, by which a write finds it without a search."""
-
-    number: int
-    stored: Stored
-
-
-class Pending(NamedTuple):
-    """A row to write: what SQLite holds of it (None: nothing), and what it is to hold."""
-
-    number: int
-    old: Stored | None
-    new: Stored
+# Plain tuples, for these are made with every swap: a key as it is hashed, and a head with the
+# number of its row, by which a write finds it without a search.
+Name = tuple[str, str]
+Kept = tuple[int, Stored]
 
 
 class HeadMemory:
@@ -35,14 +24,14 @@ class HeadMemory:
     def __init__(self, unit: Unit, cached: int) -> None:
         self._unit = unit
         self._cached = cached
-        self._cache: OrderedDict[Key, Kept] = OrderedDict()
-        self._open: dict[Key, Kept] = {}
-        self._rows: dict[Key, Stored | None] = {}
-        self._behind: set[Key] = set()  # what a read finds of these is not committed
+        self._cache: OrderedDict[Name, Kept] = OrderedDict()
+        self._open: dict[Name, Kept] = {}
+        self._rows: dict[Name, Stored | None] = {}
+        self._behind: set[Name] = set()  # what a read finds of these is not committed
         self._last: int | None = None
         self._newest: dict[str, str] = {}
 
-    def find(self, key: Key) -> Kept | None:
+    def find(self, key: Name) -> Kept | None:
         """As the unit sees it, expired or not."""
         kept = self._open.get(key)
         if kept is not None:
@@ -51,7 +40,7 @@ class HeadMemory:
         if kept is not None:
             self._cache.move_to_end(key)
             return kept
-        if key.job_id > self._newest_of(key.tenant):
+        if key[1] > self._newest_of(key[0]):
             return None
         kept = self._read(key)
         if kept is not None and key in self._behind:
@@ -61,30 +50,28 @@ class HeadMemory:
             self._trim()
         return kept
 
-    def change(self, key: Key, old: Kept | None, new: Stored) -> None:
+    def change(self, key: Name, old: Kept | None, new: Stored) -> None:
         if key not in self._rows:
-            self._rows[key] = None if old is None else old.stored
-        self._open[key] = Kept(self._next_number(key) if old is None else old.number, new)
+            self._rows[key] = None if old is None else old[1]
+        self._open[key] = (self._next_number(key) if old is None else old[0], new)
 
-    def take_pending(self) -> list[Pending]:
-        """What is to be written; the caller writes it, or the unit is undone."""
-        rows = [
-            Pending(self._open[key].number, old, self._open[key].stored)
-            for key, old in self._rows.items()
-        ]
+    def take_pending(self) -> list[tuple[Stored | None, Kept]]:
+        """What each row holds (None: there is none) and is to hold; the caller writes it now."""
+        rows = [(old, self._open[key]) for key, old in self._rows.items()]
         self._rows.clear()
         return rows
 
-    def forget(self, key: Key) -> None:
+    def forget(self, key: Name) -> None:
         """Its rows were changed in this unit behind the memory, which reads them again."""
         self._open.pop(key, None)
         self._cache.pop(key, None)
         self._behind.add(key)
 
     def keep(self) -> None:
+        cache = self._cache
         for key, kept in self._open.items():
-            self._cache[key] = kept
-            self._cache.move_to_end(key)
+            cache[key] = kept
+            cache.move_to_end(key)
         self._trim()
         self._open.clear()
         self._behind.clear()
@@ -108,16 +95,17 @@ class HeadMemory:
             self._newest[tenant] = newest
         return newest
 
-    def _next_number(self, key: Key) -> int:
+    def _next_number(self, key: Name) -> int:
         """Drawn here rather than by SQLite, so that many rows are inserted by one call."""
         if self._last is None:
             (last,) = self._unit.db.execute("SELECT coalesce(max(id), 0) FROM heads").fetchone()
             self._last = int(last)
         self._last += 1
-        self._newest[key.tenant] = max(self._newest_of(key.tenant), key.job_id)
+        tenant, job_id = key
+        self._newest[tenant] = max(self._newest_of(tenant), job_id)
         return self._last
 
-    def _read(self, key: Key) -> Kept | None:
+    def _read(self, key: Name) -> Kept | None:
         db = self._unit.db
         row = db.execute(
             "SELECT id, leased, head FROM heads WHERE tenant = ? AND job_id = ?", key
@@ -134,4 +122,4 @@ class HeadMemory:
                 run_id: Lease(token=token, until=moment(until), beaten=bool(beaten))
                 for run_id, token, until, beaten in found
             }
-        return Kept(number, Stored(HEAD.decode(head), leases))
+        return number, Stored(HEAD.decode(head), leases)

@@ -77,10 +77,8 @@ class HeadRows:
         )
 
     def _columns(self, head: Head, leased: int) -> Row:
-        expires = expires_at(head)
-        queued, priority, due = 0, None, None
-        if head.runs:
-            queued, priority, due = _queued(head)
+        expires = None if head.ended_at is None else expires_at(head)
+        queued, priority, due = _queued(head) if head.runs else (0, None, None)
         return (
             "" if head.blank else head.state.value,
             None if expires is None else micros(expires),
@@ -159,6 +157,12 @@ def is_own(mine: Head, standing: Head) -> bool:
 
 
 def merged(leases: Mapping[str, Lease], changes: Mapping[str, Lease | None]) -> Mapping[str, Lease]:
-    new = {run_id: lease for run_id, lease in leases.items() if run_id not in changes}
-    new.update((run_id, lease) for run_id, lease in changes.items() if lease is not None)
+    if not changes:
+        return leases
+    new: dict[str, Lease] = dict(leases)
+    for run_id, lease in changes.items():
+        if lease is None:
+            new.pop(run_id, None)
+        else:
+            new[run_id] = lease
     return new or NO_LEASES

@@ -53,8 +53,8 @@ class SqliteHeads:
             found = {}
             for key in keys:
                 kept = self._memory.find(key)
-                if kept is not None and not self._expired(kept.stored.head):
-                    found[key] = kept.stored
+                if kept is not None and not self._expired(kept[1].head):
+                    found[key] = kept[1]
             return found
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
@@ -170,29 +170,34 @@ class SqliteHeads:
         self._memory.forget(key)
 
     def _expired(self, head: Head) -> bool:
+        if head.ended_at is None:
+            return False
         at = expires_at(head)
         return at is not None and at <= self._clock()
 
     def _swap(self, swap: Swap) -> bool:
-        key = swap.key
+        head, expect, changes, required = swap
+        key = (head.tenant, head.job_id)
         kept = self._memory.find(key)
-        standing = None if kept is None or self._expired(kept.stored.head) else kept.stored
-        if (0 if standing is None else standing.head.version) != swap.expect:
-            return standing is not None and is_own(swap.head, standing.head)
-        leases = NO_LEASES if standing is None else standing.leases
-        for run_id, lease in swap.required.items():
+        version, leases = 0, NO_LEASES
+        if kept is not None and not self._expired(kept[1].head):
+            standing, leases = kept[1]
+            version = standing.version
+            if version != expect:
+                return is_own(head, standing)
+        if version != expect:
+            return False
+        for run_id, lease in required.items():
             if leases.get(run_id) != lease:
                 return False
-        if swap.leases:
-            leases = merged(leases, swap.leases)
-        self._memory.change(key, kept, Stored(swap.head, leases))
+        self._memory.change(key, kept, Stored(head, merged(leases, changes)))
         return True
 
     def _beat(self, beat: Beat) -> Head | None:
         kept = self._memory.find(beat.key)
-        if kept is None or self._expired(kept.stored.head):
+        if kept is None or self._expired(kept[1].head):
             return None
-        head, leases = kept.stored
+        head, leases = kept[1]
         lease = leases.get(beat.run_id)
         if lease is None or lease.token != beat.token:
             return None
@@ -206,7 +211,7 @@ class SqliteHeads:
             return
         self._unit.begin()
         writes = HeadRows(self._counts.changes, self._recorded)
-        for number, old, new in pending:
+        for old, (number, new) in pending:
             writes.add(number, old, new)
         for statement, rows in writes.statements():
             self._unit.db.executemany(statement, rows)
