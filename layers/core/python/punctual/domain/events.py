@@ -39,6 +39,16 @@ class Finish(Struct, frozen=True, gc=False):
     retryable: bool = True
 
 
+class Perform(Struct, frozen=True, gc=False):
+    """Claimed and ended at once, by work that is part of the very write that records it."""
+
+    run_id: str
+    claimer: str
+    nonce: str
+    status: Status
+    retryable: bool = True
+
+
 class Release(Struct, frozen=True, gc=False):
     """The holder gives a run back; `begun` when the work may have had effects."""
 
@@ -100,6 +110,7 @@ Event = (
     | Claim
     | Started
     | Finish
+    | Perform
     | Release
     | Poison
     | Pause

@@ -196,7 +196,8 @@ def wake_backoffs(d: Draft) -> None:
 
 def resend_at(run: Run) -> datetime:
     """When a queued run should have been claimed if its message had not been lost."""
-    patience = min(RESEND * 2 ** max(0, run.sends - 1), RESEND_MOST)
+    doubled: int = 2 ** max(0, run.sends - 1)
+    patience = min(RESEND * doubled, RESEND_MOST)
     return (run.sent_at or run.due_at) + patience
 
 

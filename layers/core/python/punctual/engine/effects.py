@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from punctual.domain import run as past
-from punctual.domain.decide import Decision
-from punctual.domain.events import Finish
+from punctual.domain.decide import Decision, Verdict
+from punctual.domain.events import Finish, Perform
 from punctual.domain.run import PAST, Reason, Run
 from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
@@ -93,11 +93,13 @@ class Effects:
 
 
 def _ended_by(change: Change, decision: Decision) -> Run | None:
-    """The run that this change ended by finishing its attempt."""
-    if not isinstance(change.event, Finish):
+    """The run that this change ended by ending its attempt."""
+    run, event = decision.run, change.event
+    if run is None or run.ended_at is None or decision.verdict is not Verdict.OK:
         return None
-    run = decision.run
-    return run if run is not None and run.ended_at and run.token == change.event.token else None
+    if isinstance(event, Finish):
+        return run if run.token == event.token else None
+    return run if isinstance(event, Perform) else None
 
 
 def _attempt(

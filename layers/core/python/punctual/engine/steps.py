@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from punctual.domain.decide import Decision, Verdict, decide
 from punctual.domain.draft import WRITERS
 from punctual.domain.errors import Unavailable
-from punctual.domain.events import Claim, Event, Finish, Look
+from punctual.domain.events import Claim, Event, Finish, Look, Perform
 from punctual.domain.head import Head
 from punctual.domain.line import resend_at
 from punctual.domain.run import Run, Status
@@ -114,7 +114,7 @@ class Steps:
             found = stored.get(change.key)
             if found is None or not found.head.ended:
                 continue
-            hurried = isinstance(change.event, Claim | Finish)
+            hurried = isinstance(change.event, Claim | Finish | Perform)
             if not hurried or len(found.head.ended) > MANY_ENDED:
                 wanted.update((RunKey(*change.key, run.run_id), run) for run in found.head.ended)
         if not wanted:

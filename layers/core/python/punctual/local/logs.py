@@ -21,6 +21,7 @@ class EventLog:
 
     def __call__(self, event: str, /, **fields: Any) -> None:
         now = self._clock()
+        fields = {name: value for name, value in fields.items() if value != ""}
         if self._pretty:
             shown = "  ".join(f"{name}={_shown(value)}" for name, value in fields.items())
             line = f"{now.astimezone():%H:%M:%S} {event.replace('_', ' '):<22} {shown}".rstrip()
@@ -52,4 +53,7 @@ def set_up(clock: Callable[[], datetime], stream: TextIO = sys.stderr) -> EventL
 
 
 def _shown(value: Any) -> str:
-    return str(value) if not isinstance(value, float) else f"{value:.3f}"
+    """On one line and harmless to a terminal, whatever a script has printed."""
+    if isinstance(value, float):
+        return f"{value:.3f}"
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))

@@ -21,7 +21,7 @@ from punctual.engine.sweeper import Sweeper
 from punctual.local.groups import GroupFiles
 from punctual.local.holding import Ended, Holding
 from punctual.local.house import House
-from punctual.local.inline import publish
+from punctual.local.inline import EventsInline
 from punctual.local.monitor import NodeMonitor
 from punctual.local.ready import INLINE, Ready, messages_of
 from punctual.local.store import Store
@@ -83,6 +83,7 @@ class Node:
         self.steps = Steps(self.ports, clock, monotonic, log)
         self._looker = Looker(self.steps, new_id)
         self.executor = Executor(self.ports, self.steps, clock, new_id, executor_id)
+        self._events = EventsInline(self.executor, store.feed, new_id)
         self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
         # One name for all nodes of a folder: its lock proves that a minute's former holder is gone.
         self._planner = Planner(store.buckets, "node")
@@ -173,18 +174,23 @@ class Node:
         messages = [] if self._closing else self.ready.take(INLINE, self._clock(), BATCH)
         if not messages:
             return False
-        granted = self._claim(messages).granted
-        if granted:
-            self._finish(publish(granted, self.ports.feed))
+        performed = self._events.run(messages)
+        for finished, run in performed.done:
+            self.monitor.started(run)
+            self._note(finished, run)
+        self._come_again(performed.again)
         return len(messages) >= BATCH
 
     def _claim(self, messages: Sequence[Message]) -> Handed:
         handed = self.executor.claim(messages)
         for assignment in handed.granted:
             self.monitor.started(assignment.run)
-        for message, at in handed.again:
-            self.ready.again(message, at)
+        self._come_again(handed.again)
         return handed
+
+    def _come_again(self, messages: Sequence[tuple[Message, datetime]]) -> None:
+        for message, at in messages:
+            self.ready.again(message, at)
 
     def _claim_for_workers(self) -> None:
         if self._closing:
@@ -215,10 +221,13 @@ class Node:
     def _finish(self, finished: Sequence[Finished]) -> None:
         results = self.executor.finish(finished)
         for one, result in zip(finished, results, strict=True):
-            run = result.decision.run if result.decision is not None else None
-            self.monitor.ended(one, run)
-            if run is not None and not one.detail.plain:
-                self._tell(one, run)
+            if result.decision is not None and result.decision.run is not None:
+                self._note(one, result.decision.run)
+
+    def _note(self, finished: Finished, run: Run) -> None:
+        self.monitor.ended(finished, run)
+        if not finished.detail.plain:
+            self._tell(finished, run)
 
     def _tell(self, finished: Finished, run: Run) -> None:
         """A line for what people look for in a log: what took time, and what went wrong."""

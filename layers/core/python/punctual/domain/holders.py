@@ -1,0 +1,134 @@
+"""What executors and timers may say of a job's runs: look, claim, finish, give back."""
+
+from msgspec.structs import replace
+
+from punctual.domain import ending, events
+from punctual.domain.answer import OK, Answer, Verdict, now_of
+from punctual.domain.draft import Draft
+from punctual.domain.ending import begin, end_run, end_unstarted, finish_attempt, lose, queue_again
+from punctual.domain.firing import settle
+from punctual.domain.line import admit, refuse_claim, send_again, wake_backoffs
+from punctual.domain.run import Lease, Reason, Run, Status
+from punctual.domain.timing import CLAIM_LEASE
+
+
+def look(d: Draft, event: events.Look) -> Answer:
+    for run in list(d.runs):
+        if run.held:
+            _check_lease(d, run, event.leases.get(run.run_id))
+    wake_backoffs(d)
+    send_again(d)
+    settle(d, event.horizon)
+    return OK
+
+
+def _check_lease(d: Draft, run: Run, read: Lease | None) -> None:
+    """Set the attempt LOST if its lease is over; the swap then requires the lease as read."""
+    lease = read
+    if lease is None or lease.token != run.token:
+        lease = Lease(token=run.token, until=(run.attempt_at or run.changed_at) + CLAIM_LEASE)
+    if d.now < lease.until:
+        return
+    if read is not None:
+        d.required[run.run_id] = read
+    lose(d, run)
+
+
+def claim(d: Draft, event: events.Claim) -> Answer:
+    run = d.run(event.run_id)
+    if run is None:
+        return Answer(Verdict.GONE)
+    if run.held:
+        own = run.claimer == event.claimer and run.nonce == event.nonce
+        return Answer(Verdict.OK if own else Verdict.HELD, run)
+    if run.status is not Status.QUEUED:
+        return Answer(Verdict.NOT_QUEUED, run)
+    if run.due_at > d.now:
+        return Answer(Verdict.EARLY, run, run.due_at)
+    limit = d.deadline_of(run)
+    if limit is not None and limit <= d.now and not run.begun:
+        end_run(d, run, Status.MISSED, Reason.DEADLINE)
+        admit(d)
+        return Answer(Verdict.GONE)
+    if sum(other.held for other in d.runs) >= d.limits.max_concurrency:
+        refuse_claim(d, run)
+        return Answer(Verdict.NOT_QUEUED, run)
+    begun = begin(d, run, event.claimer, event.nonce, event.staged)
+    admit(d)  # the last of `max_runs` makes room
+    return Answer(Verdict.OK, begun)
+
+
+def started(d: Draft, event: events.Started) -> Answer:
+    run = d.run(event.run_id)
+    if run is None or run.token != event.token or not run.held:
+        return Answer(Verdict.FENCED)
+    if run.status is Status.RUNNING:
+        return Answer(Verdict.OK, run)
+    running = replace(run, status=Status.RUNNING, changed_at=d.now)
+    d.put(running)
+    return Answer(Verdict.OK, running)
+
+
+def perform(d: Draft, event: events.Perform) -> Answer:
+    """Claim and end in one step: for work whose effect stands or falls with this very swap."""
+    answer = claim(d, events.Claim(event.run_id, event.claimer, event.nonce))
+    if answer.verdict is not Verdict.OK or answer.run is None:
+        return answer
+    finish_attempt(d, answer.run, event.status, event.retryable)
+    settle(d)
+    return Answer(Verdict.OK, now_of(d, event.run_id))
+
+
+def finish(d: Draft, event: events.Finish) -> Answer:
+    run = d.run(event.run_id)
+    if run is not None and run.held and run.token == event.token:
+        finish_attempt(d, run, event.status, event.retryable)
+        settle(d)
+        return Answer(Verdict.OK, now_of(d, event.run_id))
+    if run is not None and run.token == event.token and run.reason is Reason.BACKOFF:
+        return Answer(Verdict.OK, run)  # its own earlier effect
+    for ended in d.ended:
+        if ended.run_id == event.run_id and ended.token == event.token != 0:
+            return Answer(Verdict.OK, ended)
+    return Answer(Verdict.FENCED)
+
+
+def release(d: Draft, event: events.Release) -> Answer:
+    run = d.run(event.run_id)
+    if run is None or run.token != event.token or not run.held:
+        return Answer(Verdict.FENCED)
+    if event.begun or d.rules_of(run.definition).at_most_once:
+        lose(d, run)
+    elif run.cancel:
+        end_run(d, run, Status.CANCELLED, run.cancel)
+    else:
+        queue_again(d, run)
+    settle(d)
+    return Answer(Verdict.OK, now_of(d, event.run_id))
+
+
+def poison(d: Draft, event: events.Poison) -> Answer:
+    run = d.run(event.run_id)
+    if run is None:
+        return Answer(Verdict.GONE)
+    if run.status is not Status.QUEUED:  # a message of an earlier attempt
+        return Answer(Verdict.HELD if run.held else Verdict.NOT_QUEUED, run)
+    end_run(d, run, Status.FAILED, Reason.POISON)
+    settle(d)
+    return Answer(Verdict.OK, now_of(d, event.run_id))
+
+
+def cancel_run(d: Draft, event: events.CancelRun) -> Answer:
+    run = d.run(event.run_id)
+    if run is not None:
+        ending.cancel_run(d, run, Reason.CANCELLED)
+        settle(d)
+        return Answer(Verdict.OK, now_of(d, event.run_id))
+    for waiting in d.line:
+        if waiting.run_id == event.run_id:
+            d.line.remove(waiting)
+            end_unstarted(d, waiting, Status.CANCELLED, Reason.CANCELLED)
+            settle(d)
+            return Answer(Verdict.OK, now_of(d, event.run_id))
+    ended = next((run for run in d.ended if run.run_id == event.run_id), None)
+    return Answer(Verdict.CONFLICT if ended else Verdict.GONE, ended)
