@@ -158,7 +158,14 @@ class Node:
         for one_more in starting:
             self._workers[one_more.lane].start(one_more.work)
         self._house.keep(self._clock())
-        return self._clock() if more else self.next_at()
+        return self._clock() if more or self._left() else self.next_at()
+
+    def _left(self) -> bool:
+        """What this step itself queued may have come behind the one that would have taken it."""
+        if self._closing:
+            return False
+        free = [lane for lane in (Lane.QUICK, Lane.LONG) if self._workers[lane].free > 0]
+        return any(self.ready.waiting(kind) for kind in (INLINE, *free))
 
     def _plan(self, now: datetime) -> None:
         if self._plan_at > now:
