@@ -1,5 +1,6 @@
 """Definitions by version: written once, beside the heads that name them."""
 
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
 from punctual.engine.ports import Body, Key
@@ -7,12 +8,16 @@ from punctual.local.codec import Codec
 from punctual.local.unit import Unit
 
 BODY = Codec(Body)
+CACHED = 20_000
+SMALL = 1_024  # bytes: what is larger is read again, so that memory stays bounded
 
 
 class SqliteBodies:
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
         self._held: dict[tuple[Key, str], tuple[Body, bytes]] = {}
+        self._flushed: dict[tuple[Key, str], Body] = {}
+        self._cache: OrderedDict[tuple[Key, str], Body] = OrderedDict()
 
     def put(self, bodies: Sequence[Body]) -> None:
         """Encoded at once: what cannot be written fails its own caller, not the whole unit."""
@@ -27,7 +32,9 @@ class SqliteBodies:
             found = {}
             for key, ref in wanted:
                 held = self._held.get((key, ref))
-                body = held[0] if held is not None else self._read(key, ref)
+                body = held[0] if held is not None else self._cache.get((key, ref))
+                if body is None:
+                    body = self._read(key, ref)
                 if body is not None:
                     found[key, ref] = body
             return found
@@ -36,7 +43,21 @@ class SqliteBodies:
         row = self._unit.db.execute(
             "SELECT body FROM bodies WHERE tenant = ? AND job_id = ? AND ref = ?", (*key, ref)
         ).fetchone()
-        return None if row is None else BODY.decode(row[0])
+        if row is None:
+            return None
+        body = BODY.decode(row[0])
+        if len(row[0]) <= SMALL and not self._unit.db.in_transaction:
+            self._remember((key, ref), body)
+        return body
+
+    def _remember(self, place: tuple[Key, str], body: Body) -> None:
+        self._cache[place] = body
+        if len(self._cache) > CACHED:
+            self._cache.popitem(last=False)
+
+    def forget(self) -> None:
+        """Rows were removed in this unit: keep none of what is remembered."""
+        self._cache.clear()
 
     def flush(self) -> None:
         if self._held:
@@ -45,10 +66,16 @@ class SqliteBodies:
                 "INSERT OR IGNORE INTO bodies (tenant, job_id, ref, body) VALUES (?, ?, ?, ?)",
                 [(*key, ref, row) for (key, ref), (_, row) in self._held.items()],
             )
+            for place, (body, row) in self._held.items():
+                if len(row) <= SMALL:
+                    self._flushed[place] = body
             self._held.clear()
 
     def keep(self) -> None:
-        pass
+        for place, body in self._flushed.items():
+            self._remember(place, body)
+        self._flushed.clear()
 
     def drop(self) -> None:
         self._held.clear()
+        self._flushed.clear()

@@ -168,6 +168,7 @@ class SqliteHeads:
     def forget(self, key: Key) -> None:
         """Its rows were removed in this unit."""
         self._memory.forget(key)
+        self._bodies.forget()
 
     def _expired(self, head: Head) -> bool:
         if head.ended_at is None:

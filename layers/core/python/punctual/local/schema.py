@@ -144,7 +144,7 @@ def _tune(db: sqlite3.Connection) -> None:
     """Each commit is on the disk when it is answered; the file itself is written behind it."""
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
-    db.execute("PRAGMA wal_autocheckpoint = 4000")
+    db.execute("PRAGMA wal_autocheckpoint = 16000")
     db.execute("PRAGMA cache_size = -65536")
     db.execute("PRAGMA temp_store = MEMORY")
 
