@@ -101,10 +101,19 @@ class Poller:
                 continue
             renewed = self._buckets.renew(lease, now + LEASE)
             if renewed is None:
-                self._window.close(place)
-                del self._leases[place]
+                self._take_again(place, lease, now)
             else:
                 self._leases[place] = renewed
+
+    def _take_again(self, place: Place, lease: BucketLease, now: datetime) -> None:
+        """A nudge came: read again what is still ours. Or another has it, and it is let go."""
+        taken = self._buckets.acquire(*place, lease.owner, now, now + LEASE)
+        if taken is None:
+            self._window.close(place)
+            del self._leases[place]
+        else:
+            self._leases[place] = taken
+            self._window.reread(place)
 
     def _close(self, now: datetime) -> None:
         """A bucket is done when it is found empty, consistently, 15 s after its end."""
@@ -118,6 +127,8 @@ class Poller:
             elif self._buckets.done(lease):
                 self._window.close(place)
                 del self._leases[place]
+            else:
+                self._take_again(place, lease, now)
 
     def next_at(self, now: datetime) -> datetime | None:
         """When the next step is due; None when nothing is waited for."""
