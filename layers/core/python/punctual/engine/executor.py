@@ -4,7 +4,7 @@ It handles batches that it is given and never pulls from a queue itself.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from punctual.domain import events
@@ -28,6 +28,8 @@ from punctual.engine.ports import (
     Timer,
 )
 from punctual.engine.steps import Steps
+
+AGAIN = timedelta(seconds=1)  # a message whose claim met too many others
 
 
 class Assignment(NamedTuple):
@@ -192,6 +194,8 @@ class Executor:
         for message, result in refused:
             if result.verdict is Verdict.EARLY and result.decision is not None:
                 again.append((message, result.decision.again_at or message.due_at))
+            elif result.contended:
+                again.append((message, self._clock() + AGAIN))
             else:
                 looks.append(message)
         if not looks:
@@ -262,6 +266,7 @@ class Executor:
                     Key(message.tenant, message.job_id),
                     events.Poison(message.run_id),
                     self._new_id(),
+                    safety=True,
                 )
                 for message in messages
             ]

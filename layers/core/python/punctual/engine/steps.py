@@ -153,7 +153,7 @@ class Steps:
             event = replace(
                 event, leases=stored.leases, brought=tuple(timer.at for timer in change.brought)
             )
-        elif change.writer and change.writer in head.writers:
+        elif change.writer and change.writer in head.writers and not isinstance(event, Claim):
             event = Look(leases=stored.leases)  # its own earlier effect: only see to what follows
         elif change.edition not in (None, head.edition):
             decision = Decision(head=head, changed=False, verdict=Verdict.STALE)
