@@ -1,6 +1,6 @@
 """A slow walk over all heads: whatever should have a timer and has none is mended, and told."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -32,40 +32,42 @@ class Reconciler:
         """One page of heads. It should find nothing: what it mends is worth an alarm."""
         begun = self._steps.placing.begin()
         page = self._ports.heads.walk(cursor, PAGE)
-        missing = [head for head in page.heads if not head.blank and self._is_forgotten(head, now)]
-        missing = self._unchanged(missing)
-        keys = tuple(Key(head.tenant, head.job_id) for head in missing)
+        missing = {
+            Key(head.tenant, head.job_id): (head.version, at)
+            for head in page.heads
+            if not head.blank and (at := self._forgotten(head, now)) is not None
+        }
+        keys = self._unchanged(missing)
         timers = [
-            self._steps.placing.timer(key, now, head.version, now)
-            for key, head in zip(keys, missing, strict=True)
+            self._steps.placing.timer(key, at, version, now)
+            for key in keys
+            for version, at in [missing[key]]
         ]
         self._steps.placing.put(timers, begun)
         self._ports.wake.nudge(timers)
         return Walked(len(page.heads), keys, page.cursor)
 
-    def _unchanged(self, missing: Sequence[Head]) -> list[Head]:
+    def _unchanged(self, missing: Mapping[Key, tuple[int, datetime]]) -> tuple[Key, ...]:
         """A timer goes only after a swap: a head that moved on since it was read says nothing."""
-        if not missing:
-            return []
-        keys = [Key(head.tenant, head.job_id) for head in missing]
-        standing = self._ports.heads.load(keys)
-        return [
-            head
-            for key, head in zip(keys, missing, strict=True)
-            if key in standing and standing[key].head.version == head.version
-        ]
+        standing = self._ports.heads.load(list(missing)) if missing else {}
+        return tuple(
+            key
+            for key, (version, _) in missing.items()
+            if key in standing and standing[key].head.version == version
+        )
 
-    def _is_forgotten(self, head: Head, now: datetime) -> bool:
+    def _forgotten(self, head: Head, now: datetime) -> datetime | None:
+        """When a look is to be asked for: now, or at the time of the timer that is not there.
+
+        That one itself is put again: the next look takes what the head counts on for standing.
+        """
         if any(
             run.status is Status.QUEUED and run.sent_at and run.sent_at < now - QUEUED_LONG
             for run in head.runs
         ):
-            return True
-        if head.timer_at is None:
-            return False
-        if head.timer_at < now:
-            return head.timer_at < now - LATE and not self._stands(head)
-        return not self._stands(head)
+            return now
+        late = head.timer_at is not None and now - LATE <= head.timer_at < now
+        return None if head.timer_at is None or late or self._stands(head) else head.timer_at
 
     def _stands(self, head: Head) -> bool:
         """Whether the timer that the head counts on is there."""
