@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from punctual.domain.draft import Draft
 from punctual.domain.ending import count_from_completion, is_one_alive, runs_are_used_up
 from punctual.domain.head import Behind, Misfire, Overlap, State
-from punctual.domain.line import Refusal, admit, expire, has_room, offer
+from punctual.domain.line import Refusal, admit, ahead, expire, has_room, offer
 from punctual.domain.placement import occurrence_id
 from punctual.domain.run import NOT_RUN, Reason, Run, Status, Waiting
 from punctual.domain.schedule import Every, next_after, occurrences
@@ -160,13 +160,18 @@ def _fire_due(d: Draft) -> None:
 
 
 def _fire_ahead(d: Draft, horizon: datetime | None) -> None:
-    """Queue what comes soon, not before its time, unless another run could be in its way then."""
-    while (
+    """Queue what comes soon, not before its time, unless another run could be in its way then.
+
+    Never two: where the later one is cancelled, and the earlier one taken back, the later one
+    would fall between what is dealt with and what is to come.
+    """
+    if (
         horizon is not None
         and d.next_at is not None
         and d.next_at + d.jitter <= horizon
         and not d.line
         and has_room(d)
+        and not ahead(d)
     ):
         at = d.next_at
         _advance(d, at)

@@ -145,13 +145,18 @@ def unclaimed(d: Draft) -> list[Run]:
     return [run for run in d.runs if run.status is Status.QUEUED and not run.begun]
 
 
+def ahead(d: Draft) -> list[Run]:
+    """What the schedule fired ahead of its time."""
+    return [run for run in unclaimed(d) if run.trigger is Trigger.SCHEDULE and run.due_at > d.now]
+
+
 def take_back_ahead(d: Draft) -> None:
     """Undo what was fired ahead of its time and not claimed; it leaves no outcome."""
-    ahead = [run for run in unclaimed(d) if run.trigger is Trigger.SCHEDULE and run.due_at > d.now]
-    if not ahead:
+    early = ahead(d)
+    if not early:
         return
-    first = min(run.scheduled_at for run in ahead)
-    for run in ahead:
+    first = min(run.scheduled_at for run in early)
+    for run in early:
         d.remove(run.run_id)
         d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
         d.not_latest(run.run_id)

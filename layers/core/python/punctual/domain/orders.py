@@ -91,10 +91,10 @@ def _make_room_now(d: Draft) -> None:
 
 def backfill(d: Draft, asked: Backfill) -> None:
     settle(d)
-    _make_room_now(d)
     present = {run.run_id for run in (*d.runs, *d.ended)} | {w.run_id for w in d.line}
     for run_id, scheduled_at in asked.runs:
         if run_id not in present:
+            _make_room_now(d)
             offer(
                 d,
                 Waiting(
