@@ -16,6 +16,7 @@ from punctual.domain.line import (
     take_back_ahead,
     unclaimed,
 )
+from punctual.domain.placement import occurrence_id
 from punctual.domain.run import Reason, Status, Trigger, Waiting
 from punctual.domain.schedule import Once, Schedule, is_occurrence, next_after, occurrences
 from punctual.domain.timing import FUTURE_SLACK
@@ -158,11 +159,14 @@ def _take_up(d: Draft, schedule: Schedule, asked_at: datetime) -> None:
 
 def _has_fired(d: Draft, new: Schedule) -> bool:
     """Whether a single time just gone by has had its run by the former schedule."""
-    if not isinstance(new, Once) or d.schedule is None or d.mark is None or new.at > d.mark:
+    if not isinstance(new, Once):
         return False
-    if isinstance(d.schedule, Once):
-        return d.schedule.at == new.at
-    return d.head.created_at < new.at and is_occurrence(d.schedule, new.at)
+    known = {run.run_id for run in (*d.runs, *d.ended)} | {waiting.run_id for waiting in d.line}
+    if occurrence_id(d.head.job_id, new.at) in known | {d.latest, d.latest_not_run}:
+        return True
+    if d.schedule is None or d.mark is None or not d.head.created_at < new.at <= d.mark:
+        return False
+    return is_occurrence(d.schedule, new.at)
 
 
 def first_mark(schedule: Schedule, now: datetime, asked_at: datetime) -> datetime:
