@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from punctual.domain.head import Head, State
 from punctual.domain.placement import occurrence_id, sortable_id
-from punctual.domain.run import Reason, Run, Status
+from punctual.domain.run import NOT_RUN, Reason, Run, Status
 from punctual.domain.schedule import (
     Once,
     Schedule,
@@ -14,6 +14,7 @@ from punctual.domain.schedule import (
     occurrences,
 )
 from punctual.engine import runs as views
+from punctual.engine.backfilling import backfill_id
 from punctual.engine.definition import compiled
 from punctual.engine.documents import Documents
 from punctual.engine.ports import Body, Key, Ports, RunKey
@@ -55,20 +56,36 @@ class Explaining:
         return head.schedule
 
     def _outcome(self, key: Key, head: Head, at: datetime, now: datetime) -> Run | None:
+        """What became of the occurrence at that time; if it did not run, the backfill that did."""
+        own = self._entry(key, head, at, now)
+        if own is not None and own.status not in NOT_RUN:
+            return own
+        made_up, again = None, 0
+        while run := self._find(key, head, backfill_id(key.job_id, at, again), now):
+            made_up, again = run, again + 1
+        return made_up or own
+
+    def _entry(self, key: Key, head: Head, at: datetime, now: datetime) -> Run | None:
         """The ledger's entry for the occurrence at that time, its own or one in bulk."""
-        run_id = occurrence_id(key.job_id, at)
         for view in views.in_head(head):
-            if view.run.run_id == run_id or views.covers(view.run, at):
+            if views.covers(view.run, at):
                 return view.run
-        wanted = RunKey(*key, run_id)
-        row = self._ports.history.get([wanted], now).get(wanted)
-        if row is not None:
-            return row.run
+        own = self._find(key, head, occurrence_id(key.job_id, at), now)
+        if own is not None:
+            return own
         until = sortable_id(at + timedelta(milliseconds=1), bytes(10))
         for row in self._ports.history.page(key, until, None, _ROWS, now):
             if views.covers(row.run, at):
                 return row.run
         return None
+
+    def _find(self, key: Key, head: Head, run_id: str, now: datetime) -> Run | None:
+        for view in views.in_head(head):
+            if view.run.run_id == run_id:
+                return view.run
+        wanted = RunKey(*key, run_id)
+        row = self._ports.history.get([wanted], now).get(wanted)
+        return None if row is None else row.run
 
     def _say(
         self,
