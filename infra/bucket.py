@@ -4,8 +4,8 @@ from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
-from infra.names import OUTPUTS
 from infra.stage import Stage
+from punctual.aws.keys import LEFT_BY_RUNS
 
 RESTORABLE = Duration.days(35)
 """As long as DynamoDB's point-in-time recovery reaches back, so both can go to one moment."""
@@ -22,7 +22,14 @@ class Bucket(Construct):
             access_log=self._access_log(stage),
             versioned=True,
             rules=[
-                s3.LifecycleRule(id="outputs-expire", prefix=OUTPUTS, expiration=stage.retention),
+                *(
+                    s3.LifecycleRule(
+                        id=f"{prefix.rstrip('/')}-expire",
+                        prefix=prefix,
+                        expiration=stage.retention,
+                    )
+                    for prefix in LEFT_BY_RUNS
+                ),
                 s3.LifecycleRule(
                     id="deleted-stays-restorable",
                     noncurrent_version_expiration=RESTORABLE,

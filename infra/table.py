@@ -3,8 +3,8 @@
 from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
 
-from infra.names import PK, SK, TTL
 from infra.stage import Stage
+from punctual.aws.keys import PK, SK, TTL
 
 
 class Table(Construct):

@@ -9,8 +9,8 @@ from aws_cdk import App, RemovalPolicy, Stack, aws_s3
 from aws_cdk.assertions import Match, Template
 
 from infra.app import build, context
-from infra.names import OUTPUTS, PK, SK, TTL
 from infra.stage import WrongStage, stage_of
+from punctual.aws.keys import LEFT_BY_RUNS, PK, SK, TTL
 
 TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True}
 
@@ -122,7 +122,7 @@ def test_outputs_expire_by_retention_and_payloads_do_not(template: Template, sta
     rules = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
     assert {
         rule.get("Prefix"): rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule
-    } == {OUTPUTS: context()["stages"][stage]["retentionDays"]}
+    } == dict.fromkeys(LEFT_BY_RUNS, context()["stages"][stage]["retentionDays"])
     assert "LoggingConfiguration" in bucket["Properties"]
 
 

@@ -20,6 +20,10 @@ PK = "pk"
 SK = "sk"
 TTL = "expires"
 
+# What runs leave behind in the bucket, and nobody needs longer than they are kept; all else
+# there belongs to a living job.
+LEFT_BY_RUNS = ("outputs/", "logs/")
+
 FORMAT = "f"  # the number of a row's layout, so that a later version can read old rows
 LAYOUT = 1
 VERSION = "version"
