@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from punctual.domain.errors import PunctualError
 from punctual.domain.run import Reason, Status
 from punctual.domain.timing import BEAT, HOLD
 from punctual.engine.executor import Alive, Assignment, Executor, Finished
@@ -107,8 +108,8 @@ class Holding:
         outcome = self._registry.run(attempt_of(assignment), stop, _Log(self._files, log))
         try:
             detail = self._keep(key, assignment, outcome, log)
-        except OSError as error:
-            outcome = Outcome.failed(f"The output could not be stored: {error.strerror}")
+        except (OSError, PunctualError) as error:
+            outcome = Outcome.failed(f"The output could not be stored: {error}")
             detail = detail_of(outcome)
         finished = Finished(
             key, run.run_id, run.token, Status(outcome.status), outcome.retryable, detail

@@ -9,6 +9,7 @@ from punctual.local.store import Store
 
 Log = Callable[..., None]
 OFTEN = timedelta(seconds=60)
+SOON = timedelta(milliseconds=200)  # while there is more to remove
 DAILY = timedelta(hours=24)
 PURGED = 500
 
@@ -22,6 +23,7 @@ class House:
         self._sweeper = sweeper
         self._log = log
         self._kept_at = now
+        self._more = False
         self._walked_at = now
         self._swept_at = now
         self._walk: str | None = None
@@ -29,13 +31,13 @@ class House:
 
     @property
     def next_at(self) -> datetime:
-        return self._kept_at + OFTEN
+        return self._kept_at + (SOON if self._more else OFTEN)
 
     def keep(self, now: datetime) -> None:
         if now < self.next_at:
             return
         self._kept_at = now
-        self._store.purge(now, PURGED)
+        self._more = self._store.purge(now, PURGED)
         if self._walk is not None or now - self._walked_at >= DAILY:
             self._walk_on(now)
         if self._sweep is not None or now - self._swept_at >= DAILY:
