@@ -30,7 +30,7 @@ _BOUNDS = {
     "greater_than_equal": ("must be at least {}", "ge"),
     "greater_than": ("must be more than {}", "gt"),
     "less_than_equal": ("must be at most {}", "le"),
-    "string_too_short": ("must have at least {} characters", "min_length"),
+    "string_too_short": ("must have at least {} character(s)", "min_length"),
     "string_too_long": ("must have at most {} characters", "max_length"),
     "too_short": ("must have at least {} entries", "min_length"),
     "too_long": ("must have at most {} entries", "max_length"),

@@ -27,6 +27,8 @@ _DEEP = f"must not be nested deeper than {MAX_DEPTH} levels"
 
 def parse(body: bytes) -> Any:
     """The value of a JSON text; of a name that comes twice the last counts."""
+    if not body.strip():
+        raise Refused("BAD_REQUEST", "The body is empty: send a JSON object.")
     try:
         return _decode(body)
     except msgspec.ValidationError as error:
