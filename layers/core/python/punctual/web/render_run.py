@@ -109,8 +109,8 @@ def _present(view: RunView) -> dict[str, Any] | None:
     run = view.run
     if run.attempt_at is None or not (run.status in HELD or run.ended_at is not None):
         return None
-    # A run that ends between attempts still has the start of the one before.
-    if any(row.number == run.attempt or row.started_at == run.attempt_at for row in view.attempts):
+    # A run that ends between attempts still has the start and token of the one before.
+    if any(row.number == run.attempt or row.token == run.token for row in view.attempts):
         return None
     return {
         "attempt_number": run.attempt,
