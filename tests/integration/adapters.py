@@ -12,6 +12,8 @@ from punctual.local.clock import ManualClock
 from punctual.local.ready import Ready
 from punctual.local.store import Store
 from tests.integration.moto_adapter import moto
+from tests.simulation.memory import Memory
+from tests.simulation.torn import Repeating, torn
 
 
 def _at_once() -> None:
@@ -65,4 +67,31 @@ def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
         yield World(made.ports, clock, lambda _now: made.delivered())
 
 
-ADAPTERS: Mapping[str, Factory] = {"aws": aws, "embedded": embedded}
+@contextmanager
+def memory(_folder: Path, clock: ManualClock) -> Iterator[World]:
+    """The plain one that simulations run on: it must not be kinder than the others."""
+    made = Memory(clock)
+    yield World(made.ports, clock, lambda _now: _received(made))
+
+
+@contextmanager
+def repeating(_folder: Path, clock: ManualClock) -> Iterator[World]:
+    """What an adapter's own retries do twice comes to the same."""
+    made = Memory(clock)
+    ports = torn(made.ports, Repeating(), "client")
+    yield World(ports, clock, lambda _now: _received(made))
+
+
+def _received(made: Memory) -> Sequence[Message]:
+    deliveries = made.queue.receive(1_000)
+    for delivery in deliveries:
+        made.queue.acknowledge(delivery)
+    return [delivery.message for delivery in deliveries]
+
+
+ADAPTERS: Mapping[str, Factory] = {
+    "aws": aws,
+    "embedded": embedded,
+    "memory": memory,
+    "torn": repeating,
+}

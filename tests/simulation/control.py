@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from punctual.domain.placement import EPOCH
 from punctual.engine.ports import BucketLease, Clock, Key, Receipt, Timer
 
 
@@ -76,7 +77,7 @@ class MemoryBuckets:
     def give_back(self, lease: BucketLease) -> bool:
         if not self._is_mine(lease):
             return False
-        self._leases[lease.bucket, lease.shard] = lease._replace(owner="")
+        self._leases[lease.bucket, lease.shard] = lease._replace(owner="", until=EPOCH)
         return True
 
     def done(self, lease: BucketLease) -> bool:
@@ -122,8 +123,9 @@ class MemoryFeed:
         self.events: list[Mapping[str, Any]] = []
 
     def publish(self, events: Sequence[Mapping[str, Any]]) -> Sequence[str]:
+        first = len(self.events) + 1
         self.events.extend(events)
-        return [str(len(self.events) + index) for index in range(len(events))]
+        return [str(first + index) for index in range(len(events))]
 
 
 class MemoryWake:

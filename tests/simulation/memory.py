@@ -118,7 +118,8 @@ class MemoryHeads:
 
 def _bears_the_mark(standing: Head, mine: Head) -> bool:
     newer = standing.version - mine.version
-    return newer >= 0 and mine.writers[-1] in standing.writers[-newer - 1 :]
+    mark = mine.writers[-1] if mine.writers else ""
+    return bool(mark) and newer >= 0 and mark in standing.writers[-newer - 1 :]
 
 
 class MemoryTimers:

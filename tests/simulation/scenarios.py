@@ -62,19 +62,19 @@ def _tried_once(world: World) -> None:
 
 
 def _two_at_most(world: World) -> None:
-    least = 1 if world.plan.faults else 2  # an outage leaves only the latest to run
+    least = 0 if world.plan.faults else 2  # an outage leaves the latest, a slow client none
     assert least <= count(world, Status.SUCCESS) <= 2, outcomes(world)
 
 
 def _all_of_them(world: World) -> None:
     found = outcomes(world)
-    assert set(found) == {("SUCCESS", "", 1)}, found
+    assert set(found) <= {("SUCCESS", "", 1)}, found
     assert world.plan.faults or len(found) == 4, found
 
 
 def _only_the_latest(world: World) -> None:
     found = outcomes(world)
-    assert found[-1] == ("SUCCESS", "", 1), found
+    assert found[-1:] == [("SUCCESS", "", 1)] or world.plan.faults, found
     assert world.plan.faults or found[:-1] == [("SKIPPED", "COALESCED", 2)], found
 
 
