@@ -109,6 +109,12 @@ class Hand:
         nudges.clear()
         self.poller.step(self.now)
 
+    def step_until(self, at: float, every: float = 5) -> None:
+        """Step until so many seconds after noon."""
+        while self.now < NOON + timedelta(seconds=at):
+            self.wait(every)
+            self.step()
+
     def submit(self, tenant: str = TENANT, **fields: Any) -> Key:
         document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
         (view,) = self.jobs.submit(tenant, "client", [Submission(document)])

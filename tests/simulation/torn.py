@@ -1,12 +1,12 @@
 """Ports that break at a chosen call: before it, after it, in the middle, or by doing it twice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, cast
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports import Ports
+from punctual.engine.ports import Ports, Swap
 
 READS = frozenset(
     {
@@ -169,7 +169,14 @@ class Repeating(Plan):
     """Does everything twice that a retry within an adapter may do twice; answers the second."""
 
     def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        unmarked = call.method == "swap" and not all(swap.head.writers for swap in args[0])
+        unmarked = call.method == "swap" and not all(
+            any(swap.head.writers[-1:]) for swap in args[0]
+        )
         if call.method in REPEATABLE and not unmarked:
             real(*args)
         return super().run(call, real, args)
+
+
+def _unmarked(swaps: Sequence[Swap]) -> bool:
+    """One that bears no mark cannot be told from another's when it is repeated."""
+    return not all(any(swap.head.writers[-1:]) for swap in swaps)

@@ -1,0 +1,142 @@
+"""What a swap left to be sent is sent, whoever died or did not answer."""
+
+from datetime import timedelta
+
+import pytest
+
+from punctual.domain.errors import Unavailable
+from punctual.domain.run import Status
+from punctual.engine.looker import Looker
+from punctual.engine.ports import Message, RunKey
+from tests.simulation.hand import NOON, Hand, a_finish
+from tests.simulation.torn import Fault, Plan, Tear, torn
+
+MINUTE = timedelta(minutes=1)
+
+
+def seconds(n: float) -> timedelta:
+    return timedelta(seconds=n)
+
+
+def test_timers_of_a_batch_that_failed_are_looked_at_again() -> None:
+    hand = Hand()
+    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:05Z")
+    down = torn(hand.memory.ports, Plan((Fault(1, Tear.BEFORE),)), "poller")
+    hand.poller = hand.new_poller()
+    hand.poller._looker = Looker(hand.steps(down), hand.new_id)
+    hand.tick()
+    hand.now = NOON + seconds(5)
+    with pytest.raises(Unavailable):
+        hand.step()
+    hand.wait(1)
+    hand.step()
+    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+
+
+def test_a_timer_that_stands_in_for_an_api_call_is_not_taken_ahead_of_its_time() -> None:
+    hand = Hand()
+    hand.poller = hand.new_poller(ahead=60)
+    hand.tick()
+    hand.plan.before("messages.send", _die)
+    with pytest.raises(_Dead):
+        hand.submit()
+    (key,) = hand.memory.heads.rows
+    assert hand.memory.queue.entries == []
+    hand.step()
+    assert len(hand.timers()) == 1, "looked at ahead, it stays"
+    hand.step_until(16, every=1)
+    assert hand.message().run_id == hand.head(key).runs[0].run_id
+    assert hand.timers() == []
+
+
+class _Dead(BaseException):
+    pass
+
+
+def _die() -> None:
+    raise _Dead
+
+
+def test_what_a_refused_message_left_queued_is_sent_fifteen_seconds_later() -> None:
+    hand = Hand()
+    hand.tick()
+    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:05Z")
+    real = hand.memory.queue.send
+    hand.memory.queue.send = lambda messages: [False] * len(messages)  # type: ignore[method-assign]
+    hand.step_until(6, every=1)
+    hand.memory.queue.send = real  # type: ignore[method-assign]
+    assert hand.head(key).runs[0].status is Status.QUEUED
+    assert hand.memory.queue.entries == []
+    hand.step_until(19, every=1)
+    assert hand.memory.queue.entries == []
+    hand.step_until(21, every=1)
+    assert hand.message().run_id == hand.head(key).runs[0].run_id
+    hand.step_until(22, every=1)
+    assert hand.timers() == []
+
+
+def test_a_watch_looked_at_ahead_asks_for_nothing_until_its_time() -> None:
+    hand = Hand()
+    hand.poller = hand.new_poller(ahead=60)
+    hand.tick()
+    key = hand.submit()
+    held = hand.claim()
+    hand.wait(4)
+    hand.executor().beat([(key, held.run.run_id, held.run.token)], first=True)
+    plan = Plan()
+    counted = torn(hand.memory.ports, plan, "poller")
+    hand.poller._looker = Looker(hand.steps(counted), hand.new_id)
+    for _ in range(20):
+        hand.wait(0.1)
+        hand.poller.nudge(hand.memory.wake.nudges)
+        hand.memory.wake.nudges.clear()
+        hand.step()
+    assert len(plan.calls) <= 2, plan.calls
+
+
+def test_a_run_let_in_by_a_finish_that_died_before_sending_is_sent() -> None:
+    hand = Hand()
+    hand.tick()
+    key = hand.submit(schedule_type="CRON", cron_expression="* * * * *")
+    hand.jobs.run_now(*key)
+    first = hand.claim()
+    waiting = hand.jobs.run_now(*key).run.run_id
+    delivery = hand.message()
+    hand.wait(29)
+    plan = hand.interrupted("e1")
+    hand.plan.before("messages.send", _die)
+    with pytest.raises(_Dead):
+        hand.executor("e1", plan).finish([a_finish(first, Status.SUCCESS)])
+    hand.wait(1)
+    hand.poller = hand.new_poller()
+    handed = hand.executor("e2").claim([delivery])
+    assert list(handed.settled) == [delivery]
+    hand.memory.queue.entries.clear()
+
+    hand.tick("again")
+    hand.wait(31)
+    hand.tick("and again")
+    hand.step_until(95, every=1)
+    sent = [message.run_id for message in hand.memory.queue.sent]
+    assert waiting in sent
+
+
+def test_a_poisonous_message_ends_its_run_and_what_follows_is_sent() -> None:
+    hand = Hand()
+    hand.tick()
+    key = hand.submit(schedule_type="CRON", cron_expression="* * * * *")
+    hand.jobs.run_now(*key)
+    message = hand.message()
+    waiting = hand.jobs.run_now(*key).run.run_id
+    hand.memory.queue.entries.clear()
+    hand.plan.before("messages.send", _die)
+    with pytest.raises(_Dead):
+        hand.executor("dead letters", hand.interrupted("dead letters")).poison([message])
+    assert hand.laws.ended[_key(message)].status is Status.FAILED
+    assert hand.laws.ended[_key(message)].reason == "POISON"
+    hand.step_until(20, every=1)
+    assert [entry.message.run_id for entry in hand.memory.queue.entries] == [waiting]
+
+
+def _key(message: Message) -> RunKey:
+    return RunKey(message.tenant, message.job_id, message.run_id)
