@@ -64,3 +64,12 @@ def test_stats_follow_what_happens(api: Api) -> None:
         return all(now > then for now, then in zip(counts(), before, strict=True))
 
     assert eventually(grew)
+
+
+def test_what_was_cancelled_has_not_failed(api: Api) -> None:
+    job_id = api.create(**NEVER_SOON, task=script("sleep 30"), max_retries=0)["job_id"]
+    run = api.in_status(api.run_now(job_id), "RUNNING")
+    before = sum(minute["failed"] for minute in api.get("/stats")["last_hour"])
+    api("POST", f"/jobs/{job_id}/runs/{run['run_id']}/cancel")
+    api.ended(run)
+    assert sum(minute["failed"] for minute in api.get("/stats")["last_hour"]) == before

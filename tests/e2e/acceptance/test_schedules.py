@@ -254,3 +254,23 @@ def test_explain_a_single_time(api: Api) -> None:
     job_id = api.create(schedule_type="FUTURE", schedule_time="2032-01-01T00:00:00Z")["job_id"]
     assert explain(api, job_id, "2032-01-01T01:00:00+01:00")["outcome"] == "PLANNED"
     assert explain(api, job_id, "2032-01-01T01:00:00Z")["outcome"] == "NOT_SCHEDULED"
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"schedule_type": "IMMEDIATE"},
+        {"schedule_type": "INTERVAL", "interval_seconds": 1, "max_runs": 1},
+        {"schedule_type": "FUTURE", "schedule_time": "2032-01-01T00:00:00.0004Z"},
+    ],
+    ids=lambda schedule: schedule["schedule_type"],
+)
+def test_explain_takes_a_time_as_it_is_shown(api: Api, schedule: Json) -> None:
+    job = api.create(**schedule)
+    at, outcome = job["next_run_time"], "PLANNED"
+    if schedule["schedule_type"] != "FUTURE":
+        run = api.only_run(job["job_id"])
+        at, outcome = run["scheduled_time"], "SUCCESS"
+    seen = explain(api, job["job_id"], at)
+    assert (seen["outcome"], seen["at"], seen["occurrence"]) == (outcome, at, at)
+    assert seen["next"] != at

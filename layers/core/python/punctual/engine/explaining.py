@@ -21,6 +21,7 @@ from punctual.engine.ports import Body, Key, Ports, RunKey
 from punctual.engine.views import Explanation
 
 _INSTANT = timedelta(microseconds=1)
+_SHOWN = timedelta(milliseconds=1)
 _BACK = (60, 3_600, 86_400, 32 * 86_400, 400 * 86_400, 8 * 366 * 86_400)
 _ROWS = 200
 
@@ -32,6 +33,7 @@ class Explaining:
 
     def explain(self, key: Key, head: Head, body: Body, at: datetime, now: datetime) -> Explanation:
         schedule = self._schedule_then(key, head, body, at)
+        at = _meant(schedule, at)
         run = self._outcome(key, head, at, now)
         fires = run is not None or (schedule is not None and is_occurrence(schedule, at))
         outcome, reason = self._say(head, schedule, at, now, fires, run)
@@ -116,6 +118,14 @@ class Explaining:
                 "No outcome is kept: it lies before a change or past retention.",
             )
         return "PLANNED", "It is due and about to be looked at."
+
+
+def _meant(schedule: Schedule | None, at: datetime) -> datetime:
+    """The occurrence that is shown as `at`, which has whole milliseconds; else `at` itself."""
+    if schedule is None or at.microsecond % 1_000:
+        return at
+    found = next_after(schedule, at - _INSTANT)
+    return found if found is not None and found - at < _SHOWN else at
 
 
 def _of_run(run: Run) -> str:

@@ -7,7 +7,6 @@ from typing import Any, Protocol
 
 from punctual.domain.placement import bucket_of
 from punctual.domain.run import Run, Status
-from punctual.engine.executor import Finished
 from punctual.engine.views import Health, Stats
 
 HOUR = timedelta(hours=1)
@@ -15,6 +14,7 @@ SAMPLES = 10_000
 RECENT = timedelta(minutes=5)
 LATE = timedelta(seconds=15)
 SILENT = timedelta(seconds=60)
+COUNTED = {Status.SUCCESS: "succeeded", Status.FAILED: "failed", Status.TIMED_OUT: "failed"}
 
 
 class Counted(Protocol):
@@ -60,10 +60,10 @@ class NodeMonitor:
         if run.lateness is not None and started == run.started_at:
             self._late.append((started, run.lateness.total_seconds() * 1_000))
 
-    def ended(self, finished: Finished, run: Run | None) -> None:
-        if run is not None and run.ended_at is not None:
-            good = finished.status is Status.SUCCESS
-            self._count(run.ended_at, "succeeded" if good else "failed")
+    def ended(self, run: Run) -> None:
+        what = COUNTED.get(run.status)
+        if what is not None and run.ended_at is not None:
+            self._count(run.ended_at, what)
 
     def _count(self, at: datetime, what: str) -> None:
         minute = bucket_of(at)

@@ -232,7 +232,7 @@ class Node:
                 self._note(one, result.decision.run)
 
     def _note(self, finished: Finished, run: Run) -> None:
-        self.monitor.ended(finished, run)
+        self.monitor.ended(run)
         if not finished.detail.plain:
             self._tell(finished, run)
 
