@@ -74,8 +74,8 @@ def count_from_completion(d: Draft, ended_at: datetime) -> None:
     if d.state is State.CANCELLED or runs_are_used_up(d):
         d.next_at = None
     else:
-        d.mark = ended_at
-        d.next_at = after_completion(schedule, ended_at)
+        d.mark = max(ended_at, d.mark or ended_at)  # it may end before its time: fired ahead
+        d.next_at = after_completion(schedule, d.mark)
 
 
 def is_one_alive(d: Draft) -> bool:
