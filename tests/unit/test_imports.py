@@ -59,9 +59,6 @@ ALLOWED: dict[str, frozenset[str]] = {
 }
 """What a package may import besides the standard library and itself."""
 
-ALSO: dict[str, frozenset[str]] = {f"{OURS}/domain/cron*.py": frozenset({"croniter"})}
-"""What single files may import besides."""
-
 IMPURE = frozenset({"asyncio", "random", "secrets", "socket", "sqlite3", "subprocess", "threading"})
 """What of the standard library the domain does without: it decides, and does nothing."""
 
@@ -126,9 +123,6 @@ def wrong_imports(path: str, source: str) -> list[str]:
     if row is None:
         return [f"{path}: no row in the table"]
     allowed = set(ALLOWED[row]) | {itself(path)}
-    for pattern, more in ALSO.items():
-        if Path(path).match(pattern):
-            allowed |= more
     found = []
     for dotted, line in imported(ast.parse(source)):
         root = dotted.split(".")[0]
@@ -239,8 +233,6 @@ def test_a_file_outside_the_table_is_found() -> None:
             "domain/job.py",
             "import enum\nfrom msgspec import Struct\nfrom punctual.domain import run",
         ),
-        ("domain/cron.py", "from croniter import croniter"),
-        ("domain/cron_parse.py", "import croniter"),
         ("tasks/http.py", "from punctual.engine import ports\nfrom punctual.engine.ports import X"),
         (
             "aws/dynamo.py",
