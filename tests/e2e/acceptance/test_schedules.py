@@ -189,6 +189,21 @@ def test_upcoming_merges_all_jobs_in_order(api: Api) -> None:
     assert set(times[0]) == {"job_id", "name", "utc", "local"}
 
 
+def test_upcoming_ends_with_max_runs(api: Api) -> None:
+    cron = {"schedule_type": "CRON", "cron_expression": "0 3 * * *", "max_runs": 3}
+    job_id = api.create(**cron, start_time="2029-01-10T00:00:00Z")["job_id"]
+
+    def days(start: str, limit: int) -> list[str]:
+        window = {"from_": start, "to": "2029-01-31T00:00:00Z"}
+        found = api.pages("/schedules/upcoming", "times", **window, limit=limit)
+        return [time["utc"][8:10] for time in found if time["job_id"] == job_id]
+
+    assert days("2029-01-01T00:00:00Z", 200) == ["10", "11", "12"]
+    assert days("2029-01-01T00:00:00Z", 1) == ["10", "11", "12"]
+    assert days("2029-01-11T12:00:00Z", 200) == ["12"]
+    assert days("2029-01-13T00:00:00Z", 200) == []
+
+
 def test_upcoming_takes_at_most_31_days(api: Api) -> None:
     start = "2030-01-01T00:00:00Z"
     ok: Json = {"from_": start, "to": "2030-02-01T00:00:00Z"}
