@@ -8,6 +8,7 @@ import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from bench import next_time
 from bench.running import RunningNode, a_node
 from bench.scenarios import (
     Figure,
@@ -89,11 +90,15 @@ async def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--million", action="store_true", help="also with a million stored jobs")
     parser.add_argument("--seconds", type=int, default=30, help="of the steady load")
-    parser.add_argument("--only", default="", help="one of: time, submit, kill, idle, million")
+    parser.add_argument(
+        "--only", default="", help="next, submit, time, kill, idle or million"
+    )
     asked = parser.parse_args()
     print(f"load before: {os.getloadavg()}, {os.cpu_count()} cores, fsync on", flush=True)
     with tempfile.TemporaryDirectory(prefix="punctual-bench-", dir=".") as name:
         folder = Path(name)
+        if asked.only in ("", "next"):
+            next_time.main()
         if asked.only in ("", "submit"):
             with a_node(folder / "submit") as node:
                 show(await submitted(node, 3))
