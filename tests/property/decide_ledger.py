@@ -65,17 +65,19 @@ class World(Story):
         self.used_up = self.used_up or (limit is not None and decision.head.started >= limit)
 
     def _end_reign(self, decision: Decision) -> datetime:
-        """It answers up to now, or up to the last that was fired ahead and ended by somebody."""
+        """It answers up to now, or up to the last that was fired by a clock a little ahead."""
         last = self.reigns.pop()
         runs = (*self.ledger.values(), *decision.records, *decision.head.runs)
-        fired = [run.scheduled_at for run in runs if run.trigger is Trigger.SCHEDULE]
+        alive: list[Run | Waiting] = [*runs, *decision.head.line]
+        fired = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
+        fired += [run.last_at for run in runs if run.last_at is not None]
         until = max([self.now, last.since, *fired])
         self.reigns.append(last._replace(until=until))
         return until
 
     def _change_reign(self, schedule: Schedule, decision: Decision) -> None:
         since = self._end_reign(decision)
-        if isinstance(schedule, Once) and since - _SLACK <= schedule.at <= since:
+        if isinstance(schedule, Once) and self.now - _SLACK <= schedule.at <= since:
             # A single time just gone by still runs, unless it has.
             if not any(schedule.at in _times(*reign) for reign in self.reigns):
                 since = schedule.at - _INSTANT
@@ -100,7 +102,9 @@ class World(Story):
         """Where each time follows from the end before, there is only that none is twice."""
         alive: list[Run | Waiting] = [*self.head.runs, *self.head.line]
         found = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
-        ended = [run.scheduled_at for run in self.ledger.values() if run.trigger is Trigger.SCHEDULE]
+        ended = [
+            run.scheduled_at for run in self.ledger.values() if run.trigger is Trigger.SCHEDULE
+        ]
         assert len(found + ended) == len(set(found + ended))
 
     def _times(self, reign: Reign) -> tuple[datetime, ...]:

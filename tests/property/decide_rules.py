@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from punctual.domain.decide import Decision, Verdict, decide
-from punctual.domain.events import Claim, Event, Look
+from punctual.domain.events import Claim, Event, Look, Perform
 from punctual.domain.head import Head, State
 from punctual.domain.run import ENDED, Reason, Run, Status, Trigger, Waiting
 
@@ -91,6 +91,8 @@ def check_steps(head: Head, decision: Decision) -> None:
 
 def check_claim(head: Head, event: Event, decision: Decision, now: datetime) -> None:
     """Only a claim makes a holder, and only where one may be."""
+    if isinstance(event, Perform) and decision.verdict is Verdict.OK:
+        check_perform(head, event, now)
     held = {run.run_id for run in head.runs if run.held}
     new = [run for run in decision.head.runs if run.held and run.run_id not in held]
     if not new:
@@ -106,6 +108,13 @@ def check_claim(head: Head, event: Event, decision: Decision, now: datetime) -> 
     former = next(old for old in head.runs if old.run_id == run.run_id)
     assert former.begun or run.trigger is not Trigger.SCHEDULE or head.state is not State.PAUSED
     assert set(decision.leases) >= {run.run_id}
+
+
+def check_perform(head: Head, event: Perform, now: datetime) -> None:
+    """Claim and end in one: it may only be done where a claim would be given."""
+    run = next((run for run in head.runs if run.run_id == event.run_id), None)
+    if run is not None and not run.held and run.status is Status.QUEUED:
+        assert decide(head, Claim(event.run_id, "e", "n"), now).verdict is Verdict.OK
 
 
 def check_state(head: Head) -> None:

@@ -18,6 +18,7 @@ from punctual.domain.events import (
     Finish,
     Order,
     Pause,
+    Perform,
     Poison,
     Release,
     Resume,
@@ -29,7 +30,7 @@ from tests.builders_jobs import NOON, a_change, a_job, after, every
 from tests.property.decide_ledger import World
 from tests.property.decide_rules import JOB_STEPS, RUN_STEPS, steps_of
 
-NODES = 1200  # heads looked at in each case
+NODES = 900  # heads looked at in each case
 
 
 def beat_all(world: World) -> None:
@@ -83,6 +84,8 @@ def events_of(head: Head, case: Case) -> Iterator[Event]:
             yield Claim(run.run_id, "e", "n")
             yield Claim(run.run_id, "e", "n", staged=True)
             yield Poison(run.run_id)
+            for status in (Status.SUCCESS, Status.FAILED, Status.TIMED_OUT):
+                yield Perform(run.run_id, "e", "n", status)
         if run.token:
             for status in (Status.SUCCESS, Status.FAILED, Status.TIMED_OUT, Status.CANCELLED):
                 yield Finish(run.run_id, run.token, status)

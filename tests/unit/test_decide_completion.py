@@ -32,6 +32,13 @@ def test_every_outcome_sets_the_next_time_of_an_interval_from_completion(end: st
     assert story.head.timer_at == story.head.next_at
 
 
+def test_a_run_that_is_cancelled_before_its_time_does_not_come_again_at_that_time() -> None:
+    story = Story(a_job(every(100, from_completion=True))).at(50)
+    story.look(horizon=60)
+    story.cancel_run(story.queued[0])
+    assert story.head.next_at == after(200)
+
+
 def test_a_missed_time_of_an_interval_from_completion_sets_the_next() -> None:
     job = a_job(every(100, from_completion=True), misfire=Misfire.SKIP)
     story = Story(job).fires(1_000)

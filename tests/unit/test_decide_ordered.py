@@ -86,6 +86,14 @@ def test_a_backfill_runs_in_order_within_the_limit_and_once() -> None:
     assert story.head.next_at == after(3600)
 
 
+def test_what_is_fired_ahead_is_in_no_backfills_way() -> None:
+    story = Story(a_job(every(60), max_concurrency=2)).at(30)
+    story.look(horizon=60)
+    story.do(Backfill((("b1", after(-60)), ("b2", after(-120)))))
+    assert [run.run_id for run in story.queued] == ["b1", "b2"]
+    assert story.head.next_at == after(60)
+
+
 @pytest.mark.parametrize("overlap", list(Overlap))
 def test_a_backfill_is_not_subject_to_overlap_or_pause(overlap: Overlap) -> None:
     story = a_paused_job(overlap=overlap, max_waiting=1)

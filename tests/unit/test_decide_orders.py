@@ -94,6 +94,18 @@ def test_a_pause_takes_back_what_was_fired_ahead() -> None:
     assert story.drain().outcomes() == [(60, "SUCCESS", "", 1)]
 
 
+def test_what_was_fired_ahead_and_cancelled_is_not_fired_again_after_a_pause() -> None:
+    story = Story(a_job(every(5), max_concurrency=2))
+    story.look(horizon=15)
+    while story.queued:
+        story.cancel_run(story.queued[-1])
+    story.look(horizon=15)
+    story.pause()
+    story.at(5).resume()
+    story.drain_at(30)
+    assert [o[0] for o in story.outcomes()] == [5, 10, 15, 20, 25, 30]
+
+
 @pytest.mark.parametrize("again", ["pause", "resume", "cancel"])
 def test_doing_it_twice_changes_nothing_more(again: str) -> None:
     story = a_paused_job()

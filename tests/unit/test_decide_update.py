@@ -165,6 +165,13 @@ def test_the_same_single_time_does_not_run_again() -> None:
     assert story.queued == []
 
 
+def test_a_single_time_that_is_on_record_is_not_doubled_by_changes_there_and_back() -> None:
+    story = Story(a_job(Once(NOON))).drain()
+    story.at(2).change(every(60))
+    story.at(3).change(Once(NOON))
+    assert story.queued == []
+
+
 def test_a_start_in_the_past_sets_the_phase_and_misses_nothing() -> None:
     story = Story(a_job(every(3600))).at(100)
     story.change(every(60, start_at=after(-3_615)))
