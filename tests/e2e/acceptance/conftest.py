@@ -3,10 +3,11 @@
 import os
 from collections.abc import Iterator
 
+import httpx
 import pytest
 
 from bench.running import a_node
-from tests.e2e.acceptance.contract import Api
+from tests.e2e.acceptance.contract import Api, a_client
 from tests.e2e.acceptance.target import Target, a_target
 
 
@@ -20,21 +21,25 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://127.0.0.1:{node.port}/v1"
 
 
+@pytest.fixture(scope="session")
+def http(url: str) -> Iterator[httpx.Client]:
+    with a_client(url, os.environ.get("PUNCTUAL_TOKEN")) as client:
+        yield client
+
+
 @pytest.fixture(scope="module")
-def shared(url: str) -> Iterator[Api]:
+def shared(http: httpx.Client) -> Iterator[Api]:
     """For what a whole module looks at together."""
-    api = Api(url, os.environ.get("PUNCTUAL_TOKEN"))
+    api = Api(http)
     yield api
     api.clear()
-    api.http.close()
 
 
 @pytest.fixture
-def api(url: str) -> Iterator[Api]:
-    api = Api(url, os.environ.get("PUNCTUAL_TOKEN"))
+def api(http: httpx.Client) -> Iterator[Api]:
+    api = Api(http)
     yield api
     api.clear()
-    api.http.close()
 
 
 @pytest.fixture(scope="session")

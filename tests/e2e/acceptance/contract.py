@@ -54,13 +54,17 @@ def fields_of(answer: httpx.Response) -> set[str]:
     return {error["field"] for error in answer.json().get("errors", [])}
 
 
+def a_client(url: str, token: str | None) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.Client(base_url=url, headers=headers, timeout=30, trust_env=False)
+
+
 class Api:
     """One caller. It knows the jobs it made, to end them when a test is over."""
 
-    def __init__(self, url: str, token: str | None) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self.url = url.rstrip("/")
-        self.http = httpx.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False)
+    def __init__(self, http: httpx.Client) -> None:
+        self.http = http
+        self.url = str(http.base_url).rstrip("/")
         self.made: list[str] = []
 
     @property

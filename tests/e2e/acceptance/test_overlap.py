@@ -17,7 +17,7 @@ from tests.e2e.acceptance.contract import (
     unique,
 )
 
-HOLD = script("sleep 1.6")
+HOLD = script("sleep 1.2")
 EACH = 24
 
 
@@ -186,7 +186,7 @@ def test_resume_says_what_becomes_of_what_was_missed(
 
 
 def test_a_pause_holds_the_line_and_lets_orders_through(api: Api) -> None:
-    job_id = api.create(**EVERY_SECOND, task=script("sleep 0.8; sleep 0.8"))["job_id"]
+    job_id = api.create(**EVERY_SECOND, task=script("sleep 1.1"))["job_id"]
     held = has(api, job_id, 1, status="WAITING")[0]
     running = has(api, job_id, 1, status="RUNNING")[0]
     api.order(job_id, "pause")
