@@ -268,6 +268,19 @@ def test_pausing_holds_and_resuming_judges_what_was_missed(world: World) -> None
     ]
 
 
+def test_what_is_fired_ahead_is_not_shown_before_its_time(world: World) -> None:
+    job = world.submit(schedule_type="CRON", cron_expression="* * * * *")
+    world.until(119)
+    assert world.statuses(job) == ["SUCCESS"]
+    view = world.do(lambda: world.node.search.job(T, job))
+    assert [run.due_at for run in view.head.runs] == [NOON + timedelta(minutes=2)]
+    assert view.latest.run.scheduled_at == NOON + timedelta(minutes=1)
+    explained = world.do(lambda: world.node.search.explain(T, job, NOON + timedelta(minutes=2)))
+    assert (explained.outcome, explained.run_id) == ("PLANNED", None)
+    world.do(lambda: world.node.jobs.pause(T, job))
+    assert world.statuses(job) == ["SUCCESS"]
+
+
 def test_shutting_down_hands_back_what_runs(tmp_path: Path, clock: ManualClock) -> None:
     with a_world(tmp_path, clock) as world:
         job = world.submit(task={"type": "script"})

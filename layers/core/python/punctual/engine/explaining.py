@@ -69,7 +69,7 @@ class Explaining:
 
     def _entry(self, key: Key, head: Head, at: datetime, now: datetime) -> Run | None:
         """The ledger's entry for the occurrence at that time, its own or one in bulk."""
-        for view in views.in_head(head):
+        for view in views.in_head(head, now):
             if views.covers(view.run, at):
                 return view.run
         own = self._find(key, head, occurrence_id(key.job_id, at), now)
@@ -82,7 +82,7 @@ class Explaining:
         return None
 
     def _find(self, key: Key, head: Head, run_id: str, now: datetime) -> Run | None:
-        for view in views.in_head(head):
+        for view in views.in_head(head, now):
             if view.run.run_id == run_id:
                 return view.run
         wanted = RunKey(*key, run_id)

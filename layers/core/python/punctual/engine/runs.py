@@ -12,12 +12,25 @@ from punctual.engine.views import RunView
 _NOTHING = Detail()
 
 
-def in_head(head: Head) -> Iterator[RunView]:
-    """Every run that the head knows: alive, in line, and ended but not surely recorded."""
+def in_head(head: Head, now: datetime) -> Iterator[RunView]:
+    """Every run that the head knows: alive, in line, and ended but not surely recorded.
+
+    Not what is fired ahead of its time: until then a change may take it back without a trace.
+    """
     for run in (*head.runs, *head.ended):
-        yield of_run(Key(head.tenant, head.job_id), run)
+        if not is_ahead(run, now):
+            yield of_run(Key(head.tenant, head.job_id), run)
     for waiting in head.line:
         yield of_run(Key(head.tenant, head.job_id), in_line(head, waiting))
+
+
+def is_ahead(run: Run, now: datetime) -> bool:
+    return (
+        run.due_at > now
+        and run.status is Status.QUEUED
+        and run.trigger is Trigger.SCHEDULE
+        and not run.begun
+    )
 
 
 def of_run(key: Key, run: Run) -> RunView:

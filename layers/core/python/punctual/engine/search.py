@@ -89,13 +89,15 @@ class Search:
                     return view
         if not head.latest and not head.latest_not_run:
             return None
-        rows = self._ports.history.page(key, None, None, LATEST_SCAN, self._clock())
-        found = [views.of_row(row) for row in rows]
+        now = self._clock()
+        rows = self._ports.history.page(key, None, None, LATEST_SCAN, now)
+        found = [*views.in_head(head, now), *(views.of_row(row) for row in rows)]
         ran = [view for view in found if view.run.status not in NOT_RUN]
-        return next(iter(ran or found), None)
+        return max(ran or found, key=lambda view: view.run.created_at, default=None)
 
     def _find(self, key: Key, head: Head, run_id: str) -> RunView | None:
-        alive = next((view for view in views.in_head(head) if view.run.run_id == run_id), None)
+        known = views.in_head(head, self._clock())
+        alive = next((view for view in known if view.run.run_id == run_id), None)
         if alive is not None and alive.run.ended_at is None:
             return alive
         wanted = RunKey(*key, run_id)
@@ -155,7 +157,7 @@ class Search:
         key = Key(tenant, job_id)
         head = self.load(key)[0].head
         before = after[0] if after else None
-        alive = [view for view in views.in_head(head) if filters.admit(view.run)]
+        alive = [view for view in views.in_head(head, self._clock()) if filters.admit(view.run)]
         found: list[RunView] = []
         for _ in range(SCAN):
             rows = self._ports.history.page(key, before, None, limit, self._clock())
@@ -183,7 +185,7 @@ class Search:
         alive = [
             view
             for head in self._ports.heads.busy(tenant)
-            for view in views.in_head(head)
+            for view in views.in_head(head, self._clock())
             if filters.admit(view.run)
         ]
         found: list[RunView] = []

@@ -46,7 +46,7 @@ def job_url(root: str, job_id: str) -> str:
 
 def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
     head, sent = view.head, view.body.document
-    latest = view.latest or _latest_alive(head)
+    latest = view.latest or _latest_alive(head, now)
     kind = head.kind.value
     task = sent.get("task")
     return {
@@ -83,7 +83,7 @@ def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
 
 
 def status_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
-    latest = view.latest or _latest_alive(view.head)
+    latest = view.latest or _latest_alive(view.head, now)
     return {
         "job_id": view.head.job_id,
         "status": view.head.state.value,
@@ -107,11 +107,11 @@ def next_run_at(head: Head, now: datetime) -> datetime | None:
     return min(ahead) if ahead else head.next_at
 
 
-def _latest_alive(head: Head) -> RunView | None:
+def _latest_alive(head: Head, now: datetime) -> RunView | None:
     """The answer to a submission has read no history, but the head knows what it began."""
     if not head.latest:
         return None
-    return next((view for view in in_head(head) if view.run.run_id == head.latest), None)
+    return next((view for view in in_head(head, now) if view.run.run_id == head.latest), None)
 
 
 def _clock_changes(head: Head) -> dict[str, str]:
