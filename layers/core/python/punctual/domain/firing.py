@@ -8,13 +8,21 @@ from msgspec.structs import replace
 from punctual.domain.draft import Draft
 from punctual.domain.ending import count_from_completion, is_one_alive, runs_are_used_up
 from punctual.domain.head import Behind, Misfire, Overlap, State
-from punctual.domain.line import Refusal, admit, ahead, expire, has_room, offer
+from punctual.domain.line import (
+    ALL_MISSED,
+    Refusal,
+    admit,
+    ahead,
+    expire,
+    has_room,
+    offer,
+    room_to_catch_up,
+)
 from punctual.domain.placement import occurrence_id
 from punctual.domain.run import NOT_RUN, Reason, Run, Status, Waiting
 from punctual.domain.schedule import Every, next_after, occurrences
 
 CHUNK = 2_000  # occurrences judged by one decision, so that none takes long
-ALL_MISSED = 1_000  # RUN_ALL runs the latest so many
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -77,7 +85,7 @@ def _catch_up(d: Draft) -> None:
     before = d.mark
     following = None if counts_from_completion(d) else next_after_or_none(d, missed[-1])
     more = following is not None and following + d.jitter <= behind.until
-    not_run, run = _judge(behind.policy, missed, more)
+    not_run, run = _judge(behind.policy, missed, more, room_to_catch_up(d))
     if not_run:
         _advance(d, not_run[-1])
         skip_many(d, not_run, *_verdict(behind), before)
@@ -93,7 +101,7 @@ def next_after_or_none(d: Draft, at: datetime) -> datetime | None:
 
 
 def _judge(
-    policy: Misfire, missed: list[datetime], more: bool
+    policy: Misfire, missed: list[datetime], more: bool, most: int
 ) -> tuple[list[datetime], list[datetime]]:
     """Which of the missed do not run, and which do; the latest are not known while `more` come."""
     if policy is Misfire.SKIP:
@@ -102,7 +110,8 @@ def _judge(
         return (missed, []) if more else (missed[:-1], missed[-1:])
     if more:
         return missed[:-ALL_MISSED], []
-    return missed[:-ALL_MISSED], missed[-ALL_MISSED:]
+    split = max(0, len(missed) - most)
+    return missed[:split], missed[split:]
 
 
 def _verdict(behind: Behind) -> tuple[Status, Reason]:

@@ -13,6 +13,8 @@ from punctual.domain.schedule import occurrences
 from punctual.domain.timing import RESEND, RESEND_MOST
 
 _INSTANT = timedelta(microseconds=1)
+LINE_MOST = 1_500  # a store's row holds 400 KB, and each of these may end in one decision
+ALL_MISSED = 1_000  # RUN_ALL runs the latest so many
 Refusal = tuple[Status, Reason]
 
 
@@ -29,11 +31,22 @@ def offer(d: Draft, new: Waiting) -> Refusal | None:
             return Status.SKIPPED, Reason.OVERLAP
         if d.limits.overlap is Overlap.REPLACE:
             _make_way(d)
-        elif sum(_counts_as_waiting(waiting) for waiting in d.line) >= d.limits.max_waiting:
+        elif _is_full(d):
             return Status.SKIPPED, Reason.QUEUE_FULL
     d.line.append(new)
     d.latest = new.run_id
     return None
+
+
+def _is_full(d: Draft) -> bool:
+    waiting = sum(_counts_as_waiting(waiting) for waiting in d.line)
+    return waiting >= d.limits.max_waiting or len(d.line) >= LINE_MOST
+
+
+def room_to_catch_up(d: Draft) -> int:
+    """How many missed occurrences RUN_ALL may still put in line."""
+    waiting = sum(waiting.caught_up for waiting in d.line)
+    return max(0, min(ALL_MISSED - waiting, LINE_MOST - len(d.line)))
 
 
 def _counts_as_waiting(waiting: Waiting) -> bool:

@@ -146,6 +146,7 @@ def _put_on_record(d: Draft, status: Status, reason: Reason) -> None:
         if not counts_from_completion(d):
             times += islice(occurrences(d.schedule, d.next_at, d.now), COUNTED)
         skip_many(d, times, status, reason)
+        d.mark = times[-1]
     d.behind = None
 
 
