@@ -77,10 +77,10 @@ class World(Story):
 
     def _change_reign(self, schedule: Schedule, decision: Decision) -> None:
         since = self._end_reign(decision)
-        if isinstance(schedule, Once) and self.now - _SLACK <= schedule.at <= since:
-            # A single time just gone by still runs, unless it has.
-            if not any(schedule.at in _times(*reign) for reign in self.reigns):
-                since = schedule.at - _INSTANT
+        just_gone_by = isinstance(schedule, Once) and self.now - _SLACK <= schedule.at <= since
+        if isinstance(schedule, Once) and just_gone_by:
+            has_run = any(schedule.at in _times(*reign) for reign in self.reigns)
+            since = since if has_run else schedule.at - _INSTANT
         self.reigns.append(Reign(schedule, since, _FOREVER))
 
     def check_ledger(self) -> None:

@@ -224,7 +224,8 @@ class Machine(RuleBasedStateMachine):
             world.cancel()  # to work off so many shows nothing more
         self._settle(world)
         world.check_ledger()
-        assert not (world.line or world.head.runs)
+        assert not world.line
+        assert not world.head.runs
         if world.head.state is State.SCHEDULED:
             assert world.head.timer_at is not None
             assert world.head.timer_at > world.now

@@ -2,6 +2,7 @@
 
 from datetime import UTC, date, datetime
 
+import msgspec
 import pytest
 
 from punctual.domain.decide import Verdict
@@ -214,6 +215,16 @@ def test_run_all_runs_the_latest_thousand_in_order() -> None:
     assert order == [after(n) for n in range(3_001, 4_001)]
     (rest,) = [o for o in story.outcomes() if o[1] != "SUCCESS"]
     assert (rest[0], rest[3]) == (1, 3_000)
+
+
+def test_one_outage_after_another_never_fills_the_row() -> None:
+    story = Story(a_job(every(10), misfire=Misfire.RUN_ALL, misfire_grace_seconds=0))
+    for n in range(1, 6):
+        story.at(12_000 * n).drain_looks()
+        assert len(story.line) <= 1_000
+    assert sum(o[3] for o in story.outcomes()) + len(story.line) + 1 == 6_000
+    story.cancel()
+    assert len(msgspec.json.encode(story.head)) < 390_000
 
 
 def test_catching_up_is_paced_by_the_limit() -> None:

@@ -172,6 +172,14 @@ def test_a_single_time_that_is_on_record_is_not_doubled_by_changes_there_and_bac
     assert story.queued == []
 
 
+def test_a_single_time_that_a_pause_has_skipped_is_not_doubled() -> None:
+    story = Story(a_job(every(60))).at(1)
+    story.pause()
+    story.at(180).change(Once(after(180)))
+    story.resume()
+    assert story.drain().outcomes() == [(60, "SKIPPED", "RESCHEDULED", 3)]
+
+
 def test_a_start_in_the_past_sets_the_phase_and_misses_nothing() -> None:
     story = Story(a_job(every(3600))).at(100)
     story.change(every(60, start_at=after(-3_615)))
