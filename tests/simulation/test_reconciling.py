@@ -2,10 +2,13 @@
 
 from datetime import timedelta
 
+from punctual.domain.events import Claim
 from punctual.domain.run import Status
+from punctual.engine.change import Change
 from punctual.engine.looker import Looker
 from punctual.engine.ports import Timer
 from punctual.engine.reconciler import Reconciler
+from punctual.engine.sweeper import Sweeper
 from tests.simulation.hand import NOON, Hand
 
 MINUTE = timedelta(minutes=1)
@@ -48,6 +51,22 @@ def test_the_reconciler_mends_a_job_without_a_timer_and_says_so() -> None:
     assert reconciler.step(hand.now).mended == ()
 
 
+def test_a_claim_that_everybody_forgot_is_ended() -> None:
+    hand = Hand()
+    key = hand.submit(schedule_type="IMMEDIATE")
+    steps = hand.steps()
+    (run,) = hand.head(key).runs
+    steps.apply([Change(key, Claim(run.run_id, "gone", "n"), "n")])
+    hand.memory.timers.delete(hand.timers())
+    reconciler = Reconciler(hand.memory.ports, steps, Looker(steps, hand.new_id))
+    hand.now = NOON + seconds(29)
+    assert reconciler.step(hand.now).mended == ()
+    hand.now = NOON + 10 * MINUTE
+    assert reconciler.step(hand.now).mended == (key,)
+    hand.look()
+    assert [(r.status, r.past) for r in hand.head(key).runs] == [(Status.QUEUED, "L")]
+
+
 def test_the_reconciler_believes_no_page_that_is_out_of_date() -> None:
     hand = Hand()
     key = hand.submit(schedule_type="CRON", cron_expression="* * * * *")
@@ -72,3 +91,21 @@ def test_timers_that_stand_in_a_closed_minute_do_no_harm() -> None:
     hand.look(stray)
     assert hand.head(key) == before
     assert stray not in hand.timers()
+
+
+def test_a_timer_behind_the_watermark_is_looked_at_and_goes() -> None:
+    hand = Hand()
+    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T13:00:00Z")
+    before = hand.timers()
+    minute = NOON - 30 * MINUTE
+    hand.memory.timers.put([Timer(minute, 0, minute, *key, hand.head(key).version)])
+    hand.memory.buckets.advance(hand.memory.buckets.watermark(), NOON)
+    sweeper = Sweeper(hand.memory.ports, Looker(hand.steps(), hand.new_id))
+    cursor, found = None, 0
+    for _ in range(20):
+        swept = sweeper.step(cursor)
+        cursor, found = swept.cursor, found + swept.found
+        if cursor is None:
+            break
+    assert (cursor, found) == (None, 1)
+    assert hand.timers() == before

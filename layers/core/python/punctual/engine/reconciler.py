@@ -1,12 +1,12 @@
 """A slow walk over all heads: whatever should have a timer and has none is mended, and told."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.domain.head import Head
-from punctual.domain.placement import bucket_of
-from punctual.domain.run import Status
+from punctual.domain.placement import EPOCH, bucket_of
+from punctual.domain.run import Lease, Status
 from punctual.engine.looker import Looker
 from punctual.engine.ports import Key, Ports, Timer
 from punctual.engine.steps import Steps
@@ -37,6 +37,7 @@ class Reconciler:
             for head in page.heads
             if not head.blank and (at := self._forgotten(head, now)) is not None
         }
+        missing.update(self._abandoned(page.heads, now))
         keys = self._unchanged(missing)
         timers = [
             self._steps.placing.timer(key, at, version, now)
@@ -55,6 +56,22 @@ class Reconciler:
             for key, (version, _) in missing.items()
             if key in standing and standing[key].head.version == version
         )
+
+    def _abandoned(self, heads: Sequence[Head], now: datetime) -> dict[Key, tuple[int, datetime]]:
+        """Jobs with a holder whose lease is long over: the look that ends it never came."""
+        suspects = [
+            Key(head.tenant, head.job_id)
+            for head in heads
+            if any(run.held and run.changed_at < now - LATE for run in head.runs)
+        ]
+        return {
+            key: (stored.head.version, now)
+            for key, stored in (self._ports.heads.load(suspects) if suspects else {}).items()
+            if any(
+                run.held and _ended(stored.leases.get(run.run_id)) < now - LATE
+                for run in stored.head.runs
+            )
+        }
 
     def _forgotten(self, head: Head, now: datetime) -> datetime | None:
         """When a look is to be asked for: now, or at the time of the timer that is not there.
@@ -89,3 +106,7 @@ class Reconciler:
     def _is_at(self, before: Timer) -> bool:
         found = self._ports.timers.due(before.bucket, before.shard, before.at, before, 1)
         return any(timer.key == before.key for timer in found)
+
+
+def _ended(lease: Lease | None) -> datetime:
+    return EPOCH if lease is None else lease.until
