@@ -59,9 +59,9 @@ def test_a_claim_that_everybody_forgot_is_ended() -> None:
     steps.apply([Change(key, Claim(run.run_id, "gone", "n"), "n")])
     hand.memory.timers.delete(hand.timers())
     reconciler = Reconciler(hand.memory.ports, steps, Looker(steps, hand.new_id))
-    hand.now = NOON + seconds(29)
+    hand.now = NOON + 30 * MINUTE
     assert reconciler.step(hand.now).mended == ()
-    hand.now = NOON + 10 * MINUTE
+    hand.now = NOON + 70 * MINUTE
     assert reconciler.step(hand.now).mended == (key,)
     hand.look()
     assert [(r.status, r.past) for r in hand.head(key).runs] == [(Status.QUEUED, "L")]

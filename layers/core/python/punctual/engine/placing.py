@@ -71,7 +71,7 @@ class Placing:
         found = []
         for run in head.runs:
             lease = stored.leases.get(run.run_id)
-            if run.held and lease is not None and lease.beaten and run.token in versions:
+            if run.held and lease is not None and run.token in versions:
                 found.append(self.watch(change.key, run.token, lease.until, now))
         return found
 

@@ -12,7 +12,7 @@ from punctual.engine.ports import Key, Ports, Timer
 from punctual.engine.steps import Steps
 
 LATE = timedelta(minutes=5)
-QUEUED_LONG = timedelta(hours=1)
+FORGOTTEN = timedelta(hours=1)  # queued, or held under a lease that is over, for so long
 PAGE = 500
 
 
@@ -62,13 +62,13 @@ class Reconciler:
         suspects = [
             Key(head.tenant, head.job_id)
             for head in heads
-            if any(run.held and run.changed_at < now - LATE for run in head.runs)
+            if any(run.held and run.changed_at < now - FORGOTTEN for run in head.runs)
         ]
         return {
             key: (stored.head.version, now)
             for key, stored in (self._ports.heads.load(suspects) if suspects else {}).items()
             if any(
-                run.held and _ended(stored.leases.get(run.run_id)) < now - LATE
+                run.held and _ended(stored.leases.get(run.run_id)) < now - FORGOTTEN
                 for run in stored.head.runs
             )
         }
@@ -79,7 +79,7 @@ class Reconciler:
         That one itself is put again: the next look takes what the head counts on for standing.
         """
         if any(
-            run.status is Status.QUEUED and run.sent_at and run.sent_at < now - QUEUED_LONG
+            run.status is Status.QUEUED and run.sent_at and run.sent_at < now - FORGOTTEN
             for run in head.runs
         ):
             return now
