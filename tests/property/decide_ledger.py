@@ -83,6 +83,10 @@ class World(Story):
             since = since if has_run else schedule.at - _INSTANT
         self.reigns.append(Reign(schedule, since, _FOREVER))
 
+    def was_answered_long_ago(self, at: datetime) -> bool:
+        """By a schedule before the present one."""
+        return any(at in _times(*reign) for reign in self.reigns[:-1])
+
     def check_ledger(self) -> None:
         """Compare what is on record, alive and to come with what the schedules say."""
         if self.head.behind is not None:
