@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.decide import Verdict
+from punctual.domain.decide import Verdict, decide
 from punctual.domain.events import Backfill, Order
 from punctual.domain.head import Overlap
+from punctual.domain.line import LINE_MOST
 from punctual.domain.run import Status, Trigger
 from punctual.domain.schedule import Once
 from tests.builders_jobs import Story, a_job, after, every
@@ -109,3 +110,15 @@ def test_what_a_person_ordered_passes_what_a_pause_holds() -> None:
     story.finish(story.claim("mine"))
     assert [w.scheduled_at for w in story.line] == [after(60), after(120)]
     assert story.head.runs == ()
+
+
+def test_a_line_that_is_full_takes_no_order_and_no_backfill() -> None:
+    story = Story(a_job()).at(5)
+    story.order("running")
+    asked = tuple((f"old-{n}", after(-60 * n)) for n in range(1, LINE_MOST + 1))
+    head = decide(story.head, Backfill(asked), story.now, "w").head
+    assert len(head.line) == LINE_MOST
+    for event in (Order("more"), Backfill((("one", after(0)),))):
+        decision = decide(head, event, story.now, "x")
+        assert (decision.verdict, decision.changed) == (Verdict.FULL, False)
+    assert decide(head, Order("old-1"), story.now, "x").verdict is Verdict.OK

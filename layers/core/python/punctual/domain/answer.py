@@ -19,6 +19,7 @@ class Verdict(StrEnum):
     NOT_QUEUED = "NOT_QUEUED"  # it waits; another message will come
     FENCED = "FENCED"  # the token is not the holder's any more
     CONFLICT = "CONFLICT"  # the job's state does not allow it
+    FULL = "FULL"  # the job's line holds no more
     STALE = "STALE"  # it was made for another version of the job
 
 

@@ -11,6 +11,7 @@ from punctual.domain.answer import OK, Answer, Verdict, now_of
 from punctual.domain.draft import Draft
 from punctual.domain.events import Event
 from punctual.domain.head import Head, State
+from punctual.domain.line import LINE_MOST
 from punctual.domain.run import Lease, Run
 
 __all__ = ["Decision", "Verdict", "decide"]
@@ -109,6 +110,8 @@ def _order(d: Draft, event: events.Order) -> Answer:
     if d.state is State.CANCELLED:
         return Answer(Verdict.CONFLICT)
     if now_of(d, event.run_id) is None and all(w.run_id != event.run_id for w in d.line):
+        if len(d.line) >= LINE_MOST:
+            return Answer(Verdict.FULL)
         orders.order(d, event)
     return Answer(Verdict.OK, now_of(d, event.run_id))
 
@@ -116,6 +119,8 @@ def _order(d: Draft, event: events.Order) -> Answer:
 def _backfill(d: Draft, event: events.Backfill) -> Answer:
     if d.state is State.CANCELLED:
         return Answer(Verdict.CONFLICT)
+    if len(d.line) + len(event.runs) > LINE_MOST:
+        return Answer(Verdict.FULL)
     orders.backfill(d, event)
     return OK
 

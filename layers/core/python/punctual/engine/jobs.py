@@ -11,6 +11,7 @@ from punctual.domain import events
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import (
     Conflict,
+    LimitExceeded,
     NotFound,
     PreconditionFailed,
     PunctualError,
@@ -18,6 +19,7 @@ from punctual.domain.errors import (
 )
 from punctual.domain.events import Event
 from punctual.domain.head import Head, Misfire
+from punctual.domain.line import LINE_MOST
 from punctual.domain.placement import derived_id
 from punctual.domain.run import Trigger
 from punctual.engine.backfilling import Backfilling
@@ -237,6 +239,10 @@ class Jobs:
             raise Unavailable("Too many changes of this job at the same time: try again.")
         if result.decision is None or result.decision.head.blank:
             raise NotFound("There is no such job.")
+        if result.verdict is Verdict.FULL:
+            raise LimitExceeded(
+                f"The job's line holds {LINE_MOST} runs at most: order again when some have ended."
+            )
         if result.verdict is Verdict.CONFLICT:
             state = result.decision.head.state
             raise Conflict(f"The job is {state}: this cannot be done to it any more.")
