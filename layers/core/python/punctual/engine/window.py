@@ -57,9 +57,8 @@ class Window:
         return place in self._places
 
     def has(self, place: Place) -> bool:
-        return any(
-            timer.bucket == place.bucket and timer.shard == place.shard for timer in self._known
-        )
+        """Whether timers of this place are known and not handled yet."""
+        return self._open[place] > 0
 
     def reread(self, place: Place) -> None:
         """Something was put there: look from the start; what is known is not taken twice."""
