@@ -90,9 +90,7 @@ async def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench")
     parser.add_argument("--million", action="store_true", help="also with a million stored jobs")
     parser.add_argument("--seconds", type=int, default=30, help="of the steady load")
-    parser.add_argument(
-        "--only", default="", help="next, submit, time, kill, idle or million"
-    )
+    parser.add_argument("--only", default="", help="next, submit, time, kill, idle or million")
     asked = parser.parse_args()
     print(f"load before: {os.getloadavg()}, {os.cpu_count()} cores, fsync on", flush=True)
     with tempfile.TemporaryDirectory(prefix="punctual-bench-", dir=".") as name:
