@@ -1,10 +1,11 @@
 """Claimed and ended in one swap: work that is part of the write that records it."""
 
 from punctual.domain.decide import Verdict, decide
-from punctual.domain.events import Claim, Finish, Look, Perform
+from punctual.domain.events import Claim, Finish, Look, Perform, Release
 from punctual.domain.head import Head, State
 from punctual.domain.run import Reason, Status
 from punctual.domain.schedule import Once
+from punctual.domain.timing import LOST_AT_MOST, RETURNED_AT_MOST
 from tests.builders_jobs import a_job, after
 
 T = after(60)
@@ -57,3 +58,17 @@ def test_a_run_that_this_very_claimer_holds_is_ended_once() -> None:
     decision = decide(held, Perform(held.runs[0].run_id, "me", "n", Status.SUCCESS), T, "y")
     assert decision.head.runs == ()
     assert len(decision.head.ended) == 1
+
+
+def test_a_claim_that_is_always_given_back_ends_too() -> None:
+    head = fired()
+    run_id = head.runs[0].run_id
+    for claims in range(1, 200):
+        claimed = decide(head, Claim(run_id, "me", f"n{claims}"), T, "x")
+        assert claimed.run is not None
+        head = decide(claimed.head, Release(run_id, claimed.run.token, begun=False), T, "y").head
+        if not head.runs:
+            break
+    (ended,) = head.ended
+    assert (ended.status, ended.reason, ended.past) == (Status.FAILED, Reason.LOST, "LLLL")
+    assert claims == RETURNED_AT_MOST + LOST_AT_MOST

@@ -9,7 +9,7 @@ from punctual.domain.ending import begin, end_run, end_unstarted, finish_attempt
 from punctual.domain.firing import settle
 from punctual.domain.line import admit, refuse_claim, send_again, wake_backoffs
 from punctual.domain.run import Lease, Reason, Run, Status
-from punctual.domain.timing import CLAIM_LEASE
+from punctual.domain.timing import CLAIM_LEASE, RETURNED_AT_MOST
 
 
 def look(d: Draft, event: events.Look) -> Answer:
@@ -97,12 +97,12 @@ def release(d: Draft, event: events.Release) -> Answer:
     run = d.run(event.run_id)
     if run is None or run.token != event.token or not run.held:
         return Answer(Verdict.FENCED)
-    if event.begun or d.rules_of(run.definition).at_most_once:
+    if event.begun or d.rules_of(run.definition).at_most_once or run.returns >= RETURNED_AT_MOST:
         lose(d, run)
     elif run.cancel:
         end_run(d, run, Status.CANCELLED, run.cancel)
     else:
-        queue_again(d, run)
+        queue_again(d, replace(run, returns=run.returns + 1))
     settle(d)
     return Answer(Verdict.OK, now_of(d, event.run_id))
 

@@ -137,6 +137,7 @@ class Run(
     cancel: Reason = Reason.NONE
     sent_at: datetime | None = None
     sends: int = 0
+    returns: int = 0  # claims given back before the work began
     own_payload: bool = False
     retried_from: str = ""
     ended_at: datetime | None = None

@@ -13,3 +13,4 @@ FUTURE_SLACK = timedelta(seconds=5)  # a schedule_time this far in the past stil
 RETENTION = timedelta(days=30)
 RECEIPT = timedelta(hours=24)  # an Idempotency-Key is remembered
 LOST_AT_MOST = 5  # attempts whose executor died before the run is given up
+RETURNED_AT_MOST = 10  # claims given back before they began, until one counts as lost
