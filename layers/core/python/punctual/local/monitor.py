@@ -58,7 +58,7 @@ class NodeMonitor:
             return
         self._count(started, "started")
         if run.lateness is not None and started == run.started_at:
-            self._late.append((started, run.lateness.total_seconds() * 1_000))
+            self._late.append((started, round(run.lateness.total_seconds() * 1_000, 3)))
 
     def ended(self, run: Run) -> None:
         what = COUNTED.get(run.status)
