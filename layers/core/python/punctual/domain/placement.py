@@ -2,7 +2,6 @@
 
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
-from uuid import UUID
 from zlib import crc32
 
 SLOTS = 16
@@ -63,14 +62,6 @@ def occurrence_id(job_id: str, scheduled_at: datetime) -> str:
     digest = blake2b(b"%d" % ((scheduled_at - EPOCH) // timedelta(microseconds=1)), digest_size=10)
     digest.update(job_id.encode())
     return sortable_id(scheduled_at, digest.digest())
-
-
-def time_of(sortable: str) -> datetime:
-    """
-    >>> time_of("00000000-03e8-7000-8000-000000000000")
-    datetime.datetime(1970, 1, 1, 0, 0, 1, tzinfo=datetime.timezone.utc)
-    """
-    return EPOCH + timedelta(milliseconds=UUID(sortable).int >> 80)
 
 
 def jitter_ms(job_id: str, seconds: int) -> int:

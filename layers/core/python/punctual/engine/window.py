@@ -53,9 +53,6 @@ class Window:
         if not self._open[place]:
             del self._open[place]
 
-    def is_open(self, place: Place) -> bool:
-        return place in self._places
-
     def has(self, place: Place) -> bool:
         """Whether timers of this place are known and not handled yet."""
         return self._open[place] > 0

@@ -75,10 +75,17 @@ class Loop:
         try:
             at = self._node.step()
         except Unavailable as error:
-            self._log("store_unavailable", error=error.message)
-            self._handle = self._loop.call_later(RETRY, self._step)
+            self._again("store_unavailable", error.message)
+            return
+        except Exception as error:
+            # A step that fails may not end all steps in silence: it is told, and tried again.
+            self._again("step_failed", f"{type(error).__name__}: {error}")
             return
         self._arm(at)
+
+    def _again(self, event: str, error: str) -> None:
+        self._log(event, error=error)
+        self._handle = self._loop.call_later(RETRY, self._step)
 
     def _arm(self, at: datetime | None) -> None:
         if at is None or self._stopped or (self._at is not None and self._at <= at):

@@ -52,9 +52,3 @@ COMMON: tuple[Header, ...] = (
 
 def json_reply(status: int, value: Any, *headers: Header) -> Reply:
     return Reply(status, _encode(value), headers)
-
-
-def all_headers(reply: Reply, request_id: str) -> list[Header]:
-    """What goes over the wire but for the length, which the server knows."""
-    kind = [("content-type", reply.content_type)] if reply.content_type else []
-    return [*kind, ("x-request-id", request_id), *COMMON, *reply.headers]
