@@ -143,7 +143,15 @@ def _created(clients: Clients) -> Settings:
     )
     clients.events.create_event_bus(Name=BUS)
     names = {f"{table.name}_table": table.name for table in keys.TABLES}
-    return Settings(**names, bucket=BUCKET, wake_queue=wake, event_bus=BUS, queues=queues)
+    return Settings(
+        **names,
+        stage="test",
+        knobs="/punctual/test/",
+        bucket=BUCKET,
+        wake_queue=wake,
+        event_bus=BUS,
+        queues=queues,
+    )
 
 
 def _watch(client: Any, calls: Counter[str], written: Counter[str]) -> None:

@@ -9,10 +9,10 @@ from typing import Any, cast
 import pytest
 
 from punctual.domain.head import Lane
+from punctual.identity import new_id
 from punctual.local.clock import ManualClock
 from punctual.local.groups import GroupFiles
 from punctual.local.http import application
-from punctual.local.identity import new_id
 from punctual.local.node import Node
 from punctual.local.store import Store
 from punctual.local.workers import Workers

@@ -14,9 +14,9 @@ from punctual.domain.run import Status
 from punctual.engine.jobs import Submission
 from punctual.engine.search import RunFilters
 from punctual.engine.views import JobView, RunView
+from punctual.identity import new_id
 from punctual.local.clock import ManualClock
 from punctual.local.groups import GroupFiles
-from punctual.local.identity import new_id
 from punctual.local.node import Node
 from punctual.local.store import Store
 from punctual.local.workers import Workers

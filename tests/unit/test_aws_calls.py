@@ -18,6 +18,9 @@ from punctual.domain.errors import Unavailable
 from punctual.settings import Settings, WrongSettings
 
 SETTINGS = Settings(
+    stage="dev",
+    knobs="/punctual/dev/",
+    metrics=False,
     jobs_table="jobs",
     timers_table="timers",
     runs_table="runs",

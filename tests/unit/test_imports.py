@@ -14,6 +14,7 @@ OURS = "layers/core/python/punctual"
 ALLOWED: dict[str, frozenset[str]] = {
     f"{OURS}/__init__.py": frozenset(),
     f"{OURS}/settings.py": frozenset(),
+    f"{OURS}/identity.py": frozenset({"punctual.domain"}),
     f"{OURS}/domain": frozenset({"msgspec", "tzdata"}),
     f"{OURS}/engine": frozenset({"punctual.domain", "msgspec"}),
     f"{OURS}/tasks": frozenset(
@@ -25,6 +26,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.engine",
             "punctual.tasks",
             "punctual.web",
+            "punctual.identity",
             "punctual.settings",
             "msgspec",
             "uvicorn",
@@ -48,6 +50,19 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.engine",
             "pydantic",
             "pydantic_core",
+            "aws_lambda_powertools",
+            "msgspec",
+        }
+    ),
+    f"{OURS}/serverless": frozenset(
+        {
+            "punctual.domain",
+            "punctual.engine",
+            "punctual.tasks",
+            "punctual.aws",
+            "punctual.web",
+            "punctual.identity",
+            "punctual.settings",
             "aws_lambda_powertools",
             "msgspec",
         }
@@ -79,7 +94,7 @@ AMBIENT = (
 )
 """Time, chance and waiting are arguments; a trailing dot stands for the whole module."""
 
-AMBIENT_IN = (f"{OURS}/local/", f"{OURS}/aws/wiring.py", "functions/")
+AMBIENT_IN = (f"{OURS}/local/", f"{OURS}/identity.py", f"{OURS}/aws/wiring.py", "functions/")
 """The places that hand them in."""
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 PREFIX = "PUNCTUAL_"
+_YES, _NO = "on", "off"
 
 
 class WrongSettings(ValueError):
@@ -12,8 +13,9 @@ class WrongSettings(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Names of tables and bucket, addresses of queues."""
+    """Names of tables, bucket and bus, addresses of queues, and what the stage chose."""
 
+    stage: str
     jobs_table: str
     timers_table: str
     runs_table: str
@@ -21,29 +23,46 @@ class Settings:
     bucket: str
     wake_queue: str
     event_bus: str
+    knobs: str  # what the names of the SSM parameters that operators turn begin with
+    metrics: bool = True
+    # Which changes of runs go to the event bus, at a dollar a million: "all", "ended" or "none".
+    run_events: str = "ended"
     # By lane and priority, "quick-high"; a lane whose priorities share one queue is just "quick".
     queues: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
         """
-        >>> Settings.from_env({})
+        >>> Settings.from_env({"PUNCTUAL_STAGE": "dev"})
         Traceback (most recent call last):
         punctual.settings.WrongSettings: not set: PUNCTUAL_BUCKET, PUNCTUAL_CONTROL_TABLE, \
-PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, \
-PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
+PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS, PUNCTUAL_METRICS, PUNCTUAL_QUEUES, \
+PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         """
         names = {name: PREFIX + name.upper() for name in cls.__slots__}
         missing = sorted(variable for variable in names.values() if not env.get(variable))
         if missing:
             raise WrongSettings(f"not set: {', '.join(missing)}")
         values = {name: env[variable] for name, variable in names.items()}
-        return cls(**{**values, "queues": _pairs(values["queues"])})  # type: ignore[arg-type]
+        return cls(
+            **{  # type: ignore[arg-type]
+                **values,
+                "queues": _pairs(values["queues"]),
+                "metrics": _switch(values["metrics"]),
+            }
+        )
 
     def to_env(self) -> dict[str, str]:
-        pairs = " ".join(f"{name}={url}" for name, url in self.queues.items())
-        plain = {name: getattr(self, name) for name in self.__slots__ if name != "queues"}
-        return {PREFIX + name.upper(): value for name, value in {**plain, "queues": pairs}.items()}
+        values = {name: getattr(self, name) for name in self.__slots__}
+        values["queues"] = " ".join(f"{name}={url}" for name, url in self.queues.items())
+        values["metrics"] = _YES if self.metrics else _NO
+        return {PREFIX + name.upper(): value for name, value in values.items()}
+
+
+def _switch(text: str) -> bool:
+    if text not in (_YES, _NO):
+        raise WrongSettings(f"{PREFIX}METRICS: {text!r} is neither {_YES} nor {_NO}")
+    return text == _YES
 
 
 def _pairs(text: str) -> dict[str, str]:

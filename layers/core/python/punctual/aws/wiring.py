@@ -30,6 +30,10 @@ def real_clock() -> datetime:
     return datetime.now(UTC)
 
 
+monotonic = time.monotonic
+sleep = time.sleep
+
+
 class Clients:
     """Made lazily: a function that never touches S3 does not pay for its client."""
 
@@ -52,6 +56,18 @@ class Clients:
     @cached_property
     def events(self) -> Any:
         return self._client("events")
+
+    @cached_property
+    def ssm(self) -> Any:
+        return self._client("ssm")
+
+    @cached_property
+    def awslambda(self) -> Any:
+        return self._client("lambda")
+
+    @cached_property
+    def secretsmanager(self) -> Any:
+        return self._client("secretsmanager")
 
     @cached_property
     def _session(self) -> Any:

@@ -10,8 +10,8 @@ from typing import Any, Protocol, TypeVar
 from punctual.domain.errors import PunctualError
 from punctual.engine.jobs import Jobs
 from punctual.engine.search import Search
+from punctual.identity import new_id as id_maker
 from punctual.local import clock as clocks
-from punctual.local.identity import new_id as id_maker
 from punctual.local.installed import FEATURES
 from punctual.web.app import routes
 from punctual.web.features import Features

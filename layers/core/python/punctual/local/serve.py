@@ -16,10 +16,10 @@ import uvloop
 
 from punctual.domain.errors import PunctualError
 from punctual.domain.head import Lane
+from punctual.identity import new_id
 from punctual.local import clock
 from punctual.local.groups import GroupFiles
 from punctual.local.http import application
-from punctual.local.identity import new_id
 from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node

@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from punctual.local.identity import new_id
+from punctual.identity import new_id
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 

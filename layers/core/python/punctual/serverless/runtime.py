@@ -1,0 +1,62 @@
+"""What a deployed function stands on: made when first used, kept while its environment is warm."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import Any
+
+from punctual.aws.wiring import Clients, aws_ports, monotonic, real_clock
+from punctual.engine.executor import Executor
+from punctual.engine.looker import Looker
+from punctual.engine.ports import Clock, NewId, Ports
+from punctual.engine.steps import Steps
+from punctual.identity import new_id
+from punctual.serverless.telling import PowertoolsTelling, Telling
+from punctual.settings import Settings
+
+
+class Runtime:
+    """One a process. Tests hand in clock, ids, clients and telling; a function takes what is real.
+
+    `name` tells this environment apart from all others: as owner of leases, as executor.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        tell: Telling,
+        clients: Clients | None = None,
+        clock: Clock = real_clock,
+        steady: Callable[[], float] = monotonic,
+        make_id: NewId | None = None,
+        **wired: Any,
+    ) -> None:
+        self.settings = settings
+        self.tell = tell
+        self.clients = clients or Clients()
+        self.clock = clock
+        self.steady = steady
+        self.new_id = make_id or new_id(clock)
+        self.name = self.new_id()
+        self._wired = wired
+
+    @classmethod
+    def from_env(cls, service: str, env: Mapping[str, str] = os.environ) -> "Runtime":
+        settings = Settings.from_env(env)
+        return cls(settings, PowertoolsTelling(service, settings.stage, settings.metrics))
+
+    @cached_property
+    def ports(self) -> Ports:
+        return aws_ports(self.settings, self.clock, self.clients, **self._wired)
+
+    @cached_property
+    def steps(self) -> Steps:
+        return Steps(self.ports, self.clock, self.steady, self.tell)
+
+    @cached_property
+    def looker(self) -> Looker:
+        return Looker(self.steps, self.new_id)
+
+    @cached_property
+    def executor(self) -> Executor:
+        return Executor(self.ports, self.steps, self.clock, self.new_id, self.name)

@@ -1,0 +1,77 @@
+"""What a function tells: one structured line an event, and metrics that ride on such lines."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, Protocol
+
+NAMESPACE = "Punctual"
+
+
+class Metric(StrEnum):
+    """Every metric there is; alarms and the dashboard take their names from here."""
+
+    TICKS = "Ticks"
+    WATERMARK_LAG = "WatermarkLag"  # seconds
+    DUE = "Due"
+    DISPATCHED = "Dispatched"
+    LATENESS = "Lateness"  # milliseconds, at pick-up
+    STARTED = "Started"
+    FINISHED = "Finished"
+    FAILED = "Failed"
+    RETRIED = "Retried"
+    MISSED = "Missed"
+    DEAD_LETTERS = "DeadLetters"
+    RECONCILER_FINDS = "ReconcilerFinds"
+
+
+_UNITS = {Metric.WATERMARK_LAG: "Seconds", Metric.LATENESS: "Milliseconds"}
+
+
+class Telling(Protocol):
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        """Something happened: a fixed name, and job_id, run_id, attempt, tenant where it has."""
+
+    def problem(self, event: str, /, **fields: Any) -> None:
+        """Something happened that a person should look at."""
+
+    def measure(self, metric: Metric, value: float = 1) -> None: ...
+
+    def told(self) -> Any:
+        """A context for one invocation: what was measured in it is written at its end."""
+
+
+class PowertoolsTelling:
+    """Powertools' Logger and Metrics; `measured` is off where a stage does not pay for metrics."""
+
+    def __init__(self, service: str, stage: str, measured: bool = True) -> None:
+        from aws_lambda_powertools import Logger
+
+        self._logger = Logger(service=service, log_uncaught_exceptions=False)
+        self._logger.append_keys(stage=stage)
+        self._metrics: Any = None
+        if measured:
+            from aws_lambda_powertools.metrics import Metrics
+
+            self._metrics = Metrics(namespace=NAMESPACE, service=service)
+            self._metrics.set_default_dimensions(stage=stage)
+
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        self._logger.info(event, extra=fields)
+
+    def problem(self, event: str, /, **fields: Any) -> None:
+        self._logger.error(event, extra=fields)
+
+    def measure(self, metric: Metric, value: float = 1) -> None:
+        if self._metrics is not None:
+            self._metrics.add_metric(
+                name=metric.value, unit=_UNITS.get(metric, "Count"), value=value
+            )
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            if self._metrics is not None and self._metrics.metric_set:
+                self._metrics.flush_metrics()
