@@ -37,6 +37,13 @@ def test_what_is_due_is_taken_by_priority_and_then_by_time() -> None:
     assert taken(ready) == []
 
 
+def test_what_is_due_together_is_taken_as_it_was_sent() -> None:
+    """Timers come by job, and rows stand by job: runs side by side touch few pages."""
+    ready = ready_with(*(a_message(run_id) for run_id in "cab"))
+    assert taken(ready, most=2) == ["c", "a"]
+    assert taken(ready) == ["b"]
+
+
 def test_an_urgent_run_is_not_taken_before_its_time() -> None:
     ready = ready_with(a_message("high", Priority.HIGH, 1), a_message("low", Priority.LOW))
     assert taken(ready) == ["low"]

@@ -15,7 +15,7 @@ from punctual.engine.ports import Message
 KEPT = 100_000
 INLINE = "inline"  # done by the node itself: takes no slot
 
-_Ready = list[tuple[int, datetime, str, Message]]
+_Ready = list[tuple[int, datetime, int, Message]]
 Refill = Callable[[datetime, int], Iterable[Message]]
 
 
@@ -26,9 +26,10 @@ class Ready:
         self._refill = refill
         self._inline = inline_types
         self._kept = kept
-        self._early: list[tuple[datetime, str, Message]] = []
+        self._early: list[tuple[datetime, int, Message]] = []
         self._ready: dict[str, _Ready] = {INLINE: [], Lane.QUICK: [], Lane.LONG: []}
         self._known: set[tuple[str, int]] = set()
+        self._sent = 0  # what is due together goes as it came: jobs side by side, as their rows are
         self._overflowed = True  # after a start nothing is known
 
     def __len__(self) -> int:
@@ -43,7 +44,8 @@ class Ready:
                 self._overflowed = True
                 continue
             self._known.add(mark)
-            heapq.heappush(self._early, (message.due_at, message.run_id, message))
+            self._sent += 1
+            heapq.heappush(self._early, (message.due_at, self._sent, message))
         return [True] * len(messages)
 
     def again(self, message: Message, at: datetime) -> None:
@@ -71,10 +73,10 @@ class Ready:
 
     def _ripen(self, now: datetime) -> None:
         while self._early and self._early[0][0] <= now:
-            _, run_id, message = heapq.heappop(self._early)
+            _, sent, message = heapq.heappop(self._early)
             kind = INLINE if message.task_type in self._inline else message.lane
             heapq.heappush(
-                self._ready[kind], (int(message.priority), message.due_at, run_id, message)
+                self._ready[kind], (int(message.priority), message.due_at, sent, message)
             )
 
     def next_at(self) -> datetime | None:
