@@ -31,8 +31,9 @@ class Documents:
         created_by: str,
     ) -> Body:
         """The row of a definition; a large payload is written beside it first."""
-        kept = {name: value for name, value in document.items() if name != "payload"}
-        payload, blob = document.get("payload"), ""
+        kept, payload, blob = document, document.get("payload"), ""
+        if "payload" in document:
+            kept = {name: value for name, value in document.items() if name != "payload"}
         if payload is not None:
             encoded = msgspec.json.encode(payload)
             if len(encoded) > SMALL:

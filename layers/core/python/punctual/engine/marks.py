@@ -5,8 +5,12 @@ from punctual.engine.ports import NewId
 _RANDOM = 12  # hex digits: enough to tell the last few writers of one head apart
 
 
+def mark_of(drawn: str) -> str:
+    return drawn[-_RANDOM:]
+
+
 def mark(new_id: NewId) -> str:
-    return new_id()[-_RANDOM:]
+    return mark_of(new_id())
 
 
 def marks(new_id: NewId, count: int) -> list[str]:

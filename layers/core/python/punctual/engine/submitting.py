@@ -14,8 +14,8 @@ from punctual.domain.schedule import next_after
 from punctual.engine.change import Change
 from punctual.engine.definition import compiled
 from punctual.engine.documents import Documents
-from punctual.engine.marks import marks
-from punctual.engine.ports import Body, Clock, Key, NewId, Ports
+from punctual.engine.marks import mark_of
+from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Swap
 from punctual.engine.receipts import Receipts, Submission
 from punctual.engine.steps import Steps
 from punctual.engine.views import JobView
@@ -24,14 +24,20 @@ TRIES = 6
 
 
 class _New(NamedTuple):
+    """A job to be. Where its time is still to come, `head` is what `decide` would make of it."""
+
     place: int
-    base: Head
+    head: Head
     body: Body
     writer: str
 
     @property
-    def change(self) -> Change:
-        return Change(Key(self.base.tenant, self.base.job_id), Look(), self.writer, safety=True)
+    def key(self) -> Key:
+        return Key(self.head.tenant, self.head.job_id)
+
+    @property
+    def planned(self) -> bool:
+        return self.head.timer_at is not None
 
 
 class Submitting:
@@ -56,28 +62,41 @@ class Submitting:
     ) -> list[JobView | PunctualError]:
         now = self._clock()  # the moment of the request, however long it takes from here
         answers: list[JobView | PunctualError | None] = [None] * len(wanted)
-        asked = [(one.idempotency_key, one.fingerprint, self._new_id()) for one in wanted]
+        fresh = [self._new_id() for _ in wanted]
         new: list[_New] = []
         again: list[tuple[int, Key]] = []
-        writers = marks(self._new_id, len(wanted))
-        for index, answer in enumerate(self._receipts.ids(tenant, asked)):
+        for index, answer in enumerate(self._ids(tenant, wanted, fresh)):
             if isinstance(answer, PunctualError):
                 answers[index] = answer
-            elif answer != asked[index][2]:
+            elif answer != fresh[index]:
                 again.append((index, Key(tenant, answer)))
             else:
-                one = wanted[index]
-                new.append(self._new(index, tenant, caller, answer, one, writers[index], now))
+                new.append(
+                    self._new(index, tenant, caller, answer, wanted[index], mark_of(answer), now)
+                )
         standing = self._ports.heads.load([key for _, key in again]) if again else {}
         for index, key in again:
             found = standing.get(key)
             if found is None or found.head.blank:  # its first request did not get so far
-                one = wanted[index]
-                new.append(self._new(index, tenant, caller, key.job_id, one, writers[index], now))
+                one, writer = wanted[index], mark_of(fresh[index])
+                new.append(self._new(index, tenant, caller, key.job_id, one, writer, now))
             else:
                 answers[index] = self._present(key, found.head)
         self._create(new, answers)
         return [answer for answer in answers if answer is not None]
+
+    def _ids(
+        self, tenant: str, wanted: Sequence[Submission], fresh: Sequence[str]
+    ) -> Sequence[str | PunctualError]:
+        if all(one.idempotency_key is None for one in wanted):
+            return fresh
+        return self._receipts.ids(
+            tenant,
+            [
+                (one.idempotency_key, one.fingerprint, made)
+                for one, made in zip(wanted, fresh, strict=True)
+            ],
+        )
 
     def _present(self, key: Key, head: Head) -> JobView:
         wanted = (key, head.current.body)
@@ -85,7 +104,7 @@ class Submitting:
 
     def _new(
         self,
-        index: int,
+        place: int,
         tenant: str,
         caller: str,
         job_id: str,
@@ -93,13 +112,17 @@ class Submitting:
         writer: str,
         now: datetime,
     ) -> _New:
-        key, ref = Key(tenant, job_id), f"1-{writer}"
+        """A job whose time is to come needs no decision: nothing can be due, queued or missed."""
+        ref = f"1-{writer}"
         meaning = compiled(asked.document, job_id, ref, now)
         begin = first_mark(meaning.schedule, now, now)
-        base = Head(
+        next_at = next_after(meaning.schedule, begin)
+        due_at = None if next_at is None else next_at + meaning.limits.jitter
+        planned = due_at is not None and due_at > now
+        head = Head(
             tenant=tenant,
             job_id=job_id,
-            version=0,
+            version=1 if planned else 0,
             edition=1,
             definition=1,
             state=State.SCHEDULED,
@@ -110,46 +133,71 @@ class Submitting:
             rules={1: meaning.rules},
             limits=meaning.limits,
             mark=begin,
-            next_at=next_after(meaning.schedule, begin),
+            next_at=next_at,
+            timer_at=due_at if planned else None,
+            writers=(writer,) if planned else (),
         )
-        body = self._documents.body(key, asked.document, ref, 1, now, caller)
-        return _New(index, base, body, writer)
+        body = self._documents.body(Key(tenant, job_id), asked.document, ref, 1, now, caller)
+        return _New(place, head, body, writer)
 
     def _create(self, new: Sequence[_New], answers: list[JobView | PunctualError | None]) -> None:
-        """A place held by a timer that was faster than us is taken at its version."""
-        pending = list(new)
+        self._ports.heads.put_bodies([one.body for one in new])
+        lost = self._plan([one for one in new if one.planned], answers)
+        lost = [one for one in new if not one.planned] + self._rebase(lost, answers)
         for _ in range(TRIES):
-            if not pending:
+            if not lost:
                 return
-            self._ports.heads.put_bodies([one.body for one in pending])
-            results = self._steps.create(
-                [
-                    (
-                        Change(
-                            Key(one.base.tenant, one.base.job_id), Look(), one.writer, safety=True
-                        ),
-                        one.base,
-                    )
-                    for one in pending
-                ]
-            )
-            lost = []
-            for one, result in zip(pending, results, strict=True):
-                if result.decision is None:
-                    lost.append(one)
-                else:
-                    body = self._documents.full(one.body)
-                    answers[one.place] = JobView(result.decision.head, body)
-            pending = self._rebase(lost, answers)
-        for one in pending:
+            lost = self._rebase(self._decide(lost, answers), answers)
+        for one in lost:
             answers[one.place] = Unavailable("The job could not be stored: try again.")
+
+    def _plan(
+        self, new: Sequence[_New], answers: list[JobView | PunctualError | None]
+    ) -> list[_New]:
+        """Timer, then head. The head carries the timer, so there is nothing to do after it."""
+        if not new:
+            return []
+        placing = self._steps.placing
+        begun = placing.begin()
+        timers = [
+            placing.timer(one.key, one.head.timer_at, 1, begun.wall)
+            for one in new
+            if one.head.timer_at is not None
+        ]
+        placing.put(timers, begun)
+        won = self._ports.heads.swap([Swap(one.head, 0) for one in new])
+        lost = []
+        for one, stored in zip(new, won, strict=True):
+            if stored:
+                answers[one.place] = JobView(one.head, self._documents.full(one.body))
+            else:
+                lost.append(one)
+        self._ports.wake.nudge(timers)
+        return lost
+
+    def _decide(
+        self, new: Sequence[_New], answers: list[JobView | PunctualError | None]
+    ) -> list[_New]:
+        """What is due at once is fired by the swap that creates it."""
+        results = self._steps.create(
+            [(Change(one.key, Look(), one.writer, safety=True), one.head) for one in new]
+        )
+        lost = []
+        for one, result in zip(new, results, strict=True):
+            if result.decision is None:
+                lost.append(one)
+            else:
+                view = JobView(result.decision.head, self._documents.full(one.body))
+                answers[one.place] = view
+        return lost
 
     def _rebase(
         self, lost: Sequence[_New], answers: list[JobView | PunctualError | None]
     ) -> list[_New]:
+        """A place held by a timer that was faster than us is taken at its version."""
         if not lost:
             return []
-        keys = [Key(one.base.tenant, one.base.job_id) for one in lost]
+        keys = [one.key for one in lost]
         standing = self._ports.heads.load(keys)
         again = []
         for one, key in zip(lost, keys, strict=True):
@@ -158,5 +206,6 @@ class Submitting:
                 answers[one.place] = self._present(key, found.head)
             else:
                 version = 0 if found is None else found.head.version
-                again.append(one._replace(base=replace(one.base, version=version)))
+                base = replace(one.head, version=version, timer_at=None, writers=())
+                again.append(one._replace(head=base))
         return again
