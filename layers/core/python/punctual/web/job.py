@@ -11,8 +11,8 @@ from punctual.web import moments
 from punctual.web.features import NOT_HERE, Features
 from punctual.web.field_errors import Path, paths_and_errors, refusal, without
 from punctual.web.job_fields import READ_ONLY, JobFields
-from punctual.web.json_body import MAX_PAYLOAD, Parsed, is_too_long, value_problems
-from punctual.web.schedule_fields import NAMES, OF_TYPE, TIMES, Add, check_schedule
+from punctual.web.json_body import CONTAINERS, MAX_PAYLOAD, Parsed, is_too_long, value_problems
+from punctual.web.schedule_fields import NAMES, OF_TYPE, RECURRING, TIMES, Add, check_schedule
 from punctual.web.task_fields import check_task, check_timeout
 
 DEFAULT_BACKOFF = 5
@@ -60,7 +60,7 @@ def _is_same(name: str, new: Any, old: Any) -> bool:
     if name not in TIMES or not isinstance(new, str) or old is None:
         return False
     try:
-        return bool(moments.normal(new) == old)
+        return bool(moments.normal(moments.parsed(new)) == old)
     except ValueError:
         return False
 
@@ -79,11 +79,11 @@ def _validated(
     for error in value_problems(value, parsed):
         add(*error)
     right, wrong = _right_part(value, found)
-    check_schedule(right, wrong, now, is_new, add)
+    times = check_schedule(right, wrong, now, is_new, add)
     _check(right, wrong, parsed, features, add)
     if found:
         raise refusal(found)
-    return _normalised(value)
+    return _normalised(value, times)
 
 
 def _refuse_crowds(value: dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def _refuse_crowds(value: dict[str, Any]) -> None:
             crowded[path.rstrip(".") or "body"] = f"must have at most {MAX_FIELDS} fields"
             continue
         for name, inner in inside.items():
-            if isinstance(inner, dict | list) and f"{path}{name}" not in _FREE:
+            if isinstance(inner, CONTAINERS) and f"{path}{name}" not in _FREE:
                 most = MAX_LIST if isinstance(inner, list) else MAX_FIELDS
                 if len(inner) > most:
                     crowded[f"{path}{name}"] = f"must have at most {most:,} entries"
@@ -177,14 +177,14 @@ def _check_tags(tags: Mapping[str, str], add: Add) -> None:
             add(f"tags.{key}", f"must have at most {MAX_TAG_VALUE} characters")
 
 
-def _normalised(value: dict[str, Any]) -> dict[str, Any]:
+def _normalised(value: dict[str, Any], times: Mapping[str, datetime | None]) -> dict[str, Any]:
     """Nulls stand for defaults and are left out; times are written one way."""
     document = {name: _kept(name, inner) for name, inner in value.items() if inner is not None}
-    if document["schedule_type"] not in ("CRON", "INTERVAL"):
+    if document["schedule_type"] not in RECURRING:
         document.pop("exclude", None)
-    for name in TIMES:
-        if name in document:
-            document[name] = moments.normal(document[name])
+    for name, at in times.items():
+        if at is not None:
+            document[name] = moments.normal(at)
     return document
 
 

@@ -16,6 +16,7 @@ MAX_BATCH_BODY = 5 * 1024 * 1024
 MAX_PAYLOAD = 256 * 1024
 MAX_DEPTH = 64
 MAX_FOUND = 100
+CONTAINERS = (dict, list)
 _SHOWN_PATH = 256
 
 _decode = msgspec.json.Decoder().decode
@@ -66,9 +67,14 @@ def value_problems(fields: Mapping[str, Any], parsed: Parsed) -> list[FieldError
     errors = []
     shallow = fields
     if parsed.may_be_deep:
-        deep = {name for name, value in fields.items() if _is_deeper(value, MAX_DEPTH)}
-        errors = [FieldError(_clean(name), _DEEP) for name in deep]
-        shallow = {name: value for name, value in fields.items() if name not in deep}
+        deep = [
+            name
+            for name, value in fields.items()
+            if isinstance(value, CONTAINERS) and _is_deeper(value, MAX_DEPTH)
+        ]
+        if deep:
+            errors = [FieldError(_clean(name), _DEEP) for name in deep]
+            shallow = {name: value for name, value in fields.items() if name not in deep}
     if parsed.may_hold_nul:
         paths = islice(_nul_paths("", shallow), MAX_FOUND)
         errors += [FieldError(path, _NUL) for path in paths]
@@ -131,9 +137,9 @@ def _clean(path: str) -> str:
     return path.replace("\0", "\\u0000")[:_SHOWN_PATH]
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
+def _is_deeper(value: dict[str, Any] | list[Any], levels: int) -> bool:
     """By layers: nothing here recurses, so no depth can hurt."""
-    layer = [value] if isinstance(value, dict | list) else []
+    layer = [value]
     for _ in range(levels):
         layer = [
             inner

@@ -71,8 +71,10 @@ def check_schedule(
     now: datetime | None,
     must_come: bool,
     add: Add,
-) -> None:
+) -> Mapping[str, datetime | None]:
     """Everything wrong with the meaning; `now` None: the times stood the test before.
+
+    Answers the moments of what is sent, by field, None where there is none.
 
     `wrong` names what is refused for its type already, and is not in `fields` any more.
     `must_come`: there has to be a time to come, as a new job has; a change may end a schedule.
@@ -80,14 +82,17 @@ def check_schedule(
     kind = fields.get("schedule_type")
     if kind is not None:
         _check_kind(fields, kind, wrong, add)
-    moment = {name: _moment(fields, name, add) for name in TIMES if fields.get(name) is not None}
+    moment = {}
+    for name in TIMES:
+        if fields.get(name) is not None:
+            moment[name] = _moment(fields, name, add)
     exclude = _excluded(fields, add) if fields.get("exclude") else ()
     at = moment.get("schedule_time")
     if at is not None and now is not None and at < now - FUTURE_SLACK:
         seconds = FUTURE_SLACK.total_seconds()
         add("schedule_time", f"is more than {seconds:g} seconds in the past")
-    given = fields.get("cron_expression"), fields.get("timezone")
-    if kind in RECURRING or given != (None, None):
+    recurs = kind in RECURRING
+    if recurs or fields.get("cron_expression") is not None or fields.get("timezone") is not None:
         made = _recurring(fields, moment, exclude, now)
         errors = schedule.check(made)
         for error in errors:
@@ -95,6 +100,7 @@ def check_schedule(
         known = fields.get(REQUIRED.get(kind or "", ""))
         if must_come and not errors and known is not None and now is not None:
             _check_to_come(made, now, add)
+    return moment
 
 
 def _check_kind(fields: Mapping[str, Any], kind: str, wrong: frozenset[str], add: Add) -> None:
