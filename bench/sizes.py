@@ -1,0 +1,101 @@
+"""How large an item is and what it costs to write and read, by the rules that AWS documents.
+
+Amazon DynamoDB Developer Guide, "DynamoDB item sizes and formats" and "read and write operations".
+"""
+
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+WRITE_BYTES = 1_024
+READ_BYTES = 4_096
+CHUNK = 65_536  # what SQS and EventBridge count as one
+INDEXED = 100  # bytes that storage adds to an item; requests do not pay for them
+
+
+def item_bytes(item: Mapping[str, Any]) -> int:
+    """
+    >>> item_bytes({"pk": {"S": "ab"}, "n": {"N": "100"}, "ok": {"BOOL": True}})
+    10
+    """
+    return sum(len(name.encode()) + value_bytes(value) for name, value in item.items())
+
+
+def value_bytes(attribute: Mapping[str, Any]) -> int:
+    """A list or map takes three bytes, and one more for each thing in it.
+
+    >>> value_bytes({"L": [{"S": "a"}, {"NULL": True}]})
+    7
+    >>> value_bytes({"M": {"k": {"S": "a"}}})
+    6
+    >>> value_bytes({"SS": ["a", "bc"]})
+    3
+    """
+    ((kind, value),) = attribute.items()
+    match kind:
+        case "S":
+            return len(value.encode())
+        case "N":
+            return number_bytes(value)
+        case "B":
+            return len(value)
+        case "BOOL" | "NULL":
+            return 1
+        case "L":
+            return 3 + sum(1 + value_bytes(one) for one in value)
+        case "M":
+            return 3 + sum(1 + len(n.encode()) + value_bytes(one) for n, one in value.items())
+        case "SS":
+            return sum(len(one.encode()) for one in value)
+        case "NS":
+            return sum(number_bytes(one) for one in value)
+        case "BS":
+            return sum(len(one) for one in value)
+    raise ValueError(f"{kind} is no kind of attribute")
+
+
+def number_bytes(text: str) -> int:
+    """A byte for two significant digits, one more, and one for a minus.
+
+    >>> [number_bytes(text) for text in ("0", "7", "100", "-12", "1796990400", "1.5")]
+    [1, 2, 2, 3, 5, 2]
+    """
+    sign, digits, _ = Decimal(text).normalize().as_tuple()
+    if not any(digits):
+        return 1
+    return sign + 1 + -(-len(digits) // 2)
+
+
+def write_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> int:
+    """Of the larger image. A condition that fails pays for what stands, one unit at least.
+
+    >>> write_units(None, None), write_units({"a": {"S": "x" * 1024}}, {"a": {"S": "x"}})
+    (1, 2)
+    """
+    largest = max(item_bytes(before or {}), item_bytes(after or {}))
+    return max(1, -(-largest // WRITE_BYTES))
+
+
+def read_units(sizes: Iterable[int], consistent: bool, each: bool) -> float:
+    """`each` item is rounded up where it is asked for by key; a range is rounded up as a whole.
+
+    >>> read_units([100, 5000], consistent=True, each=True)
+    3.0
+    >>> read_units([100, 5000], consistent=False, each=False)
+    1.0
+    >>> read_units([], consistent=True, each=False)
+    1.0
+    """
+    if each:
+        units = sum(max(1, -(-size // READ_BYTES)) for size in sizes)
+    else:
+        units = max(1, -(-sum(sizes) // READ_BYTES))
+    return units * (1.0 if consistent else 0.5)
+
+
+def chunks(size: int) -> int:
+    """
+    >>> chunks(0), chunks(65_536), chunks(65_537)
+    (1, 1, 2)
+    """
+    return max(1, -(-size // CHUNK))
