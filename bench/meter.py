@@ -156,16 +156,16 @@ class Meter:
                 rows = {keys_of(row): row for row in parsed.get("Responses", {}).get(table, ())}
                 for key in asked["Keys"]:
                     size = item_bytes(rows.get(keys_of(key), {}))
-                    cost = read_units([size], asked.get("ConsistentRead", False), each=True)
-                    units[Unit.READ, purpose(table, keys_of(key))] += cost
+                    read = read_units([size], asked.get("ConsistentRead", False), each=True)
+                    units[Unit.READ, purpose(table, keys_of(key))] += read
         elif operation == "GetItem":
             size = item_bytes(parsed.get("Item", {}))
-            cost = read_units([size], params.get("ConsistentRead", False), each=True)
-            units[Unit.READ, purpose(params["TableName"], keys_of(params["Key"]))] += cost
+            read = read_units([size], params.get("ConsistentRead", False), each=True)
+            units[Unit.READ, purpose(params["TableName"], keys_of(params["Key"]))] += read
         elif operation in ("Query", "Scan"):
             sizes = self._ranged(operation, params, parsed)
-            cost = read_units(sizes, params.get("ConsistentRead", False), each=False)
-            units[Unit.READ, f"{params['TableName']}: {operation.lower()}"] += cost
+            read = read_units(sizes, params.get("ConsistentRead", False), each=False)
+            units[Unit.READ, f"{params['TableName']}: {operation.lower()}"] += read
         return units
 
     def _ranged(
@@ -250,9 +250,7 @@ _PUTS = frozenset({"PutObject", "CopyObject", "ListObjectsV2", "CreateMultipartU
 _FREE = frozenset({"DeleteObject", "DeleteObjects"})
 
 
-def _others(
-    service: str, operation: str, params: Mapping[str, Any]
-) -> Units:
+def _others(service: str, operation: str, params: Mapping[str, Any]) -> Units:
     units: Units = defaultdict(float)
     match service:
         case "sqs":

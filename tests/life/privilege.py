@@ -1,0 +1,224 @@
+"""Which rights a call needs, and whether a role's policies grant them: IAM's rules, as far as used.
+
+An emulator's own enforcement is not asked: those at hand deny batches that AWS allows.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from bench.meter import Call
+from tests.life.deployed import ACCOUNT, REGION
+
+Statement = Mapping[str, Any]
+MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
+
+
+class Right(NamedTuple):
+    role: str
+    action: str
+    resource: str
+
+
+class Rule(NamedTuple):
+    """The actions behind an operation, and why they are not just its name."""
+
+    actions: tuple[str, ...]
+    why: str = ""
+
+
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("sqs", "SendMessageBatch"): Rule(("sqs:SendMessage",), "batches have no action of their own"),
+    ("sqs", "DeleteMessageBatch"): Rule(("sqs:DeleteMessage",), "as above"),
+    ("sqs", "ChangeMessageVisibilityBatch"): Rule(("sqs:ChangeMessageVisibility",), "as above"),
+    ("dynamodb", "TransactGetItems"): Rule(("dynamodb:GetItem",), "transactions have none either"),
+    ("s3", "HeadObject"): Rule(("s3:GetObject",), "reading the head of an object is reading it"),
+    ("s3", "DeleteObjects"): Rule(("s3:DeleteObject",), "on each of the objects"),
+    ("s3", "ListObjectsV2"): Rule(("s3:ListBucket",), "on the bucket"),
+    ("lambda", "Invoke"): Rule(("lambda:InvokeFunction",), "the action is not called as the call"),
+}
+"""BatchGetItem and BatchWriteItem have actions of their own, and need no other."""
+
+TRANSACTED = {
+    "Put": "dynamodb:PutItem",
+    "Update": "dynamodb:UpdateItem",
+    "Delete": "dynamodb:DeleteItem",
+    "ConditionCheck": "dynamodb:ConditionCheckItem",
+}
+"""TransactWriteItems asks for the right to each thing it does."""
+
+
+def arn(service: str, resource: str) -> str:
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
+
+
+def needed(call: Call) -> list[Right]:
+    """What the role must have been granted for this call to be answered by AWS as it was here."""
+    if call.service == "billing":
+        return []
+    if call.operation == "TransactWriteItems":
+        return [
+            Right(call.role, TRANSACTED[kind], arn("dynamodb", f"table/{what['TableName']}"))
+            for action in call.params["TransactItems"]
+            for kind, what in action.items()
+        ]
+    rule = RULES.get((call.service, call.operation))
+    actions = rule.actions if rule else (f"{call.service}:{call.operation}",)
+    found = [
+        Right(call.role, action, resource) for action in actions for resource in _resources(call)
+    ]
+    if call.service == "s3" and call.error in MISSING:
+        # Without this right AWS says 403 of an object that is not there, not 404.
+        bucket = f"arn:aws:s3:::{call.params['Bucket']}"
+        found.append(Right(call.role, "s3:ListBucket", bucket))
+    return found
+
+
+def _resources(call: Call) -> list[str]:
+    return RESOURCES[call.service](call.params)
+
+
+def _dynamodb(params: Mapping[str, Any]) -> list[str]:
+    if "StreamArn" in params:
+        return [params["StreamArn"]]
+    tables = [params["TableName"]] if "TableName" in params else list(params["RequestItems"])
+    return [arn("dynamodb", f"table/{table}") for table in tables]
+
+
+def _s3(params: Mapping[str, Any]) -> list[str]:
+    bucket = f"arn:aws:s3:::{params['Bucket']}"
+    if "Delete" in params:
+        return [f"{bucket}/{one['Key']}" for one in params["Delete"]["Objects"]]
+    return [f"{bucket}/{params['Key']}"] if "Key" in params else [bucket]
+
+
+def _ssm(params: Mapping[str, Any]) -> list[str]:
+    names = params.get("Names") or [params.get("Name") or params["Path"]]
+    return [arn("ssm", f"parameter/{name.strip('/')}") for name in names]
+
+
+def _secrets(params: Mapping[str, Any]) -> list[str]:
+    name = params["SecretId"]
+    return [name if name.startswith("arn:") else arn("secretsmanager", f"secret:{name}-AbCdEf")]
+
+
+def _function(params: Mapping[str, Any]) -> list[str]:
+    name = params["FunctionName"]
+    return [name if name.startswith("arn:") else arn("lambda", f"function:{name}")]
+
+
+def _events(params: Mapping[str, Any]) -> list[str]:
+    names = {entry.get("EventBusName", "default") for entry in params["Entries"]}
+    return [
+        name if name.startswith("arn:") else arn("events", f"event-bus/{name}") for name in names
+    ]
+
+
+RESOURCES: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "dynamodb": _dynamodb,
+    "events": _events,
+    "lambda": _function,
+    "logs": lambda params: [arn("logs", f"log-group:{params['logGroupName']}:log-stream:one")],
+    "s3": _s3,
+    "secretsmanager": _secrets,
+    "sqs": lambda params: [arn("sqs", params["QueueUrl"].rsplit("/", 1)[-1])],
+    "ssm": _ssm,
+    "xray": lambda _: ["*"],
+}
+
+
+def allowed(right: Right, statements: Sequence[Statement], about: Mapping[str, str]) -> bool:
+    """A denial wins; without a grant there is none. `about` answers the conditions."""
+    speaking = [one for one in statements if _speaks(one, right) and _holds(one, about)]
+    effects = {one["Effect"] for one in speaking}
+    return "Allow" in effects and "Deny" not in effects
+
+
+def _speaks(statement: Statement, right: Right) -> bool:
+    for word in ("NotAction", "NotResource", "Principal"):
+        if word in statement:
+            raise NotImplementedError(f"a statement with {word}: {statement}")
+    actions = listed(statement["Action"])
+    return any(matches(one, right.action, fold=True) for one in actions) and any(
+        matches(one, right.resource) for one in listed(statement["Resource"])
+    )
+
+
+def _holds(statement: Statement, about: Mapping[str, str]) -> bool:
+    for operator, wanted in statement.get("Condition", {}).items():
+        if operator not in ("StringEquals", "StringLike", "ArnLike", "ArnEquals", "Bool"):
+            raise NotImplementedError(f"a condition {operator}: {statement}")
+        for key, values in wanted.items():
+            given = about.get(key)
+            if given is None or not any(matches(str(one), given) for one in listed(values)):
+                return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _pattern(pattern: str, fold: bool) -> re.Pattern[str]:
+    escaped = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.compile(escaped, re.IGNORECASE | re.DOTALL if fold else re.DOTALL)
+
+
+def matches(pattern: str, text: str, fold: bool = False) -> bool:
+    """
+    >>> matches("dynamodb:Batch*", "dynamodb:batchGetItem", fold=True), matches("a", "ab")
+    (True, False)
+    """
+    return _pattern(pattern, fold).fullmatch(text) is not None
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+class Grant(NamedTuple):
+    """One action on one resource, as a policy says it."""
+
+    role: str
+    action: str
+    resource: str
+
+
+def grants(role: str, statements: Sequence[Statement]) -> list[Grant]:
+    return [
+        Grant(role, action, resource)
+        for one in statements
+        if one["Effect"] == "Allow"
+        for action in listed(one["Action"])
+        for resource in listed(one["Resource"])
+    ]
+
+
+def unused(granted: Iterable[Grant], rights: Iterable[Right]) -> list[Grant]:
+    """What no call of the whole run needed."""
+    used = set(rights)
+    return [
+        grant
+        for grant in granted
+        if not any(
+            right.role == grant.role
+            and matches(grant.action, right.action, fold=True)
+            and matches(grant.resource, right.resource)
+            for right in used
+        )
+    ]
+
+
+def is_wide(grant: Grant) -> bool:
+    """A wildcard that covers more than one resource of ours, or more than one action.
+
+    The objects of a bucket, the streams of a log group and the shards of a stream are one thing.
+
+    >>> is_wide(Grant("f", "s3:GetObject", "arn:aws:s3:::bucket/*"))
+    False
+    >>> is_wide(Grant("f", "s3:Get*", "arn:aws:s3:::bucket/a")), is_wide(Grant("f", "a:b", "*"))
+    (True, True)
+    """
+    within = re.fullmatch(
+        r"arn:aws:(s3:::[^*/]+/[^*]*\*|logs:[^*]+:log-group:[^*]+:\*|dynamodb:[^*]+/stream/\*)",
+        grant.resource,
+    )
+    return "*" in grant.action or ("*" in grant.resource and not within)

@@ -1,0 +1,108 @@
+"""The synthesised stacks, made ready for moto: what it cannot make is left out, and named."""
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+from aws_cdk import App
+
+from infra.app import build, context
+
+Template = Mapping[str, Any]
+
+# moto makes no such thing, or nothing that a handler could see.
+LEFT_OUT = (
+    "AWS::ApiGatewayV2::",
+    "AWS::CDK::",
+    "AWS::CloudWatch::",
+    "AWS::Lambda::Alias",
+    "AWS::Lambda::LayerVersion",
+    "AWS::Lambda::Version",
+    "AWS::Logs::QueryDefinition",
+    "AWS::Lambda::EventInvokeConfig",
+    "AWS::S3::BucketPolicy",
+    "AWS::SQS::QueuePolicy",
+    "AWS::SNS::",
+    "Custom::",
+)
+
+
+class Stack(NamedTuple):
+    name: str
+    template: Template
+
+
+@cache
+def synthesised(stage: str) -> Sequence[Stack]:
+    """Every stack of a stage, each behind those it reads from. No layer is built for it."""
+    values = {**context(), "stage": stage, "aws:cdk:bundling-stacks": []}
+    assembly = build(App(context=values, analytics_reporting=False)).synth()
+    return [Stack(one.stack_name, one.template) for one in assembly.stacks]
+
+
+def resources(stacks: Sequence[Stack], kind: str) -> dict[str, Mapping[str, Any]]:
+    """All of one type, by stack and logical id."""
+    return {
+        f"{stack.name}/{name}": resource
+        for stack in stacks
+        for name, resource in stack.template.get("Resources", {}).items()
+        if resource["Type"] == kind
+    }
+
+
+def for_moto(template: Template, outputs: Mapping[tuple[str, str], str]) -> dict[str, Any]:
+    """`outputs`: what the stacks before this one said, by stack and name of the output."""
+    found: dict[str, Any] = template["Resources"]
+    gone = {name for name, one in found.items() if one["Type"].startswith(LEFT_OUT)}
+    kept = {
+        name: _without_code(_resolved(one, outputs, gone))
+        for name, one in found.items()
+        if name not in gone
+    }
+    told = {
+        name: _resolved(one, outputs, gone) for name, one in template.get("Outputs", {}).items()
+    }
+    parameters = {
+        name: one
+        for name, one in template.get("Parameters", {}).items()
+        if name != "BootstrapVersion"
+    }
+    made: dict[str, Any] = {"Resources": kept, "Outputs": told}
+    for section, value in (
+        ("Parameters", parameters),
+        ("Conditions", template.get("Conditions")),
+        ("Mappings", template.get("Mappings")),
+    ):
+        if value:
+            made[section] = value
+    return made
+
+
+def _resolved(value: Any, outputs: Mapping[tuple[str, str], str], gone: set[str]) -> Any:
+    """References to other stacks become what these said, those to what is left out its name."""
+    if isinstance(value, list):
+        return [_resolved(one, outputs, gone) for one in value]
+    if not isinstance(value, dict):
+        return value
+    match value:
+        case {"Fn::GetStackOutput": said}:
+            return outputs[said["StackName"], said["OutputName"]]
+        case {"Ref": name} if name in gone:
+            return f"left-out-{name}"
+        case {"Fn::GetAtt": [name, attribute]} if name in gone:
+            return f"left-out-{name}-{attribute}"
+    resolved = {name: _resolved(one, outputs, gone) for name, one in value.items()}
+    if "DependsOn" in resolved:
+        wanted = resolved["DependsOn"]
+        names = [wanted] if isinstance(wanted, str) else wanted
+        resolved["DependsOn"] = [name for name in names if name not in gone]
+    return resolved
+
+
+def _without_code(resource: dict[str, Any]) -> dict[str, Any]:
+    """Functions run from the folder beside us, not from what was uploaded."""
+    if resource["Type"] == "AWS::Lambda::Function":
+        properties = {**resource["Properties"], "Code": {"ZipFile": "pass"}}
+        properties.pop("Layers", None)
+        return {**resource, "Properties": properties}
+    return resource
