@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from punctual.domain.head import State
 from punctual.domain.run import Lease, Status
+from punctual.domain.schedule import Every, Once
 from punctual.engine.ports import Key, RunKey, Swap
 from punctual.local.clock import ManualClock
 from punctual.local.errors import StoreError
+from punctual.local.head_rows import HEAD
 from punctual.local.schema import MIGRATIONS, connect
 from punctual.local.store import FILE, Store
 from tests.builders import JOB, NOON, RUN, a_head, a_row, a_run, a_timer, after, an_id
@@ -120,6 +123,34 @@ def test_a_file_of_version_1_is_brought_up_with_all_it_holds(tmp_path: Path) -> 
         assert store.count_runs("acme") == {"SUCCESS": 3}
         store.history.put([a_row(an_id(1_000_003))])
         assert store.count_runs("acme") == {"SUCCESS": 3}
+    finally:
+        store.close()
+
+
+def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(tmp_path: Path) -> None:
+    old = connect(tmp_path / FILE, MIGRATIONS[:2])
+    heads = [
+        a_head(an_id(n), next_at=after(n * 10), schedule=Once(after(n * 10)))
+        for n in range(2_000, 0, -1)
+    ]
+    heads += [a_head(an_id(3_000)), a_head(an_id(3_001), next_at=after(1), state=State.PAUSED)]
+    again = a_head(an_id(3_002), next_at=after(5), schedule=Every(5, anchor_at=NOON))
+    old.executemany(
+        "INSERT INTO heads (id, tenant, job_id, state, leased, busy, queued, head) "
+        "VALUES (?, 'acme', ?, 'SCHEDULED', 0, 0, 0, ?)",
+        [(n, head.job_id, HEAD.encode(head)) for n, head in enumerate([*heads, again], start=1)],
+    )
+    old.close()
+    store = Store.open(tmp_path, CLOCK)
+    try:
+        place, end = (after(10_001), ""), after(1e6)
+        found = store.heads.coming("acme", place, end, 3, 1)
+        assert found is not None
+        assert list(found.heads) == [again, *heads[999:996:-1]]
+        assert found.until == (after(10_030), an_id(1_003))
+        whole = store.heads.coming("acme", (NOON, ""), end, 9_999, 1)
+        assert whole is not None
+        assert (len(whole.heads), whole.until) == (2_001, None)
     finally:
         store.close()
 

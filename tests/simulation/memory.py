@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
+from punctual.domain.coming import in_order
 from punctual.domain.draft import expires_at
 from punctual.domain.head import Head
 from punctual.domain.run import Lease
@@ -11,6 +12,7 @@ from punctual.engine.ports import (
     Beat,
     Body,
     Clock,
+    Coming,
     HeadPage,
     Key,
     Ports,
@@ -101,6 +103,13 @@ class MemoryHeads:
             if body is not None:
                 items.append((head, body))
         return HeadPage(items, heads[limit - 1].job_id if len(heads) > limit else None)
+
+    def coming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
+    ) -> Coming | None:
+        mine = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
+        before, _ = in_order(mine, after, end, 0)
+        return None if len(before) > most else Coming(*in_order(mine, after, end, limit))
 
     def busy(self, tenant: str) -> Sequence[Head]:
         heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]

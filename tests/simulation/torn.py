@@ -14,6 +14,7 @@ READS = frozenset(
         "bodies",
         "page",
         "busy",
+        "coming",
         "walk",
         "due",
         "present",

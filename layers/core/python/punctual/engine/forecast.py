@@ -1,79 +1,152 @@
 """What will run when, over all jobs of a tenant."""
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain, islice
+from operator import itemgetter
+from typing import NamedTuple
 
+from punctual.domain.coming import Place, first_coming, is_fired_ahead
 from punctual.domain.head import Head, State
 from punctual.domain.run import Trigger
 from punctual.domain.schedule import Every, Once, occurrences
 from punctual.domain.zones import zone
-from punctual.engine.ports import Body, Ports
+from punctual.engine.ports import Key, Ports
 from punctual.engine.views import Page, Upcoming
 
-PAGE = 1_000
+MOST = 2_000  # jobs whose times are merged for one answer
+PART = 500  # jobs a part, where a tenant has more than can be merged
+PARTS = 4  # looked through for one answer, while they hold nothing
 COUNTED = 10_000  # so many times of a job with max_runs are walked through to count them
 _INSTANT = timedelta(microseconds=1)
+_ENDLESS = "~"  # behind every id that begins with what stands before it
+
+
+class _Window(NamedTuple):
+    """Times behind `after`, before `end`, as seen at `now`."""
+
+    after: Place
+    end: datetime
+    now: datetime
+
+
+class _Part(NamedTuple):
+    """Jobs by id, from `low` up to below `top` (each may be open); `origin`: where each begins."""
+
+    origin: Place
+    top: str
+    low: str
 
 
 class Forecast:
-    def __init__(self, ports: Ports) -> None:
+    """Soonest first. A tenant with more jobs than can be merged has them listed in parts.
+
+    Each page reads a bounded number of heads. Parts are ranges of job ids, which never change, so
+    the list is complete and without doubles while jobs run and new ones come.
+    """
+
+    def __init__(self, ports: Ports, most: int = MOST, part: int = PART) -> None:
         self._ports = ports
+        self._most = most
+        self._part = part
 
     def upcoming(
-        self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
+        self,
+        tenant: str,
+        start: datetime,
+        end: datetime,
+        limit: int,
+        after: tuple[str, ...] | None,
+        now: datetime,
     ) -> Page:
-        """The times in [start, end), soonest first, behind `after` (time, job)."""
-        past = (datetime.fromisoformat(after[0]), after[1]) if after else None
-        begin = start if past is None else max(start, past[0])
-        streams = [_times(head, body, begin, end) for head, body in self._active(tenant, end)]
-        found: list[Upcoming] = []
-        for at, job_id, name, timezone in heapq.merge(*streams):
-            if past is not None and (at, job_id) <= past:
-                continue
-            if len(found) == limit:
-                last = found[-1]
-                return Page(found, (last.at.isoformat(), last.job_id))
-            found.append(Upcoming(at, at.astimezone(zone(timezone)), job_id, name))
-        return Page(found, None)
+        """The times in [start, end), behind the place that a former page ended at."""
+        place: Place = (start, "")
+        if after is not None:
+            place = max(place, _place(after))
+        window = _Window(place, end, now)
+        if after is not None and len(after) > 2:
+            return self._of_parts(tenant, window, _Part(_place(after[2:]), *after[4:]), limit)
+        found = self._ports.heads.coming(tenant, place, end, limit + 1, self._most)
+        if found is None:
+            return self._of_parts(tenant, window, _Part(place, "", ""), limit)
+        times = list(islice(_merged(found.heads, window, found.until), limit + 1))
+        last: Place | None = found.until
+        if len(times) > limit:
+            times = times[:limit]
+            last = times[-1][0]
+        return Page(self._shown(times), None if last is None else _text(last))
 
-    def _active(self, tenant: str, end: datetime) -> Iterator[tuple[Head, Body]]:
-        before: str | None = None
-        while True:
-            page = self._ports.heads.page(tenant, before, PAGE)
-            for head, body in page.items:
-                if (
-                    head.state is State.SCHEDULED
-                    and head.next_at is not None
-                    and head.next_at < end
-                ):
-                    yield head, body
-            before = page.before
-            if before is None:
-                return
+    def _of_parts(self, tenant: str, window: _Window, part: _Part, limit: int) -> Page:
+        for _ in range(PARTS):
+            page = self._ports.heads.page(tenant, part.top or None, self._part)
+            heads = [head for head, _ in page.items if head.job_id >= part.low]
+            if not part.top and heads:  # what is newer by the next page is not of this list
+                part = part._replace(top=heads[0].job_id + _ENDLESS)
+            part = part._replace(low=part.low or page.before or "")
+            times = list(islice(_merged(heads, window, None), limit + 1))
+            if len(times) > limit:
+                last = times[limit - 1][0]
+                return Page(self._shown(times[:limit]), _text(last, part))
+            if not part.low:
+                return Page(self._shown(times), None)
+            part = _Part(part.origin, part.low, "")
+            window = window._replace(after=part.origin)
+            if times:
+                break
+        return Page(self._shown(times), _text(part.origin, part))
+
+    def _shown(self, times: Sequence[tuple[Place, Head]]) -> list[Upcoming]:
+        wanted = {
+            head.job_id: (Key(head.tenant, head.job_id), head.current.body) for _, head in times
+        }
+        bodies = self._ports.heads.bodies(list(wanted.values()))
+        return [
+            Upcoming(at, at.astimezone(zone(_zone(head))), job_id, bodies[wanted[job_id]].name)
+            for (at, job_id), head in times
+        ]
 
 
-def _times(
-    head: Head, body: Body, start: datetime, end: datetime
-) -> Iterator[tuple[datetime, str, str, str]]:
+def _merged(
+    heads: Iterable[Head], window: _Window, until: Place | None
+) -> Iterator[tuple[Place, Head]]:
+    """The times of these in order, up to `until`: what lies behind it may not be all."""
+    streams = [_times(head, window) for head in heads if _comes(head, window.end)]
+    for place, head in heapq.merge(*streams, key=itemgetter(0)):
+        if until is not None and place > until:
+            return
+        if place > window.after:
+            yield place, head
+
+
+def _comes(head: Head, end: datetime) -> bool:
+    at = first_coming(head)
+    return at is not None and at < end
+
+
+def _times(head: Head, window: _Window) -> Iterator[tuple[Place, Head]]:
+    start, end = window.after[0], window.end
+    ahead = sorted(
+        run.scheduled_at
+        for run in head.runs
+        if is_fired_ahead(run) and run.due_at > window.now and start <= run.scheduled_at < end
+    )
+    for at in chain(ahead, _scheduled(head, start, end)):
+        yield (at, head.job_id), head
+
+
+def _scheduled(head: Head, start: datetime, end: datetime) -> Iterator[datetime]:
     schedule = head.schedule
     first = head.next_at
-    if schedule is None or first is None:
-        return
-    timezone = "UTC" if isinstance(schedule, Once) else schedule.timezone
-    from_completion = isinstance(schedule, Every) and schedule.from_completion
-    times: Iterator[datetime]
-    if from_completion:  # what follows depends on when that run ends
-        times = iter([first] if first >= start else [])
-    elif (left := _left(head)) is not None:
+    if schedule is None or first is None or first >= end or head.state is not State.SCHEDULED:
+        return iter(())
+    if isinstance(schedule, Every) and schedule.from_completion:
+        return iter([first] if first >= start else [])  # the rest depends on when that run ends
+    if (left := _left(head)) is not None:
         every = chain([first], occurrences(schedule, first, end - _INSTANT))
-        times = (at for at in islice(every, left) if at >= start)
-    else:
-        own = [first] if first >= start else []
-        times = chain(own, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT))
-    for at in times:
-        yield at, head.job_id, body.name, timezone
+        return (at for at in islice(every, left) if at >= start)
+    own = [first] if first >= start else []
+    return chain(own, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT))
 
 
 def _left(head: Head) -> int | None:
@@ -86,3 +159,19 @@ def _left(head: Head) -> int | None:
     begun += sum(waiting.trigger is Trigger.SCHEDULE for waiting in head.line)
     left = max(0, head.limits.max_runs - begun)
     return left if left <= COUNTED else None
+
+
+def _zone(head: Head) -> str:
+    schedule = head.schedule
+    return "UTC" if schedule is None or isinstance(schedule, Once) else schedule.timezone
+
+
+def _place(text: Sequence[str]) -> Place:
+    return datetime.fromisoformat(text[0]), text[1]
+
+
+def _text(place: Place, part: _Part | None = None) -> tuple[str, ...]:
+    own = (place[0].isoformat(), place[1])
+    if part is None:
+        return own
+    return (*own, part.origin[0].isoformat(), part.origin[1], part.top, part.low)

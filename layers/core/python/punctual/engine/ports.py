@@ -10,7 +10,18 @@ from typing import Any, NamedTuple, Protocol
 
 from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Lease
-from punctual.engine.records import AttemptRow, Body, Detail, Receipt, RunKey, RunRow
+from punctual.engine.records import (
+    AttemptRow,
+    Body,
+    Coming,
+    Detail,
+    HeadPage,
+    Key,
+    Receipt,
+    RunKey,
+    RunRow,
+    Walk,
+)
 
 __all__ = [
     "AttemptRow",
@@ -20,6 +31,7 @@ __all__ = [
     "BucketLease",
     "Buckets",
     "Clock",
+    "Coming",
     "Detail",
     "Feed",
     "HeadPage",
@@ -44,11 +56,6 @@ __all__ = [
 
 Clock = Callable[[], datetime]
 NewId = Callable[[], str]
-
-
-class Key(NamedTuple):
-    tenant: str
-    job_id: str
 
 
 class Stored(NamedTuple):
@@ -85,20 +92,6 @@ class Beat(NamedTuple):
     until: datetime
 
 
-class HeadPage(NamedTuple):
-    """Some heads, newest first, each with its present body; `before` goes on from there."""
-
-    items: Sequence[tuple[Head, Body]]
-    before: str | None
-
-
-class Walk(NamedTuple):
-    """Some heads of all tenants, in any order; `cursor` goes on from there."""
-
-    heads: Sequence[Head]
-    cursor: str | None
-
-
 class Heads(Protocol):
     def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
         """Those that exist and are not expired, read consistently; blank heads included."""
@@ -116,6 +109,15 @@ class Heads(Protocol):
 
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
         """Heads of a tenant with `job_id < before`, newest first, blank ones left out."""
+
+    def coming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
+    ) -> Coming | None:
+        """The `limit` heads that come first behind `after` (time, job) and before `end`.
+
+        With them those that came before that place and come again. None where these are more than
+        `most`, or where the adapter would have to read more than that to know the order.
+        """
 
     def busy(self, tenant: str) -> Sequence[Head]:
         """Heads with runs alive, in line, or ended and perhaps not recorded yet."""

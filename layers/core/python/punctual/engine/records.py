@@ -1,11 +1,18 @@
-"""Rows that are written once and read by people's questions: bodies, history, receipts."""
+"""Rows that are written once and read by people's questions, and pages of heads."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from punctual.domain.head import Head
 from punctual.domain.run import Run
+
+
+class Key(NamedTuple):
+    tenant: str
+    job_id: str
 
 
 class Body(Struct, frozen=True, omit_defaults=True):
@@ -90,3 +97,24 @@ class Receipt(Struct, frozen=True, omit_defaults=True):
     made_id: str
     created_at: datetime
     expires_at: datetime
+
+
+class HeadPage(NamedTuple):
+    """Some heads, newest first, each with its present body; `before` goes on from there."""
+
+    items: Sequence[tuple[Head, Body]]
+    before: str | None
+
+
+class Coming(NamedTuple):
+    """Heads that tell what comes, whole up to the place `until` (time, job); None: to the end."""
+
+    heads: Sequence[Head]
+    until: tuple[datetime, str] | None
+
+
+class Walk(NamedTuple):
+    """Some heads of all tenants, in any order; `cursor` goes on from there."""
+
+    heads: Sequence[Head]
+    cursor: str | None

@@ -249,7 +249,7 @@ class Search:
     def upcoming(
         self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
     ) -> Page:
-        return self._forecast.upcoming(tenant, start, end, limit, after)
+        return self._forecast.upcoming(tenant, start, end, limit, after, self._clock())
 
 
 def log_name(key: Key, run_id: str, token: int) -> str:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from punctual.domain.coming import comes_again, first_coming
 from punctual.domain.draft import expires_at
 from punctual.domain.head import Head
 from punctual.domain.run import Lease, Status
@@ -16,12 +17,14 @@ NO_LEASES: Mapping[str, Lease] = {}
 
 _INSERT = (
     "INSERT INTO heads (state, expires, leased, busy, queued, queued_priority, queued_due, head, "
-    "id, tenant, job_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+    "coming, again, id, tenant, job_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
 _UPDATE = (
     "UPDATE heads SET state = ?, expires = ?, leased = ?, busy = ?, queued = ?, "
     "queued_priority = ?, queued_due = ?, head = ? WHERE id = ?"
 )
+# A statement of its own: one that names a column writes its index again, changed or not.
+_MOVE = _UPDATE.replace("head = ?", "head = ?, coming = ?, again = ?")
 _LEASE = (
     "INSERT INTO leases (head, run_id, token, until, beaten) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET token = excluded.token, until = excluded.until, "
@@ -42,6 +45,7 @@ class HeadRows:
         self._recorded = recorded
         self._inserts: list[Row] = []
         self._updates: list[Row] = []
+        self._moves: list[Row] = []
         self._leases: list[Row] = []
         self._dropped: list[Row] = []
 
@@ -51,7 +55,8 @@ class HeadRows:
         if old is None:
             self._count(head, 1)
             columns = self._columns(head, len(new.leases))
-            self._inserts.append((*columns, number, head.tenant, head.job_id))
+            named = (number, head.tenant, head.job_id)
+            self._inserts.append((*columns, *_coming(head), *named))
         elif head is not old.head:
             if old.head.state is not head.state or old.head.blank or head.blank:
                 self._count_state(old.head, -1)
@@ -59,7 +64,11 @@ class HeadRows:
             if old.head.runs or head.runs or old.head.line or head.line:
                 self._count_runs(old.head, -1)
                 self._count_runs(head, 1)
-            self._updates.append((*self._columns(head, len(new.leases)), number))
+            columns, place = self._columns(head, len(new.leases)), _coming(head)
+            if place == _coming(old.head):
+                self._updates.append((*columns, number))
+            else:
+                self._moves.append((*columns, *place, number))
         before = NO_LEASES if old is None else old.leases
         if before is not new.leases:
             self._add_leases(number, before, new.leases)
@@ -70,6 +79,7 @@ class HeadRows:
             for statement, rows in (
                 (_INSERT, self._inserts),
                 (_UPDATE, self._updates),
+                (_MOVE, self._moves),
                 (_LEASE, self._leases),
                 (_NO_LEASE, self._dropped),
             )
@@ -127,6 +137,11 @@ def uncount(heads: Iterable[Head], counts: Counter[tuple[str, str, str]]) -> Non
     rows = HeadRows(counts)
     for head in heads:
         rows._count(head, -1)
+
+
+def _coming(head: Head) -> tuple[int | None, bool]:
+    at = first_coming(head)
+    return (None, False) if at is None else (micros(at), comes_again(head))
 
 
 def _queued(head: Head) -> tuple[int, int | None, int | None]:

@@ -13,6 +13,7 @@ from punctual.engine.ports import (
     Beat,
     Body,
     Clock,
+    Coming,
     HeadPage,
     Key,
     RunKey,
@@ -29,6 +30,9 @@ from punctual.local.unit import Unit
 
 CACHED = 20_000
 _KEPT = "(expires IS NULL OR expires > ?)"
+_COMING = (
+    "SELECT coming, job_id, head FROM heads INDEXED BY heads_coming WHERE tenant = ? AND coming < ?"
+)
 
 
 class SqliteHeads:
@@ -88,6 +92,35 @@ class SqliteHeads:
                 if ref in bodies
             ]
             return HeadPage(items, heads[-1].job_id if len(found) > limit else None)
+
+    def coming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
+    ) -> Coming | None:
+        """Each read is a walk along the index that ends with the rows it answers."""
+        with self._unit:
+            self.flush()
+            place, until = (micros(after[0]), after[1]), micros(end)
+            before = self._unit.db.execute(
+                f"{_COMING} AND again = 1 AND (coming, job_id) <= (?, ?) LIMIT ?",
+                (tenant, until, *place, most + 1),
+            ).fetchall()
+            if len(before) > most:
+                return None
+            found = [
+                row
+                for again in (0, 1)
+                for row in self._unit.db.execute(
+                    f"{_COMING} AND again = ? AND (coming, job_id) > (?, ?) "
+                    "ORDER BY coming, job_id LIMIT ?",
+                    (tenant, until, again, *place, limit),
+                ).fetchall()
+            ]
+            following = sorted(found)[:limit]
+            last = following[-1] if len(following) == limit else None
+            return Coming(
+                [HEAD.decode(row[2]) for row in (*before, *following)],
+                None if last is None else (moment(last[0]), last[1]),
+            )
 
     def busy(self, tenant: str) -> Sequence[Head]:
         with self._unit:

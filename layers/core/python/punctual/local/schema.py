@@ -1,10 +1,16 @@
 """The tables of the embedded store, by version; a file of an earlier version is brought up."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from punctual.domain.coming import comes_again, first_coming
+from punctual.local.codec import micros
 from punctual.local.errors import StoreError
+from punctual.local.head_rows import HEAD
+
+Step = str | Callable[[sqlite3.Connection], None]
+_FILLED = 1_000  # heads at a time
 
 _FIRST = (
     """CREATE TABLE heads (
@@ -119,10 +125,39 @@ _SECOND = (
     "CREATE INDEX receipts_expiring ON receipts (expires)",
 )
 
-MIGRATIONS: Sequence[Sequence[str]] = (_FIRST, _SECOND)
+
+def _fill_coming(db: sqlite3.Connection) -> None:
+    """What the heads say of themselves, by number of row, some at a time."""
+    last = -1
+    while True:
+        found = db.execute(
+            "SELECT id, head FROM heads WHERE id > ? ORDER BY id LIMIT ?", (last, _FILLED)
+        ).fetchall()
+        if not found:
+            return
+        last = found[-1][0]
+        heads = ((number, HEAD.decode(row)) for number, row in found)
+        rows = [
+            (micros(at), comes_again(head), number)
+            for number, head in heads
+            if (at := first_coming(head)) is not None
+        ]
+        db.executemany("UPDATE heads SET coming = ?, again = ? WHERE id = ?", rows)
 
 
-def connect(path: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS) -> sqlite3.Connection:
+# What comes next over all jobs is asked for by time. The index is made last: in one go.
+_THIRD: Sequence[Step] = (
+    "ALTER TABLE heads ADD COLUMN coming INTEGER",
+    "ALTER TABLE heads ADD COLUMN again INTEGER NOT NULL DEFAULT 0",
+    _fill_coming,
+    """CREATE INDEX heads_coming ON heads (tenant, again, coming, job_id)
+        WHERE coming IS NOT NULL""",
+)
+
+MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD)
+
+
+def connect(path: Path, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> sqlite3.Connection:
     """Open the file, make it where there is none, and bring it to the newest schema."""
     try:
         db = sqlite3.connect(path, isolation_level=None, timeout=5, cached_statements=256)
@@ -149,7 +184,7 @@ def _tune(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA temp_store = MEMORY")
 
 
-def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]]) -> None:
+def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[Step]]) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
     if version > len(migrations):
         raise StoreError(
@@ -159,8 +194,11 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[s
     for number in range(version, len(migrations)):
         db.execute("BEGIN IMMEDIATE")
         try:
-            for statement in migrations[number]:
-                db.execute(statement)
+            for step in migrations[number]:
+                if isinstance(step, str):
+                    db.execute(step)
+                else:
+                    step(db)
             db.execute(f"PRAGMA user_version = {number + 1}")
             db.execute("COMMIT")
         except sqlite3.Error:

@@ -1,0 +1,60 @@
+"""What of a job is still to come, as lists over all jobs show it."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from operator import itemgetter
+
+from punctual.domain.head import Head, State
+from punctual.domain.run import Run, Status, Trigger
+from punctual.domain.schedule_values import Every, Once
+
+
+def is_fired_ahead(run: Run) -> bool:
+    """Whether it was queued before its time, and has not begun."""
+    return (
+        run.status is Status.QUEUED
+        and run.trigger is Trigger.SCHEDULE
+        and run.created_at < run.due_at
+        and not run.begun
+    )
+
+
+def first_coming(head: Head) -> datetime | None:
+    """The earliest occurrence that has not begun, nominal: one fired ahead, or the next."""
+    next_at = head.next_at if head.state is State.SCHEDULED else None
+    for run in head.runs:
+        if is_fired_ahead(run) and (next_at is None or run.scheduled_at < next_at):
+            next_at = run.scheduled_at
+    return next_at
+
+
+def comes_again(head: Head) -> bool:
+    """Whether more than the first may come, at times that are known by now."""
+    schedule = head.schedule
+    if schedule is None or isinstance(schedule, Once):
+        return False
+    if isinstance(schedule, Every) and schedule.from_completion:
+        return first_coming(head) != head.next_at
+    return True
+
+
+Place = tuple[datetime, str]  # the time and job of an occurrence: the order of lists
+
+
+def in_order(
+    heads: Iterable[Head], after: Place, end: datetime, limit: int
+) -> tuple[list[Head], Place | None]:
+    """The `limit` that come first behind `after`, with those before it that come again.
+
+    And the place of the last, if there may be more.
+    """
+    places = [
+        ((at, head.job_id), head)
+        for head in heads
+        if (at := first_coming(head)) is not None and at < end
+    ]
+    before = [head for place, head in places if place <= after and comes_again(head)]
+    behind = [(place, head) for place, head in places if place > after]
+    following = sorted(behind, key=itemgetter(0))[:limit]
+    until = following[-1][0] if following and len(following) == limit else None
+    return [*before, *(head for _, head in following)], until

@@ -1,0 +1,125 @@
+"""What comes next reads few heads, however many jobs wait."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace as with_port
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from punctual.domain.head import Head, Kind
+from punctual.domain.schedule import Every, Once
+from punctual.engine.forecast import MOST, PART, PARTS, Forecast
+from punctual.engine.ports import Body, Coming, HeadPage, Heads, Key, Swap
+from punctual.local.clock import ManualClock
+from punctual.local.ready import Ready
+from punctual.local.store import Store
+from tests.builders import NOON, a_body, a_head, after, an_id
+from tests.integration.adapters import SilentWake
+
+DAY = timedelta(days=1)
+MANY = 3_000
+
+
+class CountingHeads:
+    """Notes how many heads were answered in all."""
+
+    def __init__(self, heads: Heads) -> None:
+        self._heads = heads
+        self.read = 0
+
+    def coming(self, *asked: Any) -> Coming | None:
+        found = self._heads.coming(*asked)
+        self.read += 0 if found is None else len(found.heads)
+        return found
+
+    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+        found = self._heads.page(tenant, before, limit)
+        self.read += len(found.items)
+        return found
+
+    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], Body]:
+        return self._heads.bodies(wanted)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path, ManualClock(NOON))
+    yield store
+    store.close()
+
+
+def accept(store: Store, heads: Sequence[Head]) -> None:
+    with store.work():
+        store.heads.put_bodies([a_body(head.job_id) for head in heads])
+        assert all(store.heads.swap([Swap(head, 0) for head in heads]))
+
+
+def once(number: int, at: datetime) -> Head:
+    return a_head(an_id(number), schedule=Once(at), kind=Kind.FUTURE, next_at=at)
+
+
+def hourly(number: int) -> Head:
+    return a_head(an_id(number), schedule=Every(3_600, anchor_at=NOON), next_at=after(3_600))
+
+
+def counted(store: Store) -> tuple[Forecast, CountingHeads]:
+    ports = store.ports(Ready(lambda _until, _most: (), frozenset()), SilentWake())
+    heads = CountingHeads(store.heads)
+    return Forecast(with_port(ports, heads=cast(Heads, heads))), heads
+
+
+@pytest.mark.parametrize("start", [NOON, after(1_500), after(2_999)])
+def test_as_many_heads_are_read_as_times_are_shown(store: Store, start: datetime) -> None:
+    accept(store, [once(n, after(n)) for n in range(MANY)])
+    forecast, heads = counted(store)
+    page = forecast.upcoming("acme", start, NOON + DAY, 10, None, NOON)
+    assert [one.at for one in page.items] == [
+        start + timedelta(seconds=n)
+        for n in range(10)
+        if start + timedelta(seconds=n) < after(MANY)
+    ]
+    assert heads.read <= 11
+
+
+@pytest.mark.parametrize("start", [NOON, after(1_500), after(3_600)])
+def test_the_store_takes_the_same_steps_however_many_jobs_wait(
+    store: Store, start: datetime
+) -> None:
+    def steps() -> int:
+        taken = 0
+
+        def step() -> int:
+            nonlocal taken
+            taken += 1
+            return 0
+
+        store.work().db.set_progress_handler(step, 1)
+        forecast.upcoming("acme", start, NOON + DAY, 10, None, NOON)
+        store.work().db.set_progress_handler(None, 1)
+        return taken
+
+    forecast, _ = counted(store)
+    accept(store, [once(n, after(1_000 + n)) for n in range(30)])
+    accept(store, [once(n, after(3_600)) for n in range(30, 60)])
+    few = steps()
+    accept(store, [once(n, after(1_000 + n % 1_000)) for n in range(60, MANY)])
+    accept(store, [once(n, after(3_600)) for n in range(MANY, 2 * MANY)])
+    assert steps() < few + 200
+
+
+def test_many_recurring_jobs_are_read_a_bounded_number_at_once(store: Store) -> None:
+    accept(store, [hourly(n) for n in range(MOST + PART)])
+    forecast, heads = counted(store)
+    forecast.upcoming("acme", NOON, NOON + DAY, 10, None, NOON)
+    assert heads.read <= 11
+    page = forecast.upcoming("acme", after(3_601), NOON + DAY, 10, None, NOON)
+    assert len(page.items) == 10
+    assert heads.read <= 11 + PART * PARTS
+
+
+@pytest.mark.parametrize("limit", [1, 200])
+def test_what_runs_is_found_without_looking_at_what_waits(store: Store, limit: int) -> None:
+    accept(store, [once(n, after(n + 1)) for n in range(MANY)])
+    assert list(store.heads.busy("acme")) == []
