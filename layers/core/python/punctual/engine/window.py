@@ -123,3 +123,7 @@ class Window:
     def next_at(self) -> datetime | None:
         """When the soonest is due; pages not read yet hold only later ones of their place."""
         return self._heap[0][1].at if self._heap else None
+
+    def waiting(self) -> list[Timer]:
+        """Those that are known and not taken, in no order."""
+        return [timer for _, timer in self._heap]

@@ -1,0 +1,120 @@
+"""A poller that comes when it is called, and leaves as soon as nothing is near."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from punctual.domain.run import Status
+from punctual.engine.calling import AHEAD, EARLY, FIRE
+from punctual.engine.change import Result
+from punctual.engine.early import EarlyMessages
+from punctual.engine.looker import Looker
+from punctual.engine.lookout import Held
+from punctual.engine.poller import Poller, Stepped
+from punctual.engine.ports import Buckets, Timer, Timers
+from punctual.engine.window import Place, Window
+
+FIRED = 250  # a second, on the share of a core that a small function has
+READ = FIRED * 60  # so many are known at once: a minute's work
+SENT = 1_000  # messages released in one step
+_SECOND = timedelta(seconds=1)
+
+
+class Visitor(Poller):
+    """It closes no minute: the planner looks at each after its end, and needs no mark for that."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        buckets: Buckets,
+        held: Held,
+        looker: Looker,
+        early: EarlyMessages,
+    ) -> None:
+        super().__init__(timers, buckets, looker, AHEAD)
+        self._window = Window(timers, READ)
+        self._held = held
+        self._early = early
+        self.handled = 0
+        self.missed = 0
+
+    def step(self, now: datetime) -> Stepped:
+        """Send what is near, then fire: two seconds ahead, or up to a minute before a burst."""
+        self._release(now + AHEAD)
+        begin = self._begin_at()
+        self._ahead = EARLY if begin is not None and begin <= now else AHEAD
+        stepped = super().step(now)
+        self.handled += stepped.handled
+        return stepped
+
+    def settle(self, looked: Sequence[tuple[Sequence[Timer], Result]], now: datetime) -> None:
+        for _, result in looked:
+            if result.decision is not None:
+                self.missed += sum(
+                    run.count for run in result.decision.records if run.status is Status.MISSED
+                )
+        super().settle(self._early.adopt(looked), now)
+
+    def send_all(self) -> None:
+        """Leave nothing held: who takes a message before its time hands it back until then."""
+        while (at := self._early.next_at()) is not None:
+            self._release(at + AHEAD)
+
+    def _release(self, until: datetime) -> None:
+        released = self._early.release(until, SENT)
+        if released.gone:
+            self._timers.delete(released.gone)
+        if released.looked:
+            super().settle(released.looked, until - AHEAD)
+
+    def _close(self, now: datetime) -> None:
+        """Nothing to close."""
+
+    def next_at(self, _now: datetime) -> datetime | None:
+        """When there is something to do, whatever leases may need until then."""
+        moments = [at for at, _ in self._later]
+        for at in (self._begin_at(), self._early.next_at()):
+            if at is not None:
+                moments.append(at)
+        return min(moments, default=None)
+
+    def _begin_at(self) -> datetime | None:
+        """When to begin so that whatever is due in a second is fired by then, if not too early."""
+        soonest = self._window.next_at()
+        if soonest is None:
+            return None
+        begin = soonest - FIRE
+        if len(self._window) > FIRED:
+            by_second = Counter(timer.at.replace(microsecond=0) for timer in self._window.waiting())
+            work = 0
+            for second, count in sorted(by_second.items()):
+                work += count
+                begin = min(begin, second - _SECOND * work / FIRED)
+        return max(begin, soonest - EARLY)
+
+    def soonest(self) -> Mapping[Place, datetime]:
+        """When each place that has something to come is to be looked at."""
+        found: dict[Place, datetime] = {}
+        waiting = [(timer.at, timer) for timer in self._window.waiting()] + self._later
+        for at, timer in waiting:
+            place = Place(timer.bucket, timer.shard)
+            found[place] = min(at, found.get(place, at))
+        return {place: at for place, at in found.items() if place in self._leases}
+
+    def notice(self, now: datetime) -> None:
+        """Read again where a nudge came, and let go of what another has."""
+        standing = self._held.held(self.places)
+        for place, lease in list(self._leases.items()):
+            found = standing.get(place)
+            if found is None or (found.token, found.look) != (lease.token, lease.look):
+                self._take_again(place, lease, now)
+
+    def leave(self, now: datetime) -> bool:
+        """Give all places back. False where a nudge came: there is more to look at."""
+        for place, lease in list(self._leases.items()):
+            if self._buckets.give_back(lease):
+                self._window.close(place)
+                del self._leases[place]
+            else:
+                self._take_again(place, lease, now)
+        return not self._leases
