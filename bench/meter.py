@@ -99,10 +99,13 @@ class Meter:
 
     def _begun(self, model: Any, context: Any, **_: Any) -> None:
         params = context["metered"]
+        context["begun"] = True
         if model.service_model.service_name == "dynamodb":
             context["rows_before"] = self._rows(_written_keys(model.name, params))
 
     def _answered(self, parsed: Mapping[str, Any], model: Any, context: Any, **_: Any) -> None:
+        if "begun" not in context:  # it never got to AWS
+            return
         service, params = model.service_model.service_name, context["metered"]
         error = parsed.get("Error", {}).get("Code", "")
         writes: Sequence[Written] = ()

@@ -1,0 +1,75 @@
+"""What AWS does to a function between any two of its calls: kills it, throttles it, says nothing."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from botocore.exceptions import ReadTimeoutError
+
+
+class Killed(BaseException):
+    """The environment is gone: out of time or memory. No code of ours sees it coming."""
+
+
+class Moment(NamedTuple):
+    """A call about to be made, or just answered."""
+
+    number: int
+    role: str
+    service: str
+    operation: str
+    answered: bool
+
+
+class Refusal(NamedTuple):
+    """What AWS says instead of doing it."""
+
+    code: str
+    status: int = 400
+
+
+Plan = Callable[[Moment], Refusal | BaseException | None]
+
+
+class _Http(NamedTuple):
+    status_code: int
+
+
+LOST = ReadTimeoutError(endpoint_url="https://aws.invalid")
+
+
+class Faults:
+    """`plan` says at each moment what happens there; nothing, unless a test says so."""
+
+    def __init__(self, role: Callable[[], str]) -> None:
+        self.plan: Plan | None = None
+        self.moments: list[Moment] = []
+        self._role = role
+
+    def watch(self, client: Any) -> None:
+        client.meta.events.register_first("before-call.*.*", self._asked)
+        client.meta.events.register_last("after-call.*.*", self._answered)
+
+    def _asked(self, model: Any, **_: Any) -> Any:
+        return self._strike(model, answered=False)
+
+    def _answered(self, model: Any, **_: Any) -> None:
+        self._strike(model, answered=True)
+
+    def _strike(self, model: Any, answered: bool) -> Any:
+        moment = Moment(
+            len(self.moments),
+            self._role(),
+            model.service_model.service_name,
+            model.name,
+            answered,
+        )
+        self.moments.append(moment)
+        blow = None if self.plan is None else self.plan(moment)
+        if isinstance(blow, BaseException):
+            raise blow
+        if blow is not None:
+            assert not answered, "what was done is not refused"
+            error = {"Code": blow.code, "Message": "planted"}
+            about = {"HTTPStatusCode": blow.status}
+            return _Http(blow.status), {"Error": error, "ResponseMetadata": about}
+        return None

@@ -1,0 +1,134 @@
+"""The stream of a table: a record for each change, handed out in order, as Lambda's poller does."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from bench.meter import Written
+from punctual.aws import keys
+from tests.life.deployed import Source
+
+
+@dataclass
+class Stream:
+    """What stands in it, and how often its first batch has failed."""
+
+    arn: str
+    records: list[dict[str, Any]] = field(default_factory=list)
+    numbered: int = 0
+    tries: int = 0
+    limit: int = 0  # records of the next batch after it was halved, 0 where it was not
+
+    def append(self, one: Written, now: datetime, by_expiry: bool = False) -> None:
+        self.numbered += 1
+        kind = "INSERT" if one.before is None else "REMOVE" if one.after is None else "MODIFY"
+        images = {
+            name: plain(image)
+            for name, image in (("OldImage", one.before), ("NewImage", one.after))
+            if image is not None
+        }
+        record: dict[str, Any] = {
+            "eventID": f"event-{self.numbered}",
+            "eventName": kind,
+            "eventVersion": "1.1",
+            "eventSource": "aws:dynamodb",
+            "awsRegion": self.arn.split(":")[3],
+            "eventSourceARN": self.arn,
+            "dynamodb": {
+                "ApproximateCreationDateTime": int(now.timestamp()),
+                "Keys": one.key.item(),
+                **images,
+                "SequenceNumber": f"{self.numbered:021d}",
+                "SizeBytes": 1,
+                "StreamViewType": "NEW_AND_OLD_IMAGES",
+            },
+        }
+        if by_expiry:
+            record["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+        self.records.append(record)
+
+    def batch(self, source: Source) -> list[dict[str, Any]]:
+        """The next to be handed out; what the filter turns away is gone."""
+        if source.filters:
+            self.records = [
+                one for one in self.records if any(passes(one, some) for some in source.filters)
+            ]
+        return self.records[: self.limit or source.batch]
+
+    def done(self, count: int) -> None:
+        """So many of the first are handled."""
+        del self.records[:count]
+        if count:
+            self.tries, self.limit = 0, 0
+
+    def failed(self, source: Source, size: int, handled: int) -> list[dict[str, Any]]:
+        """What is given up now: a batch that failed is halved, or too often tried."""
+        self.done(handled)
+        size -= handled
+        self.tries += 1
+        if source.bisect and size > 1:
+            self.limit = -(-size // 2)
+            self.tries = 0
+            return []
+        if source.retries < 0 or self.tries <= source.retries:
+            self.limit = size
+            return []
+        given_up = self.records[:size]
+        self.done(size)
+        return given_up
+
+
+def is_expired_row(item: Mapping[str, Any], now: datetime) -> bool:
+    return keys.TTL in item and int(item[keys.TTL]["N"]) <= now.timestamp()
+
+
+def plain(image: Any) -> Any:
+    """As a function is handed it: JSON, binary as base64."""
+    if isinstance(image, bytes):
+        return base64.b64encode(image).decode()
+    if isinstance(image, dict):
+        return {name: plain(value) for name, value in image.items()}
+    if isinstance(image, list):
+        return [plain(value) for value in image]
+    return image
+
+
+def passes(record: Any, pattern: Mapping[str, Any]) -> bool:
+    """Event filtering, as far as a template of ours uses it."""
+    for name, wanted in pattern.items():
+        if name == "$or":
+            if not any(passes(record, one) for one in wanted):
+                return False
+            continue
+        value = record.get(name) if isinstance(record, dict) else None
+        if isinstance(wanted, dict):
+            if not passes(value, wanted):
+                return False
+        elif not any(_one(value, condition) for condition in wanted):
+            return False
+    return True
+
+
+def _one(value: Any, condition: Any) -> bool:
+    match condition:
+        case {"exists": bool(exists)}:
+            return (value is not None) == exists
+        case {"prefix": str(start)}:
+            return isinstance(value, str) and value.startswith(start)
+        case {"suffix": str(end)}:
+            return isinstance(value, str) and value.endswith(end)
+        case {"anything-but": {"suffix": str(end)}}:
+            return isinstance(value, str) and not value.endswith(end)
+        case {"anything-but": {"prefix": str(start)}}:
+            return isinstance(value, str) and not value.startswith(start)
+        case {"anything-but": unwanted}:
+            return value is not None and value not in _list(unwanted)
+        case dict():
+            raise NotImplementedError(f"a filter with {condition}")
+    return bool(value == condition)
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else [value]
