@@ -18,7 +18,14 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{OURS}/domain": frozenset({"msgspec", "tzdata"}),
     f"{OURS}/engine": frozenset({"punctual.domain", "msgspec"}),
     f"{OURS}/tasks": frozenset(
-        {"punctual.domain", "punctual.engine.ports", "httpx", "httpcore", "msgspec"}
+        {
+            "punctual.domain",
+            "punctual.engine.executor",
+            "punctual.engine.ports",
+            "httpx",
+            "httpcore",
+            "msgspec",
+        }
     ),
     f"{OURS}/local": frozenset(
         {
