@@ -1,0 +1,102 @@
+"""The claims that one executor holds: renewed beside the work, and ended when they are lost."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Literal, Protocol
+
+import msgspec
+
+from punctual.domain.run import Reason
+from punctual.domain.timing import BEAT, HOLD
+from punctual.engine.executor import Alive, Assignment, Executor
+from punctual.engine.ports import Key
+
+
+class Stoppable(Protocol):
+    """Work that can be told to end."""
+
+    def stop(self, reason: Literal["CANCEL", "SHUTDOWN", "LOST"], /) -> None: ...
+
+
+class _Held(msgspec.Struct):
+    assignment: Assignment
+    stop: Stoppable
+    beaten_at: datetime
+    renewed: float  # by the steady clock
+    beats: int = 0
+
+
+class Claims:
+    """One thread adds and lets go, another may beat; what runs is told only by its `stop`."""
+
+    def __init__(self, executor: Executor, monotonic: Callable[[], float]) -> None:
+        self._executor = executor
+        self._monotonic = monotonic
+        self._held: dict[tuple[str, int], _Held] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, assignment: Assignment, stop: Stoppable, now: datetime) -> None:
+        self._held[_mark(assignment)] = _Held(assignment, stop, now, self._monotonic())
+
+    def let_go(self, assignment: Assignment) -> None:
+        self._held.pop(_mark(assignment), None)
+
+    def stop(self, run_ids: Sequence[str]) -> None:
+        for held in list(self._held.values()):
+            if held.assignment.run.run_id in run_ids:
+                held.stop.stop("CANCEL")
+
+    def stop_all(self) -> None:
+        for held in list(self._held.values()):
+            held.stop.stop("SHUTDOWN")
+
+    def beat(self, now: datetime, early: bool = False) -> list[Assignment]:
+        """Renew what is due for it, or all; those whose leases a timer watches from now on."""
+        steady = self._monotonic()
+        all_held = list(self._held.values())
+        due = [held for held in all_held if early or now - held.beaten_at >= BEAT]
+        watched: list[Assignment] = []
+        try:
+            for first in (True, False):
+                group = [held for held in due if (held.beats == 0) is first]
+                if group:
+                    found = self._executor.beat([_claim(held) for held in group], first)
+                    for held, alive in zip(group, found, strict=True):
+                        _note(held, alive, now, steady)
+                    if first:
+                        watched = [held.assignment for held in group]
+        finally:
+            self.end_the_lost()
+        return watched
+
+    def end_the_lost(self) -> None:
+        """What could not be renewed for so long may be another's by now."""
+        steady = self._monotonic()
+        for held in list(self._held.values()):
+            if steady - held.renewed > HOLD.total_seconds():
+                held.stop.stop("LOST")
+
+    def next_beat(self) -> datetime | None:
+        return min((held.beaten_at + BEAT for held in list(self._held.values())), default=None)
+
+
+def _mark(assignment: Assignment) -> tuple[str, int]:
+    return assignment.run.run_id, assignment.run.token
+
+
+def _claim(held: _Held) -> tuple[Key, str, int]:
+    run = held.assignment.run
+    return held.assignment.key, run.run_id, run.token
+
+
+def _note(held: _Held, alive: Alive, now: datetime, steady: float) -> None:
+    held.beaten_at = now
+    held.beats += 1
+    if not alive.held:
+        held.stop.stop("LOST")
+        return
+    held.renewed = steady
+    if alive.cancel is not Reason.NONE:
+        held.stop.stop("CANCEL")
