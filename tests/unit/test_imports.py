@@ -76,7 +76,14 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
     "functions": frozenset({"aws_lambda_powertools", "punctual"}),
     "infra": frozenset(
-        {"aws_cdk", "constructs", "cdk_nag", "punctual.settings", "punctual.aws.keys"}
+        {
+            "aws_cdk",
+            "constructs",
+            "cdk_nag",
+            "punctual.settings",
+            "punctual.aws.keys",
+            "punctual.web.contract",
+        }
     ),
 }
 """What a package may import besides the standard library and itself."""

@@ -27,7 +27,7 @@ class Gateway:
         jobs, search = self.engine.as_jobs, self.engine.as_search
         services = Services(jobs, search, self.engine.clock, FEATURES, About("0", ()))
         self.services = services
-        self.app = resolver(services, self.log, lambda event: Caller(event["tenant"], "me"))
+        self.app = resolver(services, self.log, lambda event, _path: Caller(event["tenant"], "me"))
 
     def log(self, event: str, /, **fields: Any) -> None:
         self.logged.append(event)

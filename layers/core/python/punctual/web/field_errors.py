@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic_core import ValidationError
 
 from punctual.domain.errors import FieldError, Invalid
 

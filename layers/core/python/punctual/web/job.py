@@ -34,10 +34,15 @@ def new_job(parsed: Parsed, now: datetime, features: Features) -> dict[str, Any]
 
 
 def changed_job(
-    old: Mapping[str, Any], parsed: Parsed, now: datetime, features: Features
+    old: dict[str, Any], parsed: Parsed, now: datetime, features: Features
 ) -> dict[str, Any]:
-    """The document after a change: each field sent takes the place of the former one, whole."""
+    """The document after a change: each field sent takes the place of the former one, whole.
+
+    Where nothing is sent: the former itself, for nothing is to change.
+    """
     sent = parsed.value
+    if not sent:
+        return old
     kept = dict(old)
     kind = sent.get("schedule_type")
     if kind is not None and kind != old.get("schedule_type"):

@@ -1,29 +1,23 @@
-"""/jobs: submit, list, read, change, cancel, pause, resume."""
+"""/jobs: submit, change, cancel, pause, resume."""
 
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 from punctual.domain.errors import FieldError, Invalid, PunctualError
-from punctual.domain.head import Kind, State
 from punctual.engine.jobs import Submission
-from punctual.engine.search import JobFilters
 from punctual.engine.views import JobView
 from punctual.web import requests
 from punctual.web.conditions import etag, idempotency_key
 from punctual.web.job import changed_job, new_job
 from punctual.web.json_body import Parsed, fingerprint, parse_object, parse_optional
 from punctual.web.problems import problem
-from punctual.web.query import LISTING, Query, filters_only, listing
-from punctual.web.render_job import job_json, job_url, status_json
+from punctual.web.render_job import job_json, job_url
 from punctual.web.request import Reply, Request, json_reply
 from punctual.web.routing import Table
 from punctual.web.services import Services, checked_id
 
-STATES = tuple(state.value for state in State)
-KINDS = tuple(kind.value for kind in Kind)
 SUBMIT = "POST /jobs"
-_FILTERS = ("status", "schedule_type", "name_prefix", "created_by", "tag")
 
 
 class JobRoutes:
@@ -33,14 +27,11 @@ class JobRoutes:
     def declare(self, table: Table) -> None:
         table.post("/jobs", status_code=202)(self.submit)
         table.post("/jobs/batch", status_code=207)(self.submit_many)
-        table.get("/jobs")(self.find)
-        table.get("/jobs/<job_id>")(self.read)
         table.put("/jobs/<job_id>")(self.change)
         table.patch("/jobs/<job_id>")(self.change)
         table.delete("/jobs/<job_id>")(self.cancel)
         table.post("/jobs/<job_id>/pause")(self.pause)
         table.post("/jobs/<job_id>/resume")(self.resume)
-        table.get("/jobs/<job_id>/status")(self.status)
 
     def submit(self, request: Request) -> Reply:
         key = idempotency_key(request)
@@ -68,35 +59,6 @@ class JobRoutes:
         accepted = iter(self._submit(request, wanted))
         answers = [refused.get(index) or next(accepted) for index in range(len(items))]
         return json_reply(207, {"results": [_result(one, request) for one in answers]})
-
-    def find(self, request: Request) -> Reply:
-        query = Query(request.query, (*_FILTERS, *LISTING), ("status", "tag"))
-        filters = JobFilters(
-            status=query.choices("status", STATES),
-            schedule_type=query.choice("schedule_type", KINDS),
-            name_prefix=query.text("name_prefix"),
-            created_by=query.text("created_by"),
-            tags=query.tags(),
-        )
-        limit, token = listing(query)
-        query.finish()
-        tenant, bound = request.caller.tenant, filters_only(request.query)
-        after = self._api.pager.after(tenant, "jobs", bound, token)
-        page = self._api.search.jobs(tenant, filters, limit, after)
-        now = self._api.clock()
-        value = {
-            "jobs": [job_json(view, request.root, now) for view in page.items],
-            "next_token": self._api.pager.token(tenant, "jobs", bound, page.after),
-        }
-        return json_reply(200, value)
-
-    def read(self, request: Request, job_id: str) -> Reply:
-        view = self._api.search.job(request.caller.tenant, checked_id(job_id))
-        return self._job(view, request)
-
-    def status(self, request: Request, job_id: str) -> Reply:
-        view = self._api.search.job(request.caller.tenant, checked_id(job_id))
-        return json_reply(200, status_json(view, request.root, self._api.clock()))
 
     def change(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)

@@ -1,29 +1,14 @@
-"""Runs: order, list, read, cancel, retry, and what they left behind."""
+"""Runs: order, cancel, retry."""
 
-import re
-
-from punctual.domain.run import Status, Trigger
-from punctual.engine.search import RunFilters
 from punctual.engine.views import RunView
 from punctual.web import requests
 from punctual.web.conditions import idempotency_key
 from punctual.web.json_body import fingerprint, parse_optional
 from punctual.web.moments import shown
-from punctual.web.query import LISTING, Query, filters_only, listing
-from punctual.web.render_run import listed_run_json, run_json, run_url
-from punctual.web.request import Header, Reply, Request, json_reply
-from punctual.web.routing import ANYTHING, Table, produces
+from punctual.web.render_run import run_json, run_url
+from punctual.web.request import Reply, Request, json_reply
+from punctual.web.routing import Table
 from punctual.web.services import Services, checked_id
-
-STATUSES = tuple(status.value for status in Status)
-TRIGGERS = tuple(trigger.value for trigger in Trigger)
-TEXT = "text/plain"
-MAX_OFFSET = 2**40
-_FILTERS = ("status", "trigger", "from", "to")
-_CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
-_BYTES = "application/octet-stream"
-# What a job printed is data: no browser may take it for a page of ours.
-_AS_DATA: tuple[Header, ...] = (("content-security-policy", "default-src 'none'; sandbox"),)
 
 
 class RunRoutes:
@@ -33,13 +18,8 @@ class RunRoutes:
     def declare(self, table: Table) -> None:
         table.post("/jobs/<job_id>/runNow", status_code=202)(self.run_now)
         table.post("/jobs/<job_id>/backfill", status_code=202)(self.backfill)
-        table.get("/jobs/<job_id>/runs")(self.of_job)
-        table.get("/runs")(self.of_all)
-        table.get("/jobs/<job_id>/runs/<run_id>")(self.read)
         table.post("/jobs/<job_id>/runs/<run_id>/cancel", status_code=202)(self.cancel)
         table.post("/jobs/<job_id>/runs/<run_id>/retry", status_code=202)(self.retry)
-        table.get("/jobs/<job_id>/runs/<run_id>/output")(self.output)
-        table.get("/jobs/<job_id>/runs/<run_id>/logs")(self.logs)
 
     def run_now(self, request: Request, job_id: str) -> Reply:
         job_id, key = checked_id(job_id), idempotency_key(request)
@@ -61,17 +41,6 @@ class RunRoutes:
             return json_reply(200, found)
         return json_reply(202, {"runs": len(times)})
 
-    def of_job(self, request: Request, job_id: str) -> Reply:
-        return self._list(request, checked_id(job_id))
-
-    def of_all(self, request: Request) -> Reply:
-        return self._list(request, None)
-
-    def read(self, request: Request, job_id: str, run_id: str) -> Reply:
-        ids = checked_id(job_id), checked_id(run_id, "run")
-        view = self._api.search.run(request.caller.tenant, *ids)
-        return json_reply(200, run_json(view, request.root))
-
     def cancel(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = checked_id(job_id), checked_id(run_id, "run")
         requests.no_fields(parse_optional(request.body))
@@ -86,47 +55,6 @@ class RunRoutes:
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
         mark = "" if key is None else fingerprint(operation, parsed.value)
         return _ordered(self._api.jobs.retry(request.caller.tenant, *ids, key, mark), request)
-
-    @produces(ANYTHING)
-    def output(self, request: Request, job_id: str, run_id: str) -> Reply:
-        ids = checked_id(job_id), checked_id(run_id, "run")
-        found = self._api.search.output(request.caller.tenant, *ids)
-        if found.link is not None:
-            return Reply(302, b"", (("location", found.link),), "")
-        kind = found.content_type if _CONTENT_TYPE.fullmatch(found.content_type) else _BYTES
-        name = ("content-disposition", f'attachment; filename="{ids[1]}"')
-        cut = ("x-output-truncated", "true" if found.truncated else "false")
-        return Reply(200, found.data, (name, cut, *_AS_DATA), kind)
-
-    @produces(TEXT)
-    def logs(self, request: Request, job_id: str, run_id: str) -> Reply:
-        ids = checked_id(job_id), checked_id(run_id, "run")
-        query = Query(request.query, ("after",))
-        after = query.number("after", 0, 0, MAX_OFFSET)
-        query.finish()
-        data = self._api.search.logs(request.caller.tenant, *ids, after)
-        following = ("x-next-offset", str(after + len(data)))
-        return Reply(200, data, (following, *_AS_DATA), f"{TEXT}; charset=utf-8")
-
-    def _list(self, request: Request, job_id: str | None) -> Reply:
-        query = Query(request.query, (*_FILTERS, *LISTING), ("status",))
-        filters = RunFilters(
-            status=query.choices("status", STATUSES),
-            trigger=query.choice("trigger", TRIGGERS),
-            start=query.moment("from"),
-            end=query.moment("to"),
-        )
-        limit, token = listing(query)
-        query.finish()
-        tenant, bound = request.caller.tenant, filters_only(request.query)
-        listed = f"runs {job_id or ''}"
-        after = self._api.pager.after(tenant, listed, bound, token)
-        page = self._api.search.runs(tenant, job_id, filters, limit, after)
-        value = {
-            "runs": [listed_run_json(view, request.root) for view in page.items],
-            "next_token": self._api.pager.token(tenant, listed, bound, page.after),
-        }
-        return json_reply(200, value)
 
 
 def _ordered(view: RunView, request: Request) -> Reply:

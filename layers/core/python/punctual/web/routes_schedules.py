@@ -6,7 +6,6 @@ from punctual.domain.errors import FieldError, Invalid, Unavailable
 from punctual.domain.schedule import Preview, describe, preview
 from punctual.engine.definition import compiled
 from punctual.engine.views import Health
-from punctual.web import requests
 from punctual.web.json_body import parse_object
 from punctual.web.query import LISTING, Query, filters_only, listing
 from punctual.web.render_rest import (
@@ -18,7 +17,7 @@ from punctual.web.render_rest import (
 )
 from punctual.web.request import Reply, Request, json_reply
 from punctual.web.routing import Table
-from punctual.web.services import Services, checked_id
+from punctual.web.services import Reads, Services, checked_id
 
 MOST_AHEAD = timedelta(days=31)
 USUALLY_AHEAD = timedelta(days=7)
@@ -26,7 +25,7 @@ _NOBODY_ANSWERS = Health("down", None, None, None, ())
 
 
 class ScheduleRoutes:
-    def __init__(self, api: Services) -> None:
+    def __init__(self, api: Reads | Services) -> None:
         self._api = api
 
     def declare(self, table: Table) -> None:
@@ -37,6 +36,8 @@ class ScheduleRoutes:
         table.get("/health")(self.health)
 
     def preview(self, request: Request) -> Reply:
+        from punctual.web import requests  # it checks by pydantic, which no other read waits for
+
         wanted = requests.preview(parse_object(request.body), self._api.clock())
         schedule = compiled(wanted.fields, "", "", wanted.start).schedule
         if wanted.fields["schedule_type"] == "IMMEDIATE":

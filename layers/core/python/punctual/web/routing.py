@@ -74,6 +74,10 @@ class Table(Router):
 
         return register
 
+    def served_elsewhere(self, method: str, rule: str) -> None:
+        """Known here for its address alone: another function of the same API serves it."""
+        self._add(Declared(method, rule, _go_there, ANYTHING))
+
     def answer(self, request: Request) -> Reply:
         """The reply to any request whatsoever."""
         return self._guarded(self._dispatch, request, {})
@@ -163,6 +167,15 @@ class Table(Router):
             where=_where(error),
         )
         return unknown_problem(request.request_id)
+
+
+def _go_there(request: Request, **_names: str) -> Reply:
+    """Only another spelling of the address comes here: a slash at the end, most often."""
+    path = request.path.rstrip("/")
+    if path == request.path:
+        raise Refused("MISROUTED", "This call reached a part of Punctual that does not serve it.")
+    query = f"?{request.query}" if request.query else ""
+    return Reply(308, b"", (("location", f"{request.root}{path}{query}"),), "")
 
 
 def _where(error: Exception) -> str:

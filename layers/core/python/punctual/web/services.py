@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from punctual.domain.errors import NotFound, PreconditionFailed
-from punctual.engine.jobs import Jobs
 from punctual.engine.search import Search
 from punctual.web.conditions import if_match
 from punctual.web.features import Features
@@ -14,16 +13,30 @@ from punctual.web.paging import Pager
 from punctual.web.render_rest import About
 from punctual.web.request import Request
 
+if TYPE_CHECKING:  # who only reads has no use for what writes
+    from punctual.engine.jobs import Jobs
+
 _ID_LENGTH = 36
 
 
+class Reads(NamedTuple):
+    """What the reading calls stand on; `most` bytes an answer may have, where a gateway says so."""
+
+    search: Search
+    clock: Callable[[], datetime]
+    about: About
+    pager: Pager = Pager()
+    most: int | None = None
+
+
 class Services(NamedTuple):
-    jobs: Jobs
+    jobs: "Jobs"
     search: Search
     clock: Callable[[], datetime]
     features: Features
     about: About
     pager: Pager = Pager()
+    most: int | None = None
 
     def edition(self, request: Request, job_id: str) -> int | None:
         """The one edition that If-Match allows; None where any will do."""

@@ -1,0 +1,75 @@
+"""Every call of the API, and which function serves it; what the stack needs and imports cheaply."""
+
+from typing import NamedTuple
+
+READER, WRITER = "job_search", "job_service"
+REST = READER  # what no route names: 404, 405, HEAD and OPTIONS
+
+# Asked without a token.
+PUBLIC = frozenset({"/health", "/openapi.json"})
+
+
+class Call(NamedTuple):
+    method: str
+    path: str  # as an HTTP API writes it
+    function: str
+
+    @property
+    def rule(self) -> str:
+        """As the routes are declared.
+
+        >>> Call("GET", "/jobs/{job_id}/runs", READER).rule
+        '/jobs/<job_id>/runs'
+        """
+        return self.path.replace("{", "<").replace("}", ">")
+
+    @property
+    def public(self) -> bool:
+        return self.path in PUBLIC
+
+
+_JOB = "/jobs/{job_id}"
+_RUN = "/jobs/{job_id}/runs/{run_id}"
+
+CALLS: tuple[Call, ...] = (
+    *(
+        Call("GET", path, READER)
+        for path in (
+            "/jobs",
+            _JOB,
+            f"{_JOB}/status",
+            f"{_JOB}/explain",
+            f"{_JOB}/runs",
+            _RUN,
+            f"{_RUN}/output",
+            f"{_RUN}/logs",
+            "/runs",
+            "/schedules/upcoming",
+            "/stats",
+            "/health",
+        )
+    ),
+    Call("POST", "/schedules/preview", READER),
+    Call("POST", "/jobs", WRITER),
+    Call("POST", "/jobs/batch", WRITER),
+    Call("PUT", _JOB, WRITER),
+    Call("PATCH", _JOB, WRITER),
+    Call("DELETE", _JOB, WRITER),
+    *(
+        Call("POST", path, WRITER)
+        for path in (
+            f"{_JOB}/pause",
+            f"{_JOB}/resume",
+            f"{_JOB}/runNow",
+            f"{_JOB}/backfill",
+            f"{_RUN}/cancel",
+            f"{_RUN}/retry",
+        )
+    ),
+)
+
+# Served without a token as well, though nothing is declared for it: it is answered as what is not
+# installed.
+OPEN_API = Call("GET", "/openapi.json", READER)
+
+ROUTES = (*CALLS, OPEN_API)

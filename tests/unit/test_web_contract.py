@@ -1,0 +1,49 @@
+"""The list of calls that the stack makes routes of is the list of what is declared."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from punctual.local.installed import FEATURES
+from punctual.web.app import routes
+from punctual.web.contract import CALLS, PUBLIC, READER, ROUTES, WRITER
+from punctual.web.render_rest import About
+from punctual.web.services import Services
+from tests.web_engine import MemoryEngine
+
+LAYER = Path(__file__).parents[2] / "layers/core/python"
+
+
+def test_every_declared_call_has_a_function_and_none_besides() -> None:
+    engine = MemoryEngine()
+    services = Services(engine.as_jobs, engine.as_search, engine.clock, FEATURES, About("0", ()))
+    declared = {(one.method, one.rule) for one in routes(services, lambda *_, **__: None).declared}
+    assert {(call.method, call.rule) for call in CALLS} == declared
+    assert len(CALLS) == len(declared)
+
+
+def test_reads_and_writes_are_told_apart_by_what_they_do() -> None:
+    reads = {(call.method, call.path) for call in CALLS if call.function == READER}
+    assert all(method == "GET" for method, path in reads if path != "/schedules/preview")
+    assert {call.method for call in CALLS if call.function == WRITER} == {
+        "POST",
+        "PUT",
+        "PATCH",
+        "DELETE",
+    }
+
+
+def test_only_what_tells_no_secret_is_open() -> None:
+    assert {route.path for route in ROUTES if route.public} == PUBLIC
+
+
+def test_the_stack_may_import_it_without_anything_heavy() -> None:
+    code = (
+        "import sys, punctual.web.contract;"
+        "print([m for m in sys.modules if m.split('.')[0] in "
+        "('pydantic', 'pydantic_core', 'boto3', 'botocore', 'msgspec', 'aws_lambda_powertools')])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
