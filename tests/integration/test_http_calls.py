@@ -225,6 +225,8 @@ def test_a_change_is_merged_and_guarded_by_its_version(client: Client) -> None:
     assert is_problem(weak, 412, "PRECONDITION_FAILED")
     one_of = client.call("PATCH", path, b'{"name":"z"}', {"if-match": '"9", "3"'})
     assert (one_of.status, one_of.json["name"]) == (200, "z")
+    empty = client.call("PATCH", path, b"{}", {"if-match": 'W/"4"'})
+    assert is_problem(empty, 412, "PRECONDITION_FAILED")
     wrong = client.call("PATCH", path, b'{"schedule_time":"2026-12-01T10:00:00Z","x":1}')
     assert set(wrong.fields) == {"schedule_time", "x"}
 

@@ -275,3 +275,17 @@ def test_stats_and_health_tell_what_happened(client: NodeClient) -> None:
     assert stats["last_hour"][-1]["succeeded"] == 1
     health = client.get("/v1/health")
     assert (health.status, health.json["status"]) == (200, "ok")
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_a_change_that_sends_nothing_changes_nothing(client: NodeClient, method: str) -> None:
+    path = f"/v1/jobs/{submitted(client, {**CRON, 'payload': {'a': 1}})['job_id']}"
+    client.clock.advance(timedelta(seconds=30))
+    before = client.get(path)
+    answer = client.call(method, path, b"{}")
+    assert (answer.status, answer.json, answer.headers["etag"]) == (200, before.json, '"1"')
+    assert client.get(path).json == before.json
+    assert client.call(method, path, b"{}", {"if-match": '"2"'}).status == 412
+    assert client.call(method, path, b"{}", {"if-match": 'W/"1"'}).status == 412
+    client.call("DELETE", path)
+    assert client.call(method, path, b"{}").status == 409

@@ -5,8 +5,9 @@ from collections import Counter
 import pytest
 
 from punctual.domain.run import Lease
+from punctual.domain.writers import is_own
 from punctual.engine.ports import Stored
-from punctual.local.head_rows import HeadRows, is_own, merged
+from punctual.local.head_rows import HeadRows, merged
 from tests.builders import RUN, a_head, after, an_id
 
 LEASE = Lease(token=2, until=after(30))
@@ -36,8 +37,7 @@ def test_a_mark_counts_from_its_version_on(
     mine: tuple[int, str], standing: tuple[int, str], own: bool
 ) -> None:
     writers = tuple(standing[1].split())
-    stored = a_head(version=standing[0], writers=writers)
-    assert is_own(a_head(version=mine[0], writer=mine[1]), stored) is own
+    assert is_own(a_head(version=mine[0], writer=mine[1]), standing[0], writers) is own
 
 
 def test_a_new_head_is_inserted_and_a_known_one_updated() -> None:

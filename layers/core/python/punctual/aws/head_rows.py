@@ -26,6 +26,7 @@ from punctual.aws.keys import (
     parse_head,
 )
 from punctual.aws.sorting import moment, parse_moment
+from punctual.domain import writers as writers_of
 from punctual.domain.draft import expires_at
 from punctual.domain.head import Head
 from punctual.domain.run import Lease
@@ -110,16 +111,11 @@ def renewal(beat: Beat) -> Condition:
 
 
 def is_own(mine: Head, row: Mapping[str, Any]) -> bool:
-    """Whether what stands holds the effect of this very swap, its answer lost.
-
-    Its mark must stand among those of its version and later ones: a request that won one swap and
-    lost another has left its mark before.
-    """
-    if not mine.writers or not mine.writers[-1] or not row:
+    """Whether the row that stands holds the effect of this very swap, its answer lost."""
+    if not row:
         return False
-    newer = int(row[VERSION]["N"]) - mine.version
     writers = from_attribute(row[WRITERS]) if WRITERS in row else []
-    return newer >= 0 and mine.writers[-1] in writers[-newer - 1 :]
+    return writers_of.is_own(mine, int(row[VERSION]["N"]), writers)
 
 
 def _attributes(new: Head) -> Item:

@@ -18,7 +18,7 @@ from punctual.domain.errors import (
     Unavailable,
 )
 from punctual.domain.events import Event
-from punctual.domain.head import Head, Misfire
+from punctual.domain.head import Head, Misfire, State
 from punctual.domain.line import LINE_MOST
 from punctual.domain.placement import derived_id
 from punctual.domain.run import Trigger
@@ -73,13 +73,21 @@ class Jobs:
         revise: Callable[[dict[str, Any]], dict[str, Any]],
         if_match: int | None = None,
     ) -> JobView:
-        """Put a new definition in force; `revise` makes it from the present one."""
+        """Put a new definition in force; `revise` makes it from the present one.
+
+        Where it answers the present one itself, nothing changes, the version neither.
+        """
         asked_at = self._clock()
         key, writer = Key(tenant, job_id), mark(self._new_id)
         for _ in range(TRIES):
             stored, body = self._load(key)
             _check(stored.head, if_match)
-            revised = self._revise(key, stored, body, revise, writer, asked_at)
+            present = self._documents.whole(body)
+            document = revise(present)
+            if document is present:
+                _check_alive(stored.head)
+                return self._search.job(tenant, job_id)
+            revised = self._revise(key, stored, body, document, writer, asked_at)
             result = self._apply_to(stored, key, revised.event, writer, revised.body)
             if result is not None:
                 self._refuse(result)
@@ -91,12 +99,11 @@ class Jobs:
         key: Key,
         stored: Stored,
         body: Body,
-        revise: Callable[[dict[str, Any]], dict[str, Any]],
+        document: dict[str, Any],
         writer: str,
         now: datetime,
     ) -> _Revised:
         head = stored.head
-        document = revise(self._documents.whole(body))
         ref = f"{head.edition + 1}-{writer}"
         new = self._documents.body(key, document, ref, head.edition + 1, now, body.created_by)
         meaning = compiled(document, key.job_id, ref, now)
@@ -244,10 +251,18 @@ class Jobs:
                 f"The job's line holds {LINE_MOST} runs at most: order again when some have ended."
             )
         if result.verdict is Verdict.CONFLICT:
-            state = result.decision.head.state
-            raise Conflict(f"The job is {state}: this cannot be done to it any more.")
+            raise _conflict(result.decision.head)
 
 
 def _check(head: Head, if_match: int | None) -> None:
     if if_match is not None and head.edition != if_match:
         raise PreconditionFailed("The job has another version by now: read it again.")
+
+
+def _check_alive(head: Head) -> None:
+    if head.state is State.CANCELLED:
+        raise _conflict(head)
+
+
+def _conflict(head: Head) -> Conflict:
+    return Conflict(f"The job is {head.state}: this cannot be done to it any more.")

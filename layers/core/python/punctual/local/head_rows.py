@@ -160,17 +160,6 @@ def _queued(head: Head) -> tuple[int, int | None, int | None]:
     return len(found), priority, due
 
 
-def is_own(mine: Head, standing: Head) -> bool:
-    """Whether what stands holds the effect of this very swap, its answer lost.
-
-    Only among the writers from its version on: a request that won one swap and lost a later one
-    has left its mark before.
-    """
-    mark = mine.writers[-1] if mine.writers else ""
-    newer = standing.version - mine.version
-    return bool(mark) and newer >= 0 and mark in standing.writers[-newer - 1 :]
-
-
 def merged(leases: Mapping[str, Lease], changes: Mapping[str, Lease | None]) -> Mapping[str, Lease]:
     if not changes:
         return leases

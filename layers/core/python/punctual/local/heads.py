@@ -9,6 +9,7 @@ from punctual.domain.draft import expires_at
 from punctual.domain.head import Head, Priority
 from punctual.domain.placement import EPOCH
 from punctual.domain.run import Lease
+from punctual.domain.writers import is_own
 from punctual.engine.ports import (
     Beat,
     Body,
@@ -25,7 +26,7 @@ from punctual.local.bodies import SqliteBodies
 from punctual.local.codec import micros, moment
 from punctual.local.counts import Counts
 from punctual.local.head_memory import HeadMemory
-from punctual.local.head_rows import HEAD, NO_LEASES, HeadRows, is_own, merged
+from punctual.local.head_rows import HEAD, NO_LEASES, HeadRows, merged
 from punctual.local.unit import Unit
 
 CACHED = 20_000
@@ -218,7 +219,7 @@ class SqliteHeads:
             standing, leases = kept[1]
             version = standing.version
             if version != expect:
-                return is_own(head, standing)
+                return is_own(head, standing.version, standing.writers)
         if version != expect:
             return False
         for run_id, lease in required.items():
