@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from punctual.domain import events, holders, orders
 from punctual.domain.answer import OK, Answer, Verdict, now_of
@@ -14,7 +15,7 @@ from punctual.domain.head import Head, State
 from punctual.domain.line import LINE_MOST
 from punctual.domain.run import Lease, Run
 
-__all__ = ["Decision", "Verdict", "decide"]
+__all__ = ["Decision", "Verdict", "decide", "joined"]
 
 
 class Decision(Struct, frozen=True, gc=False):
@@ -42,11 +43,13 @@ def decide(
     now: datetime,
     writer: str = "",
     recorded: frozenset[str] = frozenset(),
+    together: bool = False,
 ) -> Decision:
     """Answer `event` at `now`.
 
     `writer` marks the swap as this caller's own. `recorded` names the ended runs whose history
-    row is known to stand: they leave the head with the next change.
+    row is known to stand: they leave the head with the next change. `together`: the rows of those
+    that end now stand or fall with this very swap, so they need not enter the head at all.
     """
     if head.blank:
         return Decision(head=head, changed=False, verdict=Verdict.GONE)
@@ -54,7 +57,10 @@ def decide(
     answer = _HANDLERS[type(event)](draft, event)
     _complete(draft)
     brought = event.brought if isinstance(event, events.Look) else ()
-    new, timer_at = draft.freeze(writer, recorded, brought)
+    unrecorded = draft.unrecorded(recorded)
+    records = draft.to_record(unrecorded)
+    stays = draft.growing(unrecorded) if together else unrecorded
+    new, timer_at = draft.freeze(writer, stays, brought)
     return Decision(
         head=new,
         changed=new is not head,
@@ -65,10 +71,21 @@ def decide(
         leases=draft.leases,
         required=draft.required,
         sends=tuple(draft.sends),
-        records=draft.to_record(recorded),
+        records=records,
         kills=tuple(draft.kills),
         attempts=tuple(draft.attempts),
     )
+
+
+def joined(first: Decision, second: Decision) -> Decision:
+    """Two decisions in turn as one, for who writes the second head alone.
+
+    The first fires what the second answers: what it asks for besides is the run it sends.
+    """
+    timer_at = second.timer_at
+    if timer_at is None and first.timer_at == second.head.timer_at:
+        timer_at = first.timer_at
+    return replace(second, timer_at=timer_at)
 
 
 def _complete(d: Draft) -> None:

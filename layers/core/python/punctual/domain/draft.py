@@ -2,8 +2,6 @@
 
 from datetime import datetime, timedelta
 
-from msgspec.structs import replace
-
 from punctual.domain.head import Head, Rules, State
 from punctual.domain.run import Lease, Reason, Run, Waiting
 from punctual.domain.timing import RETENTION
@@ -103,31 +101,38 @@ class Draft:
         self.updated_at = self.now
 
     def freeze(
-        self, writer: str, recorded: frozenset[str], timers_gone: tuple[datetime, ...]
+        self, writer: str, ended: tuple[Run, ...], timers_gone: tuple[datetime, ...]
     ) -> tuple[Head, datetime | None]:
         """The new head, or the old one where nothing changed; and the timer to put, if any."""
+        old = self.head
         wanted = self._next_look(timers_gone)
         carried = self.head.timer_at
         if carried is not None and carried in timers_gone and carried != wanted:
             carried = None
-        new = self._build(wanted)
         timer = None if wanted is None or wanted == carried or wanted in timers_gone else wanted
-        if new == self.head:
-            return self.head, timer
-        return replace(
-            new,
-            version=self.head.version + 1,
-            writers=(*self.head.writers[1 - WRITERS :], writer),
-            ended=self._unrecorded(recorded),
-        ), timer
+        moved = (
+            self.state is not old.state
+            or len(self.runs) != len(old.runs)
+            or len(self.ended) != len(old.ended)
+        )
+        if not moved and self._build(wanted, old.version, tuple(self.ended), old.writers) == old:
+            return old, timer
+        writers = (*old.writers[1 - WRITERS :], writer)
+        return self._build(wanted, old.version + 1, ended, writers), timer
 
-    def _build(self, timer_at: datetime | None) -> Head:
+    def _build(
+        self,
+        timer_at: datetime | None,
+        version: int,
+        ended: tuple[Run, ...],
+        writers: tuple[str, ...],
+    ) -> Head:
         old = self.head
         over = not self.runs and not self.line and self.state in (State.COMPLETED, State.CANCELLED)
         return Head(
             tenant=old.tenant,
             job_id=old.job_id,
-            version=old.version,
+            version=version,
             edition=self.edition,
             definition=self.definition,
             state=self.state,
@@ -142,12 +147,12 @@ class Draft:
             started=self.started,
             runs=tuple(self.runs),
             line=tuple(self.line),
-            ended=tuple(self.ended),
+            ended=ended,
             latest=self.latest,
             latest_not_run=self.latest_not_run,
             behind=self.behind,
             timer_at=timer_at,
-            writers=old.writers,
+            writers=writers,
             ended_at=(old.ended_at or self.now) if over else None,
         )
 
@@ -158,16 +163,23 @@ class Draft:
         used.add(self.definition)
         return {key: value for key, value in self.rules.items() if key in used}
 
-    def _unrecorded(self, recorded: frozenset[str]) -> tuple[Run, ...]:
-        return tuple(run for run in self.ended if run.run_id not in recorded)
+    def unrecorded(self, recorded: frozenset[str]) -> tuple[Run, ...]:
+        """The ended runs without a history row."""
+        if not recorded:
+            return tuple(self.ended)
+        return tuple([run for run in self.ended if run.run_id not in recorded])
 
-    def to_record(self, recorded: frozenset[str]) -> tuple[Run, ...]:
-        """The ended runs without a history row; what is growing gets its one when it is whole."""
-        return tuple(
-            run
-            for run in self._unrecorded(recorded)
-            if self.behind is None or not self.is_growing(run)
-        )
+    def to_record(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
+        """Those whose row is to be written; what is growing gets its one when it is whole."""
+        if self.behind is None:
+            return unrecorded
+        return tuple([run for run in unrecorded if not self.is_growing(run)])
+
+    def growing(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
+        """Those whose row is not to be written yet."""
+        if self.behind is None:
+            return ()
+        return tuple([run for run in unrecorded if self.is_growing(run)])
 
     def is_growing(self, run: Run) -> bool:
         """Whether this may be the entry of a catch-up that is under way."""
@@ -183,6 +195,8 @@ class Draft:
 
     def _next_look(self, timers_gone: tuple[datetime, ...]) -> datetime | None:
         """When this head must be looked at again, whatever else happens."""
+        if not self.runs and not self.line and self.next_at is None and self.behind is None:
+            return None
         moments: list[datetime] = []
         if self.state is State.SCHEDULED:
             if self.behind is not None:

@@ -28,6 +28,8 @@ _INSTANT = timedelta(microseconds=1)
 
 def settle(d: Draft, horizon: datetime | None = None) -> None:
     """Give each occurrence that is due its outcome, by the definition in force."""
+    if not d.runs and not d.line and d.next_at is None and d.behind is None:
+        return
     expire(d)
     admit(d)
     if d.state is State.SCHEDULED:

@@ -50,7 +50,8 @@ def claim(d: Draft, event: events.Claim) -> Answer:
         end_run(d, run, Status.MISSED, Reason.DEADLINE)
         admit(d)
         return Answer(Verdict.GONE)
-    if sum(other.held for other in d.runs) >= d.limits.max_concurrency:
+    most = d.limits.max_concurrency
+    if len(d.runs) > most and sum(other.held for other in d.runs) >= most:
         refuse_claim(d, run)
         return Answer(Verdict.NOT_QUEUED, run)
     begun = begin(d, run, event.claimer, event.nonce, event.staged)

@@ -25,6 +25,7 @@ class Result(NamedTuple):
     decision: Decision | None
     effects_done: bool = True
     contended: bool = False
+    held: bool = False  # not written: it is completed when it is due
     kept: tuple[Timer, ...] = ()  # of those that brought it: still to be looked at in their time
 
     @property

@@ -6,10 +6,12 @@ from datetime import datetime
 from punctual.domain import run as past
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Finish, Perform
+from punctual.domain.head import Head
 from punctual.domain.run import PAST, Reason, Run
 from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
 from punctual.engine.change import Change
+from punctual.engine.plan import Plan
 from punctual.engine.ports import (
     AttemptRow,
     Detail,
@@ -28,10 +30,11 @@ class Effects:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    def write_attempts(self, decided: Sequence[tuple[Change, Decision]], now: datetime) -> None:
+    def write_attempts(self, plans: Sequence[Plan], now: datetime) -> None:
         """Before the swap, under the token: what an attempt left behind must not be lost."""
         rows = []
-        for change, decision in decided:
+        for plan in plans:
+            change, decision = plan.change, plan.decision
             for run, letter in decision.attempts:
                 lost = letter == past.LOST
                 detail = GONE if lost else change.detail or _NOTHING
@@ -44,24 +47,25 @@ class Effects:
         if rows:
             self._ports.history.put_attempts(rows)
 
-    def follow(self, decided: Sequence[tuple[Change, Decision]]) -> list[bool]:
+    def follow(self, plans: Sequence[Plan]) -> list[bool]:
         """After the swap; True for each whose effects are all done."""
         rows = [
-            self._row(change, run, decision)
-            for change, decision in decided
-            for run in decision.records
+            self._row(plan.change, run, plan.decision)
+            for plan in plans
+            for run in plan.decision.records
         ]
         if rows:
             self._ports.history.put(rows)
         owners: list[int] = []
         messages: list[Message] = []
-        for index, (change, decision) in enumerate(decided):
+        for index, plan in enumerate(plans):
+            decision = plan.decision
             for run in decision.sends:
                 owners.append(index)
-                messages.append(_message(change.key, run, decision))
+                messages.append(message_of(plan.change.key, run, decision.head))
             if decision.kills:
-                self._ports.wake.kill(change.key, decision.kills)
-        done = [True] * len(decided)
+                self._ports.wake.kill(plan.change.key, decision.kills)
+        done = [True] * len(plans)
         if messages:
             for owner, taken in zip(owners, self._ports.messages.send(messages), strict=True):
                 done[owner] = done[owner] and taken
@@ -69,14 +73,9 @@ class Effects:
 
     def _row(self, change: Change, run: Run, decision: Decision) -> RunRow:
         ended = run.ended_at or run.changed_at
-        return RunRow(
-            tenant=change.key.tenant,
-            job_id=change.key.job_id,
-            run=run,
-            expires_at=ended + RETENTION,
-            tzdata=TZDATA_VERSION,
-            detail=self._detail(change, run, decision),
-        )
+        tenant, job_id = change.key
+        detail = self._detail(change, run, decision)
+        return RunRow(tenant, job_id, run, ended + RETENTION, TZDATA_VERSION, detail)
 
     def _detail(self, change: Change, run: Run, decision: Decision) -> Detail:
         """Its own, or what was written before the swap by whoever ended it."""
@@ -121,8 +120,9 @@ def _attempt(
     )
 
 
-def _message(key: Key, run: Run, decision: Decision) -> Message:
-    rules = decision.head.rules[run.definition]
+def message_of(key: Key, run: Run, head: Head) -> Message:
+    """How a swap that queued a run announces it."""
+    rules = head.rules[run.definition]
     return Message(
         tenant=key.tenant,
         job_id=key.job_id,
@@ -130,6 +130,6 @@ def _message(key: Key, run: Run, decision: Decision) -> Message:
         due_at=run.due_at,
         priority=rules.priority,
         lane=rules.lane,
-        version=decision.head.version,
+        version=head.version,
         task_type=rules.task_type,
     )

@@ -3,7 +3,7 @@
 It handles batches that it is given and never pulls from a queue itself.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from punctual.engine.ports import (
     Message,
     NewId,
     Ports,
-    Stored,
     Timer,
 )
 from punctual.engine.steps import Steps
@@ -57,17 +56,6 @@ class Finished(NamedTuple):
     status: Status
     retryable: bool
     detail: Detail
-
-
-Work = Callable[[Assignment], Finished]
-
-
-class Performed(NamedTuple):
-    """What was done, each with its run as it stands now, and what became of the other messages."""
-
-    done: Sequence[tuple[Finished, Run]]
-    again: Sequence[tuple[Message, datetime]]
-    settled: Sequence[Message]
 
 
 class Alive(NamedTuple):
@@ -110,55 +98,8 @@ class Executor:
                 won.append((change, result))
             else:
                 refused.append((message, result))
-        again, settled = self._look_at(refused)
+        again, settled = self.look_at(refused)
         return Handed(self._assign(won), again, settled)
-
-    def perform(self, messages: Sequence[Message], work: Work) -> Performed:
-        """Claim and end runs in one swap each, where the work is part of that very write.
-
-        `work` says how a run would end and does nothing yet; what of it is to be done, the
-        caller does in the same unit for those that are answered as done.
-        """
-        keys = [Key(message.tenant, message.job_id) for message in messages]
-        planned = [work(one) for one in self._queued(messages, self._ports.heads.load(keys))]
-        drawn = marks(self._new_id, len(planned))
-        changes = [
-            Change(
-                one.key,
-                events.Perform(one.run_id, self.executor_id, mark, one.status, one.retryable),
-                mark,
-                detail=one.detail,
-            )
-            for one, mark in zip(planned, drawn, strict=True)
-        ]
-        results = dict(
-            zip((one.run_id for one in planned), self._steps.apply(changes), strict=True)
-        )
-        done: list[tuple[Finished, Run]] = []
-        for one in planned:
-            decision = results[one.run_id].decision
-            if decision is not None and decision.verdict is Verdict.OK and decision.run:
-                done.append((one, decision.run))
-        ended = {one.run_id for one, _ in done}
-        refused = [
-            (message, results.get(message.run_id, Result(None)))
-            for message in messages
-            if message.run_id not in ended
-        ]
-        return Performed(done, *self._look_at(refused))
-
-    def _queued(
-        self, messages: Sequence[Message], stored: Mapping[Key, Stored]
-    ) -> list[Assignment]:
-        """What the heads still show as queued of these."""
-        found: list[tuple[Key, Head, Run]] = []
-        for message in messages:
-            key = Key(message.tenant, message.job_id)
-            head = stored[key].head if key in stored else None
-            for run in head.runs if head is not None else ():
-                if head and run.run_id == message.run_id and run.status is Status.QUEUED:
-                    found.append((key, head, run))
-        return self._with_bodies(found)
 
     def _assign(self, won: Sequence[tuple[Change, Result]]) -> list[Assignment]:
         found: list[tuple[Key, Head, Run]] = []
@@ -167,9 +108,10 @@ class Executor:
             assert decision is not None
             assert decision.run is not None
             found.append((change.key, decision.head, decision.run))
-        return self._with_bodies(found)
+        return self.assign(found)
 
-    def _with_bodies(self, runs: Sequence[tuple[Key, Head, Run]]) -> list[Assignment]:
+    def assign(self, runs: Sequence[tuple[Key, Head, Run]]) -> list[Assignment]:
+        """Each run with what it is to do."""
         wanted = [(key, head.rules[run.definition].body) for key, head, run in runs]
         bodies = self._ports.heads.bodies(wanted)
         assigned = []
@@ -184,7 +126,7 @@ class Executor:
             assigned.append(Assignment(key, run, body, payload, seconds))
         return assigned
 
-    def _look_at(
+    def look_at(
         self, refused: Sequence[tuple[Message, Result]]
     ) -> tuple[list[tuple[Message, datetime]], list[Message]]:
         """An old message may be the only thing left that points at its job."""

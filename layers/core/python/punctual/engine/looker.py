@@ -5,13 +5,17 @@ from datetime import datetime
 
 from punctual.domain.events import Look
 from punctual.engine.change import Change, Result
+from punctual.engine.held import Inline
 from punctual.engine.marks import marks
 from punctual.engine.ports import Key, NewId, Timer
 from punctual.engine.steps import Steps
 
 
 class Looker:
-    def __init__(self, steps: Steps, new_id: NewId) -> None:
+    """`inline`: who brings runs to their end without writing them before."""
+
+    def __init__(self, steps: Steps, new_id: NewId, inline: Inline | None = None) -> None:
+        self._inline = inline
         self._steps = steps
         self._new_id = new_id
 
@@ -28,7 +32,7 @@ class Looker:
                 by_key.items(), marks(self._new_id, len(by_key)), strict=True
             )
         ]
-        results = self._steps.apply(changes)
+        results = self._steps.apply(changes, self._inline)
         return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
 
     def look_at(self, keys: Sequence[Key]) -> list[Result]:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
+from punctual.engine.change import Result
 from punctual.engine.looker import Looker
 from punctual.engine.ports import BucketLease, Buckets, Timer, Timers
 from punctual.engine.window import Place, Window
@@ -82,7 +83,13 @@ class Poller:
         except Unavailable:
             self._later.extend((now + AGAIN, timer) for timer in due)
             raise
+        self.settle(looked, now)
+
+    def settle(self, looked: Sequence[tuple[Sequence[Timer], Result]], now: datetime) -> None:
+        """What came of looks: of those held, it is told once they are completed."""
         for brought, result in looked:
+            if result.held:
+                continue
             if result.effects_done and not result.contended:
                 self._window.forget([timer for timer in brought if timer not in result.kept])
                 self._later.extend((max(timer.at, now + AGAIN), timer) for timer in result.kept)

@@ -5,13 +5,12 @@ swap is a value: read again, decide again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
-from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from punctual.domain.decide import Decision, Verdict, decide
-from punctual.domain.draft import WRITERS
+from punctual.domain.decide import Decision, Verdict, decide, joined
 from punctual.domain.errors import Unavailable
 from punctual.domain.events import Claim, Event, Finish, Look, Perform
 from punctual.domain.head import Head
@@ -20,24 +19,21 @@ from punctual.domain.run import Run, Status
 from punctual.domain.timing import SAFETY
 from punctual.engine.change import Change, Result
 from punctual.engine.effects import Effects
-from punctual.engine.placing import Placing, blank_head
-from punctual.engine.ports import Clock, Key, Ports, RunKey, Stored, Swap, Timer
+from punctual.engine.held import Held, Inline, hold
+from punctual.engine.placing import Begun, Placing, blank_head
+from punctual.engine.plan import Plan, handled, one_a_job, reach
+from punctual.engine.ports import Clock, Key, Ports, RunKey, Stored, Timer
 
 TRIES = 12
+_NONE: frozenset[str] = frozenset()
 MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up to here
 
 
-class _Plan(NamedTuple):
-    number: int
-    change: Change
-    stored: Stored | None
-    decision: Decision
-    timers: tuple[Timer, ...]
-    safety: tuple[Timer, ...]
-
-
 class Steps:
-    """Applies changes to heads, a batch at a time."""
+    """Applies changes to heads, a batch at a time.
+
+    `unit`: where all port calls inside stand or fall together, if the adapter has such.
+    """
 
     def __init__(
         self,
@@ -45,21 +41,27 @@ class Steps:
         clock: Clock,
         monotonic: Callable[[], float],
         log: Callable[..., None],
+        unit: AbstractContextManager[None] | None = None,
     ) -> None:
         self._ports = ports
         self._clock = clock
         self._log = log
+        self._unit = nullcontext() if unit is None else unit
+        self._together = unit is not None
         self.placing = Placing(ports, clock, monotonic)
         self.effects = Effects(ports)
 
-    def apply(self, changes: Sequence[Change]) -> list[Result]:
-        """Decide and write each; several of one job happen one after another."""
+    def apply(self, changes: Sequence[Change], inline: Inline | None = None) -> list[Result]:
+        """Decide and write each; several of one job happen one after another.
+
+        What `inline` holds is not written: it is fired in memory, and completed when it is due.
+        """
         results: list[Result | None] = [None] * len(changes)
         tries = [0] * len(changes)
         pending = list(range(len(changes)))
         while pending:
-            first, later = _one_a_job(pending, changes)
-            lost = self._round(first, changes, results)
+            first, later = one_a_job(pending, changes)
+            lost = self._round(first, changes, results, inline)
             for index in lost:
                 tries[index] += 1
                 if tries[index] >= TRIES:
@@ -75,35 +77,68 @@ class Steps:
         begun, now = self.placing.begin(), self._clock()
         plans = []
         for number, (change, base) in enumerate(new):
-            decision = decide(base, change.event, now, change.writer)
+            decision = decide(base, change.event, now, change.writer, _NONE, self._together)
             stored = Stored(base, {})
-            plans.append(self._finished(number, change, stored, decision, change.event))
-        self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)], begun)
-        won = self._swap(plans)
+            plans.append(self._finished(number, change, stored, decision, change.event, now))
         results: list[Result | None] = [None] * len(plans)
-        self._follow([plan for plan in plans if won[plan.number]], results)
+        self._carry_out(plans, begun, results)
         return [result or Result(None) for result in results]
 
+    def complete(self, ended: Sequence[tuple[Held, Change]]) -> list[Result | None]:
+        """End runs that were held, each fired and ended by one swap.
+
+        None for each whose head is not as it was read: what brought it is to be looked at again.
+        """
+        begun = self.placing.begin()
+        now = begun.wall
+        stored = self._ports.heads.load([change.key for _, change in ended])
+        plans = []
+        for number, (held, change) in enumerate(ended):
+            standing = stored.get(change.key)
+            if standing is None or standing.head.version != held.stored.head.version:
+                continue
+            fired, event = held.decision, change.event
+            second = decide(fired.head, event, now, change.writer, _NONE, self._together)
+            if second.verdict is Verdict.OK and second.changed:
+                decision = joined(fired, second)
+                plans.append(self._finished(number, change, standing, decision, event, now))
+        results: list[Result | None] = [None] * len(ended)
+        self._carry_out(plans, begun, results)
+        return results
+
     def _round(
-        self, indexes: Sequence[int], changes: Sequence[Change], results: list[Result | None]
+        self,
+        indexes: Sequence[int],
+        changes: Sequence[Change],
+        results: list[Result | None],
+        inline: Inline | None,
     ) -> list[int]:
         begun = self.placing.begin()
         stored = self._ports.heads.load([changes[index].key for index in indexes])
         recorded = self._recorded([changes[index] for index in indexes], stored)
-        plans = []
+        plans: list[Plan] = []
         for index in indexes:
             change = changes[index]
-            plan = self._plan(index, change, stored.get(change.key), recorded)
+            plan = self._plan(index, change, stored.get(change.key), recorded, begun.wall)
             if plan is None:
                 results[index] = Result(None)
             else:
                 plans.append(plan)
-        self.placing.put([timer for plan in plans for timer in (*plan.timers, *plan.safety)], begun)
-        self.effects.write_attempts([(p.change, p.decision) for p in plans], self._clock())
-        won = self._swap(plans)
-        winners = [plan for plan in plans if won[plan.number]]
-        self._follow(winners, results)
-        return [plan.number for plan in plans if not won[plan.number]]
+        left = plans if inline is None else hold(plans, inline, results)
+        return self._carry_out(left, begun, results)
+
+    def _carry_out(
+        self, plans: Sequence[Plan], begun: Begun, results: list[Result | None]
+    ) -> list[int]:
+        """The four steps; the numbers of those that lost their swap."""
+        put = [timer for plan in plans for timer in (*plan.timers, *plan.safety)]
+        with self._unit:
+            if put:
+                self.placing.put(put, begun)
+            self.effects.write_attempts(plans, begun.wall)
+            lost = self._swap(plans)
+            self._follow([p for p in plans if p.number not in lost] if lost else plans, results)
+        return lost
 
     def _recorded(
         self, changes: Sequence[Change], stored: Mapping[Key, Stored]
@@ -139,14 +174,14 @@ class Steps:
         change: Change,
         stored: Stored | None,
         recorded: Mapping[Key, frozenset[str]],
-    ) -> _Plan | None:
-        now = self._clock()
+        now: datetime,
+    ) -> Plan | None:
         reached = max((timer.version for timer in change.brought), default=0)
         if stored is None:
             if not reached:
                 return None
             held = blank_head(change.key, reached, change.writer, now)
-            return _Plan(number, change, None, Decision(head=held, changed=True), (), ())
+            return Plan(number, change, None, Decision(head=held, changed=True), (), ())
         head = stored.head
         event = change.event
         if isinstance(event, Look):
@@ -157,42 +192,46 @@ class Steps:
             event = Look(leases=stored.leases)  # its own earlier effect: only see to what follows
         elif change.edition not in (None, head.edition):
             decision = Decision(head=head, changed=False, verdict=Verdict.STALE)
-            return _Plan(number, change, stored, decision, (), ())
-        decision = decide(head, event, now, change.writer, recorded.get(change.key, frozenset()))
+            return Plan(number, change, stored, decision, (), ())
+        rows = recorded.get(change.key, _NONE)
+        decision = decide(head, event, now, change.writer, rows, self._together)
         if reached > decision.head.version:
-            decision = _reach(decision, reached, change.writer)
-        return self._finished(number, change, stored, decision, event)
+            decision = reach(decision, reached, change.writer)
+        return self._finished(number, change, stored, decision, event, now)
 
     def _finished(
-        self, number: int, change: Change, stored: Stored, decision: Decision, event: Event
-    ) -> _Plan:
-        timers = self._timers(change, stored, decision)
-        if isinstance(event, Look) or not (decision.changed or isinstance(event, Claim)):
-            timers += self._guards(change, stored, decision)
-        safety: tuple[Timer, ...] = ()
-        if change.safety and (decision.sends or decision.records or decision.kills):
-            now = self._clock()
-            safety = (self.placing.timer(change.key, now + SAFETY, decision.head.version, now),)
-        return _Plan(number, change, stored, decision, timers, safety)
-
-    def _timers(self, change: Change, stored: Stored, decision: Decision) -> tuple[Timer, ...]:
-        now = self._clock()
-        timers = []
+        self,
+        number: int,
+        change: Change,
+        stored: Stored,
+        decision: Decision,
+        event: Event,
+        now: datetime,
+    ) -> Plan:
+        head = decision.head
+        timers: list[Timer] = []
         if decision.timer_at is not None:
-            version = decision.head.version
-            timers.append(self.placing.timer(change.key, decision.timer_at, version, now))
-        if any(timer.at <= now for timer in change.brought):
-            timers.extend(self.placing.watches(change, stored, decision.head, now))
-        return tuple(timers)
+            timers.append(self.placing.timer(change.key, decision.timer_at, head.version, now))
+        if head.runs and any(timer.at <= now for timer in change.brought):
+            timers.extend(self.placing.watches(change, stored, head, now))
+        plan = Plan(number, change, stored, decision, timers, ())
+        if head.runs and (
+            isinstance(event, Look) or not (decision.changed or isinstance(event, Claim))
+        ):
+            timers.extend(self._guards(plan, now))
+        if change.safety and (decision.sends or decision.records or decision.kills):
+            safety = self.placing.timer(change.key, now + SAFETY, head.version, now)
+            return plan._replace(safety=(safety,))
+        return plan
 
-    def _guards(self, change: Change, stored: Stored, decision: Decision) -> tuple[Timer, ...]:
+    def _guards(self, plan: Plan, now: datetime) -> Sequence[Timer]:
         """Look once more at what stands queued by an earlier swap: its message may not be sent.
 
         Whoever made that swap may have died before sending, and what brings us now is what that
         left: it goes with this look, and nothing else would ever send the run.
         """
-        now = self._clock()
-        if change.brought and not _handled(change, stored, decision, (), now):
+        change, decision = plan.change, plan.decision
+        if change.brought and not handled(plan._replace(timers=()), now):
             return ()
         sent = {run.run_id for run in decision.sends}
         moments = [
@@ -204,19 +243,18 @@ class Steps:
             return ()
         return (self.placing.timer(change.key, min(moments), decision.head.version, now),)
 
-    def _swap(self, plans: Sequence[_Plan]) -> dict[int, bool]:
-        won = {plan.number: True for plan in plans}
+    def _swap(self, plans: Sequence[Plan]) -> list[int]:
+        """The numbers of those that lost."""
         changed = [plan for plan in plans if plan.decision.changed]
-        if changed:
-            answers = self._ports.heads.swap([_swap_of(plan) for plan in changed])
-            for plan, answer in zip(changed, answers, strict=True):
-                won[plan.number] = answer
-        return won
+        if not changed:
+            return []
+        answers = self._ports.heads.swap([plan.swap for plan in changed])
+        return [plan.number for plan, won in zip(changed, answers, strict=True) if not won]
 
-    def _follow(self, plans: Sequence[_Plan], results: list[Result | None]) -> None:
+    def _follow(self, plans: Sequence[Plan], results: list[Result | None]) -> None:
         """Steps three and four: the effects, then what brought them."""
         try:
-            sent = self.effects.follow([(plan.change, plan.decision) for plan in plans])
+            sent = self.effects.follow(plans)
         except Unavailable as error:
             self._log("effects_pending", error=error.message, jobs=len(plans))
             sent = [False] * len(plans)
@@ -225,61 +263,15 @@ class Steps:
         put: list[Timer] = []
         for plan, done in zip(plans, sent, strict=True):
             brought = plan.change.brought
-            handled = _handled(plan.change, plan.stored, plan.decision, plan.timers, now)
-            kept = tuple(timer for timer in brought if timer not in handled)
+            over = handled(plan, now)
+            kept = () if len(over) == len(brought) else tuple(t for t in brought if t not in over)
             results[plan.number] = Result(plan.decision, effects_done=done, kept=kept)
-            put.extend(timer for timer in plan.timers if timer not in brought)
+            if plan.timers:
+                put.extend(timer for timer in plan.timers if timer not in brought)
             if done:
                 gone.extend(plan.safety)
-                gone.extend(handled)
+                gone.extend(over)
         if put:
             self._ports.wake.nudge(put)
         if gone:
             self._ports.timers.delete(gone)
-
-
-def _handled(
-    change: Change,
-    stored: Stored | None,
-    decision: Decision,
-    put: Sequence[Timer],
-    now: datetime,
-) -> list[Timer]:
-    """The timers that brought this and are done with.
-
-    What came ahead of its time is done with only if it carried the head's next look, and that was
-    taken. Others, such as those that stand in for an API call's effects, have their time to come.
-    """
-    carried = None if stored is None else stored.head.timer_at
-    return [
-        timer
-        for timer in change.brought
-        if timer not in put
-        and timer.at != decision.head.timer_at
-        and (timer.at <= now or timer.at == carried or stored is None)
-    ]
-
-
-def _one_a_job(pending: Sequence[int], changes: Sequence[Change]) -> tuple[list[int], list[int]]:
-    seen: set[Key] = set()
-    first, later = [], []
-    for index in pending:
-        if changes[index].key in seen:
-            later.append(index)
-        else:
-            seen.add(changes[index].key)
-            first.append(index)
-    return first, later
-
-
-def _reach(decision: Decision, version: int, writer: str) -> Decision:
-    """Take a version that a slow writer put a timer for: it loses, and decides again."""
-    head: Head = decision.head
-    writers = head.writers if decision.changed else (*head.writers[1 - WRITERS :], writer)
-    return replace(decision, head=replace(head, version=version, writers=writers), changed=True)
-
-
-def _swap_of(plan: _Plan) -> Swap:
-    decision = plan.decision
-    expect = 0 if plan.stored is None else plan.stored.head.version
-    return Swap(decision.head, expect, decision.leases, decision.required)

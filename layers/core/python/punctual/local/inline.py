@@ -1,45 +1,102 @@
 """The `event` task on the node: published in the commit that ends its run."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from punctual.domain.run import Status
-from punctual.engine.executor import Assignment, Executor, Finished, Performed
-from punctual.engine.ports import Detail, Feed, Message
+from punctual.engine.change import Result
+from punctual.engine.effects import message_of
+from punctual.engine.executor import Assignment, Finished
+from punctual.engine.held import Held
+from punctual.engine.performing import Done, Performing
+from punctual.engine.ports import Detail, Feed, Message, Timer
 from punctual.local.holding import attempt_of
+from punctual.local.ready import INLINE, Ready
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.event import build_event, published
 from punctual.tasks.placeholders import expand, has_placeholders, no_secrets
 
+Event = Mapping[str, Any]
+
+
+class Ran(NamedTuple):
+    taken: int
+    done: Done
+    again: Sequence[tuple[Message, datetime]]
+    looked: Sequence[tuple[Sequence[Timer], Result]]
+
 
 class EventsInline:
-    """Each run is claimed and ended by one swap; its event goes into the same transaction."""
+    """Each run is claimed and ended by one swap; its event goes into the same transaction.
 
-    def __init__(self, executor: Executor, feed: Feed, new_id: Callable[[], str]) -> None:
-        self._executor = executor
+    What a timer brings ahead of its time is held in memory until then, made ready but for the
+    moment at which it happens.
+    """
+
+    def __init__(
+        self, performing: Performing, ready: Ready, feed: Feed, new_id: Callable[[], str]
+    ) -> None:
+        self._performing = performing
+        self._ready = ready
         self._feed = feed
         self._new_id = new_id
+        self._held: dict[tuple[str, int], tuple[Held, Finished]] = {}
+        self._events: dict[str, Event] = {}  # of runs made ready
 
-    def run(self, messages: Sequence[Message]) -> Performed:
-        events: dict[str, Mapping[str, Any]] = {}
+    def hold(self, held: Sequence[Held]) -> Sequence[bool]:
+        messages = [message_of(h.change.key, h.run, h.decision.head) for h in held]
+        taken = self._ready.hold(messages)
+        mine = [h for h, ours in zip(held, taken, strict=True) if ours]
+        for one, finished in zip(mine, self._performing.prepare(mine, self._work), strict=True):
+            self._held[one.run.run_id, one.decision.head.version] = one, finished
+        return taken
 
-        def work(assignment: Assignment) -> Finished:
-            """A placeholder that names nothing fails the run for good."""
-            try:
-                event = build_event(_expanded(attempt_of(assignment)))
-            except BadTask as error:
-                return _ended(assignment, Status.FAILED, Detail(error=str(error)))
-            event_id = self._new_id()
-            events[assignment.run.run_id] = {"id": event_id, **event}
-            outcome = published(event_id)
-            detail = Detail(output=outcome.output, output_type=outcome.output_type)
-            return _ended(assignment, Status.SUCCESS, detail)
+    def start_over(self) -> None:
+        """Nothing of what was held was written: its timers bring it again."""
+        self._held.clear()
+        self._events.clear()
 
-        performed = self._executor.perform(messages, work)
-        self._feed.publish(
-            [events[done.run_id] for done, _ in performed.done if done.run_id in events]
-        )
-        return performed
+    def run(self, now: datetime, most: int) -> Ran:
+        """Do what is due, of what was held and of what stands queued."""
+        messages = self._ready.take(INLINE, now, most)
+        if not messages:
+            return Ran(0, (), (), ())
+        held, queued = [], []
+        for message in messages:
+            one = self._held.pop((message.run_id, message.version), None)
+            if one is None:
+                queued.append(message)
+            else:
+                held.append(one)
+        done: list[Any] = []
+        looked: Sequence[tuple[Sequence[Timer], Result]] = ()
+        again: Sequence[tuple[Message, datetime]] = ()
+        if held:
+            completed = self._performing.complete(held)
+            done.extend(completed.done)
+            looked = completed.looked
+        if queued:
+            performed = self._performing.perform(queued, self._work)
+            done.extend(performed.done)
+            again = performed.again
+        events = self._events
+        self._feed.publish([events[one.run_id] for one, _ in done if one.run_id in events])
+        for message in messages:
+            events.pop(message.run_id, None)
+        return Ran(len(messages), done, again, looked)
+
+    def _work(self, assignment: Assignment) -> Finished:
+        """A placeholder that names nothing fails the run for good."""
+        try:
+            event = build_event(_expanded(attempt_of(assignment)))
+        except BadTask as error:
+            return _ended(assignment, Status.FAILED, Detail(error=str(error)))
+        event_id = self._new_id()
+        self._events[assignment.run.run_id] = {"id": event_id, **event}
+        outcome = published(event_id)
+        detail = Detail(output=outcome.output, output_type=outcome.output_type)
+        return _ended(assignment, Status.SUCCESS, detail)
 
 
 def _expanded(attempt: Attempt) -> Attempt:

@@ -11,6 +11,7 @@ from punctual.domain.run import Run, Status
 from punctual.engine.executor import Assignment, Executor, Finished, Handed
 from punctual.engine.jobs import Jobs
 from punctual.engine.looker import Looker
+from punctual.engine.performing import Performing
 from punctual.engine.planner import Planned, Planner
 from punctual.engine.poller import BATCH, Poller
 from punctual.engine.ports import Clock, Message, NewId, Ports
@@ -80,11 +81,13 @@ class Node:
             receipts=store.receipts,
             feed=store.feed,
         )
-        self.steps = Steps(self.ports, clock, monotonic, log)
+        self.steps = Steps(self.ports, clock, monotonic, log, store.work())
         self._looker = Looker(self.steps, new_id)
         self.executor = Executor(self.ports, self.steps, clock, new_id, executor_id)
-        self._events = EventsInline(self.executor, store.feed, new_id)
-        self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
+        performing = Performing(self.ports, self.steps, self.executor, new_id)
+        self._events = EventsInline(performing, self.ready, store.feed, new_id)
+        looker = Looker(self.steps, new_id, self._events)
+        self.poller = Poller(store.timers, store.buckets, looker, AHEAD)
         # One name for all nodes of a folder: its lock proves that a minute's former holder is gone.
         self._planner = Planner(store.buckets, "node")
         reconciler = Reconciler(self.ports, self.steps, self._looker)
@@ -132,6 +135,7 @@ class Node:
             self._wiring.kills.clear()
             self.poller.start_over()
             self.ready.start_over()
+            self._events.start_over()
             for starting in self._starting:
                 self.holding.let_go(starting.assignment)
             self._starting = []
@@ -178,15 +182,18 @@ class Node:
 
     def _run_inline(self) -> bool:
         """Events are published in the commit that ends their runs."""
-        messages = [] if self._closing else self.ready.take(INLINE, self._clock(), BATCH)
-        if not messages:
+        now = self._clock()
+        if self._closing:
             return False
-        performed = self._events.run(messages)
-        for finished, run in performed.done:
+        ran = self._events.run(now, BATCH)
+        if not ran.taken:
+            return False
+        for finished, run in ran.done:
             self.monitor.started(run)
             self._note(finished, run)
-        self._come_again(performed.again)
-        return len(messages) >= BATCH
+        self._come_again(ran.again)
+        self.poller.settle(ran.looked, now)
+        return ran.taken >= BATCH
 
     def _claim(self, messages: Sequence[Message]) -> Handed:
         handed = self.executor.claim(messages)

@@ -48,6 +48,14 @@ class Ready:
             heapq.heappush(self._early, (message.due_at, self._sent, message))
         return [True] * len(messages)
 
+    def hold(self, messages: Sequence[Message]) -> Sequence[bool]:
+        """Keep those of runs that stand nowhere else: True for each that is inline, and kept."""
+        if len(self._known) + len(messages) > self._kept:
+            return [False] * len(messages)
+        kept = [message.task_type in self._inline for message in messages]
+        self.send([message for message, ours in zip(messages, kept, strict=True) if ours])
+        return kept
+
     def again(self, message: Message, at: datetime) -> None:
         """It could not be taken yet: offer it once more then."""
         self.send([message._replace(due_at=max(at, message.due_at))])

@@ -1,0 +1,66 @@
+"""One change on its way: what was read, what was decided, and which timers go with it."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from punctual.domain.decide import Decision
+from punctual.domain.draft import WRITERS
+from punctual.engine.change import Change
+from punctual.engine.ports import Key, Stored, Swap, Timer
+
+
+class Plan(NamedTuple):
+    number: int
+    change: Change
+    stored: Stored | None
+    decision: Decision
+    timers: Sequence[Timer]
+    safety: Sequence[Timer]
+
+    @property
+    def swap(self) -> Swap:
+        decision = self.decision
+        expect = 0 if self.stored is None else self.stored.head.version
+        return Swap(decision.head, expect, decision.leases, decision.required)
+
+
+def handled(plan: Plan, now: datetime) -> Sequence[Timer]:
+    """The timers that brought this and are done with.
+
+    What came ahead of its time is done with only if it carried the head's next look, and that was
+    taken. Others, such as those that stand in for an API call's effects, have their time to come.
+    """
+    brought = plan.change.brought
+    if not brought:
+        return ()
+    stored, wanted = plan.stored, plan.decision.head.timer_at
+    carried = None if stored is None else stored.head.timer_at
+    return [
+        timer
+        for timer in brought
+        if timer.at != wanted
+        and (timer.at <= now or timer.at == carried or stored is None)
+        and timer not in plan.timers
+    ]
+
+
+def one_a_job(pending: Sequence[int], changes: Sequence[Change]) -> tuple[list[int], list[int]]:
+    seen: set[Key] = set()
+    first, later = [], []
+    for index in pending:
+        if changes[index].key in seen:
+            later.append(index)
+        else:
+            seen.add(changes[index].key)
+            first.append(index)
+    return first, later
+
+
+def reach(decision: Decision, version: int, writer: str) -> Decision:
+    """Take a version that a slow writer put a timer for: it loses, and decides again."""
+    head = decision.head
+    writers = head.writers if decision.changed else (*head.writers[1 - WRITERS :], writer)
+    return replace(decision, head=replace(head, version=version, writers=writers), changed=True)

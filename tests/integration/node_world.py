@@ -1,0 +1,118 @@
+"""A node that is stepped by hand on a clock that stands, with a task that waits to be let go."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from punctual.domain.head import Lane
+from punctual.engine.jobs import Submission
+from punctual.engine.search import RunFilters
+from punctual.engine.views import JobView, RunView
+from punctual.identity import new_id
+from punctual.local.clock import ManualClock
+from punctual.local.groups import GroupFiles
+from punctual.local.node import Node
+from punctual.local.store import Store
+from punctual.local.workers import Workers
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.registry import Registry
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+T = "local"
+
+
+class Gate:
+    """A task that runs until the test opens it, or it is stopped."""
+
+    def __init__(self) -> None:
+        self.open = threading.Event()
+        self.begun = threading.Semaphore(0)
+        self.attempts: list[int] = []
+
+    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+        self.attempts.append(attempt.attempt_number)
+        recorder.log(b"begun\n")
+        self.begun.release()
+        while not self.open.is_set():
+            if stop.wait(0.005):
+                return Outcome.stopped(stop.wanted())
+        if attempt.payload == "fail":
+            return Outcome.failed("no luck")
+        return Outcome("SUCCESS", output=b"done", output_type="text/plain")
+
+
+class World:
+    def __init__(self, folder: Path, clock: ManualClock) -> None:
+        self.clock = clock
+        self.gate = Gate()
+        self.woken = threading.Event()
+        self.store = Store.open(folder, clock)
+        self.events: list[str] = []
+        self.workers = {Lane.QUICK.value: Workers("quick", 4), Lane.LONG.value: Workers("long", 4)}
+        self.node = Node(
+            self.store,
+            Registry({"http": self.gate, "script": self.gate}),
+            GroupFiles(folder / "groups"),
+            clock,
+            clock.monotonic,
+            new_id(clock),
+            lambda event, **_: self.events.append(event),
+            self.workers,
+            self.woken.set,
+            executor_id=f"node-{id(self)}",
+        )
+        self.node.start()
+        self.node.step()
+
+    def do(self, request: Any) -> Any:
+        (answer,) = self.node.perform([request])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def submit(self, **fields: Any) -> str:
+        document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
+        (view,) = self.do(lambda: self.node.jobs.submit(T, "me", [Submission(document)]))
+        assert isinstance(view, JobView)
+        return view.head.job_id
+
+    def until(self, seconds: float) -> None:
+        """Step at each moment that the node asks for, up to so long after noon."""
+        end = NOON + timedelta(seconds=seconds)
+        for _ in range(10_000):
+            at = self.node.next_at()
+            if at is None or at > end:
+                break
+            self.clock.set(max(at, self.clock.now))
+            self.node.step()
+        self.clock.set(end)
+        self.node.step()
+
+    def settle(self) -> None:
+        """Wait for the workers' ends, then write them."""
+        assert self.woken.wait(10)
+        self.woken.clear()
+        self.node.step()
+
+    def runs(self, job_id: str | None) -> list[RunView]:
+        return list(
+            self.do(lambda: self.node.search.runs(T, job_id, RunFilters(), 200, None)).items
+        )
+
+    def statuses(self, job_id: str) -> list[str]:
+        return [view.run.status.value for view in self.runs(job_id)]
+
+
+@contextmanager
+def a_world(folder: Path, clock: ManualClock) -> Iterator[World]:
+    world = World(folder, clock)
+    try:
+        yield world
+    finally:
+        world.gate.open.set()
+        for workers in world.workers.values():
+            workers.close(10)
+        world.store.close()
