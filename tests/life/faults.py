@@ -1,4 +1,4 @@
-"""What AWS does to a function between any two of its calls: kills it, throttles it, says nothing."""
+"""What AWS does to a function between two of its calls: kills it, throttles it, says nothing."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple

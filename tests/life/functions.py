@@ -111,7 +111,7 @@ def _kept(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def folder_of(name: str, stage: str) -> Path:
-    """`punctual-dev-executor-quick` lives in `executor`: the longest folder its name begins with."""
+    """`punctual-dev-executor-quick` lives in `executor`: the longest that its name begins with."""
     rest = name.removeprefix(f"punctual-{stage}-").replace("-", "_")
     found = [
         folder

@@ -186,9 +186,11 @@ class World:
         answer = self.invoke(source.function, event)
         if len(self.failures) > failed:
             return
-        again = {
-            one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])
-        } if source.partial else set()
+        again = (
+            {one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])}
+            if source.partial
+            else set()
+        )
         assert again <= {one.id for one in letters}, "only what was handed out can fail"
         done = [one for one in letters if one.id not in again]
         if done:
@@ -245,7 +247,10 @@ class World:
         queue = self.sqs.by_arn[source.failed_to]
         numbers = [one["dynamodb"]["SequenceNumber"] for one in records]
         body = {
-            "requestContext": {"functionArn": source.function, "condition": "RetryAttemptsExhausted"},
+            "requestContext": {
+                "functionArn": source.function,
+                "condition": "RetryAttemptsExhausted",
+            },
             "DDBStreamBatchInfo": {
                 "startSequenceNumber": numbers[0],
                 "endSequenceNumber": numbers[-1],
