@@ -3,16 +3,19 @@
 import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from punctual.aws.wiring import Clients, aws_ports, monotonic, real_clock
-from punctual.engine.executor import Executor
-from punctual.engine.looker import Looker
+from punctual.aws.dynamo import Dynamo
+from punctual.aws.wiring import Clients, aws_dynamo, aws_ports, monotonic, real_clock
 from punctual.engine.ports import Clock, NewId, Ports
-from punctual.engine.steps import Steps
 from punctual.identity import new_id
 from punctual.serverless.telling import PowertoolsTelling, Telling
 from punctual.settings import Settings
+
+if TYPE_CHECKING:  # imported where it is used: who only reads decides nothing
+    from punctual.engine.executor import Executor
+    from punctual.engine.looker import Looker
+    from punctual.engine.steps import Steps
 
 
 class Runtime:
@@ -50,13 +53,25 @@ class Runtime:
         return aws_ports(self.settings, self.clock, self.clients, **self._wired)
 
     @cached_property
-    def steps(self) -> Steps:
+    def dynamo(self) -> Dynamo:
+        """For rows that are no port's."""
+        some = {name: self._wired[name] for name in ("crew", "patience") if name in self._wired}
+        return aws_dynamo(self.clients, **some)
+
+    @cached_property
+    def steps(self) -> "Steps":
+        from punctual.engine.steps import Steps
+
         return Steps(self.ports, self.clock, self.steady, self.tell)
 
     @cached_property
-    def looker(self) -> Looker:
+    def looker(self) -> "Looker":
+        from punctual.engine.looker import Looker
+
         return Looker(self.steps, self.new_id)
 
     @cached_property
-    def executor(self) -> Executor:
+    def executor(self) -> "Executor":
+        from punctual.engine.executor import Executor
+
         return Executor(self.ports, self.steps, self.clock, self.new_id, self.name)
