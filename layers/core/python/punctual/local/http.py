@@ -1,7 +1,7 @@
 """The node's HTTP server: ASGI, from the socket to the routes and back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -27,7 +27,6 @@ T = TypeVar("T")
 Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Mapping[str, Any], Receive, Send], Coroutine[Any, Any, None]]
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
 
@@ -37,8 +36,17 @@ class Turn(Protocol):
     def __call__(self, request: Callable[[], T], /) -> Awaitable[T]: ...
 
 
+class Soon(Protocol):
+    """The same for who cannot wait: `done` is called with the answer, or with what went wrong."""
+
+    def __call__(
+        self, request: Callable[[], T], done: Callable[[T | Exception], None], /
+    ) -> None: ...
+
+
 ROOT = "/v1"
 HEALTH = "/health"
+_HEALTH_PATH = f"{ROOT}{HEALTH}".encode()
 CALLER = Caller("local", "local")
 BODY_SECONDS = 20.0
 MAX_HEADERS = 100
@@ -59,14 +67,17 @@ def application(
     new_id: Callable[[], str] | None = None,
     features: Features = FEATURES,
     access: Callable[..., None] | None = None,
-) -> App:
+    soon: Soon | None = None,
+) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id."""
     about = About(_version(), tuple(features.task_types))
     services = Services(jobs, search, clock, features, about)
-    return _Application(services, turn, log, new_id or id_maker(clock), access)
+    return Application(services, turn, log, new_id or id_maker(clock), access, soon)
 
 
-class _Application:
+class Application:
+    """An ASGI application, which also takes a request that has arrived whole without a task."""
+
     def __init__(
         self,
         services: Services,
@@ -74,6 +85,7 @@ class _Application:
         log: Log,
         new_id: Callable[[], str],
         access: Callable[..., None] | None,
+        soon: Soon | None,
     ) -> None:
         self._answer = routes(services, log).answer
         self._no_health = ScheduleRoutes(services).no_answer
@@ -81,6 +93,7 @@ class _Application:
         self._log = log
         self._new_id = new_id
         self._access = access
+        self._soon = soon
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -96,32 +109,72 @@ class _Application:
         except _Gone:
             return
         await _send(send, reply, request_id)
+        self._note(scope["method"], scope["path"], reply, request_id)
+
+    def take(
+        self,
+        method: str,
+        target: bytes,
+        headers: RawHeaders,
+        body: bytes,
+        answer: Callable[[Reply, str], None],
+    ) -> None:
+        """Answer a request that has arrived whole: `answer` gets the reply and the request's id."""
+        request_id = self._new_id()
+        raw_path, _, query = target.partition(b"?")
+
+        def done(reply: Reply | Exception) -> None:
+            if isinstance(reply, Exception):
+                reply = self._failed(reply, raw_path == _HEALTH_PATH, request_id)
+            answer(reply, request_id)
+            self._note(method, raw_path.decode("latin-1"), reply, request_id)
+
+        try:
+            request, most = self._request(method, raw_path, query, headers, request_id)
+            if len(body) > most:
+                raise too_large(most)
+        except PunctualError as error:
+            done(problem_reply(error, request_id))
+            return
+        except Exception as error:
+            done(error)
+            return
+        assert self._soon is not None
+        self._soon(partial(self._answer, request._replace(body=body)), done)
+
+    def _note(self, method: str, path: str, reply: Reply, request_id: str) -> None:
         if self._access is not None:
-            self._access(
-                "answered",
-                method=scope["method"],
-                path=scope["path"],
-                status=reply.status,
-                request_id=request_id,
-            )
+            status = reply.status
+            self._access("answered", method=method, path=path, status=status, request_id=request_id)
+
+    def _request(
+        self, method: str, raw_path: bytes, query: bytes, raw: RawHeaders, request_id: str
+    ) -> tuple[Request, int]:
+        """The request without its body, and how long that may be."""
+        headers = _headers(raw)
+        check_loopback(headers)
+        path = _path(raw_path, query)
+        most = check_body(path, headers)
+        text = query.decode("latin-1")
+        return Request(method, path, text, headers, b"", CALLER, request_id, ROOT), most
 
     async def _reply(self, scope: Mapping[str, Any], receive: Receive, request_id: str) -> Reply:
-        headers = _headers(scope["headers"])
-        check_loopback(headers)
-        path = _path(scope)
-        most = check_body(path, headers)
-        has_body = b"content-length" in headers or b"transfer-encoding" in headers
-        body = await _body(receive, most) if has_body else b""
-        query = scope["query_string"].decode("latin-1")
-        method = scope["method"]
-        request = Request(method, path, query, headers, body, CALLER, request_id, ROOT)
+        request, most = self._request(
+            scope["method"], scope["raw_path"], scope["query_string"], scope["headers"], request_id
+        )
+        if b"content-length" in request.headers or b"transfer-encoding" in request.headers:
+            request = request._replace(body=await _body(receive, most))
         try:
             return await self._turn(partial(self._answer, request))
-        except PunctualError as error:
-            return self._no_health() if path == HEALTH else problem_reply(error, request_id)
         except Exception as error:
-            self._log("request_failed", request_id=request_id, error=type(error).__name__)
-            return unknown_problem(request_id)
+            return self._failed(error, request.path == HEALTH, request_id)
+
+    def _failed(self, error: Exception, asked_for_health: bool, request_id: str) -> Reply:
+        """No answer at all: the turn itself was undone."""
+        if isinstance(error, PunctualError):
+            return self._no_health() if asked_for_health else problem_reply(error, request_id)
+        self._log("request_failed", request_id=request_id, error=type(error).__name__)
+        return unknown_problem(request_id)
 
 
 class _Gone(Exception):
@@ -147,10 +200,9 @@ def _joined(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     return headers
 
 
-def _path(scope: Mapping[str, Any]) -> str:
+def _path(raw: bytes, query: bytes) -> str:
     """The path below the root, still percent-encoded: a slash in an id is no step."""
-    raw: bytes = scope["raw_path"]
-    if len(raw) + len(scope["query_string"]) > MAX_TARGET:
+    if len(raw) + len(query) > MAX_TARGET:
         raise Refused("URI_TOO_LONG", f"The address is longer than {MAX_TARGET:,} bytes.", CLOSE)
     path = raw.partition(b"?")[0].decode("latin-1")
     if path.startswith(ROOT) and path[len(ROOT) : len(ROOT) + 1] in ("/", ""):

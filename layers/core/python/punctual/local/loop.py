@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from punctual.domain.errors import Unavailable
@@ -22,7 +23,7 @@ class Loop:
         self._clock = clock
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._requests: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
+        self._requests: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self._turning = False
         self._handle: asyncio.TimerHandle | None = None
         self._at: datetime | None = None
@@ -31,11 +32,15 @@ class Loop:
     async def turn(self, request: Callable[[], T]) -> T:
         """Do `request` in the transaction of this turn; the answer comes after its commit."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self._requests.append((request, future))
+        self.soon(request, partial(_settle, future))
+        return await future
+
+    def soon(self, request: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+        """The same for who cannot wait: `done`, which may not fail, is called with the answer."""
+        self._requests.append((request, done))
         if not self._turning:
             self._turning = True
             self._loop.call_soon(self._turn)
-        return await future
 
     def _turn(self) -> None:
         self._turning = False
@@ -44,13 +49,8 @@ class Loop:
             answers = self._node.perform([request for request, _ in waiting])
         except Exception as error:
             answers = [error] * len(waiting)
-        for (_, future), answer in zip(waiting, answers, strict=True):
-            if future.done():
-                continue
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+        for (_, done), answer in zip(waiting, answers, strict=True):
+            done(answer)
         self._arm(self._node.next_at())
 
     def wake(self) -> None:
@@ -107,3 +107,12 @@ class Loop:
             if left > 0:
                 time.sleep(left)
         self._step()
+
+
+def _settle(future: "asyncio.Future[T]", answer: T | Exception) -> None:
+    if future.done():
+        return
+    if isinstance(answer, Exception):
+        future.set_exception(answer)
+    else:
+        future.set_result(answer)

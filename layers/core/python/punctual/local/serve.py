@@ -24,6 +24,7 @@ from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
 from punctual.local.store import Store
+from punctual.local.wire import Wire
 from punctual.local.workers import Workers
 from punctual.tasks.http import HttpTask
 from punctual.tasks.registry import Registry
@@ -103,8 +104,8 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
     holder.append(loop)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(node.jobs, node.search, loop.turn, log),
-            http="httptools",
+            application(node.jobs, node.search, loop.turn, log, soon=loop.soon),
+            http=Wire,
             loop="none",
             lifespan="off",
             log_config=None,
