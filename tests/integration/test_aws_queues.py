@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from punctual.aws.queue import parse_message, to_body
 from punctual.aws.wake import parse_wake
 from punctual.domain.errors import Invalid
 from punctual.domain.head import Lane, Priority
+from punctual.engine.calling import MANY
 from punctual.engine.ports import Key, Message, Timer
 from punctual.engine.window import Place
 from tests.builders_jobs import NOON, after
@@ -24,7 +26,22 @@ MINUTE = timedelta(minutes=1)
 @pytest.fixture
 def aws() -> Iterator[Moto]:
     with moto(lambda: NOON) as made:
+        made.ports.messages.send([])  # the kill switch is read once in thirty seconds
         yield made
+
+
+@pytest.fixture
+def called(aws: Moto) -> list[tuple[list[Place], int]]:
+    """The wake-ups that were sent: their places, and the seconds they were delayed."""
+    found: list[tuple[list[Place], int]] = []
+
+    def note(params: dict[str, Any], **_: object) -> None:
+        found.extend(
+            (parse_wake(one["MessageBody"]), one["DelaySeconds"]) for one in params["Entries"]
+        )
+
+    aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
+    return found
 
 
 def a_message(run: int = 1, **fields: object) -> Message:
@@ -101,15 +118,39 @@ def a_timer(minutes: int, shard: int = 0, job_id: str = "j") -> Timer:
     return Timer(NOON + minutes * MINUTE, shard, after(60 * minutes), "t", job_id, 1)
 
 
-def test_a_batch_of_timers_is_one_nudge_for_the_places_they_fall_in(aws: Moto) -> None:
+def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_near(
+    aws: Moto, called: list[tuple[list[Place], int]]
+) -> None:
     timers = [a_timer(0), a_timer(0, job_id="k"), a_timer(0, 1), a_timer(2), a_timer(90)]
     assert aws.spend(lambda: aws.ports.wake.nudge(timers)) == {"SendMessageBatch": 1}
-    (received,) = aws.messages(aws.settings.wake_queue)
-    assert parse_wake(received["Body"]) == [
-        Place(NOON, 0),
-        Place(NOON, 1),
-        Place(NOON + 2 * MINUTE, 0),
+    assert called == [
+        ([Place(NOON, 0), Place(NOON, 1)], 0),
+        ([Place(NOON + 2 * MINUTE, 0)], 117),  # two minutes, less what a poller takes to be there
     ]
+
+
+def test_while_a_wake_up_is_under_way_later_timers_need_none(
+    aws: Moto, called: list[tuple[list[Place], int]]
+) -> None:
+    nudge = aws.ports.wake.nudge
+    nudge([a_timer(1)])
+    assert aws.spend(lambda: nudge([a_timer(1, job_id="k"), a_timer(90)])) == {}
+    later = a_timer(1, job_id="l")
+    nudge([later._replace(at=later.at + timedelta(seconds=40))])
+    assert [seconds for _, seconds in called] == [57]
+    sooner = Timer(NOON, 0, after(30), "t", "m", 1)
+    nudge([sooner])
+    nudge([sooner._replace(at=after(20))])
+    assert [seconds for _, seconds in called] == [57, 27, 17]
+
+
+def test_many_timers_call_a_poller_once_more_and_a_minute_before(
+    aws: Moto, called: list[tuple[list[Place], int]]
+) -> None:
+    aws.ports.wake.nudge([a_timer(2, job_id=f"j{n}") for n in range(MANY - 1)])
+    aws.ports.wake.nudge([a_timer(2)])
+    aws.ports.wake.nudge([a_timer(2, job_id="one more")])
+    assert [seconds for _, seconds in called] == [117, 60]
 
 
 def test_timers_that_nobody_was_given_yet_need_no_nudge(aws: Moto) -> None:

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from punctual.aws import keys
-from punctual.aws.wake import parse_wake
 from punctual.domain.head import State
 from punctual.domain.placement import sortable_id
 from punctual.domain.run import Status
@@ -54,14 +53,12 @@ class Deployment:
         return view
 
     def poll(self) -> int:
-        """A tick of the minute, the wake-ups that came, and one step."""
+        """A tick of the minute, what wake-ups would tell, and one step."""
         for lease in self.planner.tick(self.clock(), self.poller.places).leases:
             self.poller.open(lease)
-        for message in self.aws.messages(self.aws.settings.wake_queue):
-            for place in parse_wake(message["Body"]):
-                until = place.bucket + timedelta(minutes=1)
-                timers = self.aws.ports.timers.due(place.bucket, place.shard, until, None, 100)
-                self.poller.nudge(timers)
+        for place in self.poller.places:
+            until = place.bucket + timedelta(minutes=1)
+            self.poller.nudge(self.aws.ports.timers.due(*place, until, None, 100))
         return self.poller.step(self.clock()).handled
 
     def execute(self) -> list[Status]:

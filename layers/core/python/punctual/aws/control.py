@@ -10,8 +10,9 @@ from punctual.aws.calls import Refused
 from punctual.aws.dynamo import Condition, Dynamo, known
 from punctual.aws.sorting import moment, parse_moment
 from punctual.engine.ports import BucketLease, Clock, Receipt
+from punctual.engine.window import Place
 
-DONE_KEPT = timedelta(days=7)  # a bucket whose mark has gone before the watermark is read again
+KEPT = timedelta(days=7)  # a lease's row; a bucket whose mark has gone is read again
 _NAMES = {
     "#owner": keys.OWNER,
     "#token": keys.TOKEN,
@@ -36,7 +37,8 @@ class DynamoBuckets:
 
     def advance(self, old: datetime | None, new: datetime) -> bool:
         wanted = to_attribute(moment(new))
-        row = {**keys.watermark().item(), **_layout(), keys.AT: wanted}
+        beat = to_attribute(moment(self._clock()))
+        row = {**keys.watermark().item(), **_layout(), keys.AT: wanted, keys.BEAT: beat}
         if old is None:
             condition = Condition("attribute_not_exists(#at)", names={"#at": keys.AT})
         else:
@@ -45,19 +47,24 @@ class DynamoBuckets:
         refused = self._dynamo.put_if(self._table, row, condition)
         return refused is None or (refused.ambiguous and refused.item.get(keys.AT) == wanted)
 
+    def heartbeat(self) -> datetime | None:
+        """When the planner last kept the watermark: every five minutes, more often with work."""
+        row = self._read(keys.watermark())
+        return None if row is None or keys.BEAT not in row else parse_moment(row[keys.BEAT]["S"])
+
     def shards(self) -> int:
         row = self._read(keys.shards())
-        return 1 if row is None else int(row[keys.COUNT]["N"])
+        return 1 if row is None or keys.COUNT not in row else int(row[keys.COUNT]["N"])
 
     def grow(self, shards: int) -> None:
-        count = to_attribute(shards)
-        self._dynamo.put_if(
+        self._dynamo.update_if(
             self._table,
-            {**keys.shards().item(), **_layout(), keys.COUNT: count},
+            keys.shards(),
             Condition(
                 "attribute_not_exists(#n) OR #n < :n",
-                names={"#n": keys.COUNT},
-                values={":n": count},
+                "SET #n = :n, #f = :f",
+                {"#n": keys.COUNT, "#f": keys.FORMAT},
+                to_item({":n": shards, ":f": keys.LAYOUT}),
             ),
         )
 
@@ -72,8 +79,9 @@ class DynamoBuckets:
             "(attribute_not_exists(#owner) OR #owner = :owner OR #until <= :now)",
             "SET #owner = :owner, #until = :until, #f = :f, "
             "#token = if_not_exists(#token, :none) + :one, "
-            "#look = if_not_exists(#look, :none)",
+            "#look = if_not_exists(#look, :none), #expires = :kept",
             {
+                ":kept": keys.expiry(max(until, bucket) + KEPT),
                 ":owner": owner,
                 ":until": moment(until),
                 ":now": moment(now),
@@ -96,7 +104,7 @@ class DynamoBuckets:
         return answer.ambiguous and given and _says(answer.item, lease)
 
     def done(self, lease: BucketLease) -> bool:
-        kept = keys.expiry(max(lease.until, lease.bucket) + DONE_KEPT)
+        kept = keys.expiry(max(lease.until, lease.bucket) + KEPT)
         answer = self._change_mine(
             lease, "SET #done = :done, #expires = :kept", {":done": True, ":kept": kept}
         )
@@ -122,6 +130,18 @@ class DynamoBuckets:
             {":one": 1, ":now": moment(self._clock())},
         )
         return None if isinstance(answer, Refused) else _lease(bucket, shard, answer)
+
+    def held(self, places: Sequence[Place]) -> Mapping[Place, BucketLease]:
+        """The leases that live on these."""
+        by_key = {keys.bucket_lease(*place): place for place in places}
+        rows = self._dynamo.read(self._table, list(by_key)) if by_key else {}
+        leases = {
+            by_key[at]: _lease(*by_key[at], known(row))
+            for at, row in rows.items()
+            if keys.OWNER in row and keys.DONE not in row
+        }
+        now = self._clock()
+        return {place: lease for place, lease in leases.items() if lease.until > now}
 
     def _change_mine(
         self, lease: BucketLease, change: str, values: Mapping[str, Any]

@@ -38,6 +38,7 @@ PARTS = "parts"
 PART = "part"
 OWNER, LOOK, DONE = "owner", "look", "done"
 AT, COUNT = "at", "n"
+BEAT, DISPATCH = "beat", "dispatch"  # when the watermark was kept; the kill switch
 PRINT, MADE = "print", "made"  # of a receipt
 
 RUN_LISTS = 4  # a tenant's list over all jobs is spread over so many partitions
@@ -237,6 +238,11 @@ def watermark() -> RowKey:
 
 def shards() -> RowKey:
     return RowKey("#shards", "-")
+
+
+def walk() -> RowKey:
+    """Where the daily walk over all heads stands."""
+    return RowKey("#walk", "-")
 
 
 def bucket_lease(minute: datetime, shard: int) -> RowKey:

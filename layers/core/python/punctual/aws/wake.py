@@ -1,13 +1,16 @@
 """Wake-ups for pollers: a standard queue, for FIFO knows no delay of a single message."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
+from typing import NamedTuple
 
 from punctual.aws.sorting import moment, parse_moment
 from punctual.aws.sqs import Queue
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.domain.placement import bucket_of
+from punctual.engine.calling import MANY, Call, wake_at
 from punctual.engine.ports import Clock, Key, Timer
 from punctual.engine.window import Place
 
@@ -15,35 +18,80 @@ LAYOUT = 1
 HANDED_OUT = timedelta(minutes=3)  # the planner's two minutes ahead, and one for clocks that differ
 LONGEST = 900  # seconds that SQS delays a message
 PLACES = 1_000  # in one message
+_DELIVERED = timedelta(seconds=2)  # a message may come so much before its moment
+
+
+class _Called(NamedTuple):
+    """A message under way: whoever takes it sees what was put until then."""
+
+    at: datetime
+    many: int  # timers put since it was sent
 
 
 class SqsWake:
+    """Remembers whom it called: while a message is under way, later timers need none."""
+
     def __init__(self, queue: Queue, url: str, clock: Clock) -> None:
         self._queue = queue
         self._url = url
         self._clock = clock
+        self._called: dict[Place, _Called] = {}
 
     def nudge(self, timers: Sequence[Timer]) -> None:
-        """One message for them all. Later minutes are not handed out yet: nobody need be woken."""
-        last = bucket_of(self._clock()) + HANDED_OUT
-        near = {Place(timer.bucket, timer.shard) for timer in timers if timer.bucket <= last}
-        self.call(sorted(near), self._clock())
+        """Call for those whose minute is handed out already, not before they need a poller.
+
+        Where there turn out to be many, one more call brings it in time to fire them early.
+        """
+        now = self._clock()
+        last = bucket_of(now) + HANDED_OUT
+        called = {place: one for place, one in self._called.items() if one.at - _DELIVERED > now}
+        near: dict[Place, list[datetime]] = {}
+        for timer in timers:
+            if timer.bucket <= last:
+                near.setdefault(Place(timer.bucket, timer.shard), []).append(timer.at)
+        wanted: dict[Place, datetime] = {}
+        for place, moments in near.items():
+            before = called.get(place)
+            at = max(now, wake_at(min(moments), 1))
+            many = len(moments) + (before.many if before else 0)
+            if before is None or at < before.at:
+                wanted[place] = at
+                called[place] = _Called(at, many)
+            else:
+                called[place] = before._replace(many=many)
+            if many >= MANY and (before is None or before.many < MANY):
+                wanted[place] = max(now, wake_at(min(moments), many))
+        self.call_all(_by_minute(wanted))
+        self._called = called
 
     def call(self, places: Sequence[Place], at: datetime) -> None:
         """Wake who looks after these, at `at`; what is over 15 minutes away is woken too early."""
-        seconds = int((at - self._clock()).total_seconds())
+        self.call_all([Call(tuple(places), at)])
+
+    def call_all(self, calls: Sequence[Call]) -> None:
+        now = self._clock()
         entries = [
             {
-                "MessageBody": _body(places[start : start + PLACES]),
-                "DelaySeconds": max(0, min(LONGEST, seconds)),
+                "MessageBody": _body(call.places[start : start + PLACES]),
+                "DelaySeconds": max(0, min(LONGEST, int((call.at - now).total_seconds()))),
             }
-            for start in range(0, len(places), PLACES)
+            for call in calls
+            for start in range(0, len(call.places), PLACES)
         ]
         if not all(self._queue.send(self._url, entries)):
             raise Unavailable("A wake-up could not be sent.")
 
     def kill(self, key: Key, run_ids: Sequence[str]) -> None:
         """Nothing to send: holders read the cancel wish with each beat, every four seconds."""
+
+
+def _by_minute(wanted: Mapping[Place, datetime]) -> list[Call]:
+    """One message a minute: its places are woken for the soonest of them."""
+    return [
+        Call(tuple(places), min(wanted[place] for place in places))
+        for _, some in groupby(sorted(wanted), key=lambda place: place.bucket)
+        for places in [list(some)]
+    ]
 
 
 def parse_wake(body: str) -> list[Place]:

@@ -14,6 +14,7 @@ from punctual.aws.dynamo import Dynamo
 from punctual.aws.feed import BusFeed
 from punctual.aws.heads import DynamoHeads
 from punctual.aws.history import DynamoHistory
+from punctual.aws.knobs import Gate, GatedMessages
 from punctual.aws.queue import SqsMessages
 from punctual.aws.run_lists import RunLists
 from punctual.aws.sqs import Queue
@@ -47,17 +48,19 @@ def aws_ports(
     clients: Clients | None = None,
     crew: Crew | None = None,
     patience: Patience | None = None,
+    gate: Gate | None = None,
 ) -> Ports:
     clients = clients or Clients()
     crew = crew or Crew(CREW)
     patience = patience or Patience(time.sleep, seed=os.urandom(4).hex())
     dynamo = Dynamo(lambda: clients.dynamodb, crew, patience)
+    gate = gate or Gate(dynamo, settings.control_table, clock)
     queue = Queue(lambda: clients.sqs, patience)
     lists = RunLists(dynamo, settings.control_table)
     return Ports(
         heads=DynamoHeads(dynamo, settings.jobs_table, clock),
         timers=DynamoTimers(dynamo, settings.timers_table),
-        messages=SqsMessages(queue, settings.queues),
+        messages=GatedMessages(SqsMessages(queue, settings.queues), gate),
         history=DynamoHistory(dynamo, settings.runs_table, lists),
         blobs=S3Blobs(lambda: clients.s3, settings.bucket, patience),
         buckets=DynamoBuckets(dynamo, settings.control_table, clock),
