@@ -15,8 +15,8 @@ from moto import mock_aws
 from bench.meter import Call, Meter, Unit
 from punctual.aws import keys
 from punctual.aws.calls import Patience
+from punctual.aws.clients import Clients
 from punctual.aws.crew import Crew
-from punctual.aws.wiring import Clients
 from punctual.domain.placement import sortable_id
 from punctual.local.clock import ManualClock
 from punctual.serverless.runtime import Runtime

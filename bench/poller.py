@@ -1,0 +1,151 @@
+"""make bench-poller: recurring jobs a second that one core dispatches through boto3.
+
+The poller and the whole adapter are real; a local endpoint answers without thinking, so what is
+measured is the CPU of the poller's own process.
+"""
+
+import argparse
+import multiprocessing
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple
+
+import boto3
+
+from bench import canned
+from punctual.aws import keys
+from punctual.aws.calls import Patience
+from punctual.aws.clients import CREW, Clients
+from punctual.aws.crew import Crew
+from punctual.aws.head_rows import to_row
+from punctual.aws.wiring import aws_ports
+from punctual.domain.head import Head, Kind, Rules, State
+from punctual.domain.placement import sortable_id
+from punctual.domain.schedule_values import Every
+from punctual.engine.looker import Looker
+from punctual.engine.poller import Poller
+from punctual.engine.ports import BucketLease
+from punctual.engine.steps import Steps
+from punctual.local.clock import ManualClock
+from punctual.settings import Settings
+from tests.builders import NOON, after
+
+PEAK = 10_000  # runs a second at the most demanding moment the design names
+SETTINGS = Settings(
+    stage="bench",
+    jobs_table="jobs",
+    timers_table="timers",
+    runs_table="runs",
+    control_table="control",
+    bucket="bucket",
+    wake_queue="https://sqs.invalid/1/wake",
+    event_bus="bus",
+    knobs="/bench/",
+    queues={"quick": "https://sqs.invalid/1/quick.fifo", "long": "https://sqs.invalid/1/long.fifo"},
+)
+
+
+class Figures(NamedTuple):
+    jobs: int
+    cpu_seconds: float
+    seconds: float
+
+    @property
+    def a_core(self) -> float:
+        return self.jobs / self.cpu_seconds
+
+
+def a_head(number: int) -> Head:
+    """A job that recurs each minute, due now."""
+    job_id = sortable_id(NOON, number.to_bytes(10, "big"))
+    return Head(
+        tenant="acme",
+        job_id=job_id,
+        version=5,
+        edition=1,
+        definition=1,
+        state=State.SCHEDULED,
+        kind=Kind.INTERVAL,
+        created_at=after(-3600),
+        updated_at=after(-60),
+        schedule=Every(60, anchor_at=after(-3600)),
+        rules={1: Rules(body=f"1-{job_id}", since_at=after(-3600))},
+        mark=after(-60),
+        next_at=NOON,
+        timer_at=NOON,
+        writers=(f"{job_id}-w",),
+    )
+
+
+@contextmanager
+def endpoint(rows: Mapping[str, Any], timers: list[Any]) -> Iterator[str]:
+    mine, its = multiprocessing.Pipe()
+    process = multiprocessing.get_context("spawn").Process(target=_run, args=(rows, timers, its))
+    process.start()
+    try:
+        yield f"http://127.0.0.1:{mine.recv()}"
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _run(rows: Mapping[str, Any], timers: list[Any], said: Connection) -> None:
+    canned.serve(rows, timers, said.send)
+
+
+def measure(jobs: int, crew: int = CREW) -> Figures:
+    """One minute's bucket with so many jobs, all due at its first second, dispatched once."""
+    heads = [a_head(number) for number in range(jobs)]
+    rows = {head.job_id: to_row(head) for head in heads}
+    timers = [keys.timer(NOON, 0, NOON, one.tenant, one.job_id, 5).item() for one in heads]
+    with endpoint(rows, timers) as url:
+        poller = _poller(url, crew)
+        poller.open(BucketLease(NOON, 0, "bench", 1, 0, after(60)))
+        cpu, wall = time.process_time(), time.perf_counter()
+        handled = 0
+        while handled < jobs:
+            step = poller.step(NOON)
+            assert step.handled, "the canned endpoint has no more to dispatch"
+            handled += step.handled
+        return Figures(handled, time.process_time() - cpu, time.perf_counter() - wall)
+
+
+def _poller(url: str, crew: int) -> Poller:
+    session = boto3.Session(
+        region_name="us-east-1", aws_access_key_id="test", aws_secret_access_key="test"
+    )
+    os.environ["AWS_ENDPOINT_URL"] = url
+    clients, clock, numbers = Clients(session), ManualClock(NOON), count(1)
+    ports = aws_ports(SETTINGS, clock, clients, Crew(crew), Patience(time.sleep, "bench"))
+
+    def new_id() -> str:
+        return sortable_id(clock(), (next(numbers) << 16).to_bytes(10, "big"))
+
+    steps = Steps(ports, clock, clock.monotonic, lambda *_, **__: None)
+    return Poller(ports.timers, ports.buckets, Looker(steps, new_id))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="make bench-poller")
+    parser.add_argument("--jobs", type=int, default=2_000)
+    asked = parser.parse_args()
+    print(f"load before: {os.getloadavg()}, {os.cpu_count()} cores", flush=True)
+    for crew in (1, CREW):
+        found = measure(asked.jobs, crew)
+        needed = -(-PEAK // int(found.a_core))
+        print(
+            f"{crew:>2} at a time: {found.a_core:,.0f} recurring jobs a second and core, "
+            f"{found.cpu_seconds / found.jobs * 1e3:.3f} ms CPU each, "
+            f"{found.jobs / found.seconds:,.0f}/s by the wall; "
+            f"{needed} pollers for {PEAK:,} a second",
+            flush=True,
+        )
+    print(f"load after: {os.getloadavg()}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
