@@ -37,6 +37,7 @@ class Finish(Struct, frozen=True, gc=False):
     token: int
     status: Status
     retryable: bool = True
+    note: str = ""  # a few bytes of output, kept with the run itself
 
 
 class Perform(Struct, frozen=True, gc=False):
@@ -58,9 +59,13 @@ class Release(Struct, frozen=True, gc=False):
 
 
 class Poison(Struct, frozen=True, gc=False):
-    """The run's message came back too often to be tried again."""
+    """The run's message came back too often to be tried again.
+
+    `version` is that of the swap which sent it: one from before the last claim says nothing.
+    """
 
     run_id: str
+    version: int | None = None
 
 
 class Pause(Struct, frozen=True, gc=False):

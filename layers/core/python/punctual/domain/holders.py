@@ -35,6 +35,10 @@ def _check_lease(d: Draft, run: Run, read: Lease | None) -> None:
 
 
 def claim(d: Draft, event: events.Claim) -> Answer:
+    return _claim(d, event, event.staged)
+
+
+def _claim(d: Draft, event: events.Claim | events.Perform, staged: bool) -> Answer:
     run = d.run(event.run_id)
     if run is None:
         return Answer(Verdict.GONE)
@@ -54,7 +58,7 @@ def claim(d: Draft, event: events.Claim) -> Answer:
     if len(d.runs) > most and sum(other.held for other in d.runs) >= most:
         refuse_claim(d, run)
         return Answer(Verdict.NOT_QUEUED, run)
-    begun = begin(d, run, event.claimer, event.nonce, event.staged)
+    begun = begin(d, run, event.claimer, event.nonce, staged)
     admit(d)  # the last of `max_runs` makes room
     return Answer(Verdict.OK, begun)
 
@@ -72,7 +76,7 @@ def started(d: Draft, event: events.Started) -> Answer:
 
 def perform(d: Draft, event: events.Perform) -> Answer:
     """Claim and end in one step: for work whose effect stands or falls with this very swap."""
-    answer = claim(d, events.Claim(event.run_id, event.claimer, event.nonce))
+    answer = _claim(d, event, staged=False)
     if answer.verdict is not Verdict.OK or answer.run is None:
         return answer
     finish_attempt(d, answer.run, event.status, event.retryable)
@@ -83,7 +87,8 @@ def perform(d: Draft, event: events.Perform) -> Answer:
 def finish(d: Draft, event: events.Finish) -> Answer:
     run = d.run(event.run_id)
     if run is not None and run.held and run.token == event.token:
-        finish_attempt(d, run, event.status, event.retryable)
+        noted = replace(run, note=event.note) if event.note else run
+        finish_attempt(d, noted, event.status, event.retryable)
         settle(d)
         return Answer(Verdict.OK, now_of(d, event.run_id))
     if run is not None and run.token == event.token and run.reason is Reason.BACKOFF:
@@ -112,7 +117,8 @@ def poison(d: Draft, event: events.Poison) -> Answer:
     run = d.run(event.run_id)
     if run is None:
         return Answer(Verdict.GONE)
-    if run.status is not Status.QUEUED:  # a message of an earlier attempt
+    stale = event.version is not None and run.token > event.version
+    if run.status is not Status.QUEUED or stale:  # a message of an earlier attempt
         return Answer(Verdict.HELD if run.held else Verdict.NOT_QUEUED, run)
     end_run(d, run, Status.FAILED, Reason.POISON)
     settle(d)

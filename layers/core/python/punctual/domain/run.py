@@ -113,6 +113,7 @@ class Run(
         "own_payload": "own",
         "retried_from": "of",
         "ended_at": "end",
+        "note": "out",
         "changed_at": "mod",
     },
 ):
@@ -143,6 +144,7 @@ class Run(
     ended_at: datetime | None = None
     count: int = 1
     last_at: datetime | None = None
+    note: str = ""  # what it answered, where that is a few bytes
 
     @property
     def held(self) -> bool:

@@ -10,6 +10,7 @@ from punctual.domain.head import Head
 from punctual.domain.run import PAST, Reason, Run
 from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
+from punctual.engine import packs
 from punctual.engine.change import Change
 from punctual.engine.plan import Plan
 from punctual.engine.ports import (
@@ -21,6 +22,7 @@ from punctual.engine.ports import (
     RunKey,
     RunRow,
 )
+from punctual.engine.records import TEXT
 
 GONE = Detail(error="The executor stopped answering; whether it had finished is not known.")
 _NOTHING = Detail()
@@ -39,7 +41,7 @@ class Effects:
                 lost = letter == past.LOST
                 detail = GONE if lost else change.detail or _NOTHING
                 rows.append(_attempt(change.key, run, PAST[letter], now, detail, lost))
-            if change.detail is not None and not change.detail.plain:
+            if change.detail is not None and not _is_kept(change, change.detail):
                 run_ended = _ended_by(change, decision)
                 if run_ended is not None:
                     status = run_ended.status.value
@@ -88,7 +90,21 @@ class Effects:
         now = run.ended_at or run.changed_at
         written = self._ports.history.attempts(RunKey(*change.key, run.run_id), now)
         mine = [row for row in written if row.token == run.token and not row.lost]
-        return mine[-1].detail if mine else _NOTHING
+        if mine:
+            return mine[-1].detail
+        if run.note:
+            return Detail(output=run.note.encode(), output_type=TEXT)
+        return packs.find(self._ports.blobs, change.key, run) or _NOTHING
+
+
+def _is_kept(change: Change, detail: Detail) -> bool:
+    """Whether a look that has to record the run would find all of it without a row of its own."""
+    event = change.event
+    if detail.packed or not detail.plain:
+        return detail.packed
+    # What is performed stands or falls with the very write that records it.
+    noted = isinstance(event, Finish) and event.note != ""
+    return detail.output is None or noted or isinstance(event, Perform)
 
 
 def _ended_by(change: Change, decision: Decision) -> Run | None:

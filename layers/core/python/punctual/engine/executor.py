@@ -167,7 +167,7 @@ class Executor:
             [
                 Change(
                     one.key,
-                    events.Finish(one.run_id, one.token, one.status, one.retryable),
+                    _finish(one),
                     writer,
                     detail=one.detail,
                 )
@@ -206,10 +206,15 @@ class Executor:
             [
                 Change(
                     Key(message.tenant, message.job_id),
-                    events.Poison(message.run_id),
+                    events.Poison(message.run_id, message.version),
                     self._new_id(),
                     safety=True,
                 )
                 for message in messages
             ]
         )
+
+
+def _finish(one: Finished) -> events.Finish:
+    note = one.detail.note if one.status is Status.SUCCESS else ""
+    return events.Finish(one.run_id, one.token, one.status, one.retryable, note)

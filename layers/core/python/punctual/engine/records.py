@@ -9,6 +9,9 @@ from msgspec import Struct
 from punctual.domain.head import Head
 from punctual.domain.run import Run
 
+TEXT = "text/plain; charset=utf-8"
+NOTE = 64  # bytes: a head with one stays under a kilobyte
+
 
 class Key(NamedTuple):
     tenant: str
@@ -41,10 +44,12 @@ class Detail(Struct, frozen=True, omit_defaults=True):
     http_headers: tuple[tuple[str, str], ...] = ()
     output: bytes | None = None  # a small output, kept in the row itself
     output_blob: str = ""
+    output_at: int | None = None  # where it begins in a blob that holds those of others too
     output_size: int = 0
     output_type: str = ""
     output_truncated: bool = False
     log_blob: str = ""
+    log_at: int | None = None
     log_size: int = 0
     log_truncated: bool = False
 
@@ -54,6 +59,21 @@ class Detail(Struct, frozen=True, omit_defaults=True):
         return not (self.error or self.output_blob or self.log_blob or self.http_status) and (
             self.exit_code is None
         )
+
+    @property
+    def packed(self) -> bool:
+        """All of it stands in a blob that the run's claim names, too."""
+        return self.output_at is not None or self.log_at is not None
+
+    @property
+    def note(self) -> str:
+        """An output of so few bytes that the run itself can carry it, such as an event's id."""
+        if self.output is None or not self.plain or self.output_type != TEXT:
+            return ""
+        try:
+            return self.output.decode() if len(self.output) <= NOTE else ""
+        except UnicodeDecodeError:
+            return ""
 
 
 class AttemptRow(Struct, frozen=True, omit_defaults=True):

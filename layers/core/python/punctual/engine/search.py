@@ -213,10 +213,12 @@ class Search:
             return Output(detail.output, detail.output_type or _EVENT_ID, None)
         if not detail.output_blob:
             raise NotFound("The run has no output, or none yet.")
-        link = self._ports.blobs.link(detail.output_blob, detail.output_type)
-        if link is not None:
-            return Output(b"", detail.output_type, link)
-        data = self._ports.blobs.get(detail.output_blob)
+        start, end = _slice(detail.output_at, detail.output_size)
+        if end is None:
+            link = self._ports.blobs.link(detail.output_blob, detail.output_type)
+            if link is not None:
+                return Output(b"", detail.output_type, link)
+        data = self._ports.blobs.get(detail.output_blob, start, end)
         if data is None:
             raise NotFound("The run's output is not kept any more.")
         return Output(data, detail.output_type, None, detail.output_truncated)
@@ -233,7 +235,8 @@ class Search:
         )
         if not blob:
             raise NotFound("The run has no logs, or none yet.")
-        return self._ports.blobs.get(blob, after) or b""
+        start, end = _slice(view.detail.log_at, view.detail.log_size)
+        return self._ports.blobs.get(blob, start + after, end) or b""
 
     def explain(self, tenant: str, job_id: str, at: datetime) -> Explanation:
         key = Key(tenant, job_id)
@@ -250,6 +253,11 @@ class Search:
         self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
     ) -> Page:
         return self._forecast.upcoming(tenant, start, end, limit, after, self._clock())
+
+
+def _slice(start: int | None, size: int) -> tuple[int, int | None]:
+    """From where to where in the blob; one that is nobody else's is whole."""
+    return (0, None) if start is None else (start, start + size)
 
 
 def log_name(key: Key, run_id: str, token: int) -> str:

@@ -1,0 +1,41 @@
+"""Work beside the loop of an invocation: threads, and waiting for the next of them to end."""
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+Work = Callable[[], None]
+
+
+class Hands(Protocol):
+    def start(self, work: Work, /) -> None:
+        """Do it beside the caller; `work` raises nothing."""
+
+    def wait(self, seconds: float, /) -> None:
+        """Until some work has ended, at most so long."""
+
+
+class Threads:
+    """A thread each: one that never comes back, because what it waits for hangs, takes no place."""
+
+    def __init__(self) -> None:
+        self._condition = threading.Condition()
+        self._ended = 0
+        self._seen = 0
+
+    def start(self, work: Work, /) -> None:
+        threading.Thread(target=self._do, args=(work,), name="task", daemon=True).start()
+
+    def _do(self, work: Work) -> None:
+        try:
+            work()
+        finally:
+            with self._condition:
+                self._ended += 1
+                self._condition.notify()
+
+    def wait(self, seconds: float, /) -> None:
+        with self._condition:
+            if self._ended == self._seen:
+                self._condition.wait(seconds)
+            self._seen = self._ended
