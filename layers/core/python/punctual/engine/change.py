@@ -27,6 +27,7 @@ class Result(NamedTuple):
     contended: bool = False
     held: bool = False  # not written: it is completed when it is due
     kept: tuple[Timer, ...] = ()  # of those that brought it: still to be looked at in their time
+    failed: bool = False  # deciding raised: nothing was done, and the rest of its batch went on
 
     @property
     def verdict(self) -> Verdict:

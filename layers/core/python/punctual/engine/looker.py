@@ -35,6 +35,9 @@ class Looker:
         results = self._steps.apply(changes, self._inline)
         return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
 
+    def tell(self, event: str, **facts: object) -> None:
+        self._steps.tell(event, **facts)
+
     def look_at(self, keys: Sequence[Key]) -> list[Result]:
         """A look that no timer brought."""
         writers = marks(self._new_id, len(keys))

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.change import Result
+from punctual.engine.failing import Failing
 from punctual.engine.looker import Looker
 from punctual.engine.ports import BucketLease, Buckets, Timer, Timers
 from punctual.engine.window import Place, Window
@@ -45,6 +46,7 @@ class Poller:
         self._window = Window(timers)
         self._leases: dict[Place, BucketLease] = {}
         self._later: list[tuple[datetime, Timer]] = []
+        self._failing = Failing()
 
     @property
     def places(self) -> Sequence[Place]:
@@ -90,11 +92,27 @@ class Poller:
         for brought, result in looked:
             if result.held:
                 continue
+            if result.failed:
+                self._fail(brought, now)
+                continue
+            if self._failing:
+                self._failing.mended(brought[0].key)
             if result.effects_done and not result.contended:
                 self._window.forget([timer for timer in brought if timer not in result.kept])
                 self._later.extend((max(timer.at, now + AGAIN), timer) for timer in result.kept)
             else:
                 self._later.extend((now + AGAIN, timer) for timer in brought)
+
+    def _fail(self, brought: Sequence[Timer], now: datetime) -> None:
+        """Again after a pause; in the end not before the reconciler puts a timer once more."""
+        key = brought[0].key
+        at = self._failing.again_at(key, now)
+        if at is not None:
+            self._later.extend((at, timer) for timer in brought)
+            return
+        self._timers.delete(brought)
+        self._window.forget(brought)
+        self._looker.tell("look_set_aside", job_id=key.job_id)
 
     def _bring_back(self, now: datetime) -> None:
         if self._later:

@@ -51,6 +51,9 @@ class Steps:
         self.placing = Placing(ports, clock, monotonic)
         self.effects = Effects(ports)
 
+    def tell(self, event: str, **facts: object) -> None:
+        self._log(event, **facts)
+
     def apply(self, changes: Sequence[Change], inline: Inline | None = None) -> list[Result]:
         """Decide and write each; several of one job happen one after another.
 
@@ -119,7 +122,14 @@ class Steps:
         plans: list[Plan] = []
         for index in indexes:
             change = changes[index]
-            plan = self._plan(index, change, stored.get(change.key), recorded, begun.wall)
+            try:
+                plan = self._plan(index, change, stored.get(change.key), recorded, begun.wall)
+            except Exception as error:
+                if not change.brought:
+                    raise
+                self._log("look_failed", job_id=change.key.job_id, error=type(error).__name__)
+                results[index] = Result(None, effects_done=False, failed=True)
+                continue
             if plan is None:
                 results[index] = Result(None)
             else:
