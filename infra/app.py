@@ -8,7 +8,10 @@ from typing import Any
 from aws_cdk import App, Tags, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
+from infra.api import Api
 from infra.data import Data
+from infra.execution import Execution
+from infra.scheduling import Scheduling
 from infra.stage import stage_of
 
 CDK_JSON = Path(__file__).parent.parent / "cdk.json"
@@ -23,7 +26,11 @@ def context() -> dict[str, Any]:
 def build(app: App) -> App:
     """Every stack of the stage that the context names, under the rules that guard them."""
     stage = stage_of(app)
-    Data(app, f"Punctual-{stage.name}-Data", stage=stage)
+    name = f"Punctual-{stage.name}"
+    data = Data(app, f"{name}-Data", stage=stage)
+    scheduling = Scheduling(app, f"{name}-Scheduling", stage=stage, data=data)
+    Execution(app, f"{name}-Execution", stage=stage, data=data, scheduling=scheduling)
+    Api(app, f"{name}-Api", stage=stage, data=data, scheduling=scheduling)
     Tags.of(app).add("application", "punctual")
     Tags.of(app).add("stage", stage.name)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))

@@ -1,15 +1,17 @@
 """The stack that holds everything Punctual must not lose; it changes seldom and stands alone."""
 
-from aws_cdk import Stack
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_events as events
 from constructs import Construct
 
+from infra import rights
 from infra.bucket import Bucket
 from infra.stage import Stage
 from infra.table import Table
 
 
 class Data(Stack):
-    """Four tables and a bucket, as the table in docs/architecture.md describes them."""
+    """Four tables, a bucket and the event bus, as docs/architecture.md describes them."""
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
         super().__init__(
@@ -24,3 +26,29 @@ class Data(Stack):
         self.runs = Table(self, "Runs", stage=stage, expires=True)
         self.control = Table(self, "Control", stage=stage, expires=True)
         self.outputs = Bucket(self, "Outputs", stage=stage)
+        self.bus = events.EventBus(
+            self,
+            "Bus",
+            event_bus_name=stage.prefix,
+            description=f"What `event` tasks publish, and changes of Punctual ({stage.name})",
+        )
+        CfnOutput(
+            self,
+            "EventBus",
+            value=self.bus.event_bus_name,
+            description="The event bus to put your rules on",
+        )
+
+    @property
+    def arns(self) -> rights.Data:
+        stream = self.jobs.table.table_stream_arn
+        assert stream is not None
+        return rights.Data(
+            jobs=self.jobs.table.table_arn,
+            timers=self.timers.table.table_arn,
+            runs=self.runs.table.table_arn,
+            control=self.control.table.table_arn,
+            stream=stream,
+            bucket=self.outputs.bucket.bucket_arn,
+            bus=self.bus.event_bus_arn,
+        )

@@ -1,10 +1,42 @@
 """What differs between one deployment and the next."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy
 from constructs import Construct
+
+from infra.fields import (
+    CERTIFICATE,
+    DOMAIN,
+    EMAIL,
+    LOG_RETENTIONS,
+    NAME,
+    ORIGIN,
+    SECURITY_GROUP,
+    SUBNET,
+    Fields,
+)
+
+FUNCTIONS = (
+    "authorizer",
+    "job-service",
+    "job-search",
+    "planner",
+    "poller",
+    "reconciler",
+    "executor-quick",
+    "executor-long",
+    "dead-letters",
+    "status",
+)
+LANES = ("quick", "long")
+PRIORITIES = ("high", "normal", "low")
+ALL = "all"
+"""The one queue of a lane whose priorities share it."""
+
+RUN_EVENTS = ("all", "ended", "none")
 
 
 class WrongStage(ValueError):
@@ -12,12 +44,60 @@ class WrongStage(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
+class Throttle:
+    """Requests a second that the API takes from everybody together, and at once."""
+
+    rate: int
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """A name of the team's own for the API; its DNS record is theirs to make."""
+
+    name: str
+    certificate_arn: str
+
+
+@dataclass(frozen=True, slots=True)
+class Vpc:
+    """Private subnets and security groups that exist; so must a way to the AWS services."""
+
+    subnets: tuple[str, ...]
+    security_groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What tasks may reach here, by name; a name may end with `*`."""
+
+    functions: tuple[str, ...]
+    queues: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Stage:
-    """One deployment: what protects its data, and how long it keeps what runs leave behind."""
+    """One deployment, as cdk.json describes it under `stages`; docs/decisions/stacks.md."""
 
     name: str
     protected: bool
     retention_days: int
+    log_retention_days: int
+    shards: int
+    pace: int
+    metrics: bool
+    tracing: bool
+    run_events: str
+    lanes: Mapping[str, Mapping[str, int]]  # executors at a time, by lane and priority
+    reserved: Mapping[str, int]
+    memory: Mapping[str, int]
+    reach: Reach
+    throttle: Throttle
+    cors_origins: tuple[str, ...]
+    oidc_issuer: str | None
+    domain: Domain | None
+    vpc: Vpc | None
+    alarm_email: str | None
 
     @property
     def removal(self) -> RemovalPolicy:
@@ -27,21 +107,119 @@ class Stage:
     def retention(self) -> Duration:
         return Duration.days(self.retention_days)
 
+    @property
+    def knobs(self) -> str:
+        """What the names of the SSM parameters begin with."""
+        return f"/punctual/{self.name}/"
+
+    @property
+    def prefix(self) -> str:
+        """What the names begin with, and the event bus's own name."""
+        return f"punctual-{self.name}"
+
+    def physical(self, name: str) -> str:
+        """The name that a console shows: `punctual-dev-planner`."""
+        return f"{self.prefix}-{name}"
+
 
 def stage_of(scope: Construct) -> Stage:
     """The stage named by the context value `stage`, as cdk.json describes it under `stages`."""
     name = scope.node.try_get_context("stage")
-    stages = scope.node.try_get_context("stages")
+    return described(name, scope.node.try_get_context("stages"))
+
+
+def described(name: Any, stages: Any) -> Stage:
+    """
+    >>> described("qa", {"dev": {}})
+    Traceback (most recent call last):
+    infra.stage.WrongStage: no stage 'qa' in cdk.json; there are: dev
+    """
     if not isinstance(stages, dict) or name not in stages:
         known = ", ".join(sorted(stages)) if isinstance(stages, dict) else "none"
         raise WrongStage(f"no stage {name!r} in cdk.json; there are: {known}")
-    return _described(str(name), stages[name])
+    fields = Fields(stages[name])
+    stage = _read(str(name), fields)
+    fields.finish()
+    if fields.wrong:
+        raise WrongStage(f"stage {name!r}: {'; '.join(fields.wrong)}")
+    return stage
 
 
-def _described(name: str, values: dict[str, Any]) -> Stage:
-    protected, days = values.get("protected"), values.get("retentionDays")
-    if not isinstance(protected, bool):
-        raise WrongStage(f"stage {name!r}: `protected` must be true or false, not {protected!r}")
-    if not isinstance(days, int) or isinstance(days, bool) or not 1 <= days <= 3650:
-        raise WrongStage(f"stage {name!r}: `retentionDays` must be 1 to 3650, not {days!r}")
-    return Stage(name=name, protected=protected, retention_days=days)
+def _read(name: str, fields: Fields) -> Stage:
+    return Stage(
+        name=name,
+        protected=fields.switch("protected"),
+        retention_days=fields.number("retentionDays", 1, 3650),
+        log_retention_days=fields.one_of("logRetentionDays", LOG_RETENTIONS),
+        shards=fields.number("shards", 1, 1024),
+        pace=fields.number("pace", 1, 1440),
+        metrics=fields.switch("metrics"),
+        tracing=fields.switch("tracing"),
+        run_events=fields.one_of("runEvents", RUN_EVENTS),
+        lanes=_lanes(fields.below("lanes")),
+        # None may be 0: that would switch the function off.
+        reserved=fields.numbers("reservedConcurrency", FUNCTIONS, 1, 10_000),
+        memory=fields.numbers("memory", FUNCTIONS, 128, 10_240, whole=True),
+        reach=_reach(fields.below("tasksMayReach")),
+        throttle=_throttle(fields.below("throttle")),
+        cors_origins=fields.texts("corsOrigins", ORIGIN, "a list of origins, https://host"),
+        oidc_issuer=fields.take(
+            "oidcIssuer", "null until tokens of an issuer are taken", _no, None, True
+        ),
+        domain=_domain(fields.below_or_null("domain")),
+        vpc=_vpc(fields.below_or_null("vpc")),
+        alarm_email=fields.text_or_null("alarmEmail", EMAIL, "an address"),
+    )
+
+
+def _no(_value: Any) -> bool:
+    return False
+
+
+def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
+    """For each lane `all`, or each of its priorities: how many executors work at a time."""
+    lanes = {lane: fields.numbers(lane, (ALL, *PRIORITIES), 2, 1_000) for lane in LANES}
+    for lane, queues in lanes.items():
+        if set(queues) not in ({ALL}, set(PRIORITIES)):
+            fields.wrong.append(f"`lanes.{lane}` must hold `all`, or `high`, `normal` and `low`")
+    fields.finish()
+    return lanes
+
+
+def _reach(fields: Fields) -> Reach:
+    reach = Reach(
+        fields.texts(
+            "functions", NAME, "a list of names of Lambda functions, perhaps with a * last"
+        ),
+        fields.texts("queues", NAME, "a list of names of SQS queues, perhaps with a * last"),
+    )
+    fields.finish()
+    return reach
+
+
+def _throttle(fields: Fields) -> Throttle:
+    throttle = Throttle(fields.number("rate", 1, 10_000), fields.number("burst", 1, 5_000))
+    fields.finish()
+    return throttle
+
+
+def _domain(fields: Fields | None) -> Domain | None:
+    if fields is None:
+        return None
+    domain = Domain(
+        fields.text("name", DOMAIN, "a domain name"),
+        fields.text("certificateArn", CERTIFICATE, "the ARN of an ACM certificate"),
+    )
+    fields.finish()
+    return domain
+
+
+def _vpc(fields: Fields | None) -> Vpc | None:
+    if fields is None:
+        return None
+    vpc = Vpc(
+        fields.texts("subnets", SUBNET, "a list of at least one subnet-…", least=1),
+        fields.texts("securityGroups", SECURITY_GROUP, "a list of at least one sg-…", least=1),
+    )
+    fields.finish()
+    return vpc

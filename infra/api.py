@@ -1,0 +1,97 @@
+"""The stack that people and programs talk to: the HTTP API, its authorizer, writes and reads."""
+
+from aws_cdk import CfnOutput, Stack
+from constructs import Construct
+
+from infra import rights
+from infra.data import Data
+from infra.function import Function, Shape
+from infra.gateway import Gateway
+from infra.knobs import parameter
+from infra.layers import Layers
+from infra.scheduling import Scheduling, pascal
+from infra.stage import Stage
+from punctual.web.contract import READER, WRITER
+
+UNSET = "unset"
+"""The token's hash until `make deploy` puts one: no token has it."""
+
+TOKEN_HASH = "token-hash"
+
+# An HTTP API gives up after 30 seconds; an answer that comes later reaches nobody.
+SECONDS = 29
+TOLD = "Who calls is waiting for the answer, and is told."
+AUTHORIZER = Shape("authorizer", "authorizer", "Says whose a token is", 5, TOLD)
+SERVICE = Shape("job-service", WRITER, "Everything in the API that changes jobs", SECONDS, TOLD)
+SEARCH = Shape("job-search", READER, "Everything in the API that only reads", SECONDS, TOLD)
+
+
+class Api(Stack):
+    """`gateway.api` and `gateway.stage` are what alarms need; the address is an output."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: Stage,
+        data: Data,
+        scheduling: Scheduling,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Punctual ({stage.name}): the HTTP API and what serves it",
+            termination_protection=stage.protected,
+        )
+        self.token_hash = parameter(
+            self,
+            "TokenHash",
+            stage,
+            TOKEN_HASH,
+            UNSET,
+            "The SHA-256 of the admin token in hex; `make token` makes another token",
+        )
+        layers = Layers(self, "Layers")
+        environment = scheduling.settings.to_env()
+        arns, queues = data.arns, scheduling.arns
+
+        def make(
+            shape: Shape, allowed: list[rights.Right], environment: dict[str, str]
+        ) -> Function:
+            return Function(
+                self,
+                pascal(shape.name),
+                shape=shape,
+                stage=stage,
+                layers=layers,
+                environment=environment,
+                rights=allowed,
+            )
+
+        self.authorizer = make(
+            AUTHORIZER,
+            rights.authorizer(self.token_hash.parameter_arn),
+            {"PUNCTUAL_TOKEN_PARAMETER": self.token_hash.parameter_name},
+        )
+        self.service = make(SERVICE, rights.job_service(arns, queues), environment)
+        self.search = make(SEARCH, rights.job_search(arns, queues), environment)
+        self.gateway = Gateway(
+            self,
+            "Gateway",
+            stage=stage,
+            functions={WRITER: self.service, READER: self.search},
+            authorizer=self.authorizer,
+        )
+        CfnOutput(self, "Address", value=self.gateway.address, description="The API's address")
+        if self.gateway.points_to is not None:
+            CfnOutput(
+                self,
+                "DomainPointsTo",
+                value=self.gateway.points_to,
+                description="What the DNS record (CNAME or alias) of the API's name must point to",
+            )
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        return {one.name: one for one in (self.authorizer, self.service, self.search)}

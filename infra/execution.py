@@ -1,0 +1,151 @@
+"""The stack that does the work: executors by lane, dead letters, and the stream of changes."""
+
+from aws_cdk import ArnFormat, Duration, Stack
+from constructs import Construct
+
+from infra import rights
+from infra.data import Data
+from infra.function import Function, Shape
+from infra.layers import Layers
+from infra.queue import LANE_SHAPES, failures
+from infra.scheduling import Scheduling, pascal
+from infra.source import QueueSource, StreamSource
+from infra.stage import LANES, Stage
+
+DESCRIPTIONS = {
+    "quick": "Runs what takes seconds, ten at a time",
+    "long": "Runs what takes up to 15 minutes, one at a time, and renews its claim",
+}
+DEAD_LETTERS = Shape(
+    "dead-letters",
+    "dead_letters",
+    "Ends the run of a message that came back too often, as FAILED, with the reason",
+    seconds=30,
+    without_dead_letters="What it cannot take stays in the dead-letter queue that feeds it.",
+    in_a_chain=True,
+)
+STATUS = Shape(
+    "status",
+    "status",
+    "Follows changes of jobs: lists of runs, events on the bus, and what a job left behind",
+    seconds=60,
+    without_dead_letters="The stream's source has a queue for what failed.",
+)
+
+
+class Execution(Stack):
+    """`status_failed` holds what the stream could not hand on, as the place in the stream."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: Stage,
+        data: Data,
+        scheduling: Scheduling,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Punctual ({stage.name}): executors, dead letters, status",
+            termination_protection=stage.protected,
+        )
+        layers = Layers(self, "Layers")
+        environment = scheduling.settings.to_env()
+        arns, queues = data.arns, scheduling.arns
+        reached = self._reached(stage)
+
+        def make(shape: Shape, allowed: list[rights.Right]) -> Function:
+            return Function(
+                self,
+                pascal(shape.name),
+                shape=shape,
+                stage=stage,
+                layers=layers,
+                environment=environment,
+                rights=allowed,
+            )
+
+        self.executors: dict[str, Function] = {}
+        for lane in LANES:
+            fed = [one for one in scheduling.lanes if one.lane == lane]
+            executor = make(
+                Shape(
+                    f"executor-{lane}",
+                    "executor",
+                    DESCRIPTIONS[lane],
+                    seconds=LANE_SHAPES[lane].seconds,
+                    without_dead_letters="The queues that feed it have dead-letter queues.",
+                    environment={"PUNCTUAL_LANE": lane},
+                    in_a_chain=True,
+                ),
+                rights.executor(arns, queues, [one.queue.queue_arn for one in fed], reached),
+            )
+            self.executors[lane] = executor
+            for one in fed:
+                QueueSource(
+                    self,
+                    f"Feed{pascal(one.name)}",
+                    function=executor,
+                    queue=one.queue,
+                    batch=LANE_SHAPES[lane].batch,
+                    at_most=one.executors,
+                )
+        self.dead_letters = make(DEAD_LETTERS, rights.dead_letters(arns, queues))
+        for one in scheduling.lanes:
+            QueueSource(
+                self,
+                f"Dead{pascal(one.name)}",
+                function=self.dead_letters,
+                queue=one.dead,
+                batch=10,
+                at_most=2,
+            )
+        self.status_failed = failures(self, "StatusFailed", stage.physical("status-failed"))
+        self.status = make(STATUS, rights.status(arns, self.status_failed.queue_arn))
+        self.stream = StreamSource(
+            self,
+            "Changes",
+            function=self.status,
+            stream=arns.stream,
+            failed=self.status_failed,
+            batch=200,
+            # A second of changes is written down together; an idle table starts nothing.
+            window=Duration.seconds(1),
+            at_a_time=4,
+            retries=100,
+            oldest=Duration.hours(6),
+        )
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        made = (*self.executors.values(), self.dead_letters, self.status)
+        return {one.name: one for one in made}
+
+    def _reached(self, stage: Stage) -> list[rights.Right]:
+        def arns(service: str, names: tuple[str, ...], kind: str = "") -> list[str]:
+            if kind:
+                return [
+                    self.format_arn(
+                        service=service,
+                        resource=kind,
+                        resource_name=name,
+                        arn_format=ArnFormat.COLON_RESOURCE_NAME,
+                    )
+                    for name in names
+                ]
+            return [self.format_arn(service=service, resource=name) for name in names]
+
+        return rights.task_targets(
+            functions=arns("lambda", stage.reach.functions, "function"),
+            queues=arns("sqs", stage.reach.queues),
+            secrets=arns("secretsmanager", (f"punctual/{stage.name}/*",), "secret"),
+            parameters=[
+                self.format_arn(
+                    service="ssm",
+                    resource="parameter",
+                    resource_name=f"{stage.knobs.strip('/')}/secrets/*",
+                )
+            ],
+        )

@@ -1,0 +1,156 @@
+"""The two layers, built without Docker: ours, and third-party code by pip; both compiled."""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from aws_cdk import AssetHashType, Stack
+from aws_cdk import aws_lambda as lambda_
+
+from infra.bytecode import compile_for_host, compile_for_lambda
+
+ROOT = Path(__file__).parent.parent
+CORE = ROOT / "layers/core/python"
+LOCK = ROOT / "layers/vendor/requirements.txt"
+FUNCTIONS = ROOT / "functions"
+BUILT = ROOT / "build/layers"
+
+LAMBDA = ("--platform", "manylinux2014_aarch64", "--implementation", "cp", "--python-version")
+LAMBDA_PYTHON = "3.13"
+NOT_NEEDED = ("bin", "*/tests", "**/__pycache__")
+"""What packages bring along and no function imports."""
+
+RECIPE = 1
+"""Raised with what this module does to a layer: a bundle made before is then made again."""
+
+
+class NotPackaged(RuntimeError):
+    """Something that belongs into the deployment is not there, or could not be fetched."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The Python and the machine that layers are for."""
+
+    name: str
+    pip: tuple[str, ...]
+    host: bool
+
+
+LAMBDA_TARGET = Target(
+    f"cp{LAMBDA_PYTHON}-manylinux2014_aarch64", (*LAMBDA, LAMBDA_PYTHON), host=False
+)
+
+
+def host_target() -> Target:
+    """This machine itself: a rehearsal runs what Lambda would on the host."""
+    name = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
+    return Target(name, (), host=True)
+
+
+def target_named(vendor_for: object) -> Target:
+    """By the context value `vendorFor`: `host`, or nothing for Lambda."""
+    if vendor_for is None or vendor_for == "lambda":
+        return LAMBDA_TARGET
+    if vendor_for == "host":
+        return host_target()
+    raise NotPackaged(f"vendorFor must be host or lambda, not {vendor_for!r}")
+
+
+def core(stack: Stack, target: Target) -> lambda_.Code:
+    """Our own package."""
+    return _code(stack, "core", CORE, _digest(target, *_sources(CORE)), target)
+
+
+def vendor(stack: Stack, target: Target) -> lambda_.Code:
+    """Third-party packages, exactly those that the lock names."""
+    return _code(stack, "vendor", LOCK.parent, _digest(target, LOCK), target)
+
+
+def function(folder: str) -> lambda_.Code:
+    """One handler's own asset."""
+    path = FUNCTIONS / folder
+    if not (path / "handler.py").is_file():
+        raise NotPackaged(f"functions/{folder}/handler.py is not there, but a function needs it")
+    return lambda_.Code.from_asset(str(path), exclude=["__pycache__", "*.pyc"])
+
+
+def _code(stack: Stack, name: str, unbuilt: Path, digest: str, target: Target) -> lambda_.Code:
+    # The hash comes from what goes in: a template is the same whether the layer is built or not.
+    path = _built(name, digest, target) if stack.bundling_required else unbuilt
+    return lambda_.Code.from_asset(
+        str(path), asset_hash=digest, asset_hash_type=AssetHashType.CUSTOM
+    )
+
+
+def _sources(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file() and _belongs(path))
+
+
+def _belongs(path: Path) -> bool:
+    return "__pycache__" not in path.parts and path.suffix != ".pyc"
+
+
+def _digest(target: Target, *files: Path) -> str:
+    found = hashlib.sha256(f"{RECIPE} {target.name}".encode())
+    for path in files:
+        data = path.read_bytes()
+        found.update(f"\0{path.relative_to(ROOT)}\0{len(data)}\0".encode())
+        found.update(data)
+    return found.hexdigest()
+
+
+def _built(name: str, digest: str, target: Target) -> Path:
+    """The layer's folder, made once for each digest."""
+    place = BUILT / f"{name}-{digest[:16]}"
+    if place.is_dir():
+        return place
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BUILT, prefix=f".{name}-") as made:
+        folder = Path(made) / "layer/python"
+        if name == "core":
+            shutil.copytree(CORE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+        else:
+            _install(folder, target)
+            _strip(folder)
+        (compile_for_host if target.host else compile_for_lambda)(folder)
+        try:
+            folder.parent.rename(place)
+        except OSError:
+            if not place.is_dir():  # else another synthesis was faster: what it made is the same
+                raise
+    print(_size(name, place, target), file=sys.stderr)
+    return place
+
+
+def _install(folder: Path, target: Target) -> None:
+    # Twice quiet: without its warnings, but with its errors.
+    command = [sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
+    command += ["--no-input", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+    command += ["--no-compile", *target.pip, "--target", str(folder), "--requirement", str(LOCK)]
+    # A plain target, whatever the user's own settings say.
+    environment = {**os.environ, "PIP_USER": "0", "PIP_CONSTRAINT": ""}
+    if subprocess.run(command, env=environment, check=False).returncode:
+        raise NotPackaged(f"pip could not install the vendor layer for {target.name} (see above)")
+
+
+def _strip(folder: Path) -> None:
+    for path in [path for pattern in NOT_NEEDED for path in folder.glob(pattern)]:
+        shutil.rmtree(path)
+
+
+def _size(name: str, place: Path, target: Target) -> str:
+    """
+    >>> _size("core", Path(__file__).parent / "nowhere", LAMBDA_TARGET)
+    'layer core for cp3.13-manylinux2014_aarch64: 0.0 MB, 0.0 MB of it bytecode'
+    """
+    sizes = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
+    compiled = sum(size for path, size in sizes.items() if path.suffix == ".pyc")
+    whole = sum(sizes.values()) / 1e6
+    return f"layer {name} for {target.name}: {whole:.1f} MB, {compiled / 1e6:.1f} MB of it bytecode"

@@ -1,0 +1,217 @@
+"""What each function may do: exact actions on exact resources, and nothing else anywhere.
+
+Where a resource is `*`, AWS knows no resource for the action, or `why` says what bounds it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from aws_cdk import aws_iam as iam
+
+from punctual.aws.keys import LEFT_BY_RUNS
+
+PAYLOADS = "payloads/"
+BLOBS = (PAYLOADS, *LEFT_BY_RUNS)
+
+
+class Right(NamedTuple):
+    """Some actions on some resources; `why` where a resource is wider than one thing."""
+
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """ARNs of what the data stack holds."""
+
+    jobs: str
+    timers: str
+    runs: str
+    control: str
+    stream: str
+    bucket: str
+    bus: str
+
+    def objects(self, *prefixes: str) -> tuple[str, ...]:
+        return tuple(f"{self.bucket}/{prefix}*" for prefix in prefixes)
+
+
+@dataclass(frozen=True, slots=True)
+class Queues:
+    """ARNs of the wake-ups queue and of what is due, by lane and priority."""
+
+    wake: str
+    lanes: tuple[str, ...]
+    dead: tuple[str, ...]
+
+
+def statements(rights: Sequence[Right]) -> list[iam.PolicyStatement]:
+    return [
+        iam.PolicyStatement(actions=list(right.actions), resources=list(right.resources))
+        for right in rights
+    ]
+
+
+def _dynamodb(table: str, *actions: str) -> Right:
+    return Right(tuple(f"dynamodb:{action}" for action in actions), (table,))
+
+
+def _sqs(queues: Sequence[str], *actions: str) -> Right:
+    return Right(tuple(f"sqs:{action}" for action in actions), tuple(queues))
+
+
+def _read_blobs(data: Data, *prefixes: str) -> list[Right]:
+    return [
+        Right(("s3:GetObject",), data.objects(*prefixes), "blobs are named by job"),
+        # Else S3 answers 403 instead of 404 where there is none.
+        Right(("s3:ListBucket",), (data.bucket,)),
+    ]
+
+
+def consume(queues: Sequence[str]) -> Right:
+    """What Lambda does for a function that a queue feeds."""
+    return _sqs(queues, "ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
+
+
+def _steps(data: Data, queues: Queues) -> list[Right]:
+    """The four steps that change a job, each on its own table or queue."""
+    return [
+        _dynamodb(data.jobs, "BatchGetItem", "PutItem", "UpdateItem"),
+        _dynamodb(data.timers, "BatchWriteItem"),
+        _dynamodb(data.runs, "BatchGetItem", "BatchWriteItem", "Query"),
+        _dynamodb(data.control, "BatchGetItem"),
+        _sqs((queues.wake, *queues.lanes), "SendMessage"),
+    ]
+
+
+def authorizer(token_hash: str) -> list[Right]:
+    return [Right(("ssm:GetParameter",), (token_hash,))]
+
+
+def job_service(data: Data, queues: Queues) -> list[Right]:
+    return [
+        *_steps(data, queues),
+        _dynamodb(data.jobs, "BatchWriteItem"),
+        _dynamodb(data.control, "PutItem"),
+        *_read_blobs(data, PAYLOADS),
+        Right(("s3:PutObject",), data.objects(PAYLOADS), "blobs are named by job"),
+    ]
+
+
+def job_search(data: Data, queues: Queues) -> list[Right]:
+    return [
+        _dynamodb(data.jobs, "BatchGetItem", "Query"),
+        _dynamodb(data.runs, "BatchGetItem", "Query"),
+        _dynamodb(data.control, "BatchGetItem", "Query"),
+        _dynamodb(data.timers, "Query"),
+        _sqs(queues.lanes, "GetQueueAttributes"),
+        *_read_blobs(data, *BLOBS),
+    ]
+
+
+def planner(data: Data, queues: Queues, knobs: Sequence[str]) -> list[Right]:
+    return [
+        _dynamodb(data.control, "BatchGetItem", "PutItem", "UpdateItem"),
+        _dynamodb(data.timers, "Query"),
+        _sqs((queues.wake,), "SendMessage"),
+        Right(("ssm:GetParameters",), tuple(knobs)),
+    ]
+
+
+def poller(data: Data, queues: Queues) -> list[Right]:
+    return [
+        *_steps(data, queues),
+        consume((queues.wake,)),
+        _dynamodb(data.control, "PutItem", "UpdateItem"),
+        _dynamodb(data.timers, "Query"),
+    ]
+
+
+def reconciler(data: Data, queues: Queues) -> list[Right]:
+    return [
+        *_steps(data, queues),
+        _dynamodb(data.jobs, "Scan"),
+        _dynamodb(data.timers, "Query"),
+        _dynamodb(data.control, "PutItem", "UpdateItem"),
+    ]
+
+
+def executor(
+    data: Data, queues: Queues, lanes: Sequence[str], reached: Sequence[Right]
+) -> list[Right]:
+    """`reached` is what the stage lets tasks reach."""
+    return [
+        *_steps(data, queues),
+        consume(lanes),
+        _sqs(lanes, "ChangeMessageVisibility"),
+        *_read_blobs(data, PAYLOADS),
+        Right(("s3:PutObject",), data.objects(*LEFT_BY_RUNS), "blobs are named by job"),
+        Right(("events:PutEvents",), (data.bus,)),
+        *reached,
+    ]
+
+
+def dead_letters(data: Data, queues: Queues) -> list[Right]:
+    return [*_steps(data, queues), consume(queues.dead)]
+
+
+def status(data: Data, failed: str) -> list[Right]:
+    return [
+        Right(
+            ("dynamodb:DescribeStream", "dynamodb:GetRecords", "dynamodb:GetShardIterator"),
+            (data.stream,),
+        ),
+        Right(("dynamodb:ListStreams",), ("*",), "AWS lists the streams of all tables or none"),
+        _sqs((failed,), "SendMessage"),
+        _dynamodb(data.jobs, "BatchWriteItem", "Query"),
+        _dynamodb(data.runs, "BatchGetItem", "Query"),
+        _dynamodb(data.control, "BatchGetItem", "BatchWriteItem", "PutItem", "UpdateItem"),
+        Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
+        Right(("events:PutEvents",), (data.bus,)),
+    ]
+
+
+def task_targets(
+    functions: Sequence[str],
+    queues: Sequence[str],
+    secrets: Sequence[str],
+    parameters: Sequence[str],
+) -> list[Right]:
+    """What `lambda` and `sqs` tasks and placeholders of secrets reach, by ARN."""
+    named = "the stage names what tasks may reach"
+    wanted = (
+        ("lambda:InvokeFunction", functions),
+        ("sqs:SendMessage", queues),
+        ("secretsmanager:GetSecretValue", secrets),
+        ("ssm:GetParameter", parameters),
+    )
+    return [Right((action,), tuple(arns), named) for action, arns in wanted if arns]
+
+
+def logging(log_group: str) -> Right:
+    return Right(("logs:CreateLogStream", "logs:PutLogEvents"), (log_group,))
+
+
+def tracing() -> Right:
+    return Right(
+        ("xray:PutTraceSegments", "xray:PutTelemetryRecords"), ("*",), "X-Ray has no resources"
+    )
+
+
+def networking() -> Right:
+    actions = (
+        "CreateNetworkInterface",
+        "DeleteNetworkInterface",
+        "DescribeNetworkInterfaces",
+        "DescribeSubnets",
+        "AssignPrivateIpAddresses",
+        "UnassignPrivateIpAddresses",
+    )
+    return Right(
+        tuple(f"ec2:{action}" for action in actions),
+        ("*",),
+        "Lambda asks for these on every interface before it makes its own",
+    )

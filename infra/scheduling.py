@@ -1,0 +1,155 @@
+"""The stack that finds what is due: the tick, the planner, wake-ups, pollers, and all queues."""
+
+from aws_cdk import Duration, Stack
+from aws_cdk import aws_events as events
+from constructs import Construct
+
+from infra import rights
+from infra.clock import Clock
+from infra.data import Data
+from infra.function import Function, Shape
+from infra.knobs import Knobs
+from infra.layers import Layers
+from infra.queue import Lane, Wake
+from infra.source import QueueSource
+from infra.stage import Stage
+from punctual.settings import Settings
+
+NEXT_TICK = "The next tick does what this one did not, and an alarm says when none comes."
+NEXT_WALK = "The next day's walk begins where it ended, and an alarm says that it failed."
+POLLER = Shape(
+    "poller",
+    "poller",
+    "Looks at the jobs that are due and queues their runs, to the second",
+    seconds=180,
+    without_dead_letters="The queue that feeds it has a dead-letter queue.",
+    in_a_chain=True,
+)
+POLLER_BATCH = 10
+PLANNER = Shape(
+    "planner",
+    "planner",
+    "Each minute: hands out the minutes up to two ahead, and those that are behind",
+    seconds=50,
+    without_dead_letters=NEXT_TICK,
+    # The next tick is a minute away and does what this one did not.
+    retries=0,
+    oldest=Duration.seconds(60),
+)
+RECONCILER = Shape(
+    "reconciler",
+    "reconciler",
+    "Each day: looks for jobs that have something to come and no timer, and mends them",
+    seconds=900,
+    without_dead_letters=NEXT_WALK,
+    retries=2,
+    oldest=Duration.hours(1),
+    in_a_chain=True,
+)
+
+
+class Scheduling(Stack):
+    """`lanes` are the queues of what is due; `functions` by name, as alarms need them."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, stage: Stage, data: Data) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Punctual ({stage.name}): planner, pollers, queues, and the knobs",
+            termination_protection=stage.protected,
+        )
+        self.wake = Wake(self, "Wake", stage=stage, hidden=Duration.seconds(POLLER.seconds))
+        self.lanes = [
+            Lane(self, pascal(lane, priority), stage=stage, lane=lane, priority=priority)
+            for lane, queues in stage.lanes.items()
+            for priority in queues
+        ]
+        self.knobs = Knobs(self, "Knobs", stage=stage)
+        self.settings = _settings(stage, data, self)
+        layers = Layers(self, "Layers")
+        environment, arns = self.settings.to_env(), data.arns
+        queues = self.arns
+
+        def make(shape: Shape, allowed: list[rights.Right]) -> Function:
+            return Function(
+                self,
+                pascal(shape.name),
+                shape=shape,
+                stage=stage,
+                layers=layers,
+                environment=environment,
+                rights=allowed,
+            )
+
+        self.planner = make(PLANNER, rights.planner(arns, queues, self.knobs.arns))
+        self.poller = make(POLLER, rights.poller(arns, queues))
+        self.reconciler = make(RECONCILER, rights.reconciler(arns, queues))
+        self.wake_source = QueueSource(
+            self,
+            "WakePoller",
+            function=self.poller,
+            queue=self.wake.queue,
+            batch=POLLER_BATCH,
+            at_most=stage.reserved.get(POLLER.name),
+        )
+        self.tick = Clock(
+            self,
+            "Tick",
+            stage=stage,
+            name="tick",
+            description="The tick that Punctual lives by, each minute",
+            schedule=events.Schedule.rate(Duration.minutes(1)),
+            function=self.planner,
+            retries=1,
+            oldest=Duration.seconds(60),
+            why_dropped=NEXT_TICK,
+        )
+        self.walk = Clock(
+            self,
+            "Walk",
+            stage=stage,
+            name="reconcile",
+            description="The daily walk over all jobs",
+            schedule=events.Schedule.rate(Duration.days(1)),
+            function=self.reconciler,
+            retries=2,
+            oldest=Duration.hours(1),
+            why_dropped=NEXT_WALK,
+        )
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        return {one.name: one for one in (self.planner, self.poller, self.reconciler)}
+
+    @property
+    def arns(self) -> rights.Queues:
+        return rights.Queues(
+            wake=self.wake.queue.queue_arn,
+            lanes=tuple(lane.queue.queue_arn for lane in self.lanes),
+            dead=tuple(lane.dead.queue_arn for lane in self.lanes),
+        )
+
+
+def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
+    return Settings(
+        stage=stage.name,
+        jobs_table=data.jobs.table.table_name,
+        timers_table=data.timers.table.table_name,
+        runs_table=data.runs.table.table_name,
+        control_table=data.control.table.table_name,
+        bucket=data.outputs.bucket.bucket_name,
+        wake_queue=scheduling.wake.queue.queue_url,
+        event_bus=data.bus.event_bus_name,
+        knobs=stage.knobs,
+        metrics=stage.metrics,
+        run_events=stage.run_events,
+        queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},
+    )
+
+
+def pascal(*names: str) -> str:
+    """
+    >>> pascal("quick", "all")
+    'QuickAll'
+    """
+    return "".join(part.capitalize() for name in names for part in name.split("-"))
