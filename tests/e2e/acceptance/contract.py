@@ -1,6 +1,7 @@
 """A client of the API that holds every answer to what the contract says of all of them."""
 
 import json
+import os
 import re
 import time
 import uuid
@@ -40,12 +41,17 @@ def script(code: str, **fields: Json) -> Json:
     return {"type": "script", "runtime": "bash", "code": code, **fields}
 
 
+# How many times slower than the local node the installation may be: an emulator of AWS that
+# shares two cores with the tests, or one at the other end of a network.
+PATIENCE = float(os.environ.get("PUNCTUAL_PATIENCE") or 1)
+
+
 def eventually(look: Callable[[], Seen], within: float = 15) -> Seen:
     """The first thing it sees that counts as true."""
-    until = time.monotonic() + within
+    until = time.monotonic() + within * PATIENCE
     while not (seen := look()):
         assert time.monotonic() < until, f"it did not come about: {seen!r}"
-        time.sleep(0.03)
+        time.sleep(0.03 * PATIENCE)
     return seen
 
 

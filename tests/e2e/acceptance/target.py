@@ -1,7 +1,9 @@
-"""A server on loopback for http tasks to call: the path says what it answers."""
+"""A server for http tasks to call: the path says what it answers, and when."""
 
 import json
+import re
 import threading
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,13 +20,24 @@ class Call:
 
 @dataclass
 class Target:
-    """`/status/503/200/x` answers 503 to the first call of that path, 200 to all later ones."""
+    """`/503/200/x` answers 503 to the first call of that path, 200 to all later ones.
+
+    `/wait/1.5s/x` answers after so long, and `/echo/x` with what it was sent.
+    """
 
     port: int = 0
     calls: list[Call] = field(default_factory=list)
+    closing: threading.Event = field(default_factory=threading.Event)
 
     def url(self, path: str) -> str:
         return f"http://127.0.0.1:{self.port}{path}"
+
+    def hold(self, seconds: float) -> dict[str, str]:
+        """A task that takes so long."""
+        return self.task(f"/wait/{seconds}s")
+
+    def task(self, path: str) -> dict[str, str]:
+        return {"type": "http", "url": self.url(f"{path}/{uuid.uuid4().hex}")}
 
     def of(self, path: str) -> list[Call]:
         return [call for call in list(self.calls) if call.path == path]
@@ -43,15 +56,23 @@ def handler(target: Target) -> type[BaseHTTPRequestHandler]:
             statuses = [int(part) for part in self.path.split("/") if part.isdigit()] or [200]
             status = statuses[min(seen, len(statuses) - 1)]
             body = json.dumps({"seen": seen, "path": self.path}).encode()
+            if self.path.startswith("/echo/"):
+                body = call.body
+            wait = re.match(r"/wait/([\d.]+)s/", self.path)
+            if wait is not None:
+                target.closing.wait(float(wait[1]))
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("X-Target", "yes")
             self.send_header("Content-Length", str(len(body)))
             if status in (301, 302, 307, 308):
                 self.send_header("Location", "/landed" + self.path.replace("/30", "/x"))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
+            try:
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(body)
+            except OSError:
+                self.close_connection = True  # whoever called has given up
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = answer
 
@@ -71,6 +92,7 @@ def a_target() -> Iterator[Target]:
     try:
         yield target
     finally:
+        target.closing.set()
         server.shutdown()
         thread.join()
         server.server_close()

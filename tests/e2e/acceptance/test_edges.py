@@ -20,14 +20,15 @@ SLOW_RETRY = {"backoff_seconds": 60, "jitter": False}
 STUBBORN = script("trap '' TERM INT HUP; echo up; while :; do sleep 0.1; done")
 
 
-def in_backoff(api: Api, **fields: Json) -> Json:
-    job = {"schedule_type": "IMMEDIATE", "task": script("exit 1"), "retry": SLOW_RETRY, **fields}
+def in_backoff(api: Api, target: Target, **fields: Json) -> Json:
+    failing = {"schedule_type": "IMMEDIATE", "task": target.task("/500")}
+    job = {**failing, "retry": SLOW_RETRY, **fields}
     job_id = api.create(**job)["job_id"]
     return api.in_status(api.first_run(job_id), "WAITING")
 
 
-def test_a_run_between_attempts_is_cancelled(api: Api) -> None:
-    run = in_backoff(api)
+def test_a_run_between_attempts_is_cancelled(api: Api, target: Target) -> None:
+    run = in_backoff(api, target)
     answer = api("POST", f"/jobs/{run['job_id']}/runs/{run['run_id']}/cancel")
     assert (answer.status_code, answer.json()["status"]) == (202, "CANCELLED")
     done = api.ended(run)
@@ -36,14 +37,15 @@ def test_a_run_between_attempts_is_cancelled(api: Api) -> None:
     api.job_in(run["job_id"], "COMPLETED")
 
 
-def test_a_job_between_attempts_is_cancelled(api: Api) -> None:
-    run = in_backoff(api)
+def test_a_job_between_attempts_is_cancelled(api: Api, target: Target) -> None:
+    run = in_backoff(api, target)
     api("DELETE", f"/jobs/{run['job_id']}")
     assert api.run(run["job_id"], run["run_id"])["status"] == "CANCELLED"
 
 
-def test_what_has_started_goes_on_while_paused(api: Api) -> None:
-    run = in_backoff(api, max_retries=1, retry={"backoff_seconds": 1, "jitter": False})
+def test_what_has_started_goes_on_while_paused(api: Api, target: Target) -> None:
+    retry = {"backoff_seconds": 2, "jitter": False}
+    run = in_backoff(api, target, max_retries=1, retry=retry)
     paused = api.order(run["job_id"], "pause")
     assert paused["status"] == "PAUSED"
     done = api.ended(run)
@@ -52,9 +54,8 @@ def test_what_has_started_goes_on_while_paused(api: Api) -> None:
     api.job_in(run["job_id"], "COMPLETED")
 
 
-def test_a_job_is_not_completed_while_it_runs(api: Api) -> None:
-    task = script("sleep 30")
-    job_id = api.create(schedule_type="IMMEDIATE", task=task)["job_id"]
+def test_a_job_is_not_completed_while_it_runs(api: Api, target: Target) -> None:
+    job_id = api.create(schedule_type="IMMEDIATE", task=target.hold(30))["job_id"]
     run = api.in_status(api.first_run(job_id), "RUNNING")
     status = api.get(f"/jobs/{job_id}/status")
     assert (status["status"], status["next_run_time"]) == ("SCHEDULED", None)
@@ -64,6 +65,7 @@ def test_a_job_is_not_completed_while_it_runs(api: Api) -> None:
     api.job_in(job_id, "COMPLETED")
 
 
+@pytest.mark.needs("script")
 def test_a_script_that_ignores_signals_is_stopped_all_the_same(api: Api) -> None:
     job_id = api.create(**NEVER_SOON, task=STUBBORN, max_concurrency=2)["job_id"]
     late = api.create(**NEVER_SOON, task=STUBBORN, timeout_seconds=1, max_retries=0)["job_id"]
@@ -75,21 +77,21 @@ def test_a_script_that_ignores_signals_is_stopped_all_the_same(api: Api) -> None
     assert api.ended(timed, 10)["status"] == "TIMED_OUT"
 
 
-def test_a_cancelled_run_may_be_retried(api: Api) -> None:
-    job_id = api.create(**NEVER_SOON, task=script("sleep 30"))["job_id"]
+def test_a_cancelled_run_may_be_retried(api: Api, target: Target) -> None:
+    job_id = api.create(**NEVER_SOON, task=target.hold(30), payload="again")["job_id"]
     run = api.in_status(api.run_now(job_id), "RUNNING")
     api("POST", f"/jobs/{job_id}/runs/{run['run_id']}/cancel")
     api.ended(run)
-    api("PATCH", f"/jobs/{job_id}", {"task": script("echo again")})
+    api("PATCH", f"/jobs/{job_id}", {"task": target.task("/echo")})
     retry = api("POST", f"/jobs/{job_id}/runs/{run['run_id']}/retry").json()
     done = api.ended(retry)
     assert (done["status"], done["retried_from"]) == ("SUCCESS", run["run_id"])
     assert done["scheduled_time"] == run["scheduled_time"]
-    assert api.output(done) == b"again\n"
+    assert api.output(done) == b'"again"'
 
 
-def test_output_of_what_has_none_is_no_fault(api: Api) -> None:
-    job_id = api.create(**NEVER_SOON, task=script("sleep 30"))["job_id"]
+def test_output_of_what_has_none_is_no_fault(api: Api, target: Target) -> None:
+    job_id = api.create(**NEVER_SOON, task=target.hold(30))["job_id"]
     running, waiting = api.run_now(job_id), api.run_now(job_id)
     api.in_status(running, "RUNNING")
     for run in (running, waiting):
@@ -99,8 +101,8 @@ def test_output_of_what_has_none_is_no_fault(api: Api) -> None:
             assert (answer.status_code, answer.content) in ((200, b""), (404, answer.content))
 
 
-def test_latest_run_is_the_last_that_was_not_left_out(api: Api) -> None:
-    fields = {"task": script("sleep 30"), "overlap_policy": "SKIP"}
+def test_latest_run_is_the_last_that_was_not_left_out(api: Api, target: Target) -> None:
+    fields = {"task": target.hold(30), "overlap_policy": "SKIP"}
     job_id = api.create(**EVERY_SECOND, **fields)["job_id"]
     eventually(lambda: api.runs(job_id, status="SKIPPED"))
     (running,) = api.runs(job_id, status="RUNNING")
@@ -157,9 +159,11 @@ def test_an_occurrence_that_ran_is_not_backfilled(api: Api) -> None:
     assert created <= runs[0]["scheduled_time"]
 
 
-def test_a_backfilled_time_that_was_missed_is_run_when_asked_again(api: Api) -> None:
+def test_a_backfilled_time_that_was_missed_is_run_when_asked_again(
+    api: Api, target: Target
+) -> None:
     fields = {"start_time": "2026-01-01T00:00:00Z", "deadline_seconds": 1}
-    job_id = api.create(**EVERY_HOUR, **fields, task=script("sleep 2.5"))["job_id"]
+    job_id = api.create(**EVERY_HOUR, **fields, task=target.hold(4))["job_id"]
     busy = api.in_status(api.run_now(job_id), "RUNNING")
     body = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T01:00:00Z"}
     assert api.order(job_id, "backfill", body) == {"runs": 1}

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, fields_of, script
+from tests.e2e.acceptance.target import Target
 
 CRON = {"schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 EVERY_HOUR = {"schedule_type": "INTERVAL", "interval_seconds": 3600}
-HOLD = script("sleep 30")
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH"])
@@ -59,6 +59,7 @@ def test_what_a_change_replaces_it_replaces_whole(
     assert {name: changed[name] for name in then} == then
 
 
+@pytest.mark.needs("script")
 def test_a_task_is_replaced_whole(api: Api) -> None:
     job = api.create(**CRON, task=script("true", env={"A": "1"}))
     task = api("PATCH", f"/jobs/{job['job_id']}", {"task": script("false")}).json()["task"]
@@ -91,6 +92,7 @@ def test_a_field_of_another_type_without_that_type_is_refused(api: Api) -> None:
     assert api.get(path)["version"] == 1
 
 
+@pytest.mark.needs("script")
 def test_limits_are_checked_against_what_the_job_has(api: Api) -> None:
     script_job = api.create(**CRON, task=script("true"), timeout_seconds=5000)
     answer = api("PATCH", f"/jobs/{script_job['job_id']}", {"task": {"type": "event"}})
@@ -227,8 +229,8 @@ def test_pause_and_resume_are_idempotent_and_show_the_next_time(api: Api) -> Non
     assert fields_of(api("POST", f"{path}/resume", {"colour": 1})) == {"colour"}
 
 
-def test_delete_stops_what_runs_within_five_seconds(api: Api) -> None:
-    job = api.create(**NEVER_SOON, task=HOLD, max_concurrency=2)
+def test_delete_stops_what_runs_within_five_seconds(api: Api, target: Target) -> None:
+    job = api.create(**NEVER_SOON, task=target.hold(30), max_concurrency=2)
     runs = [api.run_now(job["job_id"]) for _ in range(3)]
     for run in runs[:2]:
         api.in_status(run, "RUNNING")

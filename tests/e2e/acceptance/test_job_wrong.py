@@ -63,7 +63,6 @@ WRONG: list[tuple[str, Json, Json]] = [
     *each("max_waiting", NEVER_SOON, *(0, 1001)),
     *each("timeout_seconds", NEVER_SOON, *(0, 901, 86_400)),
     ("timeout_seconds", NEVER_SOON, {"timeout_seconds": 901, "task": HTTP}),
-    ("timeout_seconds", NEVER_SOON, {"timeout_seconds": 86_401, "task": script("true")}),
     *each("max_retries", NEVER_SOON, *(-1, 101, "300", True)),
     ("max_retries", NEVER_SOON, {"delivery": "AT_MOST_ONCE", "max_retries": 1}),
     *each("retry", NEVER_SOON, *([], 5, "x")),
@@ -98,10 +97,24 @@ WRONG: list[tuple[str, Json, Json]] = [
     ],
     ("task.headers", NEVER_SOON, {"task": {**HTTP, "headers": {f"h{n}": "" for n in range(51)}}}),
     ("task.headers", NEVER_SOON, {"task": {**HTTP, "headers": {"h": "x" * 8193}}}),
-    ("task.runtime", NEVER_SOON, {"task": {"type": "script", "runtime": "perl", "code": "1"}}),
-    ("task.code", NEVER_SOON, {"task": script("x" * (64 * 1024 + 1))}),
     ("task.colour", NEVER_SOON, {"task": {"type": "event", "colour": "red"}}),
 ]
+
+
+WRONG_SCRIPTS: list[tuple[str, Json]] = [
+    ("timeout_seconds", {"timeout_seconds": 86_401, "task": script("true")}),
+    ("task.runtime", {"task": {"type": "script", "runtime": "perl", "code": "1"}}),
+    ("task.code", {"task": script("x" * (64 * 1024 + 1))}),
+]
+
+
+@pytest.mark.needs("script")
+@pytest.mark.parametrize(("field", "fields"), WRONG_SCRIPTS)
+def test_a_wrong_field_of_a_script_is_refused_by_its_name(
+    api: Api, field: str, fields: Json
+) -> None:
+    body = {"name": "wrong", **NEVER_SOON, **fields}
+    assert fields_of(api("POST", "/jobs", body)) == {field}
 
 
 @pytest.mark.parametrize(

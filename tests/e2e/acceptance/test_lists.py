@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, eventually, script, soon, unique
+from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, eventually, soon, unique
+from tests.e2e.acceptance.target import Target
 
 NAMES = 23
 
@@ -106,7 +107,7 @@ def test_a_token_is_bound_to_its_filters_and_list(api: Api, prefix: str) -> None
 
 
 @pytest.fixture(scope="module")
-def ran(shared: Api) -> str:
+def ran(shared: Api, target: Target) -> str:
     """A job with 7 runs now, 5 backfilled, and one that failed."""
     job = shared.create(
         schedule_type="INTERVAL",
@@ -114,9 +115,11 @@ def ran(shared: Api) -> str:
         start_time="2026-01-01T00:00:00Z",
         max_concurrency=4,
         max_retries=0,
-        task=script('read x; test "$x" != 0 || { echo no >&2; exit 3; }'),
+        task=target.task("/404/200"),
     )
-    runs = [shared.run_now(job["job_id"], payload=n) for n in range(7)]
+    runs = [shared.run_now(job["job_id"], payload=0)]
+    shared.ended(runs[0])
+    runs += [shared.run_now(job["job_id"], payload=n) for n in range(1, 7)]
     reach = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T05:00:00Z"}
     assert shared.order(job["job_id"], "backfill", reach) == {"runs": 5}
     for run in runs:
@@ -136,8 +139,8 @@ def test_the_runs_of_a_job_are_paged(api: Api, ran: str, limit: int) -> None:
     assert len({run["run_id"] for run in runs}) == len(runs) == 12
     assert all("attempts" not in run for run in runs)
     failed = [run for run in runs if run["status"] == "FAILED"]
-    assert [run["exit_code"] for run in failed] == [3]
-    assert "no" in failed[0]["error_message"]
+    assert [run["trigger"] for run in failed] == ["RUN_NOW"]
+    assert "404" in failed[0]["error_message"]
 
 
 def test_runs_are_filtered(api: Api, ran: str) -> None:
@@ -177,8 +180,8 @@ def test_a_wrong_run_filter_is_refused(api: Api, ran: str, wrong: Json) -> None:
         assert {error["field"] for error in answer.json()["errors"]} == set(wrong)
 
 
-def test_all_runs_of_all_jobs(api: Api, ran: str) -> None:
-    hold = api.create(**NEVER_SOON, task=script("sleep 30"))["job_id"]
+def test_all_runs_of_all_jobs(api: Api, target: Target, ran: str) -> None:
+    hold = api.create(**NEVER_SOON, task=target.hold(30))["job_id"]
     running = api.in_status(api.run_now(hold), "RUNNING")
     now = list(api.pages("/runs", "runs", status="RUNNING", limit=1))
     assert running["run_id"] in {run["run_id"] for run in now}

@@ -1,5 +1,6 @@
 """What a person orders: runs now, retries, cancels, backfills, and saying a thing twice."""
 
+import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -12,9 +13,9 @@ from tests.e2e.acceptance.contract import (
     fields_of,
     instant,
     iso,
-    script,
     unique,
 )
+from tests.e2e.acceptance.target import Target
 
 DAY = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
 HOURLY = {
@@ -50,22 +51,23 @@ def test_run_now_needs_no_body(api: Api) -> None:
     assert answer.status_code == 202
 
 
-def test_run_now_takes_a_payload_of_its_own_and_a_retry_keeps_it(api: Api) -> None:
-    job_id = api.create(**NEVER_SOON, payload={"own": 1}, task=script("cat"))["job_id"]
+def test_run_now_takes_a_payload_of_its_own_and_a_retry_keeps_it(api: Api, target: Target) -> None:
+    job_id = api.create(**NEVER_SOON, payload={"own": 1}, task=target.task("/echo"))["job_id"]
     run = api.run_now(job_id, payload={"over": [1, 2]})
     done = api.ended(run)
     assert done["payload"] == {"over": [1, 2]}
-    assert api.output(done) == b'{"over":[1,2]}\n'
+    assert json.loads(api.output(done)) == {"over": [1, 2]}
     plain = api.ended(api.run_now(job_id))
-    assert api.output(plain) == b'{"own":1}\n'
-    api("PATCH", f"/jobs/{job_id}", {"task": script("echo new; cat")})
+    assert json.loads(api.output(plain)) == {"own": 1}
+    api("PATCH", f"/jobs/{job_id}", {"task": {**target.task("/echo"), "method": "PUT"}})
     answer = api("POST", f"/jobs/{job_id}/runs/{run['run_id']}/retry")
     assert answer.status_code == 202
     retry = answer.json()
     assert answer.headers["Location"].endswith(f"/runs/{retry['run_id']}")
     assert (retry["trigger"], retry["retried_from"]) == ("RETRY", run["run_id"])
     assert retry["job_version"] == 2
-    assert api.output(api.ended(retry)) == b'new\n{"over":[1,2]}\n'
+    assert json.loads(api.output(api.ended(retry))) == {"over": [1, 2]}
+    assert target.calls[-1].method == "PUT"
 
 
 def test_run_now_refuses_what_it_does_not_know(api: Api) -> None:
@@ -77,8 +79,10 @@ def test_run_now_refuses_what_it_does_not_know(api: Api) -> None:
     assert api.runs(job_id) == []
 
 
-def test_only_what_has_ended_is_retried_and_only_what_has_not_is_cancelled(api: Api) -> None:
-    job_id = api.create(**NEVER_SOON, task=script("sleep 30"))["job_id"]
+def test_only_what_has_ended_is_retried_and_only_what_has_not_is_cancelled(
+    api: Api, target: Target
+) -> None:
+    job_id = api.create(**NEVER_SOON, task=target.hold(30))["job_id"]
     running, waiting = api.run_now(job_id), api.run_now(job_id)
     api.in_status(running, "RUNNING")
     assert api.run(job_id, waiting["run_id"])["status"] == "WAITING"

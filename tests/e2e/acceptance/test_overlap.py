@@ -12,23 +12,23 @@ from tests.e2e.acceptance.contract import (
     Json,
     eventually,
     instant,
-    script,
     soon,
     unique,
 )
+from tests.e2e.acceptance.target import Target
 
-HOLD = script("sleep 1.2")
 EACH = 24
 
 
 @pytest.fixture(scope="module")
-def made(shared: Api) -> dict[str, str]:
+def made(shared: Api, target: Target) -> dict[str, str]:
+    hold = target.hold(1.2)
     jobs: dict[str, Json] = {
-        "queue": {"task": HOLD},
-        "skip": {"task": HOLD, "overlap_policy": "SKIP"},
-        "replace": {"task": script("sleep 3"), "overlap_policy": "REPLACE"},
-        "full": {"task": script("sleep 30"), "max_waiting": 2},
-        "two": {"task": HOLD, "max_concurrency": 2},
+        "queue": {"task": hold},
+        "skip": {"task": hold, "overlap_policy": "SKIP"},
+        "replace": {"task": target.hold(3), "overlap_policy": "REPLACE"},
+        "full": {"task": target.hold(30), "max_waiting": 2},
+        "two": {"task": hold, "max_concurrency": 2},
     }
     return {name: shared.create(**EVERY_SECOND, **job)["job_id"] for name, job in jobs.items()}
 
@@ -88,8 +88,10 @@ def test_two_may_run_at_once(api: Api, made: dict[str, str]) -> None:
     assert most_at_once(done) == 2
 
 
-def test_a_lowered_limit_stops_nothing_and_a_raised_one_acts_at_once(api: Api) -> None:
-    job_id = api.create(**NEVER_SOON, task=script("sleep 30"), max_concurrency=2)["job_id"]
+def test_a_lowered_limit_stops_nothing_and_a_raised_one_acts_at_once(
+    api: Api, target: Target
+) -> None:
+    job_id = api.create(**NEVER_SOON, task=target.hold(30), max_concurrency=2)["job_id"]
     path = f"/jobs/{job_id}"
     runs = [api.run_now(job_id) for _ in range(4)]
     for run in runs[:2]:
@@ -102,12 +104,12 @@ def test_a_lowered_limit_stops_nothing_and_a_raised_one_acts_at_once(api: Api) -
     assert api.run(job_id, runs[2]["run_id"])["job_version"] == 1
 
 
-def test_high_goes_before_normal_before_low(api: Api) -> None:
+def test_high_goes_before_normal_before_low(api: Api, target: Target) -> None:
     """A common due time, many more runs than the node has places, the last first."""
     due = soon(1.5)
     name = unique("prio")
     kinds = ["LOW"] * EACH + ["NORMAL"] * EACH + ["HIGH"] * EACH
-    task = script("sleep 0.1")
+    task = target.hold(0.1)
     once = {"schedule_type": "FUTURE", "schedule_time": due, "task": task}
     body = {"jobs": [{"name": name, "priority": kind, **once} for kind in kinds]}
     ids = [result["job_id"] for result in api("POST", "/jobs/batch", body).json()["results"]]
@@ -185,8 +187,8 @@ def test_resume_says_what_becomes_of_what_was_missed(
     assert sum(run["count"] for run in runs) == (max(times) - min(times)).total_seconds() + 1
 
 
-def test_a_pause_holds_the_line_and_lets_orders_through(api: Api) -> None:
-    job_id = api.create(**EVERY_SECOND, task=script("sleep 1.1"))["job_id"]
+def test_a_pause_holds_the_line_and_lets_orders_through(api: Api, target: Target) -> None:
+    job_id = api.create(**EVERY_SECOND, task=target.hold(1.1))["job_id"]
     held = has(api, job_id, 1, status="WAITING")[0]
     running = has(api, job_id, 1, status="RUNNING")[0]
     api.order(job_id, "pause")

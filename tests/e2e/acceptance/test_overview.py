@@ -1,6 +1,7 @@
 """Stats and health."""
 
-from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, a_client, eventually, script
+from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, a_client, eventually
+from tests.e2e.acceptance.target import Target
 
 RUN_STATUSES = {
     *("WAITING", "QUEUED", "CLAIMED", "RUNNING", "SUCCESS", "FAILED"),
@@ -17,7 +18,7 @@ def test_health_says_what_the_installation_can_do(api: Api) -> None:
         *("task_types", "guarantee", "margin_seconds"),
     } <= set(health)
     assert health["status"] in {"ok", "late"}
-    assert {"event", "http", "script"} <= set(health["task_types"])
+    assert {"event", "http"} <= set(health["task_types"])
 
 
 def test_health_needs_no_token(api: Api) -> None:
@@ -25,8 +26,8 @@ def test_health_needs_no_token(api: Api) -> None:
         assert Api(stranger)("GET", "/health").status_code == 200
 
 
-def test_stats_count_jobs_and_runs(api: Api) -> None:
-    job_id = api.create(**NEVER_SOON, task=script("sleep 30"))["job_id"]
+def test_stats_count_jobs_and_runs(api: Api, target: Target) -> None:
+    job_id = api.create(**NEVER_SOON, task=target.hold(30))["job_id"]
     running = api.in_status(api.run_now(job_id), "RUNNING")
 
     def seen() -> Json:
@@ -46,7 +47,7 @@ def test_stats_count_jobs_and_runs(api: Api) -> None:
         assert set(minute) == {"minute", "started", "succeeded", "failed"}
 
 
-def test_stats_follow_what_happens(api: Api) -> None:
+def test_stats_follow_what_happens(api: Api, target: Target) -> None:
     def counts() -> tuple[int, int, int]:
         stats = api.get("/stats")
         hour = stats["last_hour"]
@@ -57,7 +58,7 @@ def test_stats_follow_what_happens(api: Api) -> None:
         )
 
     before = counts()
-    job_id = api.create(**NEVER_SOON, task=script("exit 1"), max_retries=0)["job_id"]
+    job_id = api.create(**NEVER_SOON, task=target.task("/500"), max_retries=0)["job_id"]
     assert api.ended(api.run_now(job_id))["status"] == "FAILED"
 
     def grew() -> bool:
@@ -66,8 +67,8 @@ def test_stats_follow_what_happens(api: Api) -> None:
     assert eventually(grew)
 
 
-def test_what_was_cancelled_has_not_failed(api: Api) -> None:
-    job_id = api.create(**NEVER_SOON, task=script("sleep 30"), max_retries=0)["job_id"]
+def test_what_was_cancelled_has_not_failed(api: Api, target: Target) -> None:
+    job_id = api.create(**NEVER_SOON, task=target.hold(30), max_retries=0)["job_id"]
     run = api.in_status(api.run_now(job_id), "RUNNING")
     before = sum(minute["failed"] for minute in api.get("/stats")["last_hour"])
     api("POST", f"/jobs/{job_id}/runs/{run['run_id']}/cancel")

@@ -12,10 +12,10 @@ from tests.e2e.acceptance.contract import (
     Json,
     eventually,
     instant,
-    script,
     soon,
     unique,
 )
+from tests.e2e.acceptance.target import Target
 
 
 def test_of_changes_to_one_version_one_wins(api: Api) -> None:
@@ -72,8 +72,8 @@ def test_whatever_a_person_orders_waits_in_line(api: Api) -> None:
     assert len(set(ids)) == 120
 
 
-def test_nothing_starts_after_a_cancel_is_answered(api: Api) -> None:
-    task = script("sleep 0.2")
+def test_nothing_starts_after_a_cancel_is_answered(api: Api, target: Target) -> None:
+    task = target.hold(0.2)
     jobs = [api.create(**EVERY_SECOND, task=task, max_concurrency=5)["job_id"] for _ in range(3)]
     for job_id in jobs:
         for _ in range(8):
@@ -96,8 +96,8 @@ def test_nothing_starts_after_a_cancel_is_answered(api: Api) -> None:
         assert max(starts) <= answered[job_id]
 
 
-def test_pages_of_runs_that_end_meanwhile_are_whole(api: Api) -> None:
-    job_id = api.create(**NEVER_SOON, max_concurrency=2, task=script("true"))["job_id"]
+def test_pages_of_runs_that_end_meanwhile_are_whole(api: Api, target: Target) -> None:
+    job_id = api.create(**NEVER_SOON, max_concurrency=2, task=target.task("/200"))["job_id"]
     ids = {api.run_now(job_id)["run_id"] for _ in range(40)}
     for path in (f"/jobs/{job_id}/runs", "/runs"):
         listed = [

@@ -16,6 +16,7 @@ def outcome(api: Api, task: Json, **fields: Json) -> Json:
     return api.only_run(job["job_id"])
 
 
+@pytest.mark.needs("script")
 def test_a_script_reads_its_payload_and_shows_what_it_said(api: Api) -> None:
     code = "cat; echo err >&2; echo $PUNCTUAL_RUN_ID $PUNCTUAL_JOB_ID"
     run = outcome(api, script(code), payload={"a": [1, None], "ü": "é"})
@@ -31,6 +32,7 @@ def test_a_script_reads_its_payload_and_shows_what_it_said(api: Api) -> None:
     assert run["log_url"]
 
 
+@pytest.mark.needs("script")
 def test_a_script_has_a_cleared_environment(api: Api) -> None:
     run = outcome(api, script("env | cut -d= -f1; pwd", env={"MINE": "1"}))
     names = set(api.output(run).decode().split())
@@ -39,12 +41,14 @@ def test_a_script_has_a_cleared_environment(api: Api) -> None:
     assert kept <= {"PATH", "HOME", "TMPDIR", "LANG", "MINE", "PWD", "SHLVL", "_", "OLDPWD"}
 
 
+@pytest.mark.needs("script")
 def test_a_python_script_takes_arguments(api: Api) -> None:
     code = "import sys; print(sys.argv[1:], sys.stdin.read())"
     run = outcome(api, {"type": "script", "runtime": "python", "code": code, "args": ["a b", "c"]})
     assert api.output(run) == b"['a b', 'c'] null\n\n"
 
 
+@pytest.mark.needs("script")
 def test_a_failed_script_says_why(api: Api) -> None:
     code = 'echo out; head -c 5000 /dev/zero | tr "\\0" x >&2; echo THE END >&2; exit 9'
     run = outcome(api, script(code), max_retries=0)
@@ -54,6 +58,7 @@ def test_a_failed_script_says_why(api: Api) -> None:
     assert api.output(run) == b"out\n"
 
 
+@pytest.mark.needs("script")
 def test_logs_can_be_followed_while_it_runs(api: Api) -> None:
     job_id = api.create(**NEVER_SOON, task=script("echo one; sleep 30; echo two"))["job_id"]
     run = api.in_status(api.run_now(job_id), "RUNNING")
@@ -65,6 +70,7 @@ def test_logs_can_be_followed_while_it_runs(api: Api) -> None:
         assert api("GET", path, after=wrong).status_code == 422
 
 
+@pytest.mark.needs("script")
 def test_output_is_kept_as_bytes_and_cut_at_its_limit(api: Api) -> None:
     run = outcome(api, script(r"printf '\000\377\n'"))
     assert api.output(run) == b"\x00\xff\n"
@@ -175,6 +181,7 @@ def test_placeholders_are_filled(api: Api, target: Target) -> None:
     assert body["mixed"] == f"at {run['scheduled_time']}!"
 
 
+@pytest.mark.needs("script")
 def test_code_is_left_alone_but_arguments_are_filled(api: Api) -> None:
     run = outcome(api, script('echo "{{run_id}}" "$1"', args=["{{payload.x}}"]), payload={"x": "y"})
     assert api.output(run) == b"{{run_id}} y\n"
@@ -197,6 +204,7 @@ def test_header_values_cannot_be_smuggled_in(api: Api, target: Target) -> None:
     assert all("x-evil" not in call.headers for call in target.of(path))
 
 
+@pytest.mark.needs("script")
 def test_a_script_leaves_nothing_running(api: Api) -> None:
     run = outcome(api, script("sleep 300 & echo $!"))
     assert run["status"] == "SUCCESS"
