@@ -2,6 +2,7 @@
 
 import os
 import time
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from punctual.aws.blobs import S3Blobs
@@ -42,6 +43,14 @@ def aws_dynamo(
     )
 
 
+@dataclass(frozen=True)
+class AwsPorts(Ports):
+    """With what these two can do besides, for planner and poller."""
+
+    buckets: DynamoBuckets
+    wake: SqsWake
+
+
 def aws_ports(
     settings: Settings,
     clock: Clock = real_clock,
@@ -49,7 +58,7 @@ def aws_ports(
     crew: Crew | None = None,
     patience: Patience | None = None,
     gate: Gate | None = None,
-) -> Ports:
+) -> AwsPorts:
     clients = clients or Clients()
     crew = crew or Crew(CREW)
     patience = patience or Patience(time.sleep, seed=os.urandom(4).hex())
@@ -57,7 +66,7 @@ def aws_ports(
     gate = gate or Gate(dynamo, settings.control_table, clock)
     queue = Queue(lambda: clients.sqs, patience)
     lists = RunLists(dynamo, settings.control_table)
-    return Ports(
+    return AwsPorts(
         heads=DynamoHeads(dynamo, settings.jobs_table, clock),
         timers=DynamoTimers(dynamo, settings.timers_table),
         messages=GatedMessages(SqsMessages(queue, settings.queues), gate),

@@ -8,6 +8,7 @@ from punctual.domain.run import Status
 from punctual.engine.calling import AHEAD, EARLY, FIRE
 from punctual.engine.change import Result
 from punctual.engine.early import EarlyMessages
+from punctual.engine.failing import Failing
 from punctual.engine.looker import Looker
 from punctual.engine.lookout import Held
 from punctual.engine.poller import Poller, Stepped
@@ -30,11 +31,13 @@ class Visitor(Poller):
         held: Held,
         looker: Looker,
         early: EarlyMessages,
+        failing: Failing,
     ) -> None:
         super().__init__(timers, buckets, looker, AHEAD)
         self._window = Window(timers, READ)
         self._held = held
         self._early = early
+        self._failing = failing
         self.handled = 0
         self.missed = 0
 
@@ -54,6 +57,11 @@ class Visitor(Poller):
                     run.count for run in result.decision.records if run.status is Status.MISSED
                 )
         super().settle(self._early.adopt(looked), now)
+
+    @property
+    def holds(self) -> bool:
+        """Whether messages are made that nobody else would send at their time."""
+        return self._early.next_at() is not None
 
     def send_all(self) -> None:
         """Leave nothing held: who takes a message before its time hands it back until then."""

@@ -6,8 +6,17 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from punctual.aws.dynamo import Dynamo
-from punctual.aws.wiring import Clients, aws_dynamo, aws_ports, monotonic, real_clock
-from punctual.engine.ports import Clock, NewId, Ports
+from punctual.aws.knobs import Gate
+from punctual.aws.wiring import (
+    AwsPorts,
+    Clients,
+    aws_dynamo,
+    aws_ports,
+    monotonic,
+    real_clock,
+    sleep,
+)
+from punctual.engine.ports import Clock, NewId
 from punctual.identity import new_id
 from punctual.serverless.telling import PowertoolsTelling, Telling
 from punctual.settings import Settings
@@ -32,6 +41,7 @@ class Runtime:
         clock: Clock = real_clock,
         steady: Callable[[], float] = monotonic,
         make_id: NewId | None = None,
+        pause: Callable[[float], None] = sleep,
         **wired: Any,
     ) -> None:
         self.settings = settings
@@ -41,6 +51,7 @@ class Runtime:
         self.steady = steady
         self.new_id = make_id or new_id(clock)
         self.name = self.new_id()
+        self.pause = pause
         self._wired = wired
 
     @classmethod
@@ -49,8 +60,13 @@ class Runtime:
         return cls(settings, PowertoolsTelling(service, settings.stage, settings.metrics))
 
     @cached_property
-    def ports(self) -> Ports:
-        return aws_ports(self.settings, self.clock, self.clients, **self._wired)
+    def ports(self) -> AwsPorts:
+        return aws_ports(self.settings, self.clock, self.clients, gate=self.gate, **self._wired)
+
+    @cached_property
+    def gate(self) -> Gate:
+        """The kill switch, as everybody in this process knows it."""
+        return Gate(self.dynamo, self.settings.control_table, self.clock)
 
     @cached_property
     def dynamo(self) -> Dynamo:

@@ -1,0 +1,107 @@
+"""The planner's tick: read the knobs, look, and call pollers for what stands there."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Protocol
+
+from punctual.aws.knobs import Knobs, SsmKnobs
+from punctual.domain.errors import Unavailable
+from punctual.engine.calling import Call
+from punctual.engine.lookout import Lookout, Seen
+from punctual.engine.ports import Buckets, Clock
+from punctual.serverless.runtime import Runtime
+from punctual.serverless.telling import Metric, Telling
+
+
+class Calls(Protocol):
+    def call_all(self, calls: Sequence[Call]) -> None: ...
+
+
+class Switch(Protocol):
+    def set(self, is_open: bool) -> None: ...
+
+
+class Planning:
+    """Kept while its environment is warm: what was seen need not be looked at again."""
+
+    def __init__(
+        self,
+        lookout: Lookout,
+        buckets: Buckets,
+        calls: Calls,
+        knobs: Callable[[], Knobs],
+        switch: Switch,
+        clock: Clock,
+        tell: Telling,
+    ) -> None:
+        self._lookout = lookout
+        self._buckets = buckets
+        self._calls = calls
+        self._read_knobs = knobs
+        self._switch = switch
+        self._clock = clock
+        self._tell = tell
+        self._knobs: Knobs | None = None
+
+    def tick(self) -> None:
+        """What a tick saw and did not get to tell is seen anew by the next."""
+        now = self._clock()
+        try:
+            self._tick(now)
+        except BaseException:
+            self._lookout.start_over()
+            raise
+
+    def _tick(self, now: datetime) -> None:
+        knobs = self._turned()
+        if knobs.shards > self._buckets.shards():
+            self._buckets.grow(knobs.shards)
+            self._tell("shards_grown", shards=knobs.shards)
+        self._switch.set(knobs.dispatch)
+        self._tell.measure(Metric.TICKS)
+        if not knobs.dispatch:
+            watermark = self._lookout.rest(now)
+            self._tell("dispatch_is_off", watermark=watermark.isoformat())
+        else:
+            seen = self._lookout.tick(now, knobs.pace)
+            self._calls.call_all(seen.calls)
+            self._say(seen)
+            watermark = seen.watermark
+        self._tell.measure(Metric.WATERMARK_LAG, max(0.0, (now - watermark).total_seconds()))
+
+    def _turned(self) -> Knobs:
+        """What operators wish; where it cannot be read, what they last wished."""
+        try:
+            knobs = self._read_knobs()
+        except Unavailable as error:
+            self._tell.problem("knobs_unread", error=error.message)
+            return self._knobs or Knobs()
+        if knobs.wrong:
+            self._tell.problem("knobs_wrong", names=list(knobs.wrong))
+        self._knobs = knobs
+        return knobs
+
+    def _say(self, seen: Seen) -> None:
+        self._tell(
+            "tick",
+            watermark=seen.watermark.isoformat(),
+            behind=seen.behind,
+            calls=len(seen.calls),
+            places=sum(len(call.places) for call in seen.calls),
+        )
+        if seen.unread:
+            self._tell.problem("places_unread", places=seen.unread)
+
+
+def planning(runtime: Runtime) -> Planning:
+    ports = runtime.ports
+    knobs = SsmKnobs(lambda: runtime.clients.ssm, runtime.settings.knobs)
+    return Planning(
+        Lookout(ports.timers, ports.buckets, ports.buckets),
+        ports.buckets,
+        ports.wake,
+        knobs.read,
+        runtime.gate,
+        runtime.clock,
+        runtime.tell,
+    )

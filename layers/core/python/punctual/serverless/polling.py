@@ -1,0 +1,220 @@
+"""The poller's visits: it comes when it is called, looks on time, and goes when nothing is near."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from punctual.aws.wake import parse_wake
+from punctual.domain.errors import Invalid, Unavailable
+from punctual.engine.calling import MANY, START, Call, wake_at
+from punctual.engine.early import EarlyMessages
+from punctual.engine.failing import Failing
+from punctual.engine.looker import Looker
+from punctual.engine.lookout import SHARE
+from punctual.engine.poller import AGAIN, LEASE
+from punctual.engine.ports import Buckets, Clock, Key, Ports, Timer, Wake
+from punctual.engine.steps import Steps
+from punctual.engine.visiting import Visitor
+from punctual.engine.window import Place
+from punctual.serverless.planning import Calls
+from punctual.serverless.runtime import Runtime
+from punctual.serverless.telling import Metric, Telling
+
+GAP = timedelta(seconds=4)  # a longer sleep costs more than going and being called again
+OFTEN = timedelta(seconds=1)  # so often it is asked whether a nudge came
+SPARE = timedelta(seconds=15)  # of a function's time, to hand over what is left
+_ONE = timedelta(seconds=1)  # a call comes no sooner than the caller has given back
+TRIES = 3
+
+
+class OwnWake:
+    """Timers put into places that this very poller holds need no message."""
+
+    def __init__(self, others: Wake) -> None:
+        self._others = others
+        self.visitor: Visitor | None = None
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        mine = set(self.visitor.places if self.visitor else ())
+        foreign = [timer for timer in timers if Place(timer.bucket, timer.shard) not in mine]
+        if self.visitor is not None:
+            self.visitor.nudge([timer for timer in timers if timer not in foreign])
+        if foreign:
+            self._others.nudge(foreign)
+
+    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+        self._others.kill(key, run_ids)
+
+
+class Visit:
+    """One invocation's stay. Nothing of it is worth keeping: all that matters is in the store."""
+
+    def __init__(
+        self,
+        visitor: Visitor,
+        ports: Ports,
+        calls: Calls,
+        owner: str,
+        clock: Clock,
+        pause: Callable[[float], None],
+        is_open: Callable[[], bool],
+        tell: Telling,
+    ) -> None:
+        self._visitor = visitor
+        self._timers = ports.timers
+        self._buckets: Buckets = ports.buckets
+        self._calls = calls
+        self._owner = owner
+        self._clock = clock
+        self._pause = pause
+        self._is_open = is_open
+        self._tell = tell
+
+    def run(self, places: Sequence[Place], until: datetime) -> None:
+        """Look after these, and be gone by `until`; what is left is called for again."""
+        if not self._is_open():
+            self._tell("dispatch_is_off", places=len(places))
+            return
+        try:
+            self._stay(sorted(set(places)), until)
+        except Unavailable:
+            self._visitor.leave(self._clock())  # else nobody could come before the leases end
+            raise
+
+    def _stay(self, places: Sequence[Place], until: datetime) -> None:
+        self._enter(places)
+        noticed = self._clock()
+        while self._visitor.places:
+            now = self._clock()
+            if now >= until or not self._is_open():
+                self._hand_over(now)
+                return
+            if now - noticed >= OFTEN:
+                self._visitor.notice(now)
+                noticed = now
+            self._step(now)
+
+    def _step(self, now: datetime) -> None:
+        try:
+            self._visitor.step(now)
+        except Unavailable as error:
+            self._tell.problem("look_failed", error=error.message)
+            self._pause(AGAIN.total_seconds())
+            return
+        now = self._clock()
+        at = self._visitor.next_at(now)
+        if at is None:
+            self._visitor.leave(now)
+        elif at - now > GAP and not self._visitor.holds:
+            self._calls.call_all([Call(tuple(self._visitor.soonest()), at - START)])
+            self._visitor.leave(now)
+        elif at > now:
+            self._pause(min(at - now, OFTEN).total_seconds())
+
+    def _hand_over(self, now: datetime) -> None:
+        """A second from now another goes on; what is made and held is sent before its time."""
+        self._visitor.send_all()
+        if self._is_open():
+            self._calls.call_all([Call(tuple(self._visitor.places), now + _ONE)])
+        self._tell("handed_over", places=len(self._visitor.places))
+        for _ in range(TRIES):
+            if self._visitor.leave(now):
+                return
+
+    def _enter(self, places: Sequence[Place]) -> None:
+        """It looks before it takes: what is empty by now, or far, or too much, costs no lease."""
+        now = self._clock()
+        weight = 0
+        calls: list[Call] = []
+        for place in places:
+            forever = datetime.max.replace(tzinfo=now.tzinfo)
+            found = self._timers.due(*place, forever, None, MANY)
+            if not found:
+                continue
+            at = wake_at(found[0].at, len(found))
+            if at - self._clock() > GAP:
+                calls.append(Call((place,), at))
+            elif weight and weight + len(found) > SHARE:
+                calls.append(Call((place,), self._clock() + _ONE))
+            elif self._take(place):
+                weight += SHARE if len(found) >= MANY else len(found)
+        if calls:
+            self._calls.call_all(calls)
+
+    def _take(self, place: Place) -> bool:
+        """Ours, or whoever has it is told to look again."""
+        for _ in range(TRIES):
+            now = self._clock()
+            lease = self._buckets.acquire(*place, self._owner, now, now + LEASE)
+            if lease is not None:
+                self._visitor.open(lease)
+                return True
+            if self._buckets.nudge(*place) is not None:
+                return False
+        raise Unavailable("A place changed hands too often.")
+
+
+class Polling:
+    """Kept while its environment is warm: a job whose look fails and fails is set aside in time."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._failing = Failing()
+
+    def answer(self, event: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """See to a batch of wake-ups within so many seconds: which of them must come again."""
+        tell = self._runtime.tell
+        places: list[Place] = []
+        poison: list[str] = []
+        taken: list[str] = []
+        for record in event["Records"]:
+            try:
+                places += parse_wake(record["body"])
+                taken.append(record["messageId"])
+            except Invalid as error:
+                poison.append(record["messageId"])
+                tell.problem("wake_up_refused", message_id=poison[-1], error=error.message)
+        with tell.told():
+            until = self._runtime.clock() + timedelta(seconds=seconds) - SPARE
+            failed = self._visit(places, until) if places else False
+        again = [*poison, *taken] if failed else poison
+        return {"batchItemFailures": [{"itemIdentifier": one} for one in again]}
+
+    def _visit(self, places: Sequence[Place], until: datetime) -> bool:
+        """Whether it failed: then every wake-up of the batch is to come again."""
+        runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
+        early, wake = EarlyMessages(ports.messages, clock), OwnWake(ports.wake)
+        mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
+        looker = Looker(Steps(mine, clock, runtime.steady, runtime.tell), runtime.new_id)
+        visitor = Visitor(ports.timers, ports.buckets, ports.buckets, looker, early, self._failing)
+        wake.visitor = visitor
+        visit = Visit(
+            visitor,
+            mine,
+            ports.wake,
+            f"{runtime.name}/{runtime.new_id()}",
+            clock,
+            runtime.pause,
+            runtime.gate.open,
+            runtime.tell,
+        )
+        failed = False
+        try:
+            visit.run(places, until)
+        except Unavailable as error:
+            runtime.tell.problem("visit_failed", error=error.message, places=len(places))
+            failed = True
+        _measure(runtime.tell, visitor, early)
+        return failed
+
+
+def _measure(tell: Telling, visitor: Visitor, early: EarlyMessages) -> None:
+    found = {
+        Metric.DUE: visitor.handled,
+        Metric.DISPATCHED: early.sent,
+        Metric.MISSED: visitor.missed,
+    }
+    for metric, value in found.items():
+        if value:
+            tell.measure(metric, value)
+    tell("visit", due=visitor.handled, dispatched=early.sent, missed=visitor.missed)

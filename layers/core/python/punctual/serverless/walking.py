@@ -1,0 +1,73 @@
+"""The daily walk over all heads, and the sweep behind the watermark, an invocation at a time."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from punctual.aws.walk import Progress, WalkProgress
+from punctual.engine.reconciler import Reconciler
+from punctual.engine.sweeper import Sweeper
+from punctual.serverless.runtime import Runtime
+from punctual.serverless.telling import Metric
+
+DAILY = timedelta(hours=24)
+SLACK = timedelta(hours=1)  # a rule that comes a little early each day is not put off to the next
+SPARE = timedelta(seconds=60)  # one page of heads, and what it may mend
+NAMED = 20  # jobs in a line of the log
+
+
+class Walking:
+    """Goes on where it stopped: the place is kept after each page, and only one goes on from it."""
+
+    def __init__(
+        self, runtime: Runtime, reconciler: Reconciler, sweeper: Sweeper, kept: WalkProgress
+    ) -> None:
+        self._clock = runtime.clock
+        self._tell = runtime.tell
+        self._reconciler = reconciler
+        self._sweeper = sweeper
+        self._kept = kept
+
+    def run(self, until: datetime) -> None:
+        progress = self._begin()
+        finds = 0
+        while not progress.over and self._clock() < until:
+            found, following = self._on(progress)
+            finds += found
+            if not self._kept.keep(following):
+                self._tell("walk_is_anothers")
+                break
+            progress = replace(following, step=following.step + 1)
+        self._tell.measure(Metric.RECONCILER_FINDS, finds)
+        self._tell("walked", over=progress.over, finds=finds)
+
+    def _begin(self) -> Progress:
+        now, last = self._clock(), self._kept.read()
+        if last is None:
+            return Progress(started_at=now)
+        if last.over and now - last.started_at >= DAILY - SLACK:
+            return Progress(started_at=now, step=last.step)
+        return last
+
+    def _on(self, progress: Progress) -> tuple[int, Progress]:
+        """One page of heads; when all are seen, some minutes of the sweep."""
+        if not progress.walked:
+            walked = self._reconciler.step(self._clock(), progress.heads)
+            if walked.mended:
+                jobs = [f"{key.tenant}/{key.job_id}" for key in walked.mended]
+                self._tell.problem("reconciler_mended", number=len(jobs), jobs=jobs[:NAMED])
+            following = replace(progress, heads=walked.cursor, walked=walked.cursor is None)
+            return len(walked.mended), following
+        swept = self._sweeper.step(progress.sweep)
+        if swept.found:
+            self._tell.problem("timers_behind_watermark", timers=swept.found)
+        return swept.found, replace(progress, sweep=swept.cursor, over=swept.cursor is None)
+
+
+def walk(runtime: Runtime, seconds: float) -> None:
+    """Go on with today's walk for so many seconds, if it is not over."""
+    reconciler = Reconciler(runtime.ports, runtime.steps, runtime.looker)
+    sweeper = Sweeper(runtime.ports, runtime.looker)
+    kept = WalkProgress(runtime.dynamo, runtime.settings.control_table)
+    with runtime.tell.told():
+        until = runtime.clock() + timedelta(seconds=seconds) - SPARE
+        Walking(runtime, reconciler, sweeper, kept).run(until)
