@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench lint types format synth lock clean
+.PHONY: help run test check bench acceptance rehearse lint types format synth lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 # Synthesis needs no account: keep the CDK command line from asking a machine for its role.
@@ -26,6 +26,17 @@ check: ## run everything that CI runs
 bench: ## measure, and print the figures as a table
 	@requirements/install dev
 	@$(PYTHON_IN_VENV) -m bench
+
+acceptance: ## hold an installation to the contract: URL=https://…/v1 TOKEN=…
+	@test -n "$(URL)" || { echo "make acceptance URL=https://…/v1 TOKEN=… [PATIENCE=3]" >&2; exit 2; }
+	@requirements/install dev
+	@PUNCTUAL_URL="$(URL)" PUNCTUAL_TOKEN="$(TOKEN)" PUNCTUAL_PATIENCE="$(PATIENCE)" \
+		$(PYTHON_IN_VENV) -m pytest -rs tests/e2e/acceptance $(T)
+
+rehearse: node_modules/.package-lock.json ## deploy to an emulator of AWS here, hold it to the contract, destroy it
+	@requirements/install dev
+	@requirements/install rehearse
+	@$(PYTHON_IN_VENV) -m tests.rehearsal
 
 lint: ## look for mistakes and wrong formatting
 	@requirements/install dev
@@ -58,7 +69,8 @@ lock: ## pin the newest allowed requirements: UPGRADE=--upgrade, or keep the pin
 	@$(COMPILE) $(UPGRADE) --extra dev --build-deps-for editable -o requirements/dev.txt pyproject.toml
 	@$(COMPILE) --build-deps-for editable -c requirements/dev.txt -o requirements/run.txt pyproject.toml
 	@$(COMPILE) -c requirements/dev.txt -o layers/vendor/requirements.txt layers/vendor/requirements.in
+	@$(COMPILE) $(UPGRADE) -o requirements/rehearse.txt requirements/rehearse.in
 
 clean: ## remove what the others made; never the data in ./.punctual
-	@rm -rf .venv node_modules cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-rehearse .rehearsal node_modules cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find layers functions infra tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
