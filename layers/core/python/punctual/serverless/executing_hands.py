@@ -18,12 +18,16 @@ class Hands(Protocol):
 class Threads:
     """A thread each: one that never comes back, because what it waits for hangs, takes no place."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause: Callable[[float], None]) -> None:
+        self._pause = pause
         self._condition = threading.Condition()
+        self._running = 0
         self._ended = 0
         self._seen = 0
 
     def start(self, work: Work, /) -> None:
+        with self._condition:
+            self._running += 1
         threading.Thread(target=self._do, args=(work,), name="task", daemon=True).start()
 
     def _do(self, work: Work) -> None:
@@ -31,11 +35,14 @@ class Threads:
             work()
         finally:
             with self._condition:
+                self._running -= 1
                 self._ended += 1
                 self._condition.notify()
 
     def wait(self, seconds: float, /) -> None:
         with self._condition:
-            if self._ended == self._seen:
+            if self._ended == self._seen and self._running:
                 self._condition.wait(seconds)
+            elif self._ended == self._seen:
+                self._pause(seconds)
             self._seen = self._ended

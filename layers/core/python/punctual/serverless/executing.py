@@ -1,0 +1,85 @@
+"""What an executor function does with a batch of messages, and what it answers to SQS.
+
+A message that is to come again gets its moment as visibility and is answered as failed, which is
+how SQS learns that it is not done with. That a job's own work failed is no failure here: it is
+written into its run.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from punctual.aws.deliveries import SqsDeliveries
+from punctual.aws.queue import parse_message
+from punctual.domain.errors import Invalid
+from punctual.serverless.executing_batch import Batch, Lane
+from punctual.serverless.executing_hands import Hands, Threads
+from punctual.serverless.executing_mail import Mail
+from punctual.serverless.executing_work import Delivery
+from punctual.serverless.runtime import Runtime
+from punctual.tasks.registry import Registry
+
+QUICK = Lane(beats_at_once=False)
+LONG = Lane(beats_at_once=True)
+LANES = {"quick": QUICK, "long": LONG}
+
+
+class Context(Protocol):
+    """What Lambda hands in beside the event, of which we use this."""
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+class Executing:
+    """One a process, `tasks` answering what runs a tenant's tasks."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        lane: str,
+        tasks: Callable[[str], Registry],
+        hands: Hands | None = None,
+    ) -> None:
+        self._runtime = runtime
+        self._lane = LANES[lane]
+        self._tasks = tasks
+        self._hands = hands or Threads(runtime.pause)
+        self._deliveries = SqsDeliveries(lambda: runtime.clients.sqs)
+        self._urls = {_last(url, "/"): url for url in runtime.settings.queues.values()}
+
+    def handle(self, event: Mapping[str, Any], context: Context) -> dict[str, Any]:
+        """The partial answer to a batch of 1 to 10 records."""
+        with self._runtime.tell.told():
+            found: list[Delivery] = []
+            failed: list[str] = []
+            for record in event["Records"]:
+                delivery = self._read(record)
+                if delivery is None:
+                    failed.append(record["messageId"])
+                else:
+                    found.append(delivery)
+            left = context.get_remaining_time_in_millis() / 1000
+            if found:
+                mail = Mail(self._deliveries, self._runtime.clock, self._runtime.tell)
+                batch = Batch(self._runtime, self._lane, mail, self._tasks, self._hands, left)
+                failed += batch.run(found)
+        return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
+
+    def _read(self, record: Mapping[str, Any]) -> Delivery | None:
+        """None for what is no message: it comes again until its queue takes it for dead."""
+        receives = int(record["attributes"]["ApproximateReceiveCount"])
+        try:
+            message = parse_message(record["body"])
+        except Invalid as error:
+            self._runtime.tell.problem(
+                "message_unreadable",
+                message_id=record["messageId"],
+                receives=receives,
+                error=error.message,
+            )
+            return None
+        url = self._urls[_last(record["eventSourceARN"], ":")]
+        return Delivery(record["messageId"], record["receiptHandle"], url, receives, message)
+
+
+def _last(text: str, separator: str) -> str:
+    return text.rsplit(separator, 1)[-1]

@@ -1,0 +1,304 @@
+"""One invocation's messages, from delivery to answer: wait, claim, run, beat, end.
+
+Everything happens in the loop's thread but the tasks, the beats and calls about visibility. A crash
+anywhere leaves the messages, which come again, and from the first beat on a timer too.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import NamedTuple
+
+from punctual.domain.decide import Verdict
+from punctual.domain.errors import Unavailable
+from punctual.domain.run import Status
+from punctual.domain.timing import LEASE
+from punctual.engine.change import Result
+from punctual.engine.executor import Assignment, Finished
+from punctual.engine.holding import Claims
+from punctual.engine.marks import marks
+from punctual.serverless.executing_hands import Hands
+from punctual.serverless.executing_mail import Mail
+from punctual.serverless.executing_telling import tell_ended, tell_started
+from punctual.serverless.executing_work import Attempting, Delivery
+from punctual.serverless.packing import Left, Packer
+from punctual.serverless.runtime import Runtime
+from punctual.tasks.registry import Registry
+
+EARLY = timedelta(seconds=2)  # waited for here; what is earlier still goes back
+HIDE_AFTER = 1.0  # seconds: what takes longer is hidden for no more than a claim's lease
+GATHER = 0.2  # seconds that an end waits for others to be written with it
+AGAIN = 1.0  # seconds until a store that did not answer is asked again
+PATIENCE = 10.0  # seconds of that for a claim, or for an output
+HELD = 20.0  # seconds of that for an end: then the run may be another's
+MARGIN = 5.0  # seconds kept at the invocation's end to write how runs ended
+LAST = 1.0  # seconds before the invocation's end when nothing more is tried
+LEAST = 2.0  # seconds that a run is not begun for
+LOOK = 1.0  # seconds between two looks at what runs
+
+
+class Lane(NamedTuple):
+    """`beats_at_once`: with the claim, for work that is expected to take long."""
+
+    beats_at_once: bool
+
+
+class Batch:
+    def __init__(
+        self,
+        runtime: Runtime,
+        lane: Lane,
+        mail: Mail,
+        tasks: Callable[[str], Registry],
+        hands: Hands,
+        left: float,
+    ) -> None:
+        self._tell = runtime.tell
+        self._clock = runtime.clock
+        self._steady = runtime.steady
+        self._new_id = runtime.new_id
+        self._executor = runtime.executor
+        self._claims = Claims(runtime.executor, runtime.steady)
+        self._packer = Packer(runtime.ports.blobs)
+        self._lane = lane
+        self._mail = mail
+        self._tasks = tasks
+        self._hands = hands
+        self._began = self._steady()
+        self._over = self._began + left
+        self._waiting: dict[str, Delivery] = {}  # not claimed yet, by the nonce of its claim
+        self._attempts: list[Attempting] = []
+        self._claim_at = self._write_at = self._beat_at = self._began
+        self._hidden = False
+        self._beside: set[int] = set()  # beats and calls about visibility that have not ended
+        self._started = 0
+        self._crash: BaseException | None = None
+
+    def run(self, deliveries: Sequence[Delivery]) -> list[str]:
+        """The ids of the messages that are to come again."""
+        now = self._clock()
+        for nonce, delivery in zip(marks(self._new_id, len(deliveries)), deliveries, strict=True):
+            if delivery.message.due_at > now + EARLY:
+                self._mail.again(delivery, delivery.message.due_at)
+            else:
+                self._waiting[nonce] = delivery
+        while self._waiting or self._attempts or self._beside:
+            self._hide()
+            self._claim()
+            self._beat()
+            self._look()
+            self._write()
+            if self._waiting or self._attempts or self._beside:
+                self._hands.wait(max(0.001, self._pause()))
+        return self._mail.hand_back()
+
+    def _hide(self) -> None:
+        """The queue's own visibility has to be as long as the function may run: too long here."""
+        if self._hidden or self._steady() < self._began + HIDE_AFTER:
+            return
+        self._hidden = True
+        held = [*self._waiting.values(), *(one.delivery for one in self._attempts)]
+        if held:
+            self._start(lambda: self._mail.hide(held), "hiding_failed")
+
+    # Claims
+
+    def _claim(self) -> None:
+        now, steady = self._clock(), self._steady()
+        due = {nonce: one for nonce, one in self._waiting.items() if one.message.due_at <= now}
+        if not due or steady < self._claim_at:
+            return
+        try:
+            handed = self._executor.claim([one.message for one in due.values()], list(due))
+        except Unavailable as error:
+            self._claim_at = self._steady() + AGAIN
+            if self._claim_at > self._began + PATIENCE:
+                self._tell.problem("claim_failed", messages=len(due), error=error.message)
+                self._forget(due)
+                self._mail.later(due.values())
+            return
+        self._forget(due)
+        granted = {one.run.nonce: one for one in handed.granted}
+        rest = [one for nonce, one in due.items() if nonce not in granted]
+        for message, at in handed.again:
+            one = next(one for one in rest if one.message == message)
+            rest.remove(one)
+            self._mail.again(one, at)
+        self._begin([(due[nonce], one) for nonce, one in granted.items()])
+
+    def _forget(self, claimed: Mapping[str, Delivery]) -> None:
+        for nonce in claimed:
+            del self._waiting[nonce]
+
+    def _begin(self, granted: Sequence[tuple[Delivery, Assignment]]) -> None:
+        now, steady = self._clock(), self._steady()
+        left = self._over - MARGIN - steady
+        new = []
+        for delivery, one in granted:
+            if left < min(one.timeout_seconds, LEAST):
+                self._return_unbegun(delivery, one)
+                continue
+            registry = self._tasks(one.key.tenant)
+            attempt = Attempting(delivery, one, registry, steady, left)
+            self._claims.add(one, attempt.stop, now)
+            self._attempts.append(attempt)
+            new.append(attempt)
+            tell_started(self._tell, one.run)
+        if new and self._lane.beats_at_once:
+            self._guarded(lambda: self._renew(early=True), "beat_failed")
+        for attempt in new:
+            self._hands.start(attempt)
+
+    def _return_unbegun(self, delivery: Delivery, one: Assignment) -> None:
+        try:
+            self._release(one, begun=False)
+        except Unavailable:
+            self._mail.later([delivery])
+
+    def _release(self, one: Assignment, begun: bool) -> Result:
+        run = one.run
+        self._tell("run_given_back", job_id=one.key.job_id, run_id=run.run_id, begun=begun)
+        return self._executor.release(one.key, run.run_id, run.token, begun)
+
+    # Beats
+
+    def _beat(self) -> None:
+        self._claims.end_the_lost()
+        at = self._claims.next_beat()
+        if at is None or at > self._clock() or self._steady() < self._beat_at:
+            return
+        self._beat_at = self._over  # not while one is under way
+        self._start(self._renew_beside, "beat_failed")
+
+    def _renew_beside(self) -> None:
+        try:
+            self._renew(early=False)
+        finally:
+            self._beat_at = self._steady() + AGAIN
+
+    def _renew(self, early: bool) -> None:
+        """From its first beat on a timer watches the run, and its message has done its part."""
+        watched = {one.run.run_id for one in self._claims.beat(self._clock(), early)}
+        carried = [
+            one.delivery for one in list(self._attempts) if one.assignment.run.run_id in watched
+        ]
+        if carried:
+            self._mail.acknowledge(carried)
+
+    # Ends
+
+    def _look(self) -> None:
+        if self._crash is not None:
+            raise self._crash
+        steady = self._steady()
+        for attempt in self._attempts:
+            attempt.look(steady)
+
+    def _write(self) -> None:
+        """Write those that ended in one go, shortly after the first of them."""
+        steady = self._steady()
+        ended = [one for one in self._attempts if one.ended_at is not None]
+        if not ended or steady < self._write_at:
+            return
+        first = min(one.ended_at or steady for one in ended)
+        if len(ended) < len(self._attempts) and steady < first + GATHER:
+            return
+        try:
+            self._finish([one for one in ended if not one.lost])
+            for one in [one for one in ended if one.lost]:
+                self._settle(one, self._release(one.assignment, begun=True))
+        except Unavailable as error:
+            self._write_at = self._steady() + AGAIN
+            if self._write_at > min(self._over - LAST, first + HELD):
+                self._tell.problem("finish_failed", runs=len(ended), error=error.message)
+                for one in [one for one in self._attempts if one.ended_at is not None]:
+                    self._let_go(one)
+                    self._mail.later([one.delivery])
+
+    def _finish(self, ended: Sequence[Attempting]) -> None:
+        if not ended:
+            return
+        self._keep([one for one in ended if one.detail is None], ended[0].ended_at or 0)
+        finished = [_finished(one) for one in ended]
+        for one, said, result in zip(ended, finished, self._executor.finish(finished), strict=True):
+            if result.contended:
+                self._write_at = self._steady() + AGAIN
+                continue
+            self._settle(one, result)
+            if result.decision is not None and result.verdict is Verdict.OK:
+                tell_ended(self._tell, said, result.decision.run)
+            else:
+                self._tell("run_taken_over", job_id=said.key.job_id, run_id=said.run_id)
+
+    def _keep(self, ended: Sequence[Attempting], since: float) -> None:
+        """Store what they left; where that cannot be stored for long, they have failed."""
+        left = [Left(one.assignment, one.outcome, bytes(one.log.data)) for one in ended]
+        try:
+            details = self._packer.keep(left)
+        except Unavailable as error:
+            if self._steady() < since + PATIENCE:
+                raise
+            details = self._packer.keep(
+                [Left(one.assignment, one.without_output(error.message), b"") for one in ended]
+            )
+        for one, detail in zip(ended, details, strict=True):
+            one.detail = detail
+
+    def _settle(self, one: Attempting, result: Result) -> None:
+        """What is not all done comes again, and is then a look at the whole job."""
+        self._let_go(one)
+        if not result.effects_done:
+            self._mail.again(one.delivery, self._clock() + LEASE)
+
+    def _let_go(self, one: Attempting) -> None:
+        self._claims.let_go(one.assignment)
+        self._attempts.remove(one)
+
+    # Beside the loop
+
+    def _start(self, work: Callable[[], None], failed: str) -> None:
+        self._started += 1
+        number = self._started
+        self._beside.add(number)
+
+        def beside() -> None:
+            try:
+                self._guarded(work, failed)
+            except BaseException as crash:
+                self._crash = crash
+            finally:
+                self._beside.discard(number)
+
+        self._hands.start(beside)
+
+    def _guarded(self, work: Callable[[], None], failed: str) -> None:
+        try:
+            work()
+        except Unavailable as error:
+            self._tell(failed, error=error.message)
+
+    def _pause(self) -> float:
+        """Seconds until the next thing is due that nobody wakes the loop for."""
+        now, steady = self._clock(), self._steady()
+        moments = [one.next_at for one in self._attempts if one.ended_at is None]
+        if self._attempts:
+            moments += [steady + LOOK, self._write_at]
+            at = self._claims.next_beat()
+            if at is not None:
+                moments.append(max(self._beat_at, steady + (at - now).total_seconds()))
+        moments += [one.ended_at + GATHER for one in self._attempts if one.ended_at is not None]
+        if self._waiting:
+            soonest = min(one.message.due_at for one in self._waiting.values())
+            moments.append(max(self._claim_at, steady + (soonest - now).total_seconds()))
+        if not self._hidden:
+            moments.append(self._began + HIDE_AFTER)
+        later = [at - steady for at in moments if at > steady]
+        return min(later, default=LOOK)
+
+
+def _finished(one: Attempting) -> Finished:
+    run, outcome = one.assignment.run, one.outcome
+    assert one.detail is not None
+    status = Status(outcome.status)
+    return Finished(
+        one.assignment.key, run.run_id, run.token, status, outcome.retryable, one.detail
+    )

@@ -1,0 +1,64 @@
+"""The messages of one invocation: hidden while they are worked on, acknowledged, or given back."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from punctual.aws.deliveries import SqsDeliveries
+from punctual.domain.errors import Unavailable
+from punctual.domain.timing import CLAIM_LEASE
+from punctual.engine.ports import Clock
+from punctual.serverless.executing_work import Delivery
+from punctual.serverless.telling import Telling
+
+LONGEST_BACK = 300  # seconds that a message stays away while the store does not answer
+
+
+class Mail:
+    def __init__(self, deliveries: SqsDeliveries, clock: Clock, tell: Telling) -> None:
+        self._deliveries = deliveries
+        self._clock = clock
+        self._tell = tell
+        self._again: dict[Delivery, datetime] = {}
+        self._acknowledged: set[str] = set()  # by receipt handle
+
+    def hide(self, some: Iterable[Delivery]) -> None:
+        """As long as a claim lasts: a crash from here on brings them back when theirs is over."""
+        seconds = int(CLAIM_LEASE.total_seconds())
+        self._hide({one: seconds for one in some if one.handle not in self._acknowledged})
+
+    def acknowledge(self, some: Sequence[Delivery]) -> None:
+        """They are done with, whatever becomes of this invocation."""
+        for url in {one.url for one in some}:
+            handles = [one.handle for one in some if one.url == url]
+            self._deliveries.acknowledge(url, handles)
+            self._acknowledged.update(handles)
+
+    def again(self, one: Delivery, at: datetime) -> None:
+        self._again[one] = at
+
+    def later(self, some: Iterable[Delivery]) -> None:
+        """Those for which the store did not answer: back, each time for longer."""
+        for one in some:
+            shortest = CLAIM_LEASE.total_seconds()
+            seconds = min(LONGEST_BACK, shortest * 2 ** min(one.receives - 1, 8))
+            self._again[one] = self._clock() + timedelta(seconds=seconds)
+
+    def hand_back(self) -> list[str]:
+        """The ids of those that come again, each at its moment."""
+        now = self._clock()
+        back = {
+            one: -((now - at) // timedelta(seconds=1))
+            for one, at in self._again.items()
+            if one.handle not in self._acknowledged
+        }
+        try:
+            self._hide(back)
+        except Unavailable as error:
+            # They come again all the same, only not at their moment.
+            self._tell.problem("hiding_failed", messages=len(back), error=error.message)
+        return [one.id for one in back]
+
+    def _hide(self, seconds: Mapping[Delivery, int]) -> None:
+        for url in {one.url for one in seconds}:
+            handles = {one.handle: for_ for one, for_ in seconds.items() if one.url == url}
+            self._deliveries.hide(url, handles)

@@ -1,0 +1,122 @@
+"""One attempt under way in an invocation: its thread, its bounds, and when it is given up."""
+
+from datetime import timedelta
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from punctual.engine.executor import Assignment
+from punctual.engine.ports import Detail, Message
+from punctual.tasks.attempting import attempt_of
+from punctual.tasks.contract import Outcome, StopSignal
+from punctual.tasks.registry import Registry
+
+GRACE = 0.5  # seconds for a task to end by itself once it should
+
+
+class Delivery(NamedTuple):
+    """A message as it was delivered this time."""
+
+    id: str
+    handle: str
+    url: str
+    receives: int
+    message: Message
+
+
+class _Log:
+    """What a task prints, kept until it ends; the tasks of a function print little or nothing."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def log(self, data: bytes) -> None:
+        self.data += data
+
+
+class Attempting:
+    """Called in a thread; everything else in it is for the loop.
+
+    What does not end by itself is given up: whatever it still says is heard by nobody.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        assignment: Assignment,
+        registry: Registry,
+        began: float,
+        left: float,
+    ) -> None:
+        self.delivery = delivery
+        self.assignment = assignment
+        self.stop = StopSignal()
+        self.log = _Log()
+        self.detail: Detail | None = None  # once what it left is stored
+        self.ended_at: float | None = None
+        self._allowed = assignment.timeout_seconds
+        self._registry = registry
+        self._cut = left < self._allowed
+        self._ends = began + min(left, self._allowed)
+        self._said: Outcome | None = None
+        self._given_up: Outcome | None = None
+        self._crash: BaseException | None = None
+        self._stopped_at: float | None = None
+        self._timeout = timedelta(seconds=min(left, self._allowed))
+        self._attempt = replace(attempt_of(assignment), timeout=self._timeout)
+
+    def __call__(self) -> None:
+        try:
+            self._said = self._registry.run(self._attempt, self.stop, self.log)
+        except BaseException as crash:
+            self._crash = crash
+
+    def look(self, steady: float) -> None:
+        """See whether it has ended, or should have; a crash in the thread is the function's."""
+        if self._crash is not None:
+            raise self._crash
+        if self.ended_at is not None:
+            return
+        if self.stop.wanted() and self._stopped_at is None:
+            self._stopped_at = steady
+        if self._said is None:
+            if steady >= self._ends + GRACE:
+                self._given_up = Outcome.timed_out(self._timeout)
+                self.stop.stop("SHUTDOWN")
+            elif self._stopped_at is not None and steady >= self._stopped_at + GRACE:
+                self._given_up = Outcome.stopped(self.stop.wanted())
+        if self._said is not None or self._given_up is not None:
+            self.ended_at = steady
+
+    @property
+    def next_at(self) -> float:
+        """By the steady clock: when to look again at the latest."""
+        grace_from = self._ends if self._stopped_at is None else self._stopped_at
+        return min(grace_from, self._ends) + GRACE
+
+    @property
+    def outcome(self) -> Outcome:
+        found = self._given_up or self._said
+        assert found is not None
+        if found.status == "TIMED_OUT" and self._cut:
+            return _cut_short(found, self._timeout, self._allowed)
+        return found
+
+    @property
+    def lost(self) -> bool:
+        """It was stopped because the claim could not be kept: nobody knows what it has done."""
+        return self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
+
+    def without_output(self, why: str) -> Outcome:
+        """Its end where nothing it left could be stored."""
+        self._given_up = Outcome.failed(f"The output could not be stored: {why}")
+        self.log.data.clear()
+        return self._given_up
+
+
+def _cut_short(outcome: Outcome, after: timedelta, allowed: int) -> Outcome:
+    text = (
+        f"Stopped after {after.total_seconds():.0f} s, for the function that ran it had to end; "
+        f"the job allows {allowed} s"
+    )
+    return replace(outcome, error=text)
