@@ -168,7 +168,7 @@ class Meter:
         elif operation in ("Query", "Scan"):
             sizes = self._ranged(operation, params, parsed)
             read = read_units(sizes, params.get("ConsistentRead", False), each=False)
-            units[Unit.READ, f"{params['TableName']}: {operation.lower()}"] += read
+            units[Unit.READ, f"{short(params['TableName'])}: {operation.lower()}"] += read
         return units
 
     def _ranged(
@@ -197,7 +197,7 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
     >>> purpose("punctual-dev-timers", keys.RowKey("2026-12-01T10:00Z#7", "x"), deleted=True)
     'timers: timer gone'
     """
-    name = next((one.name for one in keys.TABLES if one.name in table.lower()), table)
+    name = short(table)
     gone = " gone" if deleted else ""
     match name:
         case keys.JOBS.name:
@@ -212,6 +212,14 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
         case _:
             kind = "row"
     return f"{name}: {kind}{gone}"
+
+
+def short(table: str) -> str:
+    """
+    >>> short("Punctual-dev-Data-TimersTable0C93E2D8")
+    'timers'
+    """
+    return next((one.name for one in keys.TABLES if one.name in table.lower()), table)
 
 
 def keys_of(row: Item) -> keys.RowKey:

@@ -1,5 +1,6 @@
 """The stacks created in moto through CloudFormation, and the wiring read back from it."""
 
+import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -174,8 +175,12 @@ def _statements(iam: Any, role: str) -> list[Mapping[str, Any]]:
 
 
 def _parsed(document: Any) -> Mapping[str, Any]:
+    """moto hands out what stands in a role itself as Python writes it, other policies as JSON."""
+    if not isinstance(document, str):
+        return dict(document)
+    text = unquote(document)
     parsed: Mapping[str, Any] = (
-        json.loads(unquote(document)) if isinstance(document, str) else document
+        ast.literal_eval(text) if text.startswith("{'") else json.loads(text)
     )
     return parsed
 

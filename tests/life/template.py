@@ -54,13 +54,19 @@ def for_moto(template: Template, outputs: Mapping[tuple[str, str], str]) -> dict
     """`outputs`: what the stacks before this one said, by stack and name of the output."""
     found: dict[str, Any] = template["Resources"]
     gone = {name for name, one in found.items() if one["Type"].startswith(LEFT_OUT)}
+    named = {
+        name: one["Properties"]["Name"]
+        for name, one in found.items()
+        if one["Type"] == "AWS::Events::EventBus"
+    }
+    context = _Context(outputs, gone, named)
     kept = {
-        name: _without_code(_resolved(one, outputs, gone))
+        name: _fitting(_resolved(one, context))
         for name, one in found.items()
         if name not in gone
     }
     told = {
-        name: _resolved(one, outputs, gone) for name, one in template.get("Outputs", {}).items()
+        name: _resolved(one, context) for name, one in template.get("Outputs", {}).items()
     }
     parameters = {
         name: one
@@ -78,31 +84,44 @@ def for_moto(template: Template, outputs: Mapping[tuple[str, str], str]) -> dict
     return made
 
 
-def _resolved(value: Any, outputs: Mapping[tuple[str, str], str], gone: set[str]) -> Any:
+class _Context(NamedTuple):
+    outputs: Mapping[tuple[str, str], str]
+    gone: set[str]
+    named: Mapping[str, str]  # moto forgets that a reference to a bus is its name
+
+
+def _resolved(value: Any, context: _Context) -> Any:
     """References to other stacks become what these said, those to what is left out its name."""
     if isinstance(value, list):
-        return [_resolved(one, outputs, gone) for one in value]
+        return [_resolved(one, context) for one in value]
     if not isinstance(value, dict):
         return value
     match value:
         case {"Fn::GetStackOutput": said}:
-            return outputs[said["StackName"], said["OutputName"]]
-        case {"Ref": name} if name in gone:
+            return context.outputs[said["StackName"], said["OutputName"]]
+        case {"Ref": name} if name in context.gone:
             return f"left-out-{name}"
-        case {"Fn::GetAtt": [name, attribute]} if name in gone:
+        case {"Ref": name} if name in context.named:
+            return context.named[name]
+        case {"Fn::GetAtt": [name, attribute]} if name in context.gone:
             return f"left-out-{name}-{attribute}"
-    resolved = {name: _resolved(one, outputs, gone) for name, one in value.items()}
+    resolved = {name: _resolved(one, context) for name, one in value.items()}
     if "DependsOn" in resolved:
         wanted = resolved["DependsOn"]
         names = [wanted] if isinstance(wanted, str) else wanted
-        resolved["DependsOn"] = [name for name in names if name not in gone]
+        resolved["DependsOn"] = [name for name in names if name not in context.gone]
     return resolved
 
 
-def _without_code(resource: dict[str, Any]) -> dict[str, Any]:
-    """Functions run from the folder beside us, not from what was uploaded."""
-    if resource["Type"] == "AWS::Lambda::Function":
-        properties = {**resource["Properties"], "Code": {"ZipFile": "pass"}}
-        properties.pop("Layers", None)
-        return {**resource, "Properties": properties}
-    return resource
+def _fitting(resource: dict[str, Any]) -> dict[str, Any]:
+    """Functions run from the folder beside us; moto reads the tags of parameters as a list."""
+    properties = dict(resource.get("Properties", {}))
+    match resource["Type"]:
+        case "AWS::Lambda::Function":
+            properties["Code"] = {"ZipFile": "pass"}
+            properties.pop("Layers", None)
+        case "AWS::SSM::Parameter":
+            properties.pop("Tags", None)
+        case _:
+            return resource
+    return {**resource, "Properties": properties}

@@ -1,6 +1,8 @@
 """A deployment in one process: the stacks in moto, the real handlers, SQS and time by hand."""
 
+import hashlib
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -72,6 +74,7 @@ class World:
             clock=self.clock,
             steady=self.clock.monotonic,
             make_id=self.new_id,
+            pause=self.pause,
             crew=Crew(1),
             patience=Patience(self.pause, seed="test", tries=3),
         )
@@ -81,6 +84,15 @@ class World:
 
     def pause(self, seconds: float) -> None:
         self.clock.advance(timedelta(seconds=seconds))
+
+    def put_token(self, token: str) -> None:
+        """What `make deploy` does once the stacks stand."""
+        self.session.client("ssm").put_parameter(
+            Name=f"/punctual/{self.stage}/token-hash",
+            Value=hashlib.sha256(token.encode()).hexdigest(),
+            Type="String",
+            Overwrite=True,
+        )
 
     # Events
 
@@ -130,12 +142,12 @@ class World:
         ]
 
     def tick(self, short: str = "planner") -> Any:
-        """The rule of a scheduled function fires; EventBridge tries what failed twice more."""
+        """The rule of a scheduled function fires; what failed is tried again as the rule says."""
         name = self.name(short)
         (rule,) = self.rules(name)
         (target,) = [one for one in rule.targets if one["Arn"].endswith(f":{name}")]
         event = json.loads(target["Input"]) if "Input" in target else self._scheduled(rule)
-        for _ in range(3):
+        for _ in range(1 + target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 2)):
             failed = len(self.failures)
             answer = self.invoke(name, event)
             if len(self.failures) == failed:
@@ -293,6 +305,10 @@ class World:
         found: list[dict[str, Any]] = self.bare.scan(TableName=name)["Items"]
         return found
 
+    def ended(self) -> list[dict[str, Any]]:
+        """The lines of history: one a run that ended."""
+        return [row for row in self.rows(keys.HISTORY) if row[keys.SK]["S"].startswith("run#")]
+
     def published(self) -> list[Mapping[str, Any]]:
         """All that was put on the bus, in order."""
         return [
@@ -319,12 +335,6 @@ def a_world(stage: str = "dev", now: datetime = NOON) -> Iterator[World]:
     with mock_aws():
         world = World(_session(), stacks, stage, now)
         with mock.patch.object(
-            Runtime, "from_env", lambda service, env=None: world.runtime(service, env or _env())
+            Runtime, "from_env", lambda service: world.runtime(service, os.environ)
         ):
             yield world
-
-
-def _env() -> Mapping[str, str]:
-    import os
-
-    return os.environ

@@ -1,0 +1,71 @@
+"""What a piece of life costs: units by what they were spent on, and dollars a million."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from bench.meter import Call, Unit
+from bench.prices import Prices
+
+Spent = Mapping[tuple[Unit, str, str], float]  # by unit, who and what
+
+
+class Line(NamedTuple):
+    unit: Unit
+    role: str
+    what: str
+    amount: float
+    dollars: float  # for a million of what is counted
+
+    @property
+    def place(self) -> tuple[Unit, str, str]:
+        return self.unit, self.role, self.what
+
+
+def spent(calls: Iterable[Call], memory: Mapping[str, int], prices: Prices) -> Spent:
+    """`memory` of each function in MB: time is assumed by the number of calls, not measured."""
+    found: defaultdict[tuple[Unit, str, str], float] = defaultdict(float)
+    for call in calls:
+        for (unit, what), amount in call.units.items():
+            found[unit, call.role, what] += amount
+        if call.role in memory:
+            gigabytes = memory[call.role] / 1024
+            milliseconds = _milliseconds(call, prices)
+            if milliseconds:
+                found[Unit.GB_SECOND, call.role, call.role] += gigabytes * milliseconds / 1000
+            if any(unit is Unit.REQUEST for unit, _ in call.units):
+                found[Unit.LOG_BYTE, call.role, "platform"] += prices.assumed["platform_lines_bytes"]
+    return found
+
+
+def _milliseconds(call: Call, prices: Prices) -> float:
+    """Of its own calls; those that Lambda's pollers make in its name take it no time."""
+    if call.service == "billing":
+        started = any(unit is Unit.REQUEST for unit, _ in call.units)
+        return prices.assumed["lambda_ms_an_invocation"] if started else 0
+    polled = call.operation in ("ReceiveMessage", "DeleteMessageBatch", "GetRecords")
+    return 0 if polled or call.service == "logs" else prices.assumed["lambda_ms_a_call"]
+
+
+def less(whole: Spent, part: Spent, times: float) -> Spent:
+    """What is left of it when the same life without the work is taken away."""
+    places = {**whole, **part}
+    left = {place: whole.get(place, 0) - times * part.get(place, 0) for place in places}
+    return {place: amount for place, amount in left.items() if abs(amount) > 1e-9}
+
+
+def lines(whole: Spent, by: float, prices: Prices) -> list[Line]:
+    """For one of `by`, dearest first."""
+    made = [
+        Line(unit, role, what, amount / by, prices.a_million(unit, amount / by))
+        for (unit, role, what), amount in whole.items()
+    ]
+    return sorted(made, key=lambda line: (-line.dollars, line.place))
+
+
+def total(found: Sequence[Line], unit: Unit) -> float:
+    return round(sum(line.amount for line in found if line.unit is unit), 6)
+
+
+def dollars(found: Sequence[Line]) -> float:
+    return sum(line.dollars for line in found)
