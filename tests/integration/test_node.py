@@ -8,6 +8,7 @@ import pytest
 
 from punctual.domain.head import State
 from punctual.domain.run import Status
+from punctual.engine.jobs import Submission
 from punctual.local.clock import ManualClock
 from tests.integration.node_world import NOON, T, World, a_world
 
@@ -185,3 +186,14 @@ def test_shutting_down_hands_back_what_runs(tmp_path: Path, clock: ManualClock) 
         assert world.node.idle
         (view,) = world.runs(job)
         assert (view.run.status, view.run.past) == (Status.QUEUED, "L")
+
+
+def test_the_log_is_written_back_to_the_file_when_nothing_is_due_soon(
+    world: World, tmp_path: Path
+) -> None:
+    far = {"name": "far", "schedule_type": "FUTURE", "schedule_time": "2026-11-19T12:00:00Z"}
+    file = tmp_path / "punctual.db"
+    world.do(lambda: world.node.jobs.submit(T, "me", [Submission(dict(far)) for _ in range(2_000)]))
+    before = file.stat().st_size
+    world.node.step()
+    assert before < 1_000_000 < file.stat().st_size

@@ -16,7 +16,8 @@ from punctual.domain.timing import CLAIM_LEASE, LOST_AT_MOST
 def end_run(d: Draft, run: Run, status: Status, reason: Reason = Reason.NONE) -> None:
     """Take a run out of the living; it stays in the head until its history row is known."""
     d.remove(run.run_id)
-    d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
+    if d.sends:
+        d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
     if run.held or run.run_id in d.leases:
         d.leases[run.run_id] = None
     d.ended.append(

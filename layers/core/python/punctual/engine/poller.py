@@ -89,6 +89,7 @@ class Poller:
 
     def settle(self, looked: Sequence[tuple[Sequence[Timer], Result]], now: datetime) -> None:
         """What came of looks: of those held, it is told once they are completed."""
+        over: list[Timer] = []
         for brought, result in looked:
             if result.held:
                 continue
@@ -97,11 +98,14 @@ class Poller:
                 continue
             if self._failing:
                 self._failing.mended(brought[0].key)
-            if result.effects_done and not result.contended:
-                self._window.forget([timer for timer in brought if timer not in result.kept])
+            if not result.effects_done or result.contended:
+                self._later.extend((now + AGAIN, timer) for timer in brought)
+            elif result.kept:
+                over.extend(timer for timer in brought if timer not in result.kept)
                 self._later.extend((max(timer.at, now + AGAIN), timer) for timer in result.kept)
             else:
-                self._later.extend((now + AGAIN, timer) for timer in brought)
+                over.extend(brought)
+        self._window.forget(over)
 
     def _fail(self, brought: Sequence[Timer], now: datetime) -> None:
         """Again after a pause; in the end not before the reconciler puts a timer once more."""

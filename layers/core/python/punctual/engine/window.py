@@ -110,10 +110,10 @@ class Window:
             heapq.heappush(self._heap, (timer.order, timer))
 
     def forget(self, timers: Sequence[Timer]) -> None:
-        for timer in timers:
-            if timer in self._known:
-                self._known.remove(timer)
-                self._open[Place(timer.bucket, timer.shard)] -= 1
+        known = self._known.intersection(timers)
+        self._known -= known
+        for place, count in Counter([(timer.bucket, timer.shard) for timer in known]).items():
+            self._open[Place(*place)] -= count
 
     def start_over(self) -> None:
         """Forget all that was read: what was done since may have been undone."""

@@ -161,7 +161,7 @@ def _queued(head: Head) -> tuple[int, int | None, int | None]:
 
 
 def merged(leases: Mapping[str, Lease], changes: Mapping[str, Lease | None]) -> Mapping[str, Lease]:
-    if not changes:
+    if not changes or not (leases or any(changes.values())):
         return leases
     new: dict[str, Lease] = dict(leases)
     for run_id, lease in changes.items():

@@ -10,6 +10,7 @@ from punctual.domain.run import Run, Status
 from punctual.engine.views import Health, Stats
 
 HOUR = timedelta(hours=1)
+MILLISECOND = timedelta(milliseconds=1)
 SAMPLES = 10_000
 RECENT = timedelta(minutes=5)
 LATE = timedelta(seconds=15)
@@ -46,6 +47,8 @@ class NodeMonitor:
         self._executor_id = executor_id
         self._late: deque[tuple[datetime, float]] = deque(maxlen=SAMPLES)
         self._minutes: dict[datetime, dict[str, int]] = {}
+        self._counted_at: datetime | None = None
+        self._counted: dict[str, int] = {}
         self._planned_at: datetime | None = None
         self._watermark: datetime | None = None
 
@@ -57,8 +60,9 @@ class NodeMonitor:
         if started is None:
             return
         self._count(started, "started")
-        if run.lateness is not None and started == run.started_at:
-            self._late.append((started, round(run.lateness.total_seconds() * 1_000, 3)))
+        if started == run.started_at:
+            late = (started - run.due_at) / MILLISECOND
+            self._late.append((started, round(late, 3)))
 
     def ended(self, run: Run) -> None:
         what = COUNTED.get(run.status)
@@ -66,12 +70,16 @@ class NodeMonitor:
             self._count(run.ended_at, what)
 
     def _count(self, at: datetime, what: str) -> None:
-        minute = bucket_of(at)
+        if at is not self._counted_at:  # those of one batch share their moment
+            self._counted_at, self._counted = at, self._of_minute(bucket_of(at))
+        self._counted[what] += 1
+
+    def _of_minute(self, minute: datetime) -> dict[str, int]:
         counts = self._minutes.get(minute)
         if counts is None:
             self._minutes = {m: c for m, c in self._minutes.items() if minute - m < HOUR}
             counts = self._minutes[minute] = {"started": 0, "succeeded": 0, "failed": 0}
-        counts[what] += 1
+        return counts
 
     def stats(self, tenant: str, now: datetime) -> Stats:
         oldest = self._store.oldest_queued(tenant)

@@ -34,6 +34,7 @@ T = TypeVar("T")
 Log = Callable[..., None]
 AHEAD = timedelta(seconds=2)  # fired so early, what is due together starts by its priority
 PLAN = timedelta(seconds=20)
+QUIET = timedelta(milliseconds=500)  # so long before the next step, the store may tidy up
 CATCH_UP = timedelta(milliseconds=200)  # between two plans while minutes behind are left
 
 
@@ -162,7 +163,12 @@ class Node:
         for one_more in starting:
             self._workers[one_more.lane].start(one_more.work)
         self._house.keep(self._clock())
-        return self._clock() if more or self._left() else self.next_at()
+        if more or self._left():
+            return self._clock()
+        at = self.next_at()
+        if at is not None and at - self._clock() > QUIET:
+            self._store.tidy()
+        return at
 
     def _left(self) -> bool:
         """What this step itself queued may have come behind the one that would have taken it."""

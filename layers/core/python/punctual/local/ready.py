@@ -8,14 +8,14 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
-from punctual.domain.head import Head, Lane
+from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Run, Status
 from punctual.engine.ports import Message
 
 KEPT = 100_000
 INLINE = "inline"  # done by the node itself: takes no slot
 
-_Ready = list[tuple[int, datetime, int, Message]]
+_Ready = list[tuple[Priority, datetime, int, Message]]
 Refill = Callable[[datetime, int], Iterable[Message]]
 
 
@@ -80,12 +80,11 @@ class Ready:
         return taken
 
     def _ripen(self, now: datetime) -> None:
-        while self._early and self._early[0][0] <= now:
-            _, sent, message = heapq.heappop(self._early)
-            kind = INLINE if message.task_type in self._inline else message.lane
-            heapq.heappush(
-                self._ready[kind], (int(message.priority), message.due_at, sent, message)
-            )
+        early, ready, inline = self._early, self._ready, self._inline
+        while early and early[0][0] <= now:
+            _, sent, message = heapq.heappop(early)
+            kind = INLINE if message.task_type in inline else message.lane
+            heapq.heappush(ready[kind], (message.priority, message.due_at, sent, message))
 
     def next_at(self) -> datetime | None:
         """When the next one is due; those due already wait for a slot, not for time."""

@@ -23,6 +23,7 @@ from punctual.local.timers import SqliteTimers
 from punctual.local.unit import Unit
 
 FILE = "punctual.db"
+TIDY = 5_000  # changed rows
 
 
 class Store:
@@ -31,6 +32,7 @@ class Store:
     def __init__(self, db: sqlite3.Connection, blobs: FileBlobs, lock: FolderLock, clock: Clock):
         self._db = db
         self._lock = lock
+        self._tidied = 0
         self._unit = Unit(db)
         self._counts = Counts(self._unit)
         self.history = SqliteHistory(self._unit, self._counts)
@@ -113,6 +115,14 @@ class Store:
             self.history.flush()
             self._counts.flush()
             return self._counts.of(tenant, kind)
+
+    def tidy(self) -> None:
+        """Write the log back to the file when nobody waits: else a commit does it, when it is
+        long, and whoever is due then waits for that."""
+        if self._db.total_changes - self._tidied >= TIDY:
+            with self._unit:
+                self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._tidied = self._db.total_changes
 
     def purge(self, now: datetime, limit: int) -> bool:
         """Remove some of what has expired; True when there is more to do."""

@@ -48,8 +48,8 @@ class SqliteTimers:
             return
         self._unit.begin()
         db = self._unit.db
-        put = [_row(timer) for timer, stays in self._wanted.items() if stays]
-        gone = [_row(timer) for timer, stays in self._wanted.items() if not stays]
+        put = _rows([timer for timer, stays in self._wanted.items() if stays])
+        gone = _rows([timer for timer, stays in self._wanted.items() if not stays])
         self._wanted.clear()
         if put:
             db.executemany("INSERT OR IGNORE INTO timers VALUES (?, ?, ?, ?, ?, ?)", put)
@@ -67,12 +67,11 @@ class SqliteTimers:
         self._wanted.clear()
 
 
-def _row(timer: Timer) -> tuple[int | str, ...]:
-    return (
-        minute(timer.bucket),
-        timer.shard,
-        micros(timer.at),
-        timer.tenant,
-        timer.job_id,
-        timer.version,
-    )
+def _rows(timers: Sequence[Timer]) -> list[tuple[int | str, ...]]:
+    """Many are of one moment, whose numbers are worked out once."""
+    minutes = {bucket: minute(bucket) for bucket in {timer.bucket for timer in timers}}
+    moments = {at: micros(at) for at in {timer.at for timer in timers}}
+    return [
+        (minutes[bucket], shard, moments[at], tenant, job_id, version)
+        for bucket, shard, at, tenant, job_id, version in timers
+    ]
