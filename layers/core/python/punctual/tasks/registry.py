@@ -3,7 +3,7 @@
 import logging
 import traceback
 
-from punctual.domain.errors import PunctualError
+from punctual.domain.errors import Invalid, PunctualError
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Runners, Stop
 from punctual.tasks.placeholders import Secrets, expand, no_secrets
 from punctual.tasks.redaction import Redactor
@@ -35,7 +35,9 @@ class Registry:
         except BadTask as error:
             return Outcome.failed(redactor.text(str(error)), retryable=False)
         except PunctualError as error:
-            return Outcome.failed(redactor.text(error.message))
+            # What the other side finds invalid stays so; what it could not do it may do later.
+            retryable = not isinstance(error, Invalid)
+            return Outcome.failed(redactor.text(error.message), retryable=retryable)
         except Exception as error:
             _log_crash(attempt, error)
             return Outcome.failed(f"The task failed inside Punctual: {type(error).__name__}")

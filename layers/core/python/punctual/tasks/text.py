@@ -15,6 +15,11 @@ def json_bytes(value: Any) -> bytes:
         return _json(value, ascii_only=True).encode()
 
 
+def ascii_json(value: Any) -> str:
+    """Compact JSON, every other character written as its number."""
+    return _json(value, ascii_only=True)
+
+
 def as_text(value: Any) -> str:
     """A string as it is, anything else as JSON.
 

@@ -1,0 +1,44 @@
+"""Functions that jobs invoke: asked once, for a second call would be a second run."""
+
+from botocore.exceptions import ClientError
+
+from punctual.aws.calls import Client, Unsure, once
+from punctual.domain.errors import Unavailable
+from punctual.tasks.contract import BadTask
+from punctual.tasks.invoke import Invoked
+
+# What asking again does not change, and what we say of it.
+_HOPELESS = {
+    "AccessDeniedException": "Punctual may not invoke this function",
+    "InvalidParameterValueException": "Lambda takes this for no function's name",
+    "ResourceNotFoundException": "There is no such function",
+    "ValidationException": "Lambda takes this for no function's name",
+}
+_BUSY = frozenset(
+    {"EC2ThrottledException", "TooManyRequestsException", "ResourceNotReadyException"}
+)
+
+
+class LambdaInvoker:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def invoke(self, function: str, payload: bytes, /) -> Invoked:
+        try:
+            return once("invoking a function", lambda: self._invoke(function, payload))
+        except Unsure as unsure:
+            raise Unavailable(f"Lambda did not answer: {unsure}.") from unsure
+
+    def _invoke(self, function: str, payload: bytes) -> Invoked:
+        try:
+            said = self._client().invoke(
+                FunctionName=function, InvocationType="RequestResponse", Payload=payload
+            )
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in _HOPELESS:
+                raise BadTask(_HOPELESS[code]) from error
+            if code in _BUSY:
+                raise Unsure("it is busy") from error
+            raise
+        return Invoked(said["Payload"].read(), said.get("FunctionError", ""))

@@ -1,0 +1,84 @@
+"""Secrets by reference: Secrets Manager first, then SSM; kept in memory for a minute, never shown.
+
+Secrets Manager  punctual/<stage>/<tenant>/<name>
+SSM              /punctual/<stage>/secrets/<tenant>/<name>, a SecureString
+"""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from punctual.aws.calls import Client, answer
+
+KEPT = 60.0  # seconds, so that a changed secret is used a minute later
+MOST = 500  # secrets that are kept
+
+_ABSENT = frozenset(
+    {
+        "InvalidRequestException",  # it is about to be deleted
+        "ParameterNotFound",
+        "ResourceNotFoundException",
+        "ValidationException",
+        "ParameterVersionNotFound",
+    }
+)
+# One tenant's name may not end where another's secret begins.
+_TENANT = re.compile(r"[A-Za-z0-9_.=+-]{1,128}")
+
+
+class AwsSecrets:
+    def __init__(
+        self, manager: Client, parameters: Client, stage: str, monotonic: Callable[[], float]
+    ) -> None:
+        self._manager = manager
+        self._parameters = parameters
+        self._stage = stage
+        self._monotonic = monotonic
+        self._kept: dict[tuple[str, str], tuple[float, str]] = {}
+
+    def get(self, tenant: str, name: str) -> str:
+        """`KeyError` where there is none; what is not there is asked for again each time."""
+        at, value = self._kept.get((tenant, name), (0.0, None))
+        now = self._monotonic()
+        if value is not None and now - at < KEPT:
+            return value
+        found = self._find(tenant, name)
+        if len(self._kept) >= MOST:
+            self._kept.clear()
+        self._kept[tenant, name] = (now, found)
+        return found
+
+    def _find(self, tenant: str, name: str) -> str:
+        if not _TENANT.fullmatch(tenant):
+            raise KeyError(name)
+        found = _ask(
+            lambda: self._manager().get_secret_value(
+                SecretId=f"punctual/{self._stage}/{tenant}/{name}"
+            )
+        )
+        if found is not None and "SecretString" in found:
+            return str(found["SecretString"])
+        found = _ask(
+            lambda: self._parameters().get_parameter(
+                Name=f"/punctual/{self._stage}/secrets/{tenant}/{name}", WithDecryption=True
+            )
+        )
+        if found is None or found["Parameter"]["Type"] != "SecureString":
+            raise KeyError(name)
+        return str(found["Parameter"]["Value"])
+
+
+def _ask(call: Callable[[], Any]) -> Any:
+    """None where it is not there."""
+
+    def asked() -> Any:
+        try:
+            return call()
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code") in _ABSENT:
+                return None
+            raise
+
+    return answer("reading a secret", asked)

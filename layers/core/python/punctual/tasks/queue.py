@@ -1,0 +1,54 @@
+"""The `sqs` task: sends the payload to a queue; the message's id is the output."""
+
+import re
+from typing import Protocol
+
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Stop
+from punctual.tasks.invoke import OURS
+from punctual.tasks.text import as_text, ascii_json
+
+FIFO = ".fifo"
+TEXT = "text/plain; charset=utf-8"
+
+_QUEUE = re.compile(
+    r"https?://(?P<host>[A-Za-z0-9.-]+)(:\d{1,5})?/\d{12}/(?P<name>[A-Za-z0-9_-]{1,80}(\.fifo)?)"
+)
+
+
+class Sender(Protocol):
+    def send(self, queue_url: str, body: str, run_id: str, fifo: bool, /) -> str:
+        """The message's id; with `fifo` the run is its group, and known again for five minutes.
+
+        `BadTask` where asking again would not help.
+        """
+
+
+class QueueTask:
+    def __init__(self, sender: Sender) -> None:
+        self._sender = sender
+
+    def run(self, attempt: Attempt, _stop: Stop, _recorder: Recorder, /) -> Outcome:
+        url = as_text(attempt.task["queue_url"])
+        problem = queue_problem(url)
+        if problem:
+            raise BadTask(f"The queue's URL {problem}")
+        # ASCII, for SQS refuses some characters that a payload may hold.
+        body = ascii_json(attempt.payload)
+        message_id = self._sender.send(url, body, attempt.run_id, url.endswith(FIFO))
+        return Outcome("SUCCESS", output=message_id.encode(), output_type=TEXT)
+
+
+def queue_problem(url: str) -> str:
+    """Why a queue may not be sent to, or nothing.
+
+    >>> queue_problem("https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo")
+    ''
+    >>> queue_problem("https://sqs.eu-central-1.amazonaws.com/123456789012/punctual-dev-wake")
+    "is that of one of Punctual's own queues"
+    """
+    found = _QUEUE.fullmatch(url)
+    if found is None:
+        return "must look like https://sqs.<region>.amazonaws.com/<account>/<name>"
+    if found["name"].lower().startswith(OURS):
+        return "is that of one of Punctual's own queues"
+    return ""
