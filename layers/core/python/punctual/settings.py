@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+VERSION = "0.1.0"
+
 PREFIX = "PUNCTUAL_"
 _YES, _NO = "on", "off"
 

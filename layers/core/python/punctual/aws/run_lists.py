@@ -71,8 +71,17 @@ def _place(row: RunRow) -> tuple[str, str]:
 
 
 def _newest_first(packed: Iterator[_Packed]) -> list[RunRow]:
-    once = {_place(row): row for _, rows in packed for row in rows}
+    """An entry for many may have been written while it grew: the last word counts."""
+    once: dict[tuple[str, str], RunRow] = {}
+    for row in (row for _, rows in packed for row in rows):
+        known_row = once.get(_place(row))
+        if known_row is None or _said(row) > _said(known_row):
+            once[_place(row)] = row
     return [row for _, row in sorted(once.items(), reverse=True)]
+
+
+def _said(row: RunRow) -> tuple[int, datetime]:
+    return row.run.count, row.run.changed_at
 
 
 def _fitting(rows: list[RunRow]) -> Iterator[list[RunRow]]:

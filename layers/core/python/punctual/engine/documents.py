@@ -37,7 +37,7 @@ class Documents:
         if payload is not None:
             encoded = msgspec.json.encode(payload)
             if len(encoded) > SMALL:
-                blob = f"payloads/{key.tenant}/{key.job_id}/{ref}"
+                blob = payload_name(key, ref)
                 self._ports.blobs.put(blob, encoded, JSON)
                 payload = None
         return Body(
@@ -67,10 +67,10 @@ class Documents:
         return replace(body, payload=self.payload(body)) if body.payload_blob else body
 
     def put_payload(self, key: Key, run_id: str, payload: Any) -> None:
-        self._ports.blobs.put(_own(key, run_id), msgspec.json.encode(payload), JSON)
+        self._ports.blobs.put(payload_name(key, run_id), msgspec.json.encode(payload), JSON)
 
     def own_payload(self, key: Key, run_id: str) -> Any:
-        return self._read(_own(key, run_id))
+        return self._read(payload_name(key, run_id))
 
     def payload_of(self, key: Key, run: Run, present: Body) -> Any:
         """What this run was given; UNSET where the present definition gives the same."""
@@ -101,5 +101,6 @@ class Documents:
         return msgspec.json.decode(data)
 
 
-def _own(key: Key, run_id: str) -> str:
-    return f"payloads/{key.tenant}/{key.job_id}/{run_id}"
+def payload_name(key: Key, given_by: str) -> str:
+    """Of a large payload, filed by its definition, or of a run's own."""
+    return f"payloads/{key.tenant}/{key.job_id}/{given_by}"

@@ -1,0 +1,69 @@
+"""The keys of what the stream's reader keeps, and the records that it is to be given."""
+
+from typing import Any
+
+from punctual.aws.keys import STATE, RowKey, body
+from punctual.aws.sorting import LAST_CHAR, joined, parted
+
+_OWN = "own-"
+
+# Filters for the event source: only heads have a state, and other rows need wake nobody.
+HEADS_ONLY: tuple[dict[str, Any], ...] = tuple(
+    {"dynamodb": {image: {STATE: {"S": [{"exists": True}]}}}} for image in ("NewImage", "OldImage")
+)
+
+
+def totals(tenant: str) -> RowKey:
+    """
+    >>> totals("acme")
+    RowKey(pk='acme#totals', sk='-')
+    """
+    return RowKey(joined(tenant, "totals"), "-")
+
+
+def minute(tenant: str, at: str) -> RowKey:
+    """
+    >>> minute("acme", "2026-12-01T10:00:00.000000Z").pk
+    'acme#minutes'
+    """
+    return RowKey(joined(tenant, "minutes"), at)
+
+
+def is_body(pk: str) -> bool:
+    """
+    >>> is_body(body("acme", "01900000", "1-abc").pk), is_body("acme#03")
+    (True, False)
+    """
+    return parted(pk)[2:] == ["body"]
+
+
+def bodies(tenant: str, job_id: str) -> tuple[str, str, str]:
+    """The partition of a job's bodies, and the first and last sort key that it may have there."""
+    first = body(tenant, job_id, "")
+    return first.pk, first.sk, first.sk + LAST_CHAR
+
+
+def own_payload(tenant: str, job_id: str, run_id: str) -> RowKey:
+    """Beside the bodies: this run was given a payload of its own.
+
+    >>> ref_of(own_payload("acme", "01900000", "r").sk)
+    'own-r'
+    """
+    return body(tenant, job_id, _OWN + run_id)
+
+
+def ref_of(sk: str) -> str:
+    """
+    >>> ref_of(body("acme", "01900000", "1-abc", 2).sk)
+    '1-abc'
+    """
+    return parted(sk)[2]
+
+
+def payload_of(ref: str) -> str:
+    """What the payload is filed by, within its job: the definition, or the run.
+
+    >>> payload_of("1-abc"), payload_of("own-r")
+    ('1-abc', 'r')
+    """
+    return ref.removeprefix(_OWN)

@@ -1,0 +1,57 @@
+"""What both functions of the API stand on: who calls, and what is told of each answer."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from punctual.domain.errors import Unavailable
+from punctual.serverless.telling import Telling
+from punctual.settings import VERSION
+from punctual.web.contract import PUBLIC
+from punctual.web.problems import Refused
+from punctual.web.render_rest import About
+from punctual.web.request import Caller
+
+TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
+TENANT, CALLER, UNSURE = "tenant", "caller", "unsure"  # what the authorizer says of a call
+MOST = 4_000_000  # bytes of one list: quoted as text within JSON it stays under Lambda's 6 MiB
+
+_NOBODY = Caller("", "")
+_CHALLENGE = ("www-authenticate", 'Bearer realm="punctual"')
+
+
+def about() -> About:
+    return About(VERSION, tuple(sorted(TASK_TYPES)))
+
+
+def caller_of(event: Mapping[str, Any], path: str) -> Caller:
+    """Whom the authorizer found. Without a tenant nothing goes on but what is open to all."""
+    if path.rstrip("/") in PUBLIC:
+        return _NOBODY
+    said = _said(event)
+    tenant, name = said.get(TENANT), said.get(CALLER)
+    if isinstance(tenant, str) and isinstance(name, str) and tenant and name:
+        return Caller(tenant, name)
+    if said.get(UNSURE):
+        raise Unavailable("Tokens cannot be checked at the moment: try again.")
+    text = "Send a token that is valid here: Authorization: Bearer <token>."
+    raise Refused("UNAUTHENTICATED", text, _CHALLENGE)
+
+
+def answer(app: Any, tell: Telling, event: dict[str, Any], context: Any) -> Any:
+    """What the routes answer to one event of the HTTP API."""
+    with tell.told():
+        return app.resolve(at_root(event), context)
+
+
+def at_root(event: dict[str, Any]) -> dict[str, Any]:
+    """A domain of one's own may leave out the stage: then addresses begin at the root."""
+    stage = event["requestContext"]["stage"]
+    path = event["rawPath"]
+    if stage == "$default" or path == f"/{stage}" or path.startswith(f"/{stage}/"):
+        return event
+    return {**event, "requestContext": {**event["requestContext"], "stage": "$default"}}
+
+
+def _said(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    authorizer = event["requestContext"].get("authorizer") or {}
+    return authorizer.get("lambda") or {}

@@ -1,0 +1,30 @@
+"""The reading half of the API: nothing here decides, writes or checks a definition."""
+
+from typing import Any
+
+from punctual.aws.tallies import Tallies
+from punctual.engine.search import Search
+from punctual.serverless.api import MOST, TASK_TYPES, about, caller_of
+from punctual.serverless.monitoring import DeployedMonitor
+from punctual.serverless.runtime import Runtime
+from punctual.web.contract import CALLS, READER
+from punctual.web.gateway import gateway
+from punctual.web.reading_jobs import JobReading
+from punctual.web.reading_runs import RunReading
+from punctual.web.routes_schedules import ScheduleRoutes
+from punctual.web.services import Reads
+
+
+def reading(runtime: Runtime) -> Any:
+    """A resolver for the calls that read, and for whatever no route names."""
+    tallies = Tallies(runtime.dynamo, runtime.settings.control_table)
+    monitor = DeployedMonitor(runtime.ports.buckets, tallies, TASK_TYPES)
+    search = Search(runtime.ports, runtime.clock, monitor)
+    reads = Reads(search, runtime.clock, about(), most=MOST)
+    return gateway(
+        (JobReading(reads), RunReading(reads), ScheduleRoutes(reads)),
+        runtime.tell,
+        caller_of,
+        [(call.method, call.rule) for call in CALLS if call.function != READER],
+        access=runtime.tell,
+    )

@@ -1,0 +1,36 @@
+"""The writing half of the API."""
+
+from datetime import datetime
+from typing import Any, NoReturn
+
+from punctual.engine.jobs import Jobs
+from punctual.engine.search import Search
+from punctual.serverless.api import MOST, TASK_TYPES, about, caller_of
+from punctual.serverless.runtime import Runtime
+from punctual.tasks.rules import task_problems
+from punctual.web.features import Features
+from punctual.web.gateway import gateway
+from punctual.web.routes_jobs import JobRoutes
+from punctual.web.routes_runs import RunRoutes
+from punctual.web.services import Services
+
+FEATURES = Features(task_types=TASK_TYPES, secrets=True, check_task=task_problems)
+
+
+def writing(runtime: Runtime) -> Any:
+    """A resolver for the calls that write."""
+    search = Search(runtime.ports, runtime.clock, _NotAsked())
+    jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id)
+    services = Services(jobs, search, runtime.clock, FEATURES, about(), most=MOST)
+    nouns = (JobRoutes(services), RunRoutes(services))
+    return gateway(nouns, runtime.tell, caller_of, access=runtime.tell)
+
+
+class _NotAsked:
+    """Writing shows the job it wrote, and never how the installation does."""
+
+    def stats(self, tenant: str, now: datetime) -> NoReturn:
+        raise AssertionError(f"nobody asks a writer for {tenant}'s stats at {now}")
+
+    def health(self, now: datetime) -> NoReturn:
+        raise AssertionError(f"nobody asks a writer for the health at {now}")

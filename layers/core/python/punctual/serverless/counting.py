@@ -1,0 +1,88 @@
+"""What a change adds to the counts: of jobs and runs as they stand, and of each minute."""
+
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from math import log2
+
+from punctual.domain.placement import bucket_of
+from punctual.domain.run import ENDED as OVER
+from punctual.domain.run import Run, Status
+from punctual.serverless.changes import Changes, RunChange
+
+JOB, RUN, LATE = "job_", "run_", "late_"  # what the names of counts begin with
+STARTED, SUCCEEDED, FAILED, QUEUED = "started", "succeeded", "failed", "queued"
+ENDED = (SUCCEEDED, FAILED)
+
+_COUNTED_AS = {
+    Status.SUCCESS: SUCCEEDED,
+    Status.FAILED: FAILED,
+    Status.TIMED_OUT: FAILED,
+}
+_STEPS = 8  # to the double of a lateness
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def totals(changes: Changes) -> Counter[str]:
+    """By state and status, what there is more or less of."""
+    found: Counter[str] = Counter()
+    job = changes.job
+    if job is not None and job.before is not job.after:
+        if job.before is not None:
+            found[JOB + job.before] -= 1
+        if job.after is not None:
+            found[JOB + job.after] += 1
+    for change in changes.runs:
+        if change.before is not None:
+            found[RUN + change.before.status] -= _weight(change.before)
+        if change.after is not None:
+            found[RUN + change.after.status] += _weight(change.after)
+    return found
+
+
+def minutes(changes: Changes) -> Iterator[tuple[datetime, str, int]]:
+    """What happened in which minute; what is queued is counted in the minute it is due."""
+    for change in changes.runs:
+        yield from _queued(change)
+        yield from _started(change)
+        after = change.after
+        if after is not None and after.ended_at is not None and after.status in _COUNTED_AS:
+            yield bucket_of(after.ended_at), _COUNTED_AS[after.status], 1
+
+
+def _queued(change: RunChange) -> Iterator[tuple[datetime, str, int]]:
+    for run, one in ((change.before, -1), (change.after, 1)):
+        if run is not None and run.status is Status.QUEUED:
+            yield bucket_of(run.due_at), QUEUED, one
+
+
+def _started(change: RunChange) -> Iterator[tuple[datetime, str, int]]:
+    """Each claim draws a token, and begins an attempt."""
+    after = change.after
+    token = 0 if change.before is None else change.before.token
+    if after is None or after.attempt_at is None or after.token <= token:
+        return
+    yield bucket_of(after.attempt_at), STARTED, 1
+    if after.lateness is not None and after.started_at == after.attempt_at:
+        yield bucket_of(after.attempt_at), f"{LATE}{step(after.lateness)}", 1
+
+
+def _weight(run: Run) -> int:
+    return run.count if run.status in OVER else 1
+
+
+def step(lateness: timedelta) -> int:
+    """Eight to each doubling, from a millisecond.
+
+    >>> [step(timedelta(milliseconds=ms)) for ms in (0, 1, 2, 1000, 1024)]
+    [0, 0, 8, 80, 80]
+    """
+    return round(_STEPS * log2(max(1.0, lateness / _MILLISECOND)))
+
+
+def milliseconds(step: int) -> float:
+    """
+    >>> milliseconds(0), milliseconds(80)
+    (1.0, 1024.0)
+    """
+    return round(float(2 ** (step / _STEPS)), 3)

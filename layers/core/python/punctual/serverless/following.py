@@ -1,0 +1,230 @@
+"""What follows from changes of heads: lists, events, counts, and an end to what belonged to a job.
+
+Each step may be done twice: lists and marks are puts, events carry an id of their own, deletions
+find nothing left, and counts know their last batches.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from punctual.aws.belongings import Belongings
+from punctual.aws.records import Record, place_of, to_record
+from punctual.aws.run_lists import RunLists
+from punctual.aws.tallies import Tallies
+from punctual.domain.errors import Unavailable
+from punctual.domain.run import Run
+from punctual.domain.timing import RETENTION
+from punctual.domain.zones import TZDATA_VERSION
+from punctual.engine.documents import payload_name
+from punctual.engine.ports import Clock, Detail, Key, Ports, RunKey, RunRow
+from punctual.serverless import counting
+from punctual.serverless.changes import Changes, between
+from punctual.serverless.changes_told import events
+from punctual.serverless.runtime import Runtime
+from punctual.serverless.telling import Telling
+
+SHOWN = timedelta(hours=2)  # nobody reads the counts of minutes before that
+_NOTHING = Detail()
+
+Change = tuple[Record, Changes]
+
+
+class Following:
+    def __init__(
+        self,
+        ports: Ports,
+        lists: RunLists,
+        belongings: Belongings,
+        tallies: Tallies,
+        run_events: str,
+        clock: Clock,
+        tell: Telling,
+    ) -> None:
+        self._ports = ports
+        self._lists = lists
+        self._belongings = belongings
+        self._tallies = tallies
+        self._run_events = run_events
+        self._clock = clock
+        self._tell = tell
+
+    def follow(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The place of the first record that failed, if any: all before it is done.
+
+        1. What stands before the first record that cannot be read is done in one go.
+        2. If that fails for another reason than a store, one by one, to find which it is.
+        3. A failure of the very first is raised: only so does Lambda split the batch, until that
+           record is alone and goes to the failure queue without its neighbours.
+        """
+        with self._tell.told():
+            read, failure = self._read(records)
+            try:
+                self._apply(read)
+            except Unavailable:
+                raise
+            except Exception as error:
+                self._tell.problem("batch_failed", records=len(read), error=type(error).__name__)
+                failure = self._one_by_one(read) or failure
+            if failure is None:
+                return []
+            place, cause = failure
+            if place == place_of(records[0]):
+                raise cause
+            return [place]
+
+    def _read(
+        self, records: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[Change], tuple[str, Exception] | None]:
+        read: list[Change] = []
+        for record in records:
+            try:
+                found = to_record(record)
+            except Exception as error:
+                self._tell.problem(
+                    "record_not_read",
+                    event_id=record.get("eventID"),
+                    keys=record.get("dynamodb", {}).get("Keys"),
+                    error=type(error).__name__,
+                )
+                return read, (place_of(record), error)
+            if found is not None:
+                read.append((found, between(found.old, found.new)))
+        return read, None
+
+    def _one_by_one(self, read: Sequence[Change]) -> tuple[str, Exception] | None:
+        for one in read:
+            try:
+                self._apply([one])
+            except Exception as error:
+                head = one[0].head
+                self._tell.problem(
+                    "record_failed",
+                    tenant=head.tenant,
+                    job_id=head.job_id,
+                    event_id=one[0].name,
+                    error=type(error).__name__,
+                )
+                return one[0].place, error
+        return None
+
+    def _apply(self, changes: Sequence[Change]) -> None:
+        self._mark_payloads(changes)
+        self._list(changes)
+        self._publish(changes)
+        self._forget([record for record, _ in changes if record.new is None])
+        self._count(changes)
+
+    def _mark_payloads(self, changes: Sequence[Change]) -> None:
+        """Of runs that are new, and were given a payload of their own."""
+        given = [
+            RunKey(record.head.tenant, record.head.job_id, change.run.run_id)
+            for record, found in changes
+            for change in found.runs
+            if change.before is None and change.run.own_payload
+        ]
+        if given:
+            self._belongings.mark_payloads(given)
+
+    def _list(self, changes: Sequence[Change]) -> None:
+        """Into the list over all jobs; of a run that changed again since, as it ended last."""
+        ended = {
+            RunKey(record.head.tenant, record.head.job_id, change.run.run_id): change.run
+            for record, found in changes
+            for change in found.runs
+            if change.has_ended
+        }
+        now = self._clock()
+        rows = [row for row in self._rows(ended, now) if row.expires_at > now]
+        for tenant, some in groupby(sorted(rows, key=_tenant), key=_tenant):
+            self._lists.append(tenant, list(some))
+
+    def _rows(self, ended: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
+        """Who never began has nothing to tell but what its head says."""
+        begun = [key for key, run in ended.items() if run.token]
+        written = self._ports.history.get(begun, now) if begun else {}
+        for key, run in ended.items():
+            row = written.get(key)
+            if row is None:
+                detail = self._detail(key, run, now) if run.token else _NOTHING
+                expires_at = (run.ended_at or run.changed_at) + RETENTION
+                row = RunRow(key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail)
+            yield row
+
+    def _detail(self, key: RunKey, run: Run, now: datetime) -> Detail:
+        """We were faster than its history; what its attempt left was written before the swap."""
+        attempts = self._ports.history.attempts(key, now)
+        mine = [row for row in attempts if row.token == run.token and not row.lost]
+        return mine[-1].detail if mine else _NOTHING
+
+    def _publish(self, changes: Sequence[Change]) -> None:
+        told = [
+            event
+            for record, found in changes
+            for event in events(record.head, _sequence(record), record.at, found, self._run_events)
+        ]
+        if told:
+            self._ports.feed.publish(told)
+
+    def _forget(self, gone: Sequence[Record]) -> None:
+        """A blob goes before the row that names it. A job that stands again keeps all of it."""
+        keys = [Key(record.head.tenant, record.head.job_id) for record in gone]
+        standing = self._ports.heads.load(keys) if keys else {}
+        for key in keys:
+            if key in standing:
+                continue
+            left = self._belongings.of(key)
+            if left.given_by:
+                self._ports.blobs.delete([payload_name(key, by) for by in left.given_by])
+            if left.rows:
+                self._belongings.forget(left)
+            self._tell("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(left.rows))
+
+    def _count(self, changes: Sequence[Change]) -> None:
+        """Last of all: what fails before is counted when it is done."""
+        oldest = self._clock() - SHOWN
+        totals: dict[str, Counter[str]] = {}
+        minutes: dict[tuple[str, datetime], Counter[str]] = {}
+        batches: dict[str, str] = {}
+        for record, found in changes:
+            tenant = record.head.tenant
+            if found.job is None and not found.runs:
+                continue
+            batches.setdefault(tenant, record.name)
+            _add(totals.setdefault(tenant, Counter()), counting.totals(found))
+            for minute, name, count in counting.minutes(found):
+                if minute >= oldest:
+                    minutes.setdefault((tenant, minute), Counter())[name] += count
+        for tenant, counts in totals.items():
+            self._tallies.add(tenant, counts, batches[tenant])
+        for (tenant, minute), counts in minutes.items():
+            self._tallies.add_minute(tenant, minute, counts, batches[tenant])
+
+
+def following(runtime: Runtime) -> Following:
+    settings = runtime.settings
+    return Following(
+        runtime.ports,
+        RunLists(runtime.dynamo, settings.control_table),
+        Belongings(runtime.dynamo, settings.jobs_table),
+        Tallies(runtime.dynamo, settings.control_table),
+        settings.run_events,
+        runtime.clock,
+        runtime.tell,
+    )
+
+
+def _sequence(record: Record) -> int:
+    """Rises with each change of a job; its end comes after its last version."""
+    return record.head.version + (record.new is None)
+
+
+def _add(counts: Counter[str], more: Mapping[str, int]) -> None:
+    for name, count in more.items():
+        counts[name] += count
+
+
+def _tenant(row: RunRow) -> str:
+    return row.tenant

@@ -1,0 +1,123 @@
+"""How the deployment does, by few reads: the planner's row and the counts that `status` keeps."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Protocol
+
+from punctual.aws.tallies import Minute, Tallies
+from punctual.domain.placement import bucket_of
+from punctual.engine.views import Health, Stats
+from punctual.serverless.counting import ENDED, JOB, LATE, QUEUED, RUN, STARTED, milliseconds
+
+HOUR = timedelta(hours=1)
+RECENT = timedelta(minutes=5)
+TOO_LATE = timedelta(seconds=15)
+# The planner writes every five minutes while nothing is due; a tick comes each minute.
+SILENT = timedelta(minutes=8)
+AHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
+TENANTS = ("default",)  # whose counts tell how the whole does
+
+_NO_LATENESS: Mapping[str, float | None] = {"p50": None, "p99": None, "max": None}
+
+
+class Planned(Protocol):
+    """What the planner writes down."""
+
+    def watermark(self) -> datetime | None: ...
+
+    def heartbeat(self) -> datetime | None: ...
+
+
+class DeployedMonitor:
+    """Counts are behind by the stream's delay, a second as a rule."""
+
+    def __init__(
+        self,
+        planned: Planned,
+        tallies: Tallies,
+        task_types: Collection[str],
+        tenants: Sequence[str] = TENANTS,
+    ) -> None:
+        self._planned = planned
+        self._tallies = tallies
+        self._types = tuple(sorted(task_types))
+        self._tenants = tenants
+
+    def stats(self, tenant: str, now: datetime) -> Stats:
+        totals = self._tallies.totals(tenant)
+        minutes = self._tallies.minutes(tenant, bucket_of(now - HOUR), bucket_of(now + AHEAD))
+        past = [one for one in minutes if one.at <= now]
+        ahead = sum(one.counts.get(QUEUED, 0) for one in minutes if one.at > now)
+        depth = max(0, totals.get(f"{RUN}QUEUED", 0) - ahead)
+        waiting = [one.at for one in past if one.counts.get(QUEUED, 0) > 0]
+        return Stats(
+            jobs=_named(totals, JOB),
+            runs=_named(totals, RUN),
+            last_hour=[_shown(one) for one in past if _happened(one)],
+            lateness_ms=_lateness(past),
+            queue={
+                "depth": depth,
+                "oldest_seconds": (now - waiting[0]).total_seconds() if depth and waiting else 0,
+            },
+            executors=[],  # Lambda's environments come and go and tell nobody
+        )
+
+    def health(self, now: datetime) -> Health:
+        """Late when runs start late; down when the planner has not been seen for minutes."""
+        heartbeat = self._planned.heartbeat()
+        minutes = [
+            one
+            for tenant in self._tenants
+            for one in self._tallies.minutes(tenant, bucket_of(now - RECENT), now)
+        ]
+        p99 = _lateness(minutes)["p99"]
+        status = "ok"
+        if p99 is not None and p99 > TOO_LATE / timedelta(milliseconds=1):
+            status = "late"
+        if heartbeat is None or now - heartbeat > SILENT:
+            status = "down"
+        return Health(status, p99, self._planned.watermark(), heartbeat, self._types)
+
+
+def _named(totals: Mapping[str, int], prefix: str) -> dict[str, int]:
+    return {
+        name.removeprefix(prefix): count
+        for name, count in totals.items()
+        if name.startswith(prefix) and count > 0
+    }
+
+
+def _happened(one: Minute) -> bool:
+    return any(one.counts.get(name, 0) for name in (STARTED, *ENDED))
+
+
+def _shown(one: Minute) -> dict[str, Any]:
+    return {"minute": one.at, **{name: one.counts.get(name, 0) for name in (STARTED, *ENDED)}}
+
+
+def _lateness(minutes: Sequence[Minute]) -> Mapping[str, float | None]:
+    """By the steps in which lateness is counted: right to five in a hundred."""
+    steps: Counter[int] = Counter()
+    for one in minutes:
+        for name, count in one.counts.items():
+            if name.startswith(LATE):
+                steps[int(name.removeprefix(LATE))] += count
+    total = sum(steps.values())
+    if not total:
+        return _NO_LATENESS
+    return {
+        "p50": _at(steps, total // 2),
+        "p99": _at(steps, min(total - 1, total * 99 // 100)),
+        "max": _at(steps, total - 1),
+    }
+
+
+def _at(steps: Mapping[int, int], place: int) -> float:
+    """The lateness of the run at this place, where all stand in order."""
+    passed = 0
+    for step in sorted(steps):
+        passed += steps[step]
+        if passed > place:
+            return milliseconds(step)
+    raise AssertionError("the place is one of those counted")
