@@ -1,9 +1,9 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench acceptance rehearse lint types format synth lock clean
+.PHONY: help run test check bench acceptance rehearse lint types format synth deploy token destroy lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
-# Synthesis needs no account: keep the CDK command line from asking a machine for its role.
-export AWS_EC2_METADATA_DISABLED = true
+
+STAGE = dev
 
 PYTHON_IN_VENV = .venv/bin/python
 CODE = $(foreach tree,layers functions infra tests bench,$(if $(shell find $(tree) -name '*.py' 2>/dev/null),$(tree)))
@@ -52,13 +52,27 @@ format: ## format the code and mend what can be mended
 	@.venv/bin/ruff check --fix .
 	@.venv/bin/ruff format .
 
+# Synthesis needs no account: keep the CDK command line from asking a machine for its role.
+synth: export AWS_EC2_METADATA_DISABLED = true
 synth: node_modules/.package-lock.json ## write every stage's CloudFormation into cdk.out, and check it
 	@requirements/install dev
 	@rm -rf cdk.out
 	@for stage in dev prod; do \
 		node_modules/.bin/cdk synth --quiet --context stage=$$stage --output cdk.out/$$stage || exit; \
 	done
-	@.venv/bin/cfn-lint --regions us-east-1 --template cdk.out/*/*.template.json
+	@.venv/bin/cfn-lint --regions us-east-1 --ignore-checks W3005 --template cdk.out/*/*.template.json
+
+deploy: node_modules/.package-lock.json ## put STAGE=dev (or prod) into the AWS account at hand
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m infra.deploy deploy $(STAGE) $(CDK)
+
+token: ## make a new admin token for STAGE=dev; the former is refused from then on
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m infra.deploy token $(STAGE)
+
+destroy: node_modules/.package-lock.json ## remove STAGE=dev and all it holds: YES=1
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m infra.deploy destroy $(STAGE) $(if $(YES),--yes)
 
 node_modules/.package-lock.json: package.json package-lock.json
 	@npm ci --no-audit --no-fund --silent
@@ -72,5 +86,5 @@ lock: ## pin the newest allowed requirements: UPGRADE=--upgrade, or keep the pin
 	@$(COMPILE) $(UPGRADE) -o requirements/rehearse.txt requirements/rehearse.in
 
 clean: ## remove what the others made; never the data in ./.punctual
-	@rm -rf .venv .venv-rehearse .rehearsal node_modules cdk.out .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-rehearse .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find layers functions infra tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

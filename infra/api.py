@@ -4,6 +4,7 @@ from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from infra import rights
+from infra.admin_token import TOKEN_HASH, UNSET
 from infra.data import Data
 from infra.function import Function, Shape
 from infra.gateway import Gateway
@@ -12,11 +13,6 @@ from infra.layers import Layers
 from infra.scheduling import Scheduling, pascal
 from infra.stage import Stage
 from punctual.web.contract import READER, WRITER
-
-UNSET = "unset"
-"""The token's hash until `make deploy` puts one: no token has it."""
-
-TOKEN_HASH = "token-hash"
 
 # An HTTP API gives up after 30 seconds; an answer that comes later reaches nobody.
 SECONDS = 29

@@ -20,6 +20,8 @@ CORE = ROOT / "layers/core/python"
 LOCK = ROOT / "layers/vendor/requirements.txt"
 FUNCTIONS = ROOT / "functions"
 BUILT = ROOT / "build/layers"
+BUNDLES_KEPT = 6
+"""Of each layer: for two targets, and some changes back and forth."""
 
 LAMBDA = ("--platform", "manylinux2014_aarch64", "--implementation", "cp", "--python-version")
 LAMBDA_PYTHON = "3.13"
@@ -126,6 +128,9 @@ def _built(name: str, digest: str, target: Target) -> Path:
             if not place.is_dir():  # else another synthesis was faster: what it made is the same
                 raise
     print(_size(name, place, target), file=sys.stderr)
+    bundles = sorted(BUILT.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
+    for old in bundles[:-BUNDLES_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
     return place
 
 

@@ -16,7 +16,7 @@ from infra.stage import Stage
 from punctual.settings import Settings
 
 NEXT_TICK = "The next tick does what this one did not, and an alarm says when none comes."
-NEXT_WALK = "The next day's walk begins where it ended, and an alarm says that it failed."
+NEXT_WALK = "The next hour goes on where the walk ended, and an alarm says that it failed."
 POLLER = Shape(
     "poller",
     "poller",
@@ -39,11 +39,11 @@ PLANNER = Shape(
 RECONCILER = Shape(
     "reconciler",
     "reconciler",
-    "Each day: looks for jobs that have something to come and no timer, and mends them",
+    "Once a day, in pieces: looks for jobs with something to come and no timer, and mends them",
     seconds=900,
     without_dead_letters=NEXT_WALK,
-    retries=2,
-    oldest=Duration.hours(1),
+    retries=1,
+    oldest=Duration.minutes(30),
     in_a_chain=True,
 )
 
@@ -109,11 +109,11 @@ class Scheduling(Stack):
             "Walk",
             stage=stage,
             name="reconcile",
-            description="The daily walk over all jobs",
-            schedule=events.Schedule.rate(Duration.days(1)),
+            description="Goes on with the day's walk over all jobs, until it is done",
+            schedule=events.Schedule.rate(Duration.hours(1)),
             function=self.reconciler,
-            retries=2,
-            oldest=Duration.hours(1),
+            retries=1,
+            oldest=Duration.minutes(30),
             why_dropped=NEXT_WALK,
         )
 

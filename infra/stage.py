@@ -151,7 +151,7 @@ def _read(name: str, fields: Fields) -> Stage:
         protected=fields.switch("protected"),
         retention_days=fields.number("retentionDays", 1, 3650),
         log_retention_days=fields.one_of("logRetentionDays", LOG_RETENTIONS),
-        shards=fields.number("shards", 1, 1024),
+        shards=fields.number("shards", 1, 1_000),
         pace=fields.number("pace", 1, 1440),
         metrics=fields.switch("metrics"),
         tracing=fields.switch("tracing"),

@@ -1,0 +1,43 @@
+"""S3 deletes no bucket that holds something; a stage that is destroyed is emptied first."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+
+def empty(session: Any, stack: str) -> int:
+    """Remove all that the stack's buckets hold; how much that was."""
+    s3 = session.client("s3")
+    return sum(_empty_bucket(s3, bucket) for bucket in _buckets(session, stack))
+
+
+def _buckets(session: Any, stack: str) -> list[str]:
+    pages = session.client("cloudformation").get_paginator("list_stack_resources")
+    try:
+        return [
+            resource["PhysicalResourceId"]
+            for page in pages.paginate(StackName=stack)
+            for resource in page["StackResourceSummaries"]
+            if resource["ResourceType"] == "AWS::S3::Bucket"
+            and resource["ResourceStatus"] != "DELETE_COMPLETE"
+        ]
+    except ClientError as error:
+        if "does not exist" in str(error):
+            return []
+        raise
+
+
+def _empty_bucket(s3: Any, bucket: str) -> int:
+    removed = 0
+    for objects in _versions(s3, bucket):
+        answer = s3.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+        removed += len(objects) - len(answer.get("Errors", []))
+    return removed
+
+
+def _versions(s3: Any, bucket: str) -> Iterator[list[dict[str, str]]]:
+    for page in s3.get_paginator("list_object_versions").paginate(Bucket=bucket):
+        held = [*page.get("Versions", []), *page.get("DeleteMarkers", [])]
+        if held:
+            yield [{"Key": one["Key"], "VersionId": one["VersionId"]} for one in held]
