@@ -34,7 +34,9 @@ def spent(calls: Iterable[Call], memory: Mapping[str, int], prices: Prices) -> S
             if milliseconds:
                 found[Unit.GB_SECOND, call.role, call.role] += gigabytes * milliseconds / 1000
             if any(unit is Unit.REQUEST for unit, _ in call.units):
-                found[Unit.LOG_BYTE, call.role, "platform"] += prices.assumed["platform_lines_bytes"]
+                found[Unit.LOG_BYTE, call.role, "platform"] += prices.assumed[
+                    "platform_lines_bytes"
+                ]
     return found
 
 

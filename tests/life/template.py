@@ -61,13 +61,9 @@ def for_moto(template: Template, outputs: Mapping[tuple[str, str], str]) -> dict
     }
     context = _Context(outputs, gone, named)
     kept = {
-        name: _fitting(_resolved(one, context))
-        for name, one in found.items()
-        if name not in gone
+        name: _fitting(_resolved(one, context)) for name, one in found.items() if name not in gone
     }
-    told = {
-        name: _resolved(one, context) for name, one in template.get("Outputs", {}).items()
-    }
+    told = {name: _resolved(one, context) for name, one in template.get("Outputs", {}).items()}
     parameters = {
         name: one
         for name, one in template.get("Parameters", {}).items()
