@@ -51,11 +51,15 @@ class Clients:
     def _client(self, service: str) -> Any:
         from botocore.config import Config
 
+        retries: dict[str, Any] = {"mode": "standard", "max_attempts": 2}
+        if service == "lambda":
+            # A function that jobs invoke may take its time, and must not be run twice for that.
+            retries = {"mode": "standard", "total_max_attempts": 1}
         config = Config(
             connect_timeout=1,
             # S3 moves megabytes; the others answer in milliseconds or not at all.
-            read_timeout=20 if service == "s3" else 3,
-            retries={"mode": "standard", "max_attempts": 2},
+            read_timeout={"s3": 20, "lambda": 900}.get(service, 3),
+            retries=retries,
             tcp_keepalive=True,
             max_pool_connections=CREW,
         )

@@ -1,20 +1,37 @@
 """What the tasks say about theirs before a job is taken: each wrong field and its fault."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from punctual.tasks.contract import BadTask
 from punctual.tasks.http_request import url_problem
 from punctual.tasks.http_status import parse_expected
+from punctual.tasks.invoke import function_problem
 from punctual.tasks.limits import RESERVED_HEADERS
 from punctual.tasks.placeholders import has_placeholders, problems
+from punctual.tasks.queue import queue_problem
 
 
 def task_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Each wrong field of a task whose types are right, and what is wrong with it."""
     yield from problems(task)
-    if task.get("type") == "http":
+    kind = task.get("type")
+    if kind == "http":
         yield from _http_problems(task)
+    elif kind == "lambda":
+        yield from _unless_filled_in(task, "function", function_problem)
+    elif kind == "sqs":
+        yield from _unless_filled_in(task, "queue_url", queue_problem)
+
+
+def _unless_filled_in(
+    task: Mapping[str, Any], field: str, problem_of: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    value = task.get(field)
+    if isinstance(value, str) and not has_placeholders(value):
+        problem = problem_of(value)
+        if problem:
+            yield field, problem
 
 
 def _http_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

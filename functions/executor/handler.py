@@ -1,0 +1,16 @@
+"""A lane's messages: claim, run, and write how it ended."""
+
+import os
+from typing import Any
+
+from punctual.serverless.executing import Executing
+from punctual.serverless.executing_tasks import registries
+from punctual.serverless.runtime import Runtime
+
+_lane = os.environ["PUNCTUAL_LANE"]
+_runtime = Runtime.from_env(f"executor-{_lane}")
+_executing = Executing(_runtime, _lane, registries(_runtime))
+
+
+def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:
+    return _executing.handle(event, context)

@@ -1,0 +1,60 @@
+"""What runs tasks in a deployed function. What no task has needed yet is not imported."""
+
+from collections.abc import Callable
+from functools import cached_property, partial
+
+from punctual.aws.secrets import AwsSecrets
+from punctual.serverless.runtime import Runtime
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, Stop
+from punctual.tasks.event import EventTask
+from punctual.tasks.registry import Registry
+
+
+class _Later:
+    """A runner that is made when its first task comes."""
+
+    def __init__(self, make: Callable[[], Runner]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Runner:
+        return self._make()
+
+    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+        return self._made.run(attempt, stop, recorder)
+
+
+def registries(runtime: Runtime) -> Callable[[str], Registry]:
+    """By tenant: each knows only its own secrets."""
+    clients = runtime.clients
+
+    def http() -> Runner:
+        from punctual.tasks.http import HttpTask
+
+        return HttpTask(monotonic=runtime.steady)
+
+    def invoke() -> Runner:
+        from punctual.aws.invoking import LambdaInvoker
+        from punctual.tasks.invoke import InvokeTask
+
+        return InvokeTask(LambdaInvoker(lambda: clients.awslambda))
+
+    def queue() -> Runner:
+        from punctual.aws.sending import SqsSender
+        from punctual.tasks.queue import QueueTask
+
+        return QueueTask(SqsSender(lambda: clients.sqs))
+
+    runners: dict[str, Runner] = {
+        "event": _Later(lambda: EventTask(runtime.ports.feed.publish)),
+        "http": _Later(http),
+        "lambda": _Later(invoke),
+        "sqs": _Later(queue),
+    }
+    secrets = AwsSecrets(
+        lambda: clients.secretsmanager,
+        lambda: clients.ssm,
+        runtime.settings.stage,
+        runtime.steady,
+    )
+    return lambda tenant: Registry(runners, partial(secrets.get, tenant))
