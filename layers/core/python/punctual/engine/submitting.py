@@ -117,7 +117,9 @@ class Submitting:
         meaning = compiled(asked.document, job_id, ref, now)
         begin = first_mark(meaning.schedule, now, now)
         next_at = next_after(meaning.schedule, begin)
-        due_at = None if next_at is None else next_at + meaning.limits.jitter
+        due_at = next_at
+        if next_at is not None and meaning.limits.jitter_ms:
+            due_at = next_at + meaning.limits.jitter
         planned = due_at is not None and due_at > now
         head = Head(
             tenant=tenant,

@@ -9,20 +9,21 @@ from punctual.local.unit import Unit
 
 BODY = Codec(Body)
 CACHED = 20_000
+Place = tuple[tuple[str, str], str]  # a plain tuple is hashed as a key is, and made faster
 SMALL = 1_024  # bytes: what is larger is read again, so that memory stays bounded
 
 
 class SqliteBodies:
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        self._held: dict[tuple[Key, str], tuple[Body, bytes]] = {}
-        self._flushed: dict[tuple[Key, str], Body] = {}
-        self._cache: OrderedDict[tuple[Key, str], Body] = OrderedDict()
+        self._held: dict[Place, tuple[Body, bytes]] = {}
+        self._flushed: dict[Place, Body] = {}
+        self._cache: OrderedDict[Place, Body] = OrderedDict()
 
     def put(self, bodies: Sequence[Body]) -> None:
         """Encoded at once: what cannot be written fails its own caller, not the whole unit."""
         rows = {
-            (Key(body.tenant, body.job_id), body.ref): (body, BODY.encode(body)) for body in bodies
+            ((body.tenant, body.job_id), body.ref): (body, BODY.encode(body)) for body in bodies
         }
         with self._unit:
             self._held.update(rows)
@@ -47,13 +48,14 @@ class SqliteBodies:
             return None
         body = BODY.decode(row[0])
         if len(row[0]) <= SMALL and not self._unit.db.in_transaction:
-            self._remember((key, ref), body)
+            self._remember({(key, ref): body})
         return body
 
-    def _remember(self, place: tuple[Key, str], body: Body) -> None:
-        self._cache[place] = body
-        if len(self._cache) > CACHED:
-            self._cache.popitem(last=False)
+    def _remember(self, bodies: Mapping[Place, Body]) -> None:
+        cache = self._cache
+        cache.update(bodies)
+        for _ in range(len(cache) - CACHED):
+            cache.popitem(last=False)
 
     def forget(self) -> None:
         """Rows were removed in this unit: keep none of what is remembered."""
@@ -64,17 +66,20 @@ class SqliteBodies:
             self._unit.begin()
             self._unit.db.executemany(
                 "INSERT OR IGNORE INTO bodies (tenant, job_id, ref, body) VALUES (?, ?, ?, ?)",
-                [(*key, ref, row) for (key, ref), (_, row) in self._held.items()],
+                [
+                    (tenant, job_id, ref, row)
+                    for ((tenant, job_id), ref), (_, row) in self._held.items()
+                ],
             )
-            for place, (body, row) in self._held.items():
-                if len(row) <= SMALL:
-                    self._flushed[place] = body
+            self._flushed.update(
+                (place, body) for place, (body, row) in self._held.items() if len(row) <= SMALL
+            )
             self._held.clear()
 
     def keep(self) -> None:
-        for place, body in self._flushed.items():
-            self._remember(place, body)
-        self._flushed.clear()
+        if self._flushed:
+            self._remember(self._flushed)
+            self._flushed.clear()
 
     def drop(self) -> None:
         self._held.clear()

@@ -50,9 +50,10 @@ class JobRoutes:
         wanted: list[Submission] = []
         refused: dict[int, PunctualError] = {}
         items = requests.batch(parsed)
+        about = parsed[1:]  # of the whole batch: what one of its jobs may at most be
         for index, item in enumerate(items):
             try:
-                one = parsed._replace(value=_an_object(index, item))
+                one = Parsed(_an_object(index, item), *about)
                 wanted.append(self._submission(one, None if key is None else f"{key}/{index}"))
             except Invalid as error:
                 refused[index] = error
