@@ -1,10 +1,12 @@
 """Claimed and ended in one swap: work that is part of the write that records it."""
 
-from punctual.domain.decide import Verdict, decide
+from msgspec.structs import replace
+
+from punctual.domain.decide import Verdict, decide, joined
 from punctual.domain.events import Claim, Finish, Look, Perform, Release
-from punctual.domain.head import Head, State
+from punctual.domain.head import Head, Rules, State
 from punctual.domain.run import Reason, Status
-from punctual.domain.schedule import Once
+from punctual.domain.schedule import Every, Once
 from punctual.domain.timing import LOST_AT_MOST, RETURNED_AT_MOST
 from tests.builders_jobs import a_job, after
 
@@ -72,3 +74,36 @@ def test_a_claim_that_is_always_given_back_ends_too() -> None:
     (ended,) = head.ended
     assert (ended.status, ended.reason, ended.past) == (Status.FAILED, Reason.LOST, "LLLL")
     assert claims == RETURNED_AT_MOST + LOST_AT_MOST
+
+
+def test_fired_and_performed_as_one_keeps_the_timer_of_what_comes_next() -> None:
+    head = a_job(Every(60, anchor_at=after(0)))
+    fired = decide(head, Look(brought=(T,), horizon=T), after(59), "w")
+    assert (fired.timer_at, fired.head.timer_at) == (after(120), after(120))
+    done = decide(fired.head, Perform(fired.sends[0].run_id, "me", "n", Status.SUCCESS), T, "x")
+    both = joined(fired, done)
+    assert (done.timer_at, both.timer_at, both.head) == (None, after(120), done.head)
+
+
+def test_fired_and_performed_as_one_drops_the_timer_of_a_deadline_that_was_met() -> None:
+    head = a_job(Once(T), rules={1: Rules(body="1-body", since_at=after(0), deadline_seconds=9)})
+    fired = decide(head, Look(brought=(T,), horizon=T), after(59), "w")
+    assert fired.timer_at == after(69)
+    done = decide(fired.head, Perform(fired.sends[0].run_id, "me", "n", Status.SUCCESS), T, "x")
+    assert joined(fired, done).timer_at is None
+
+
+def test_one_that_fails_and_may_be_repeated_brings_its_own_timer() -> None:
+    head = a_job(Once(T))
+    fired = decide(head, Look(brought=(T,), horizon=T), after(59), "w")
+    done = decide(fired.head, Perform(fired.sends[0].run_id, "me", "n", Status.FAILED), T, "x")
+    assert joined(fired, done).timer_at == done.head.runs[0].next_at
+
+
+def test_rows_that_stand_or_fall_with_the_swap_need_no_place_in_the_head() -> None:
+    head = fired()
+    event = Perform(head.runs[0].run_id, "me", "n", Status.SUCCESS)
+    apart = decide(head, event, T, "x")
+    together = decide(head, event, T, "x", together=True)
+    assert together.records == apart.records == apart.head.ended
+    assert together.head == replace(apart.head, ended=())

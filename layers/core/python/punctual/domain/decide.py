@@ -82,10 +82,10 @@ def joined(first: Decision, second: Decision) -> Decision:
 
     The first fires what the second answers: what it asks for besides is the run it sends.
     """
-    timer_at = second.timer_at
-    if timer_at is None and first.timer_at == second.head.timer_at:
-        timer_at = first.timer_at
-    return replace(second, timer_at=timer_at)
+    wanted = first.timer_at
+    if wanted is None or second.timer_at is not None or wanted != second.head.timer_at:
+        return second
+    return replace(second, timer_at=wanted)
 
 
 def _complete(d: Draft) -> None:
