@@ -71,7 +71,7 @@ class Api(Stack):
             {"PUNCTUAL_TOKEN_PARAMETER": self.token_hash.parameter_name},
         )
         self.service = make(SERVICE, rights.job_service(arns, queues), environment)
-        self.search = make(SEARCH, rights.job_search(arns, queues), environment)
+        self.search = make(SEARCH, rights.job_search(arns), environment)
         self.gateway = Gateway(
             self,
             "Gateway",

@@ -138,7 +138,7 @@ class Execution(Stack):
             return [self.format_arn(service=service, resource=name) for name in names]
 
         return rights.task_targets(
-            functions=arns("lambda", stage.reach.functions, "function"),
+            functions=arns("lambda", _with_versions(stage.reach.functions), "function"),
             queues=arns("sqs", stage.reach.queues),
             secrets=arns("secretsmanager", (f"punctual/{stage.name}/*",), "secret"),
             parameters=[
@@ -149,3 +149,12 @@ class Execution(Stack):
                 )
             ],
         )
+
+
+def _with_versions(names: tuple[str, ...]) -> tuple[str, ...]:
+    """
+    >>> _with_versions(("report", "task-*"))
+    ('report', 'report:*', 'task-*')
+    """
+    found = ((name,) if name.endswith("*") else (name, f"{name}:*") for name in names)
+    return tuple(one for some in found for one in some)

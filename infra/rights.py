@@ -101,13 +101,11 @@ def job_service(data: Data, queues: Queues) -> list[Right]:
     ]
 
 
-def job_search(data: Data, queues: Queues) -> list[Right]:
+def job_search(data: Data) -> list[Right]:
     return [
         _dynamodb(data.jobs, "BatchGetItem", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
-        _dynamodb(data.timers, "Query"),
-        _sqs(queues.lanes, "GetQueueAttributes"),
         *_read_blobs(data, *BLOBS),
     ]
 
@@ -125,7 +123,7 @@ def poller(data: Data, queues: Queues) -> list[Right]:
     return [
         *_steps(data, queues),
         consume((queues.wake,)),
-        _dynamodb(data.control, "PutItem", "UpdateItem"),
+        _dynamodb(data.control, "UpdateItem"),
         _dynamodb(data.timers, "Query"),
     ]
 
@@ -135,7 +133,7 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
         *_steps(data, queues),
         _dynamodb(data.jobs, "Scan"),
         _dynamodb(data.timers, "Query"),
-        _dynamodb(data.control, "PutItem", "UpdateItem"),
+        _dynamodb(data.control, "PutItem"),
     ]
 
 
@@ -166,9 +164,9 @@ def status(data: Data, failed: str) -> list[Right]:
         ),
         Right(("dynamodb:ListStreams",), ("*",), "AWS lists the streams of all tables or none"),
         _sqs((failed,), "SendMessage"),
-        _dynamodb(data.jobs, "BatchWriteItem", "Query"),
+        _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
-        _dynamodb(data.control, "BatchGetItem", "BatchWriteItem", "PutItem", "UpdateItem"),
+        _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]

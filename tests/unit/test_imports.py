@@ -78,6 +78,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     "infra": frozenset(
         {
             "aws_cdk",
+            "boto3",
+            "botocore",
             "constructs",
             "cdk_nag",
             "punctual.settings",
