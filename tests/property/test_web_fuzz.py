@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from punctual.web.job_fields import JobFields
 from punctual.web.query import filters_only
-from punctual.web.schedule_fields import OF_TYPE
+from punctual.web.schedule_types import OF_TYPE
 from tests.web_client import Answer, Client
 
 SOME = settings(

@@ -12,7 +12,8 @@ from punctual.web.features import NOT_HERE, Features
 from punctual.web.field_errors import Path, paths_and_errors, refusal, without
 from punctual.web.job_fields import READ_ONLY, JobFields
 from punctual.web.json_body import CONTAINERS, MAX_PAYLOAD, Parsed, is_too_long, value_problems
-from punctual.web.schedule_fields import NAMES, OF_TYPE, RECURRING, TIMES, Add, check_schedule
+from punctual.web.schedule_fields import NAMES, TIMES, Add, check_schedule
+from punctual.web.schedule_types import OF_TYPE, RECURRING
 from punctual.web.task_fields import check_task, check_timeout
 
 DEFAULT_BACKOFF = 5

@@ -10,7 +10,7 @@ from punctual.engine.runs import in_head
 from punctual.engine.views import JobView, RunView
 from punctual.web.moments import shown, shown_or_none
 from punctual.web.render_run import listed_run_json
-from punctual.web.schedule_fields import OF_TYPE
+from punctual.web.schedule_types import OF_TYPE
 
 _SCHEDULE_DEFAULTS = {
     "schedule_time": None,

@@ -11,27 +11,13 @@ from punctual.domain.schedule import Cron, Every, next_after
 from punctual.domain.timing import FUTURE_SLACK
 from punctual.domain.zones import EPOCH
 from punctual.web import moments
+from punctual.web.schedule_types import OF_TYPE, RECURRING
 
 MAX_INTERVAL = schedule.MAX_INTERVAL
 MAX_EXCLUDED = 366
 MAX_RUNS = 2_147_483_647
-RECURRING = ("CRON", "INTERVAL")
 TIMES = ("schedule_time", "start_time", "end_time")
 
-# A schedule field, and the types of schedule that know it.
-OF_TYPE: dict[str, tuple[str, ...]] = {
-    "schedule_time": ("FUTURE",),
-    "cron_expression": ("CRON",),
-    "timezone": RECURRING,
-    "dst_gap": ("CRON",),
-    "dst_fold": ("CRON",),
-    "interval_seconds": ("INTERVAL",),
-    "interval_from": ("INTERVAL",),
-    "start_time": RECURRING,
-    "end_time": RECURRING,
-    "max_runs": RECURRING,
-    "exclude": RECURRING,
-}
 REQUIRED = {
     "FUTURE": "schedule_time",
     "CRON": "cron_expression",
