@@ -1,0 +1,131 @@
+"""The reconciler's function: it goes on where it stopped, a day's walk in as many pieces."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from punctual.aws import keys
+from punctual.aws.walk import Progress, WalkProgress
+from punctual.engine import reconciler
+from punctual.engine.ports import Key
+from punctual.serverless.telling import Metric
+from punctual.serverless.walking import walk
+from tests.builders import NOON, after
+from tests.integration.moto_faults import lost_answers
+from tests.integration.serverless_world import Functions, functions
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def deployed() -> Iterator[Functions]:
+    with functions() as made:
+        made.planner.tick()
+        yield made
+
+
+def forgotten(deployed: Functions, seconds: float = 7_200) -> Key:
+    """A job whose timer is gone."""
+    before = {row[keys.SK]["S"] for row in deployed.aws.rows(keys.TIMERS.name)}
+    key = deployed.submit(schedule_type="FUTURE", schedule_time=after(seconds).isoformat())
+    for row in deployed.aws.rows(keys.TIMERS.name):
+        if row[keys.SK]["S"] not in before:
+            deployed.aws.clients.dynamodb.delete_item(
+                TableName=keys.TIMERS.name, Key={name: row[name] for name in (keys.PK, keys.SK)}
+            )
+    return key
+
+
+def walked(deployed: Functions, seconds: float = 900) -> None:
+    walk(deployed.runtime(), seconds)
+
+
+def kept(deployed: Functions) -> Progress:
+    found = WalkProgress(deployed.runtime().dynamo, keys.CONTROL.name).read()
+    assert found is not None
+    return found
+
+
+def test_a_walk_that_finds_nothing_says_so(deployed: Functions) -> None:
+    deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
+    walked(deployed)
+    assert kept(deployed).over
+    assert deployed.told.problems == []
+    assert deployed.told.latest[Metric.RECONCILER_FINDS] == 0
+
+
+def test_a_timer_that_is_gone_is_put_again_and_told(deployed: Functions) -> None:
+    key = forgotten(deployed)
+    walked(deployed)
+    assert deployed.told.problems == ["reconciler_mended"]
+    assert deployed.told.latest[Metric.RECONCILER_FINDS] == 1
+    ((_, fields),) = [one for one in deployed.told.events if one[0] == "reconciler_mended"]
+    assert fields == {"number": 1, "jobs": [f"acme/{key.job_id}"]}
+    deployed.planner.tick()
+    deployed.clock.set(after(7_100))
+    deployed.run(after(7_300))
+    assert deployed.runs_sent() == [(7_200, key.job_id)]
+
+
+def test_what_stands_behind_the_watermark_is_looked_at(deployed: Functions) -> None:
+    job = deployed.submit(schedule_type="FUTURE", schedule_time=after(120).isoformat())
+    rows = deployed.aws.rows(keys.TIMERS.name)
+    deployed.aws.clients.dynamodb.delete_item(
+        TableName=keys.TIMERS.name, Key={name: rows[0][name] for name in (keys.PK, keys.SK)}
+    )
+    for minute in range(11):
+        deployed.clock.set(NOON + timedelta(minutes=minute))
+        deployed.planner.tick()
+    deployed.aws.clients.dynamodb.put_item(TableName=keys.TIMERS.name, Item=rows[0])
+    walked(deployed)
+    assert "timers_behind_watermark" in deployed.told.problems
+    deployed.collect()
+    assert {found for _, found in deployed.runs_sent()} == {job.job_id}
+
+
+def test_it_goes_on_where_its_time_was_over(
+    deployed: Functions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "PAGE", 2)
+    for _ in range(5):
+        forgotten(deployed)
+    pieces = 0
+    real = deployed.runtime().ports.heads.__class__.walk
+
+    def slow(self: object, cursor: str | None, limit: int) -> object:
+        deployed.clock.advance(timedelta(seconds=40))
+        return real(self, cursor, limit)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(deployed.runtime().ports.heads.__class__, "walk", slow)
+    while pieces == 0 or not kept(deployed).over:
+        walked(deployed, 90)
+        pieces += 1
+        assert pieces < 20
+    assert pieces >= 4
+    assert deployed.told.metrics[Metric.RECONCILER_FINDS] == 5
+
+
+def test_once_a_day_and_no_more(deployed: Functions) -> None:
+    walked(deployed)
+    first = kept(deployed)
+    forgotten(deployed, 200_000)
+    deployed.clock.set(NOON + timedelta(hours=22))
+    spent = deployed.spend(lambda: walked(deployed))
+    assert spent == {"BatchGetItem": 1}
+    assert kept(deployed) == first
+    deployed.clock.set(NOON + timedelta(hours=24))
+    walked(deployed)
+    assert kept(deployed).started_at == NOON + DAY
+    assert deployed.told.problems == ["reconciler_mended"]
+
+
+def test_of_two_that_walk_at_a_time_only_one_goes_on(deployed: Functions) -> None:
+    rows = WalkProgress(deployed.runtime().dynamo, keys.CONTROL.name)
+    assert rows.keep(Progress(started_at=NOON, heads="here"))
+    assert not rows.keep(Progress(started_at=NOON, heads="there"))
+    standing = rows.read()
+    assert standing is not None
+    assert standing.heads == "here"
+    with lost_answers(deployed.aws.clients.dynamodb, "PutItem", 1):
+        assert rows.keep(standing), "its own write, the answer to which was lost"
