@@ -57,19 +57,17 @@ class Claims:
         steady = self._monotonic()
         all_held = list(self._held.values())
         due = [held for held in all_held if early or now - held.beaten_at >= BEAT]
-        watched: list[Assignment] = []
+        new = [held for held in due if not held.beats]
+        known = [held for held in due if held.beats]
         try:
-            for first in (True, False):
-                group = [held for held in due if (held.beats == 0) is first]
+            for first, group in ((True, new), (False, known)):
                 if group:
                     found = self._executor.beat([_claim(held) for held in group], first)
                     for held, alive in zip(group, found, strict=True):
                         _note(held, alive, now, steady)
-                    if first:
-                        watched = [held.assignment for held in group]
         finally:
             self.end_the_lost()
-        return watched
+        return [held.assignment for held in new]
 
     def end_the_lost(self) -> None:
         """What could not be renewed for so long may be another's by now."""

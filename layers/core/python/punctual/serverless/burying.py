@@ -65,7 +65,10 @@ class Burying:
             return False
         ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
         run = result.decision.run if result.decision else None
-        if result.verdict is Verdict.OK and run is not None:
+        if result.failed:
+            # It would fail again: the job is set aside, and the reconciler keeps an eye on it.
+            self._tell.problem("dead_letter_undecided", **ids)
+        elif result.verdict is Verdict.OK and run is not None:
             self._tell.measure(Metric.FAILED)
             self._tell.problem("run_poisoned", **ids, attempt=run.attempt, status=run.status.value)
         else:

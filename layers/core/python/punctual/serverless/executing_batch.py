@@ -220,7 +220,7 @@ class Batch:
         self._keep([one for one in ended if one.detail is None], ended[0].ended_at or 0)
         finished = [_finished(one) for one in ended]
         for one, said, result in zip(ended, finished, self._executor.finish(finished), strict=True):
-            if result.contended:
+            if result.contended or result.failed:
                 self._write_at = self._steady() + AGAIN
                 continue
             self._settle(one, result)

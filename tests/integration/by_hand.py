@@ -1,0 +1,87 @@
+"""Hands without threads: what is started ends when a manual clock comes to its moment."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from punctual.local.clock import ManualClock
+from punctual.serverless.executing_hands import Work
+from punctual.serverless.executing_work import Attempting
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+
+
+class _Started(NamedTuple):
+    ends_at: datetime
+    work: Work
+
+
+class ByHand:
+    """A task lasts as its payload says, others not at all, or as long as `beside` says."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
+        self._started: list[_Started] = []
+        self._planned: list[tuple[datetime, Callable[[], object]]] = []
+        self.beside: list[float] = []
+        self.waits = 0
+        self.begun_at: list[datetime] = []
+        self.ended_at: list[datetime] = []
+
+    def at(self, moment: datetime, what: Callable[[], object]) -> None:
+        self._planned.append((moment, what))
+
+    def start(self, work: Work, /) -> None:
+        if isinstance(work, Attempting):
+            self.begun_at.append(self._clock())
+            lasts = float(_payload(work).get("lasts", 0))
+        else:
+            lasts = self.beside.pop(0) if self.beside else 0
+        self._started.append(_Started(self._clock() + timedelta(seconds=lasts), work))
+
+    def wait(self, seconds: float, /) -> None:
+        self.waits += 1
+        assert self.waits < 2_000, "the loop does not come to rest"
+        until = self._clock() + timedelta(seconds=seconds)
+        ends = [one.ends_at for one in self._started] + [at for at, _ in self._planned]
+        self._clock.set(max(self._clock(), min([until, *ends])))
+        for at, what in [one for one in self._planned if one[0] <= self._clock()]:
+            self._planned.remove((at, what))
+            what()
+        for one in list(self._started):
+            if one.ends_at <= self._clock() or _obeys(one.work):
+                self._started.remove(one)
+                if isinstance(one.work, Attempting):
+                    self.ended_at.append(self._clock())
+                one.work()
+
+
+def _payload(work: Attempting) -> dict[str, Any]:
+    payload = work.assignment.payload
+    return payload if isinstance(payload, dict) else {}
+
+
+def _obeys(work: Work) -> bool:
+    stubborn = isinstance(work, Attempting) and "stubborn" in _payload(work)
+    return isinstance(work, Attempting) and bool(work.stop.wanted()) and not stubborn
+
+
+class Doing:
+    """Does as the payload says: {"out": text, "type", "error": text, "log": text}."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+
+    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+        self.ran.append(attempt.run_id)
+        if stop.wanted():
+            return Outcome.stopped(stop.wanted())
+        payload = attempt.payload if isinstance(attempt.payload, dict) else {}
+        if "log" in payload:
+            recorder.log(str(payload["log"]).encode())
+        output = str(payload.get("out", "")) * int(payload.get("times", 1))
+        return Outcome(
+            "FAILED" if "error" in payload else "SUCCESS",
+            str(payload.get("error", "")),
+            output=output.encode(),
+            output_type=str(payload.get("type", "text/plain; charset=utf-8")),
+        )

@@ -1,0 +1,191 @@
+"""An executor function on moto: real messages, real event shapes, time by hand."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import count
+from typing import Any, cast
+
+from punctual.aws.calls import Patience
+from punctual.aws.crew import Crew
+from punctual.domain.placement import sortable_id
+from punctual.domain.run import Status
+from punctual.engine.jobs import Jobs, Submission
+from punctual.engine.ports import Key
+from punctual.engine.search import RunFilters, Search
+from punctual.engine.views import JobView, RunView
+from punctual.local.clock import ManualClock
+from punctual.serverless.executing import Executing
+from punctual.serverless.runtime import Runtime
+from punctual.serverless.telling import Metric
+from punctual.tasks.registry import Registry
+from tests.builders import NOON
+from tests.integration.by_hand import ByHand, Doing
+from tests.integration.moto_adapter import Moto, moto
+from tests.simulation.torn import Plan, torn
+
+ACCOUNT = "arn:aws:sqs:eu-central-1:123456789012:"
+Record = dict[str, Any]
+
+
+class Told:
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+        self.problems: list[tuple[str, dict[str, Any]]] = []
+        self.measured: list[tuple[Metric, float]] = []
+
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        self.lines.append((event, fields))
+
+    def problem(self, event: str, /, **fields: Any) -> None:
+        self.problems.append((event, fields))
+
+    def measure(self, metric: Metric, value: float = 1) -> None:
+        self.measured.append((metric, value))
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        yield
+
+    def count(self, metric: Metric) -> int:
+        return sum(1 for one, _ in self.measured if one is metric)
+
+
+class Left:
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
+        self._clock = clock
+        self._until = clock.monotonic() + seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self._until - self._clock.monotonic()) * 1000)
+
+
+class ExecutorWorld:
+    """Each `environment` is a process of its own; `doing` is what all of them run."""
+
+    def __init__(self, aws: Moto, clock: ManualClock) -> None:
+        self.aws = aws
+        self.clock = clock
+        self.tell = Told()
+        self.doing = Doing()
+        self.hands = ByHand(clock)
+        self.hidden: list[tuple[float, int]] = []  # (seconds after noon, for how long)
+        self._numbers = count(1)
+        self.runtime = self.new_runtime()
+        self.search = Search(self.runtime.ports, clock, cast(Any, None))
+        self.jobs = Jobs(
+            self.runtime.ports, self.runtime.steps, self.search, clock, self.runtime.new_id
+        )
+        events = aws.clients.sqs.meta.events
+        events.register("provide-client-params.sqs.ChangeMessageVisibilityBatch", self._note)
+
+    def _note(self, params: dict[str, Any], **_: Any) -> None:
+        seconds = (self.clock() - NOON).total_seconds()
+        self.hidden += [(seconds, one["VisibilityTimeout"]) for one in params["Entries"]]
+
+    def new_runtime(self, plan: Plan | None = None) -> Runtime:
+        def new_id() -> str:
+            return sortable_id(self.clock(), (next(self._numbers) << 6).to_bytes(10, "big"))
+
+        made = Runtime(
+            self.aws.settings,
+            self.tell,
+            self.aws.clients,
+            self.clock,
+            self.clock.monotonic,
+            new_id,
+            crew=Crew(1),
+            patience=Patience(lambda _: None, seed="test", tries=2),
+        )
+        if plan is not None:
+            made.__dict__["ports"] = torn(made.ports, plan, "executor")
+        return made
+
+    def submit(self, **document: Any) -> Key:
+        document = {"name": "n", "schedule_type": "IMMEDIATE", **document}
+        (view,) = self.jobs.submit("acme", "ada", [Submission(document)])
+        assert isinstance(view, JobView)
+        return Key(view.head.tenant, view.head.job_id)
+
+    def records(self) -> list[Record]:
+        """What SQS would hand to the function: all that stands in the queues."""
+        found = []
+        for url in self.aws.settings.queues.values():
+            while True:
+                received = self.aws.clients.sqs.receive_message(
+                    QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
+                ).get("Messages", [])
+                if not received:
+                    break
+                found += [_record(one, ACCOUNT + url.rsplit("/", 1)[-1]) for one in received]
+        return found
+
+    def invoke(
+        self,
+        records: Sequence[Record],
+        runtime: Runtime | None = None,
+        lane: str = "quick",
+        left: float = 330,
+    ) -> list[str]:
+        """The ids of the messages that come again."""
+        executing = Executing(
+            runtime or self.runtime, lane, lambda _: Registry({"event": self.doing}), self.hands
+        )
+        answer = executing.handle({"Records": list(records)}, Left(self.clock, left))
+        failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+        self._acknowledge([one for one in records if one["messageId"] not in failed])
+        return failed
+
+    def _acknowledge(self, records: Sequence[Record]) -> None:
+        """What Lambda does with all that was not answered as failed."""
+        urls = {url.rsplit("/", 1)[-1]: url for url in self.aws.settings.queues.values()}
+        for one in records:
+            url = urls[one["eventSourceARN"].rsplit(":", 1)[-1]]
+            self.aws.clients.sqs.delete_message(QueueUrl=url, ReceiptHandle=one["receiptHandle"])
+
+    def run(self, key: Key) -> RunView:
+        (listed,) = self.search.runs(*key, RunFilters(), 10, None).items
+        return self.search.run(*key, listed.run.run_id)
+
+    def status(self, key: Key) -> Status:
+        return self.run(key).run.status
+
+    def look(self) -> None:
+        """What a poller would do with every timer that is due."""
+        minutes = {timer.bucket for timer in self._timers()}
+        for minute in sorted(minutes):
+            timers = self.runtime.ports.timers.due(minute, 0, self.clock(), None, 100)
+            if timers:
+                self.runtime.looker.look(timers)
+
+    def _timers(self) -> list[Any]:
+        from punctual.aws import keys
+        from punctual.aws.dynamo import key_of
+        from punctual.engine.ports import Timer
+
+        return [Timer(*keys.parse_timer(key_of(row))) for row in self.aws.rows("timers")]
+
+
+def _record(message: dict[str, Any], arn: str) -> Record:
+    return {
+        "messageId": message["MessageId"],
+        "receiptHandle": message["ReceiptHandle"],
+        "body": message["Body"],
+        "attributes": {
+            "ApproximateReceiveCount": "1",
+            "MessageGroupId": message["Attributes"]["MessageGroupId"],
+            "MessageDeduplicationId": message["Attributes"]["MessageDeduplicationId"],
+        },
+        "messageAttributes": {},
+        "md5OfBody": message["MD5OfBody"],
+        "eventSource": "aws:sqs",
+        "eventSourceARN": arn,
+        "awsRegion": "eu-central-1",
+    }
+
+
+@contextmanager
+def executor_world(now: datetime = NOON) -> Iterator[ExecutorWorld]:
+    clock = ManualClock(now)
+    with moto(clock) as made:
+        yield ExecutorWorld(made, clock)

@@ -1,0 +1,349 @@
+"""Executor functions: batches, early and late messages, beats, cancels, deadlines, packs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from punctual.aws.queue import to_body
+from punctual.domain.errors import NotFound
+from punctual.domain.run import Status
+from punctual.engine.packs import pack_name
+from punctual.serverless.telling import Metric
+from tests.builders import NOON, after
+from tests.integration.executor_world import ExecutorWorld, executor_world
+from tests.integration.moto_faults import refused
+
+BELOW_ROW = "x" * 300
+JSON = "application/json"
+
+
+@pytest.fixture
+def world() -> Iterator[ExecutorWorld]:
+    with executor_world() as made:
+        yield made
+
+
+def elapsed(world: ExecutorWorld) -> float:
+    return (world.clock() - NOON).total_seconds()
+
+
+def test_a_batch_is_claimed_and_ended_in_one_go_each(world: ExecutorWorld) -> None:
+    keys = [world.submit(payload={"out": f"id-{n}"}) for n in range(10)]
+    records = world.records()
+    spent = world.aws.spend(lambda: world.invoke(records))
+    assert spent == {"BatchGetItem": 3, "UpdateItem": 20, "BatchWriteItem": 1, "DeleteMessage": 10}
+    assert [world.status(key) for key in keys] == [Status.SUCCESS] * 10
+    assert len(set(world.doing.ran)) == 10
+    assert set(world.hands.begun_at) == {NOON}, "all at the same time"
+
+
+def test_a_run_costs_three_writes_and_nothing_else(world: ExecutorWorld) -> None:
+    """Claimed and ended, and its line of history; its output is a few bytes in that."""
+    world.submit(payload={"out": "e" * 36})
+    records = world.records()
+    before = dict(world.aws.written)
+    spent = world.aws.spend(lambda: world.invoke(records))
+    written = {name: n - before.get(name, 0) for name, n in world.aws.written.items()}
+    assert {name: n for name, n in written.items() if n} == {"jobs": 2, "runs": 1}
+    assert spent == {"BatchGetItem": 3, "UpdateItem": 2, "BatchWriteItem": 1, "DeleteMessage": 1}
+
+
+def test_one_line_and_some_metrics_tell_of_a_run(world: ExecutorWorld) -> None:
+    key = world.submit()
+    records = world.records()
+    world.clock.set(after(0.25))
+    world.invoke(records)
+    run = world.run(key).run
+    said = {
+        "job_id": key.job_id,
+        "run_id": run.run_id,
+        "attempt": 1,
+        "tenant": "acme",
+        "status": "SUCCESS",
+        "lateness": 250,
+    }
+    assert world.tell.lines == [("run_ended", said)]
+    assert world.tell.measured == [
+        (Metric.STARTED, 1),
+        (Metric.LATENESS, 250),
+        (Metric.FINISHED, 1),
+    ]
+
+
+def test_a_jobs_failure_is_its_own_and_no_functions_error(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"error": "no luck"}, max_retries=1)
+    other = world.submit()
+    assert world.invoke(world.records()) == []
+    assert (world.status(key), world.status(other)) == (Status.WAITING, Status.SUCCESS)
+    assert world.run(key).attempts[0].detail.error == "no luck"
+    assert world.tell.count(Metric.RETRIED) == 1
+    world.clock.set(after(60))
+    world.look()
+    assert world.invoke(world.records()) == []
+    assert world.status(key) is Status.FAILED
+    assert world.tell.count(Metric.FAILED) == 1
+
+
+def early(world: ExecutorWorld, record: dict[str, Any], seconds: float) -> dict[str, Any]:
+    """The message as a poller whose clock is ahead would send it."""
+    from punctual.aws.queue import parse_message
+
+    message = parse_message(record["body"])._replace(due_at=after(seconds))
+    return {**record, "body": to_body(message)}
+
+
+def test_a_message_up_to_two_seconds_early_is_waited_for_before_its_claim(
+    world: ExecutorWorld,
+) -> None:
+    keys = [world.submit() for _ in range(2)]
+    one, other = world.records()
+    assert world.invoke([early(world, one, 1.75), other]) == []
+    assert world.hands.begun_at == [NOON, after(1.75)], "who is on time does not wait with it"
+    assert {world.run(key).run.started_at for key in keys} == {NOON, after(1.75)}
+
+
+def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: ExecutorWorld) -> None:
+    key = world.submit()
+    (record,) = world.records()
+    assert world.invoke([early(world, record, 7.2)]) == [record["messageId"]]
+    assert world.hidden == [(0, 8)]
+    assert world.status(key) is Status.QUEUED
+    assert elapsed(world) == 0, "nobody pays for the wait"
+
+
+def test_the_head_knows_better_than_a_message_that_it_is_early(world: ExecutorWorld) -> None:
+    key = world.submit(schedule_type="FUTURE", schedule_time=after(30).isoformat())
+    world.runtime.looker.look_at([key])
+    ahead = world.runtime.ports.heads.load([key])[key].head
+    assert not ahead.runs
+    world.clock.set(after(30))
+    world.look()
+    (record,) = world.records()
+    world.clock.set(after(29.5))
+    assert world.invoke([early(world, record, 29)]) == [record["messageId"]]
+    assert world.hidden == [(29.5, 1)]
+
+
+def test_what_is_no_message_goes_back_and_the_rest_of_its_batch_runs(world: ExecutorWorld) -> None:
+    key = world.submit()
+    (good,) = world.records()
+    later = {**good, "messageId": "later", "body": good["body"].replace('"f":1', '"f":2')}
+    garbage = {**good, "messageId": "garbage", "body": "\0"}
+    assert world.invoke([garbage, good, later]) == ["garbage", "later"]
+    assert world.status(key) is Status.SUCCESS
+    assert [name for name, _ in world.tell.problems] == ["message_unreadable"] * 2
+
+
+def test_a_message_delivered_twice_runs_once(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"lasts": 1.5})
+    (record,) = world.records()
+    twin = {**record, "messageId": "twin"}
+    assert world.invoke([record, twin]) == ["twin"]
+    assert world.status(key) is Status.SUCCESS
+    assert len(world.doing.ran) == 1
+    assert world.invoke([twin]) == [], "now it is an old message and done with"
+    assert len(world.doing.ran) == 1
+
+
+def test_a_quick_run_pays_no_beat_and_no_visibility(world: ExecutorWorld) -> None:
+    world.submit(payload={"lasts": 0.9})
+    spent = world.aws.spend(lambda: world.invoke(world.records()))
+    assert spent["UpdateItem"] == 2
+    assert "ChangeMessageVisibilityBatch" not in spent
+    assert "DeleteMessageBatch" not in spent
+
+
+def test_what_takes_over_a_second_is_hidden_no_longer_than_its_claim_lasts(
+    world: ExecutorWorld,
+) -> None:
+    world.submit(payload={"lasts": 3.9})
+    records = world.records()
+    spent = world.aws.spend(lambda: world.invoke(records))
+    assert world.hidden == [(1, 30)]
+    assert spent["UpdateItem"] == 2, "and does not beat"
+
+
+def test_what_takes_over_four_seconds_beats_and_its_message_is_done_with(
+    world: ExecutorWorld,
+) -> None:
+    """The first beat puts a timer: from then on that carries the run."""
+    slow = world.submit(payload={"lasts": 13})
+    fast = world.submit()
+    records = world.records()
+    before = world.aws.written["jobs"]
+    spent = world.aws.spend(lambda: world.invoke(records))
+    assert world.status(slow) is Status.SUCCESS
+    assert spent["DeleteMessageBatch"] == 1
+    written = world.aws.written["jobs"] - before
+    assert written == 4 + 3, "two swaps each, and a beat every four seconds"
+    assert world.run(fast).run.ended_at == after(0.2), "who has ended does not wait for the slow"
+    assert world.run(slow).run.ended_at == after(13)
+
+
+def test_a_long_run_beats_with_its_claim(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"lasts": 0.5}, timeout_seconds=900)
+    records = world.records()
+    assert records[0]["eventSourceARN"].endswith(":long.fifo")
+    before = world.aws.written["jobs"]
+    spent = world.aws.spend(lambda: world.invoke(records, lane="long", left=900))
+    assert world.aws.written["jobs"] - before == 3
+    assert spent["DeleteMessageBatch"] == 1
+    assert world.status(key) is Status.SUCCESS
+
+
+def test_a_cancel_is_seen_with_the_beat_and_stops_the_work_within_five_seconds(
+    world: ExecutorWorld,
+) -> None:
+    key = world.submit(payload={"lasts": 60})
+    records = world.records()
+    world.hands.at(after(4.1), lambda: world.jobs.cancel(*key))
+    assert world.invoke(records) == []
+    assert world.status(key) is Status.CANCELLED
+    assert elapsed(world) - 4.1 <= 5
+
+
+def test_a_task_that_does_not_listen_is_given_up_within_five_seconds(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"lasts": 60, "stubborn": True})
+    records = world.records()
+    world.hands.at(after(4.1), lambda: world.jobs.cancel(*key))
+    assert world.invoke(records) == []
+    assert world.status(key) is Status.CANCELLED
+    assert elapsed(world) - 4.1 <= 5
+
+
+def test_a_task_that_outlives_its_timeout_is_timed_out(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"lasts": 60, "stubborn": True}, timeout_seconds=7, max_retries=0)
+    assert world.invoke(world.records()) == []
+    view = world.run(key)
+    assert (view.run.status, view.detail.error) == (Status.TIMED_OUT, "Timed out after 7 s")
+    assert elapsed(world) == pytest.approx(7.5)
+
+
+def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: ExecutorWorld) -> None:
+    key = world.submit(
+        payload={"lasts": 2_000, "stubborn": True}, timeout_seconds=900, max_retries=0
+    )
+    assert world.invoke(world.records(), lane="long", left=900) == []
+    view = world.run(key)
+    assert view.run.status is Status.TIMED_OUT
+    assert view.detail.error == (
+        "Stopped after 895 s, for the function that ran it had to end; the job allows 900 s"
+    )
+    assert elapsed(world) < 900
+
+
+def test_a_run_for_which_no_time_is_left_is_given_back_unbegun(world: ExecutorWorld) -> None:
+    key = world.submit()
+    assert world.invoke(world.records(), left=5.5) == []
+    run = world.run(key).run
+    assert (run.status, run.returns, run.past) == (Status.QUEUED, 1, "")
+    assert world.doing.ran == []
+    assert world.invoke(world.records()) == [], "its new message is in the queue"
+    assert world.status(key) is Status.SUCCESS
+
+
+def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"lasts": 100})
+    records = world.records()
+    world.hands.beside = [0, 20]  # a beat that hangs
+    world.invoke(records)
+    assert world.hands.ended_at == [after(11.5)], "told by the first look after ten seconds"
+    assert world.run(key).run.past == "L"
+    assert world.status(key) is Status.QUEUED
+    assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.tell.lines]
+
+
+def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
+    world: ExecutorWorld,
+) -> None:
+    key = world.submit()
+    (record,) = world.records()
+    throttled = "ProvisionedThroughputExceededException"
+    for receives, seconds in [(1, 30), (3, 120), (40, 300)]:
+        attributes = {**record["attributes"], "ApproximateReceiveCount": str(receives)}
+        with refused(world.aws.clients.dynamodb, "BatchGetItem", 99, throttled):
+            came = world.invoke([{**record, "attributes": attributes}])
+        assert came == [record["messageId"]]
+        assert world.hidden[-1][1] == seconds
+    assert world.status(key) is Status.QUEUED
+    assert world.invoke([record]) == []
+    assert world.status(key) is Status.SUCCESS
+
+
+def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: ExecutorWorld) -> None:
+    key = world.submit()
+    records = world.records()
+    with refused(world.aws.clients.dynamodb, "UpdateItem", 4, "ThrottlingException"):
+        assert world.invoke(records) == []
+    assert world.status(key) is Status.SUCCESS
+    assert len(world.doing.ran) == 1
+
+
+def output(world: ExecutorWorld, key: Any) -> bytes:
+    return world.search.output(*key, world.run(key).run.run_id).data
+
+
+def test_eight_small_outputs_are_one_object_and_cost_no_rows(world: ExecutorWorld) -> None:
+    keys = [world.submit(payload={"out": f"{n}{BELOW_ROW}", "type": JSON}) for n in range(8)]
+    records = world.records()
+    before = dict(world.aws.written)
+    spent = world.aws.spend(lambda: world.invoke(records))
+    assert spent["PutObject"] == 1
+    assert world.aws.written["runs"] - before.get("runs", 0) == 8
+    assert [output(world, key) for key in keys] == [f"{n}{BELOW_ROW}".encode() for n in range(8)]
+    run = world.run(keys[3])
+    assert run.detail.output_blob == pack_name("acme", run.run.nonce, 0)
+    answered = world.search.output(*keys[3], run.run.run_id)
+    assert (answered.link, answered.content_type) == (None, JSON)
+
+
+def test_few_small_outputs_stand_in_rows_for_an_object_costs_more(world: ExecutorWorld) -> None:
+    keys = [world.submit(payload={"out": BELOW_ROW, "type": JSON}) for _ in range(7)]
+    records = world.records()
+    before = dict(world.aws.written)
+    spent = world.aws.spend(lambda: world.invoke(records))
+    assert "PutObject" not in spent
+    assert world.aws.written["runs"] - before.get("runs", 0) == 14, "one before the end, one after"
+    assert [output(world, key) for key in keys] == [BELOW_ROW.encode()] * 7
+
+
+def test_a_large_output_is_an_object_of_its_own_that_is_answered_by_link(
+    world: ExecutorWorld,
+) -> None:
+    key = world.submit(payload={"out": "0123456789abcdef", "times": 10_000})
+    world.invoke(world.records())
+    run = world.run(key)
+    assert run.detail.output_at is None
+    assert run.detail.output_size == 160_000
+    link = world.search.output(*key, run.run.run_id).link
+    assert link is not None
+    assert run.detail.output_blob in link
+
+
+def test_logs_are_read_from_a_pack_at_any_offset(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"out": "o" * 600, "log": "line one\nline two\n"})
+    world.submit(payload={"out": "p" * 600, "log": "another's"})
+    world.invoke(world.records())
+    run_id = world.run(key).run.run_id
+    assert world.search.logs(*key, run_id, 0) == b"line one\nline two\n"
+    assert world.search.logs(*key, run_id, 9) == b"line two\n"
+    assert world.search.logs(*key, run_id, 18) == b""
+    assert output(world, key) == b"o" * 600
+
+
+def test_a_run_without_output_has_none(world: ExecutorWorld) -> None:
+    key = world.submit()
+    world.invoke(world.records())
+    with pytest.raises(NotFound):
+        output(world, key)
+
+
+def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"out": "x" * 600}, max_retries=0)
+    records = world.records()
+    with refused(world.aws.clients.s3, "PutObject", 99, "SlowDown", 503):
+        assert world.invoke(records) == []
+    view = world.run(key)
+    assert view.run.status is Status.FAILED
+    assert view.detail.error.startswith("The output could not be stored")
