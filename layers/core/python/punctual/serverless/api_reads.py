@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from punctual.aws.control import DynamoBuckets
 from punctual.aws.tallies import Tallies
 from punctual.engine.search import Search
 from punctual.serverless.api import MOST, TASK_TYPES, about, caller_of
@@ -17,8 +18,9 @@ from punctual.web.services import Reads
 
 def reading(runtime: Runtime) -> Any:
     """A resolver for the calls that read, and for whatever no route names."""
-    tallies = Tallies(runtime.dynamo, runtime.settings.control_table)
-    monitor = DeployedMonitor(runtime.ports.buckets, tallies, TASK_TYPES)
+    table = runtime.settings.control_table
+    planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
+    monitor = DeployedMonitor(planned, Tallies(runtime.dynamo, table), TASK_TYPES)
     search = Search(runtime.ports, runtime.clock, monitor)
     reads = Reads(search, runtime.clock, about(), most=MOST)
     return gateway(
