@@ -1,12 +1,13 @@
 """make bench: measure a real node, and print a table with the machine's load."""
 
 import argparse
-import asyncio
 import os
 import statistics
 import tempfile
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+import uvloop
 
 from bench import next_time
 from bench.running import RunningNode, a_node
@@ -114,4 +115,4 @@ async def main() -> None:
     print(f"load after: {os.getloadavg()}", flush=True)
 
 
-asyncio.run(main())
+uvloop.run(main())

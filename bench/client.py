@@ -4,7 +4,56 @@ import asyncio
 import json
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
+
+
+class _Answers(asyncio.Protocol):
+    """Reads one answer at a time: its status and its body, by its Content-Length."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._read = bytearray()
+        self._begins = 0  # where the body begins, 0 while the head is not whole
+        self._whole = 0
+        self._answer: asyncio.Future[tuple[int, bytes]] | None = None
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def ask(self, request: bytes) -> "asyncio.Future[tuple[int, bytes]]":
+        if self.transport is None:
+            raise ConnectionResetError("the node hung up")
+        assert self._answer is None, "one request at a time"
+        answer = self._answer = self._loop.create_future()
+        self.transport.write(request)
+        return answer
+
+    def data_received(self, data: bytes) -> None:
+        self._read += data
+        if not self._begins:
+            self._read_head()
+        if self._begins and len(self._read) >= self._whole and self._answer is not None:
+            answer, self._answer = self._answer, None
+            status, body = int(self._read[9:12]), bytes(self._read[self._begins : self._whole])
+            del self._read[: self._whole]
+            self._begins = 0
+            answer.set_result((status, body))
+
+    def _read_head(self) -> None:
+        end = self._read.find(b"\r\n\r\n") + 4
+        if end < 4:
+            return
+        head = self._read[:end].lower()
+        at = head.find(b"content-length:")
+        length = int(head[at + 15 : head.index(b"\r\n", at)]) if at >= 0 else 0
+        self._begins, self._whole = end, end + length
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.transport = None
+        if self._answer is not None:
+            answer, self._answer = self._answer, None
+            answer.set_exception(error or ConnectionResetError("the node hung up"))
 
 
 class Client:
@@ -12,27 +61,20 @@ class Client:
 
     def __init__(self, port: int) -> None:
         self._port = port
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
+        self._answers: _Answers | None = None
 
     async def connect(self) -> "Client":
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self._port)
+        loop = asyncio.get_running_loop()
+        _, self._answers = await loop.create_connection(_Answers, "127.0.0.1", self._port)
         return self
 
     def close(self) -> None:
-        if self._writer is not None:
-            self._writer.close()
+        if self._answers is not None and self._answers.transport is not None:
+            self._answers.transport.close()
 
     async def send(self, request: bytes) -> tuple[int, bytes]:
-        assert self._reader is not None
-        assert self._writer is not None
-        self._writer.write(request)
-        head = await self._reader.readuntil(b"\r\n\r\n")
-        status = int(head[9:12])
-        lowered = head.lower()
-        at = lowered.find(b"content-length:")
-        length = int(lowered[at + 15 : lowered.index(b"\r\n", at)]) if at >= 0 else 0
-        return status, await self._reader.readexactly(length)
+        assert self._answers is not None
+        return await self._answers.ask(request)
 
     async def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
         status, data = await self.send(request(method, path, body))
