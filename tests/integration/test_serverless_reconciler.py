@@ -6,9 +6,10 @@ from datetime import timedelta
 import pytest
 
 from punctual.aws import keys
+from punctual.aws.dynamo import key_of
 from punctual.aws.walk import Progress, WalkProgress
-from punctual.engine import reconciler
-from punctual.engine.ports import Key
+from punctual.engine import reconciler, sweeper
+from punctual.engine.ports import Key, Timer
 from punctual.serverless.telling import Metric
 from punctual.serverless.walking import walk
 from tests.builders import NOON, after
@@ -19,7 +20,8 @@ DAY = timedelta(days=1)
 
 
 @pytest.fixture
-def deployed() -> Iterator[Functions]:
+def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Functions]:
+    monkeypatch.setattr(sweeper, "BACK", timedelta(minutes=20))
     with functions() as made:
         made.planner.tick()
         yield made
@@ -27,14 +29,14 @@ def deployed() -> Iterator[Functions]:
 
 def forgotten(deployed: Functions, seconds: float = 7_200) -> Key:
     """A job whose timer is gone."""
-    before = {row[keys.SK]["S"] for row in deployed.aws.rows(keys.TIMERS.name)}
+    before = timers(deployed)
     key = deployed.submit(schedule_type="FUTURE", schedule_time=after(seconds).isoformat())
-    for row in deployed.aws.rows(keys.TIMERS.name):
-        if row[keys.SK]["S"] not in before:
-            deployed.aws.clients.dynamodb.delete_item(
-                TableName=keys.TIMERS.name, Key={name: row[name] for name in (keys.PK, keys.SK)}
-            )
+    deployed.aws.ports.timers.delete([one for one in timers(deployed) if one not in before])
     return key
+
+
+def timers(deployed: Functions) -> list[Timer]:
+    return [Timer(*keys.parse_timer(key_of(row))) for row in deployed.aws.rows(keys.TIMERS.name)]
 
 
 def walked(deployed: Functions, seconds: float = 900) -> None:
@@ -70,14 +72,12 @@ def test_a_timer_that_is_gone_is_put_again_and_told(deployed: Functions) -> None
 
 def test_what_stands_behind_the_watermark_is_looked_at(deployed: Functions) -> None:
     job = deployed.submit(schedule_type="FUTURE", schedule_time=after(120).isoformat())
-    rows = deployed.aws.rows(keys.TIMERS.name)
-    deployed.aws.clients.dynamodb.delete_item(
-        TableName=keys.TIMERS.name, Key={name: rows[0][name] for name in (keys.PK, keys.SK)}
-    )
+    standing = timers(deployed)
+    deployed.aws.ports.timers.delete(standing)
     for minute in range(11):
         deployed.clock.set(NOON + timedelta(minutes=minute))
         deployed.planner.tick()
-    deployed.aws.clients.dynamodb.put_item(TableName=keys.TIMERS.name, Item=rows[0])
+    deployed.aws.ports.timers.put(standing)
     walked(deployed)
     assert "timers_behind_watermark" in deployed.told.problems
     deployed.collect()

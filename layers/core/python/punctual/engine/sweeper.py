@@ -8,7 +8,7 @@ from punctual.engine.ports import Ports, Timer
 
 BACK = timedelta(days=2)  # a put that came too late lands close behind the watermark
 BUCKET = timedelta(minutes=1)
-MINUTES = 500  # read by one step
+PLACES = 500  # read by one step
 PAGE = 500
 
 
@@ -29,19 +29,20 @@ class Sweeper:
             return Swept(0, None)
         minute = cursor or watermark - BACK
         found: list[Timer] = []
-        for _ in range(MINUTES):
+        shards = max(1, self._ports.buckets.shards())
+        for _ in range(max(1, PLACES // shards)):
             if minute >= watermark:
                 break
-            found.extend(self._in(minute))
+            found.extend(self._in(minute, shards))
             minute += BUCKET
         if found:
             self._looker.look(found)
         return Swept(len(found), minute if minute < watermark else None)
 
-    def _in(self, minute: datetime) -> list[Timer]:
+    def _in(self, minute: datetime, shards: int) -> list[Timer]:
         forever = datetime.max.replace(tzinfo=minute.tzinfo)
         return [
             timer
-            for shard in range(max(1, self._ports.buckets.shards()))
+            for shard in range(shards)
             for timer in self._ports.timers.due(minute, shard, forever, None, PAGE)
         ]
