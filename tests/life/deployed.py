@@ -4,6 +4,7 @@ import ast
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote
 
@@ -40,6 +41,7 @@ class Source:
     age: int
     failed_to: str
     filters: Sequence[Mapping[str, Any]]
+    window: timedelta = timedelta(0)
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ def _sources(client: Any) -> list[Source]:
                 json.loads(some["Pattern"])
                 for some in one.get("FilterCriteria", {}).get("Filters", [])
             ],
+            window=timedelta(seconds=one.get("MaximumBatchingWindowInSeconds", 0)),
         )
         for one in client.list_event_source_mappings()["EventSourceMappings"]
     ]

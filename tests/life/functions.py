@@ -20,19 +20,23 @@ class Sink(io.TextIOBase):
     """Standard output of whatever function runs now; loggers keep hold of it, so there is one."""
 
     def __init__(self) -> None:
-        self.text: list[str] = []
+        self._texts: list[list[str]] = [[]]
 
     def writable(self) -> bool:
         return True
 
     def write(self, text: str) -> int:
-        self.text.append(text)
+        self._texts[-1].append(text)
         return len(text)
 
-    def taken(self) -> list[str]:
-        lines = "".join(self.text).splitlines()
-        self.text.clear()
-        return lines
+    @contextmanager
+    def into(self, log: list[str]) -> Iterator[None]:
+        """Another function may run while one waits, and writes its own log."""
+        self._texts.append([])
+        try:
+            yield
+        finally:
+            log += "".join(self._texts.pop()).splitlines()
 
 
 SINK = Sink()
@@ -63,18 +67,20 @@ class Environment:
     handler: Callable[[Any, Any], Any] | None = None
     log: list[str] = field(default_factory=list)
     invocations: int = 0
+    busy: bool = False
 
     def call(self, event: Any, left: Callable[[], float]) -> Any:
         self.invocations += 1
-        with self._inside():
-            try:
+        self.busy = True
+        try:
+            with self._inside():
                 if self.handler is None:
                     self.handler = _load(self.function)
                 # As over the wire: what is no JSON cannot get in or out.
                 answer = self.handler(json.loads(json.dumps(event)), self._context(left))
                 return json.loads(json.dumps(answer))
-            finally:
-                self.log += SINK.taken()
+        finally:
+            self.busy = False
 
     def die(self) -> None:
         self.handler = None
@@ -91,7 +97,11 @@ class Environment:
             "LAMBDA_TASK_ROOT": str(FOLDERS),
             "POWERTOOLS_TRACE_DISABLED": "true",
         }
-        with mock.patch.dict(os.environ, env, clear=True), redirect_stdout(SINK):
+        with (
+            mock.patch.dict(os.environ, env, clear=True),
+            redirect_stdout(SINK),
+            SINK.into(self.log),
+        ):
             yield
 
     def _context(self, left: Callable[[], float]) -> Context:

@@ -30,7 +30,7 @@ def opened(world: World) -> Gateway:
 
 def a_task() -> dict[str, Any]:
     """Answers what it is given, which is kept as its output."""
-    return {"type": "lambda", "function": "work"}
+    return {"type": "lambda", "function": "task-work"}
 
 
 def submitted(gateway: Gateway, **document: Any) -> str:

@@ -179,12 +179,10 @@ class Sqs:
             if letter in queue.letters:
                 queue.letters.remove(letter)
 
-    def next_at(self) -> datetime | None:
+    def next_at(self, now: datetime) -> datetime | None:
         """When a message that is hidden now comes back."""
-        return min(
-            (one.visible_at for queue in self.by_url.values() for one in queue.letters),
-            default=None,
-        )
+        moments = (one.visible_at for queue in self.by_url.values() for one in queue.letters)
+        return min((at for at in moments if at > now), default=None)
 
 
 def _keep_params(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> None:

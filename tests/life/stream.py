@@ -3,7 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from bench.meter import Written
@@ -17,6 +17,7 @@ class Stream:
 
     arn: str
     records: list[dict[str, Any]] = field(default_factory=list)
+    since: list[datetime] = field(default_factory=list)  # when each of them was written
     numbered: int = 0
     tries: int = 0
     limit: int = 0  # records of the next batch after it was halved, 0 where it was not
@@ -48,18 +49,24 @@ class Stream:
         if by_expiry:
             record["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
         self.records.append(record)
+        self.since.append(now)
 
     def batch(self, source: Source) -> list[dict[str, Any]]:
         """The next to be handed out; what the filter turns away is gone."""
         if source.filters:
-            self.records = [
-                one for one in self.records if any(passes(one, some) for some in source.filters)
-            ]
+            kept = [any(passes(one, some) for some in source.filters) for one in self.records]
+            self.records = [one for one, keep in zip(self.records, kept, strict=True) if keep]
+            self.since = [at for at, keep in zip(self.since, kept, strict=True) if keep]
         return self.records[: self.limit or source.batch]
+
+    def due_at(self, source: Source) -> datetime:
+        """Lambda gathers for as long as the window, unless there is enough before."""
+        full = len(self.records) >= source.batch or self.tries or self.limit
+        return self.since[0] + (timedelta(0) if full else source.window)
 
     def done(self, count: int) -> None:
         """So many of the first are handled."""
-        del self.records[:count]
+        del self.records[:count], self.since[:count]
         if count:
             self.tries, self.limit = 0, 0
 

@@ -72,7 +72,7 @@ def test_a_delayed_message_comes_at_its_time() -> None:
     clock, queue = ManualClock(NOON), standard()
     sqs = Sqs(clock, [queue])
     sqs.send(queue, {"MessageBody": "a", "DelaySeconds": 20})
-    assert sqs.next_at() == after(20)
+    assert sqs.next_at(NOON) == after(20)
     clock.set(after(19))
     assert sqs.receive(queue, 10) == []
     clock.set(after(20))

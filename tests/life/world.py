@@ -1,8 +1,10 @@
 """A deployment in one process: the stacks in moto, the real handlers, SQS and time by hand."""
 
 import hashlib
+import io
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -12,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import boto3
+from botocore.response import StreamingBody
 from moto import mock_aws
 
 from bench.meter import Call, Meter, Unit
@@ -28,7 +31,7 @@ from tests.builders import NOON
 from tests.life.deployed import REGION, Deployed, Rule, Source, deploy
 from tests.life.faults import Faults
 from tests.life.functions import Environment
-from tests.life.sqs import Letter, Queue, Sqs, record
+from tests.life.sqs import Answer, Letter, Queue, Sqs, record
 from tests.life.stream import Stream
 from tests.life.template import Stack, synthesised
 
@@ -37,7 +40,9 @@ SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
 class World:
-    def __init__(self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime) -> None:
+    def __init__(
+        self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime, tick_second: int
+    ) -> None:
         self.stage = stage
         self.stacks = stacks
         self.clock = ManualClock(now)
@@ -48,20 +53,24 @@ class World:
         self.meter = Meter(self.bare)
         self.faults = Faults(lambda: self.meter.role)
         self.clients = Clients(session)
-        self.environments = {
-            name: Environment(function) for name, function in self.deployed.functions.items()
+        self.environments: dict[str, list[Environment]] = {
+            name: [Environment(function)] for name, function in self.deployed.functions.items()
         }
         self.streams = {arn: Stream(arn) for arn in self.deployed.streams}
         self.failures: list[tuple[str, BaseException]] = []
-        self.invoked: Callable[[str, Any], Any] = lambda name, payload: payload
+        self.work: Callable[[Any], Any] = lambda payload: {"did": payload["text"][:40]}
         self._numbers = count(1)
         self._streamed = 0
+        self.ticks = True
+        self.tick_at = now.replace(second=tick_second, microsecond=0)
         for service in SERVICES:
             client = getattr(self.clients, service)
             self.faults.watch(client)
             self.meter.watch(client)
             if service == "sqs":
                 self.sqs.answer(client)
+            if service == "awslambda":
+                client.meta.events.register_last("before-call.lambda.Invoke", self._worked)
 
     # What stands in for the outside of a function
 
@@ -82,9 +91,6 @@ class World:
     def new_id(self) -> str:
         return sortable_id(self.clock(), (next(self._numbers) << 6).to_bytes(10, "big"))
 
-    def pause(self, seconds: float) -> None:
-        self.clock.advance(timedelta(seconds=seconds))
-
     def put_token(self, token: str) -> None:
         """What `make deploy` does once the stacks stand."""
         self.session.client("ssm").put_parameter(
@@ -93,6 +99,12 @@ class World:
             Type="String",
             Overwrite=True,
         )
+
+    def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
+        """The function that a job of type `lambda` invokes is `work`, whatever its name."""
+        answer = json.dumps(self.work(json.loads(params["body"] or b"null"))).encode()
+        body = StreamingBody(io.BytesIO(answer), len(answer))
+        return Answer(200), {"StatusCode": 200, "Payload": body}
 
     # Events
 
@@ -104,9 +116,9 @@ class World:
             one for one in self.deployed.queues if one.name == f"punctual-{self.stage}-{short}"
         )
 
-    def invoke(self, name: str, event: Any, swallow: bool = True) -> Any:
+    def invoke(self, name: str, event: Any) -> Any:
         """Call a function as AWS does; None where it died or failed."""
-        environment = self.environments[name]
+        environment = self._free(name)
         began = self.clock.now
         timeout = environment.function.timeout
 
@@ -119,15 +131,29 @@ class World:
             try:
                 return environment.call(event, left)
             except BaseException as error:
-                if isinstance(error, (KeyboardInterrupt, AssertionError)) or not swallow:
+                if isinstance(error, (KeyboardInterrupt, AssertionError)):
                     raise
                 environment.die()
                 self.failures.append((name, error))
                 return None
             finally:
+                assert left() >= 0, f"{name} took longer than its timeout"
+                waited = timeout - left()
+                if waited:
+                    gigabytes = environment.function.memory / 1024
+                    self.meter.spend(name, Unit.GB_SECOND, "waiting", gigabytes * waited)
                 size = sum(len(line.encode()) + 1 for line in environment.log[logged:])
                 self.meter.spend(name, Unit.LOG_BYTE, name, size)
                 self._logs(name)
+
+    def _free(self, name: str) -> Environment:
+        """A warm environment that nothing runs in, or a new one: Lambda shares none."""
+        pool = self.environments[name]
+        found = next((one for one in pool if not one.busy), None)
+        if found is None:
+            found = Environment(self.deployed.functions[name])
+            pool.append(found)
+        return found
 
     def _logs(self, name: str) -> None:
         for operation in ("CreateLogStream", "PutLogEvents"):
@@ -229,13 +255,19 @@ class World:
                     self.streams[tables[one.table]].append(one, self.clock())
         self._streamed = len(self.meter.calls)
 
+    def _stream_at(self) -> datetime | None:
+        """When the first batch that is gathered now is handed out."""
+        sources = [(stream, self.deployed.fed_by(arn)) for arn, stream in self.streams.items()]
+        moments = [stream.due_at(source) for stream, source in sources if source and stream.records]
+        return min(moments, default=None)
+
     def _hand_out(self, source: Source | None, arn: str) -> int:
         stream = self.streams[arn]
         if source is None:
             stream.records.clear()
             return 0
         batch = stream.batch(source)
-        if not batch:
+        if not batch or stream.due_at(source) > self.clock():
             return 0
         self.meter.add(Call(source.function, "dynamodb", "GetRecords", {"StreamArn": arn}, {}))
         failed = len(self.failures)
@@ -276,25 +308,29 @@ class World:
 
     # Time
 
-    def run(self, for_: timedelta, ticks: bool = True) -> None:
+    def run(self, for_: timedelta) -> None:
         """Let time go by: a tick each minute, and whatever comes due handed out at its moment."""
-        end = self.clock.now + for_
-        self.pump()
-        while self.clock.now < end:
-            nexts = [self._next_minute(), end]
-            hidden = self.sqs.next_at()
-            if hidden is not None and hidden > self.clock.now:
-                nexts.append(hidden)
-            self.clock.set(max(self.clock.now, min(nexts)))
-            if ticks and self.clock.now == self._this_minute():
+        self._until(self.clock.now + for_)
+
+    def pause(self, seconds: float) -> None:
+        """A function waits, and the world goes on beside it."""
+        until = self.clock.now + timedelta(seconds=seconds)
+        if threading.current_thread() is threading.main_thread():
+            self._until(until)
+        else:
+            self.clock.set(max(until, self.clock.now))
+
+    def _until(self, end: datetime) -> None:
+        while True:
+            while self.ticks and self.tick_at <= self.clock.now:
+                self.tick_at += MINUTE
                 self.tick()
             self.pump()
-
-    def _this_minute(self) -> datetime:
-        return self.clock.now.replace(second=0, microsecond=0)
-
-    def _next_minute(self) -> datetime:
-        return self._this_minute() + MINUTE
+            if self.clock.now >= end:
+                return
+            moments = [end, self.tick_at] if self.ticks else [end]
+            later = (self.sqs.next_at(self.clock.now), self._stream_at())
+            self.clock.set(min([*moments, *(at for at in later if at is not None)]))
 
     # What there is to see
 
@@ -320,7 +356,7 @@ class World:
 
     def told(self) -> list[dict[str, Any]]:
         """What the functions logged."""
-        lines = [line for one in self.environments.values() for line in one.log]
+        lines = [line for pool in self.environments.values() for one in pool for line in one.log]
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
@@ -330,10 +366,11 @@ def _session() -> Any:
 
 
 @contextmanager
-def a_world(stage: str = "dev", now: datetime = NOON) -> Iterator[World]:
+def a_world(stage: str = "dev", now: datetime = NOON, tick_second: int = 23) -> Iterator[World]:
+    """`tick_second`: EventBridge counts a minute's rate from whenever the rule was made."""
     stacks = synthesised(stage)
     with mock_aws():
-        world = World(_session(), stacks, stage, now)
+        world = World(_session(), stacks, stage, now, tick_second)
         with mock.patch.object(
             Runtime, "from_env", lambda service: world.runtime(service, os.environ)
         ):
