@@ -84,6 +84,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "cdk_nag",
             "punctual.settings",
             "punctual.aws.keys",
+            "punctual.serverless.telling",
             "punctual.web.contract",
         }
     ),
