@@ -38,6 +38,24 @@ ALL = "all"
 
 RUN_EVENTS = ("all", "ended", "none")
 
+ALARMS = (
+    "no-tick",
+    "lateness",
+    "watermark",
+    "oldest-message",
+    "dead-letters",
+    "stream-age",
+    "errors",
+    "throttles",
+    "table-throttles",
+    "api-5xx",
+    "reconciler",
+)
+"""Kinds of alarms; each has its section in docs/runbook.md."""
+
+MEASURED = ("lateness", "watermark", "reconciler")
+"""Those that need metrics of our own, which a stage pays for or not."""
+
 
 class WrongStage(ValueError):
     """The stage asked for is not described, or not described fully, in cdk.json."""
@@ -97,7 +115,9 @@ class Stage:
     oidc_issuer: str | None
     domain: Domain | None
     vpc: Vpc | None
+    alarms: tuple[str, ...]  # kinds
     alarm_email: str | None
+    dashboard: bool
 
     @property
     def removal(self) -> RemovalPolicy:
@@ -146,6 +166,7 @@ def described(name: Any, stages: Any) -> Stage:
 
 
 def _read(name: str, fields: Fields) -> Stage:
+    metrics = fields.switch("metrics")
     return Stage(
         name=name,
         protected=fields.switch("protected"),
@@ -153,7 +174,7 @@ def _read(name: str, fields: Fields) -> Stage:
         log_retention_days=fields.one_of("logRetentionDays", LOG_RETENTIONS),
         shards=fields.number("shards", 1, 1_000),
         pace=fields.number("pace", 1, 1440),
-        metrics=fields.switch("metrics"),
+        metrics=metrics,
         tracing=fields.switch("tracing"),
         run_events=fields.one_of("runEvents", RUN_EVENTS),
         lanes=_lanes(fields.below("lanes")),
@@ -168,12 +189,31 @@ def _read(name: str, fields: Fields) -> Stage:
         ),
         domain=_domain(fields.below_or_null("domain")),
         vpc=_vpc(fields.below_or_null("vpc")),
+        alarms=_alarms(fields, metrics),
         alarm_email=fields.text_or_null("alarmEmail", EMAIL, "an address"),
+        dashboard=fields.switch("dashboard"),
     )
 
 
 def _no(_value: Any) -> bool:
     return False
+
+
+def _alarms(fields: Fields, metrics: bool) -> tuple[str, ...]:
+    """`true` stands for all that the stage's metrics allow."""
+    allowed = tuple(kind for kind in ALARMS if metrics or kind not in MEASURED)
+
+    def fits(value: Any) -> bool:
+        if isinstance(value, list):
+            return bool(value) and len(set(value)) == len(value) and set(value) <= set(allowed)
+        return isinstance(value, bool)
+
+    meant = f"true, false, or a list from {', '.join(allowed)}"
+    meant += "" if metrics else f" ({', '.join(MEASURED)} need `metrics`)"
+    chosen = fields.take("alarms", meant, fits, False)
+    if isinstance(chosen, bool):
+        return allowed if chosen else ()
+    return tuple(kind for kind in ALARMS if kind in chosen)
 
 
 def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
