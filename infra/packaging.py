@@ -84,10 +84,13 @@ def function(folder: str) -> lambda_.Code:
 
 
 def _code(stack: Stack, name: str, unbuilt: Path, digest: str, target: Target) -> lambda_.Code:
-    # The hash comes from what goes in: a template is the same whether the layer is built or not.
-    path = _built(name, digest, target) if stack.bundling_required else unbuilt
+    # The hash comes from what goes in. What bootstrap or destroy leave unbuilt has another: a
+    # deploy into the same folder would take it for the layer.
+    needed = stack.bundling_required
     return lambda_.Code.from_asset(
-        str(path), asset_hash=digest, asset_hash_type=AssetHashType.CUSTOM
+        str(_built(name, digest, target) if needed else unbuilt),
+        asset_hash=digest if needed else hashlib.sha256(f"unbuilt {digest}".encode()).hexdigest(),
+        asset_hash_type=AssetHashType.CUSTOM,
     )
 
 
