@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from punctual.aws.queue import to_body
+from punctual.aws.queue import parse_message, to_body
 from punctual.domain.errors import NotFound
 from punctual.domain.run import Status
 from punctual.engine.packs import pack_name
@@ -87,8 +87,6 @@ def test_a_jobs_failure_is_its_own_and_no_functions_error(world: ExecutorWorld) 
 
 def early(world: ExecutorWorld, record: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The message as a poller whose clock is ahead would send it."""
-    from punctual.aws.queue import parse_message
-
     message = parse_message(record["body"])._replace(due_at=after(seconds))
     return {**record, "body": to_body(message)}
 
