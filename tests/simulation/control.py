@@ -6,6 +6,7 @@ from typing import Any
 
 from punctual.domain.placement import EPOCH
 from punctual.engine.ports import BucketLease, Clock, Key, Receipt, Timer
+from punctual.engine.window import Place
 
 
 class MemoryBlobs:
@@ -93,6 +94,11 @@ class MemoryBuckets:
     def is_done(self, bucket: datetime, shard: int) -> bool:
         passed = self._watermark is not None and bucket < self._watermark
         return passed or (bucket, shard) in self.closed
+
+    def held(self, places: Sequence[Place]) -> Mapping[Place, BucketLease]:
+        found = {place: self._leases.get(place) for place in places if place not in self.closed}
+        now = self._clock()
+        return {place: lease for place, lease in found.items() if lease and lease.until > now}
 
     def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
         held = self._leases.get((bucket, shard))

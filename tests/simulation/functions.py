@@ -1,0 +1,208 @@
+"""Planner and pollers as functions: they end, forget, are called by messages, and die anywhere."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from punctual.aws.knobs import Knobs
+from punctual.aws.wake import SqsWake, parse_wake
+from punctual.engine.early import EarlyMessages
+from punctual.engine.failing import Failing
+from punctual.engine.looker import Looker
+from punctual.engine.lookout import Lookout
+from punctual.engine.ports import Key, Ports, Timer
+from punctual.engine.steps import Steps
+from punctual.engine.visiting import Visitor
+from punctual.serverless.planning import Planning
+from punctual.serverless.polling import OwnWake, Visit
+from punctual.serverless.telling import Metric
+from tests.simulation.processes import PlannerProcess, PollerProcess
+from tests.simulation.scenario import Scenario
+from tests.simulation.torn import Call, Fault
+from tests.simulation.world import Process, World
+
+VISIBILITY = timedelta(seconds=90)
+TIMEOUT = timedelta(seconds=60)
+BATCH = 10
+
+
+@dataclass
+class Letter:
+    body: str
+    visible_at: datetime
+
+
+@dataclass
+class WakeQueue:
+    """A standard queue as `SqsWake` writes to it: delays, visibility, redelivery."""
+
+    world: World
+    letters: list[Letter] = field(default_factory=list)
+    sent: int = 0
+    lost: bool = False
+
+    def send(self, _url: str, entries: Sequence[Mapping[str, Any]]) -> list[bool]:
+        now = self.world.now
+        for entry in entries:
+            at = now + timedelta(seconds=entry["DelaySeconds"])
+            self.sent += 1
+            if not self.lost:
+                self.letters.append(Letter(entry["MessageBody"], at))
+        return [True] * len(entries)
+
+    def receive(self) -> list[Letter]:
+        now = self.world.now
+        found = [one for one in self.letters if one.visible_at <= now][:BATCH]
+        for letter in found:
+            letter.visible_at = now + VISIBILITY
+        return found
+
+    def next_at(self) -> datetime | None:
+        return min((one.visible_at for one in self.letters), default=None)
+
+
+class _Sent:
+    """The queue as one process reaches it: each call may break."""
+
+    def __init__(self, process: Process, queue: WakeQueue) -> None:
+        self._process = process
+        self._queue = queue
+
+    def send(self, url: str, entries: Sequence[Mapping[str, Any]]) -> list[bool]:
+        if not entries:
+            return []
+        call = Call(self._process.name, "wakes", "send_wakes", len(entries))
+        plan = self._process.world.plan
+        answer: list[bool] = plan.run(call, lambda some: self._queue.send(url, some), (entries,))
+        return answer
+
+
+class _Silent:
+    def __init__(self, process: Process) -> None:
+        self._log = process.log
+
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        self._log(event, **fields)
+
+    problem = __call__
+
+    def measure(self, metric: Metric, value: float = 1) -> None:
+        pass
+
+    def told(self) -> Any:
+        return nullcontext()
+
+
+class _Switch:
+    def set(self, is_open: bool) -> None:
+        assert is_open
+
+
+class Forgetful:
+    """The Wake port of everybody else: a process that remembers no call makes each anew."""
+
+    def __init__(self, world: World, queue: WakeQueue) -> None:
+        self._world = world
+        self._queue: Any = queue
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        if not self._world.setup.nudges_lost:
+            SqsWake(self._queue, "", lambda: self._world.now).nudge(timers)
+
+    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+        pass
+
+
+class PlannerFunction(Process):
+    def __init__(self, world: World, queue: WakeQueue, name: str = "planner") -> None:
+        self._queue = queue
+        self._next_at = world.now
+        super().__init__(world, name)
+
+    def begin(self) -> None:
+        ports, sent = self.ports, _Sent(self, self._queue)
+        self._planning = Planning(
+            Lookout(ports.timers, ports.buckets, ports.buckets),
+            ports.buckets,
+            SqsWake(sent, "", self.clock),  # type: ignore[arg-type]
+            lambda: Knobs(shards=2),
+            _Switch(),
+            self.clock,
+            _Silent(self),
+        )
+
+    def step(self) -> None:
+        setup = self.world.setup
+        self._next_at = self.world.now + timedelta(seconds=setup.tick_seconds)
+        silent = setup.no_ticks
+        if silent is None or not silent[0] <= self.monotonic() < silent[1]:
+            self._planning.tick()
+
+    def next_at(self) -> datetime | None:
+        return self._next_at
+
+
+class PollerFunction(Process):
+    """One environment: a batch of wake-ups at a time, acknowledged only when it is seen to."""
+
+    def __init__(self, world: World, queue: WakeQueue, name: str) -> None:
+        self._queue = queue
+        self._invocations = 0
+        super().__init__(world, name)
+
+    def begin(self) -> None:
+        self._failing = Failing()
+        self._wake = SqsWake(_Sent(self, self._queue), "", self.clock)  # type: ignore[arg-type]
+
+    def step(self) -> None:
+        letters = self._queue.receive()
+        if not letters:
+            return
+        places = [place for one in letters for place in parse_wake(one.body)]
+        until = self.clock() + TIMEOUT
+        self._visit().run(places, until)
+        for letter in letters:
+            self._queue.letters.remove(letter)
+
+    def _visit(self) -> Visit:
+        self._invocations += 1
+        ports = self.ports
+        early, wake = EarlyMessages(ports.messages, self.clock), OwnWake(self._wake)
+        mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
+        looker = Looker(Steps(mine, self.clock, self.monotonic, self.log), self.new_id)
+        visitor = Visitor(ports.timers, ports.buckets, ports.buckets, looker, early, self._failing)
+        wake.visitor = visitor
+        owner = f"{self.name}/{self._invocations}"
+        return Visit(
+            visitor, mine, self._wake, owner, self.clock, self._pause, lambda: True, _Silent(self)
+        )
+
+    def _pause(self, seconds: float) -> None:
+        self.world.run(self.world.now + timedelta(seconds=seconds))
+
+    def next_at(self) -> datetime | None:
+        return self._queue.next_at()
+
+
+class OnFunctions(Scenario):
+    """The same story where planner and pollers are functions."""
+
+    def world(self, faults: Sequence[Fault] = (), **setup: Any) -> World:
+        world = super().world(faults, **setup)
+        queue = WakeQueue(world)
+        memory = world.memory
+        memory.ports = Ports(**{**vars(memory.ports), "wake": Forgetful(world, queue)})
+        others = [
+            one for one in world.processes if not isinstance(one, PlannerProcess | PollerProcess)
+        ]
+        planners = ["planner", "planner2"] if world.setup.twin_ticks else ["planner"]
+        for process in others:
+            process.begin()  # with the ports of this world
+        world.processes[:] = [
+            *(PlannerFunction(world, queue, name) for name in planners),
+            *(PollerFunction(world, queue, name) for name in ("poller", "poller2")),
+            *others,
+        ]
+        return world

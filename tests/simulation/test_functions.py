@@ -1,0 +1,88 @@
+"""Every story once more, with a planner and pollers that are functions, and die or repeat."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.simulation.functions import OnFunctions
+from tests.simulation.scenario import Scenario
+from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.test_faults import EVERYTHING
+from tests.simulation.torn import Call, Fault, Tear, tears
+from tests.simulation.world import World
+
+STRIDE = 1 if EVERYTHING else 9
+FUNCTIONS = ("planner", "poller", "poller2")
+LATE = timedelta(seconds=7)  # clocks that differ by five, and two
+HELD_UP = ("pause and resume", "queue with two holders")  # in which a run has to wait
+NEVER = Fault(10**9, Tear.BEFORE)  # tells a story's check that it may have gone otherwise
+
+
+def on_functions(scenario: Scenario) -> OnFunctions:
+    return OnFunctions(**{one.name: getattr(scenario, one.name) for one in fields(scenario)})
+
+
+STORIES = [on_functions(scenario) for scenario in SCENARIOS]
+every_story = pytest.mark.parametrize("story", STORIES, ids=[one.name for one in STORIES])
+
+
+def played(story: OnFunctions, *faults: Fault, **setup: Any) -> World:
+    """Without ticks a story of an outage has none: pollers call each other on."""
+    return story.play(faults or ([NEVER] if story.setup.no_ticks else []), **setup)
+
+
+def faults_of(calls: Sequence[Call]) -> list[Fault]:
+    found = []
+    for number, call in enumerate(calls, 1):
+        if call.process in FUNCTIONS:
+            found += [Fault(number, tear, crash) for tear, crash in tears(call)]
+            found += [Fault(number, Tear.STALL_BEFORE, seconds=45.0)]
+            if not call.reads:
+                found += [Fault(number, Tear.TWICE)]
+    return found
+
+
+def broken_by(story: OnFunctions, faults: Sequence[Fault], **setup: Any) -> list[str]:
+    broken = []
+    for fault in faults:
+        try:
+            played(story, fault, **setup)
+        except AssertionError as error:
+            broken.append(f"{fault}: {error}")
+    return broken
+
+
+@every_story
+def test_every_story_ends_well_on_functions(story: OnFunctions) -> None:
+    world = played(story)
+    late = [
+        run
+        for run in world.laws.ended.values()
+        if run.attempt_at and run.attempt == 1 and run.attempt_at - run.due_at > LATE
+    ]
+    assert not late or story.name in HELD_UP, late
+
+
+@every_story
+def test_a_function_that_dies_or_repeats_anywhere_breaks_no_rule(story: OnFunctions) -> None:
+    calls = played(story).plan.calls
+    broken = broken_by(story, faults_of(calls)[::STRIDE])
+    assert not broken, broken[:5]
+
+
+@every_story
+def test_wake_ups_that_are_lost_are_found_by_the_ticks(story: OnFunctions) -> None:
+    played(story, nudges_lost=True)
+
+
+@every_story
+def test_two_ticks_at_a_time_break_no_rule(story: OnFunctions) -> None:
+    played(story, twin_ticks=True)
+
+
+@every_story
+def test_without_ticks_for_minutes_all_is_caught_up(story: OnFunctions) -> None:
+    played(story, NEVER, no_ticks=(30.0, 400.0))
