@@ -1,4 +1,4 @@
-"""An executor that dies or loses its stores between any two calls: redelivered, it ends the same."""
+"""An executor that dies or loses its stores between any two calls: delivered again, all is well."""
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta

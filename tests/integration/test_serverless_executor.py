@@ -9,6 +9,7 @@ from punctual.aws.queue import parse_message, to_body
 from punctual.domain.errors import NotFound
 from punctual.domain.run import Status
 from punctual.engine.packs import pack_name
+from punctual.engine.ports import Key
 from punctual.serverless.telling import Metric
 from tests.builders import NOON, after
 from tests.integration.executor_world import ExecutorWorld, executor_world
@@ -278,7 +279,7 @@ def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: Exec
     assert len(world.doing.ran) == 1
 
 
-def output(world: ExecutorWorld, key: Any) -> bytes:
+def output(world: ExecutorWorld, key: Key) -> bytes:
     return world.search.output(*key, world.run(key).run.run_id).data
 
 

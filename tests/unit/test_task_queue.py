@@ -1,0 +1,118 @@
+"""The `sqs` task: which queues it may send to, and what it sends."""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from punctual.tasks.contract import Attempt, Outcome, StopSignal
+from punctual.tasks.queue import QueueTask, queue_problem
+from punctual.tasks.registry import Registry
+from punctual.tasks.rules import task_problems
+
+HOST = "https://sqs.eu-central-1.amazonaws.com/123456789012/"
+
+
+class Sqs:
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, str, str, bool]] = []
+
+    def send(self, queue_url: str, body: str, run_id: str, fifo: bool, /) -> str:
+        self.sent.append((queue_url, body, run_id, fifo))
+        return f"message-{len(self.sent)}"
+
+
+class NoLog:
+    def log(self, data: bytes) -> None:
+        raise AssertionError("nothing is logged here")
+
+
+def run(url: str, payload: Any = None) -> tuple[Outcome, Sqs]:
+    sqs = Sqs()
+    attempt = Attempt(
+        tenant="acme",
+        job_id="job-1",
+        run_id="run-1",
+        name="n",
+        attempt_number=1,
+        scheduled_at=datetime(2026, 12, 1, tzinfo=UTC),
+        task={"type": "sqs", "queue_url": url},
+        payload=payload,
+        timeout=timedelta(seconds=5),
+        token=7,
+    )
+    return Registry({"sqs": QueueTask(sqs)}).run(attempt, StopSignal(), NoLog()), sqs
+
+
+def test_the_payload_is_sent_as_json_and_the_messages_id_is_the_output() -> None:
+    outcome, sqs = run(HOST + "orders", {"n": 1})
+    assert sqs.sent == [(HOST + "orders", '{"n":1}', "run-1", False)]
+    assert outcome == Outcome(
+        "SUCCESS", output=b"message-1", output_type="text/plain; charset=utf-8"
+    )
+
+
+def test_a_fifo_queue_is_known_by_its_name() -> None:
+    _, sqs = run(HOST + "orders.fifo", None)
+    assert sqs.sent == [(HOST + "orders.fifo", "null", "run-1", True)]
+
+
+@pytest.mark.parametrize("text", ["é", "\u0001", "\ufffe", "\ud800", "\U0001f570"])
+def test_characters_that_sqs_would_refuse_are_spelled_out(text: str) -> None:
+    _, sqs = run(HOST + "orders", {"text": text})
+    ((_, body, _, _),) = sqs.sent
+    assert body.isascii()
+    assert json.loads(body) == {"text": text}
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        HOST + "orders",
+        HOST + "orders.fifo",
+        "https://sqs.cn-north-1.amazonaws.com.cn/123456789012/a_b-c",
+        "http://localhost:4566/000000000000/orders",
+        HOST + "about-punctual-things",
+    ],
+)
+def test_a_queue_is_named_by_its_url(url: str) -> None:
+    assert queue_problem(url) == ""
+    assert list(task_problems({"type": "sqs", "queue_url": url})) == []
+    assert run(url)[0].status == "SUCCESS"
+
+
+OWN = "is that of one of Punctual's own queues"
+FORM = "must look like https://sqs.<region>.amazonaws.com/<account>/<name>"
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        (HOST + "punctual-dev-wake", OWN),
+        (HOST + "punctual-prod-quick-high.fifo", OWN),
+        (HOST + "PUNCTUAL-dev-wake", OWN),
+        ("orders", FORM),
+        (HOST, FORM),
+        (HOST + "orders/more", FORM),
+        (HOST + "orders.fifo.fifo", FORM),
+        (HOST + "orders?x=1", FORM),
+        ("https://user@sqs.eu-central-1.amazonaws.com/123456789012/orders", FORM),
+        ("arn:aws:sqs:eu-central-1:123456789012:orders", FORM),
+        ("ftp://sqs.eu-central-1.amazonaws.com/123456789012/orders", FORM),
+        (HOST + "orders\n", FORM),
+    ],
+)
+def test_a_queue_that_may_not_be_sent_to_is_refused_early_and_late(url: str, problem: str) -> None:
+    assert list(task_problems({"type": "sqs", "queue_url": url})) == [("queue_url", problem)]
+    outcome, sqs = run(url)
+    assert (outcome.status, outcome.retryable) == ("FAILED", False)
+    assert outcome.error == f"The queue's URL {problem}"
+    assert sqs.sent == []
+
+
+def test_a_url_that_is_filled_in_is_checked_once_it_is_known() -> None:
+    url = "{{payload.queue}}"
+    assert list(task_problems({"type": "sqs", "queue_url": url})) == []
+    outcome, sqs = run(url, {"queue": HOST + "punctual-dev-wake"})
+    assert (outcome.status, sqs.sent) == ("FAILED", [])
