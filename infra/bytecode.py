@@ -20,7 +20,8 @@ import compileall, py_compile, sys
 done = compileall.compile_dir(
     FOLDER, quiet=1, force=True, workers=1, stripdir=FOLDER, prependdir={at!r},
     invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
-sys.exit(not done)
+if not done:
+    sys.exit(1)
 """
 
 

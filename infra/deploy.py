@@ -61,7 +61,7 @@ def new_token(stage: Stage, session: Any, say: Say) -> int:
     admin_token.standing(ssm, name)
     say(f"A new admin token for Punctual ({stage.name}) in account {account}, {region}.")
     _show(admin_token.put_new(ssm, name), say)
-    say("The former token is refused from now on.")
+    say("Within a minute the former token is refused, and this one taken.")
     return 0
 
 

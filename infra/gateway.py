@@ -177,7 +177,7 @@ class Gateway(Construct):
             stage=API_STAGE,
             api_mapping_key=API_STAGE,
         )
-        mapping.add_dependency(self.stage)
+        mapping.add_resource_dependency(self.stage)
         return name.attr_regional_domain_name
 
     def _address(self, stage: Stage) -> str:

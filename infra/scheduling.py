@@ -44,7 +44,6 @@ RECONCILER = Shape(
     without_dead_letters=NEXT_WALK,
     retries=1,
     oldest=Duration.minutes(30),
-    in_a_chain=True,
 )
 
 

@@ -1,25 +1,15 @@
 """What the data stack promises, read from its template."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
-from aws_cdk import App, RemovalPolicy, Stack, aws_s3
 from aws_cdk.assertions import Match, Template
 
-from infra.app import build, context
-from infra.stage import WrongStage, stage_of
+from infra.app import context
 from punctual.aws.keys import LEFT_BY_RUNS, PK, SK, TTL
+from tests.infra import synthesised
 
 TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True}
-
-
-def synthesised(stage: str) -> Template:
-    app = build(App(context={**context(), "stage": stage}, analytics_reporting=False))
-    stack = app.node.find_child(f"Punctual-{stage}-Data")
-    assert isinstance(stack, Stack)
-    return Template.from_stack(stack)
 
 
 @pytest.fixture(scope="module", params=["dev", "prod"])
@@ -29,7 +19,7 @@ def stage(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def template(stage: str) -> Template:
-    return synthesised(stage)
+    return synthesised.template(synthesised.assembly(stage), "Data")
 
 
 def table(template: Template, name: str) -> dict[str, Any]:
@@ -126,32 +116,6 @@ def test_outputs_expire_by_retention_and_payloads_do_not(template: Template, sta
     assert "LoggingConfiguration" in bucket["Properties"]
 
 
-def test_the_same_input_gives_the_same_template(template: Template, stage: str) -> None:
-    assert synthesised(stage).to_json() == template.to_json()
-
-
-def test_a_stack_against_the_rules_is_refused(tmp_path: Path) -> None:
-    app = build(App(context=context(), outdir=str(tmp_path), analytics_reporting=False))
-    aws_s3.Bucket(Stack(app, "Planted"), "Open", removal_policy=RemovalPolicy.DESTROY)
-    with pytest.raises(RuntimeError, match="ValidationFailed"):
-        app.synth()
-    report = json.loads((tmp_path / "validation-report.json").read_text())
-    rules = {v["ruleName"] for plugin in report["pluginReports"] for v in plugin["violations"]}
-    assert "AwsSolutions-S10" in rules
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"stage": "qa"}, "no stage 'qa' in cdk.json; there are: dev, prod"),
-        ({"stages": None}, "there are: none"),
-        ({"stages": {"dev": {"retentionDays": 7}}}, "`protected` must be true or false"),
-        ({"stages": {"dev": {"protected": True, "retentionDays": 0}}}, "must be 1 to 3650, not 0"),
-        ({"stages": {"dev": {"protected": True, "retentionDays": True}}}, "not True"),
-        ({"stages": {"dev": {"protected": True, "retentionDays": 1.5}}}, "not 1.5"),
-    ],
-)
-def test_a_wrong_stage_is_named(values: dict[str, Any], message: str) -> None:
-    app = App(context={**context(), **values})
-    with pytest.raises(WrongStage, match=message):
-        stage_of(app)
+def test_events_have_a_bus_of_their_own(template: Template, stage: str) -> None:
+    template.has_resource_properties("AWS::Events::EventBus", {"Name": f"punctual-{stage}"})
+    template.resource_count_is("AWS::Events::EventBus", 1)

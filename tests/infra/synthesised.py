@@ -1,0 +1,106 @@
+"""A stage's templates, made once a test run; as a program: the list of resources that is kept."""
+
+import tempfile
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from aws_cdk import App
+from aws_cdk.assertions import Template
+from aws_cdk.cx_api import CloudAssembly
+
+from infra.app import build, context
+
+STAGES = ("dev", "prod")
+KEPT = Path(__file__).with_name("resources.txt")
+NO_LAYERS: list[str] = []  # no stack is bundled: neither pip nor bytecode is needed
+
+VPC = {"subnets": ["subnet-0a1b2c3d"], "securityGroups": ["sg-0a1b2c3d"]}
+DOMAIN = {
+    "name": "jobs.example.com",
+    "certificateArn": "arn:aws:acm:eu-central-1:123456789012:certificate/"
+    "01234567-89ab-cdef-0123-456789abcdef",
+}
+FULL = {"vpc": VPC, "domain": DOMAIN, "corsOrigins": ["https://app.example.com"]}
+
+
+class Resource(NamedTuple):
+    """One resource of a template, by its logical id."""
+
+    name: str
+    type: str
+    body: Mapping[str, Any]
+
+    @property
+    def properties(self) -> Mapping[str, Any]:
+        properties: Mapping[str, Any] = self.body.get("Properties", {})
+        return properties
+
+
+def changed(stage: str, **values: Any) -> dict[str, Any]:
+    """The context with some of the stage's fields set otherwise."""
+    found = context()
+    found["stages"][stage] = {**found["stages"][stage], **values}
+    return {**found, "stage": stage, "aws:cdk:bundling-stacks": NO_LAYERS}
+
+
+def synthesise(stage: str, **values: Any) -> CloudAssembly:
+    """Under the rules: what is against them raises."""
+    outdir = tempfile.mkdtemp(prefix="punctual-synth-")
+    app = App(context=changed(stage, **values), outdir=outdir, analytics_reporting=False)
+    return build(app).synth()
+
+
+@cache
+def assembly(stage: str) -> CloudAssembly:
+    return synthesise(stage)
+
+
+@cache
+def full() -> CloudAssembly:
+    """The prod stage with everything that is optional."""
+    return synthesise("prod", **FULL)
+
+
+def templates(made: CloudAssembly) -> dict[str, dict[str, Any]]:
+    """By the last part of the stack's name."""
+    return {one.stack_name.rsplit("-", 1)[1]: one.template for one in made.stacks}
+
+
+def template(made: CloudAssembly, stack: str) -> Template:
+    return Template.from_json(templates(made)[stack])
+
+
+def resources(made: CloudAssembly, kind: str, *stacks: str) -> list[Resource]:
+    """All of one type, of some stacks or of all."""
+    return [
+        Resource(name, body["Type"], body)
+        for stack, one in templates(made).items()
+        if not stacks or stack in stacks
+        for name, body in one["Resources"].items()
+        if body["Type"] == kind
+    ]
+
+
+def functions(made: CloudAssembly) -> dict[str, Resource]:
+    """By the name that follows the stage's."""
+    return {
+        one.properties["FunctionName"].split("-", 2)[2]: one
+        for one in resources(made, "AWS::Lambda::Function")
+    }
+
+
+def listed() -> str:
+    """A logical id that changes is a resource that is replaced."""
+    lines = [
+        f"{one.stack_name} {body['Type']} {name}"
+        for stage in STAGES
+        for one in assembly(stage).stacks
+        for name, body in one.template["Resources"].items()
+    ]
+    return "\n".join(sorted(lines)) + "\n"
+
+
+if __name__ == "__main__":
+    KEPT.write_text(listed())

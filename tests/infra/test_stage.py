@@ -1,0 +1,104 @@
+"""A stage is described fully and rightly, or every wrong field of it is named."""
+
+from typing import Any
+
+import pytest
+from aws_cdk import App
+
+from infra.app import context
+from infra.stage import FUNCTIONS, WrongStage, described, stage_of
+from tests.infra.synthesised import DOMAIN, VPC
+
+
+def dev(**values: Any) -> dict[str, Any]:
+    return {"dev": {**context()["stages"]["dev"], **values}}
+
+
+@pytest.mark.parametrize("name", ["dev", "prod"])
+def test_the_stages_of_cdk_json_are_right(name: str) -> None:
+    stage = stage_of(App(context={**context(), "stage": name}, analytics_reporting=False))
+    assert (stage.name, stage.protected) == (name, name == "prod")
+    assert set(stage.memory) == set(FUNCTIONS)
+
+
+def test_what_is_reserved_leaves_a_hundred_of_the_usual_thousand() -> None:
+    assert sum(context()["stages"]["prod"]["reservedConcurrency"].values()) <= 900
+
+
+@pytest.mark.parametrize("lane", ["quick", "long"])
+def test_the_queues_of_a_lane_share_what_its_executor_has(lane: str) -> None:
+    prod = described("prod", context()["stages"])
+    assert sum(prod.lanes[lane].values()) <= prod.reserved[f"executor-{lane}"]
+
+
+def test_optional_parts_are_read() -> None:
+    stage = described("dev", dev(vpc=VPC, domain=DOMAIN, alarmEmail="on-call@example.com"))
+    assert stage.vpc is not None
+    assert stage.domain is not None
+    assert (stage.vpc.subnets, stage.domain.name) == (("subnet-0a1b2c3d",), "jobs.example.com")
+    assert stage.alarm_email == "on-call@example.com"
+
+
+@pytest.mark.parametrize(
+    ("name", "stages", "message"),
+    [
+        ("qa", context()["stages"], "no stage 'qa' in cdk.json; there are: dev, prod"),
+        ("dev", None, "no stage 'dev' in cdk.json; there are: none"),
+        ("dev", {"dev": []}, "`` must be an object"),
+    ],
+)
+def test_a_stage_that_is_not_there_is_named(name: str, stages: Any, message: str) -> None:
+    with pytest.raises(WrongStage) as raised:
+        described(name, stages)
+    assert message in str(raised.value)
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"protected": "yes"}, "`protected` must be true or false, not 'yes'"),
+    ({"retentionDays": 0}, "`retentionDays` must be 1 to 3650, not 0"),
+    ({"retentionDays": True}, "`retentionDays` must be 1 to 3650, not True"),
+    ({"retentionDays": 1.5}, "`retentionDays` must be 1 to 3650, not 1.5"),
+    ({"logRetentionDays": 8}, "`logRetentionDays` must be one of 1, 3, 5, 7"),
+    ({"shards": 1001}, "`shards` must be 1 to 1000, not 1001"),
+    ({"metrics": None}, "`metrics` is not set"),
+    ({"runEvents": "some"}, "`runEvents` must be one of all, ended, none, not 'some'"),
+    ({"runEvents": []}, "`runEvents` must be one of all, ended, none, not []"),
+    ({"lanes": {"quick": {"all": 2}}}, "`lanes.long` is not set"),
+    (
+        {"lanes": {"quick": {"high": 2}, "long": {"all": 2}}},
+        "`lanes.quick` must hold `all`, or `high`, `normal` and `low`",
+    ),
+    (
+        {"lanes": {"quick": {"all": 1}, "long": {"all": 2}}},
+        "`lanes.quick.all` must be 2 to 1000, not 1",
+    ),
+    ({"reservedConcurrency": {"plan": 1}}, "`reservedConcurrency.plan` is unknown; there are: au"),
+    ({"reservedConcurrency": {"planner": 0}}, "`reservedConcurrency.planner` must be 1 to 10000"),
+    ({"memory": {"planner": 128}}, "`memory.poller` is not set"),
+    ({"throttle": {"rate": 0, "burst": 1}}, "`throttle.rate` must be 1 to 10000, not 0"),
+    ({"corsOrigins": ["*"]}, "`corsOrigins` must be a list of origins"),
+    ({"corsOrigins": "https://a.example"}, "`corsOrigins` must be a list of origins"),
+    ({"oidcIssuer": "https://id.example.com"}, "`oidcIssuer` must be null until tokens"),
+    ({"domain": {"name": "jobs.example.com"}}, "`domain.certificateArn` is not set"),
+    ({"domain": {**DOMAIN, "zone": "x"}}, "`domain.zone` is unknown"),
+    ({"vpc": {**VPC, "subnets": []}}, "`vpc.subnets` must be a list of at least one subnet-…"),
+    ({"tasksMayReach": {"functions": ["a b"], "queues": []}}, "`tasksMayReach.functions` must be"),
+    ({"tasksMayReach": {"functions": ["*"], "queues": []}}, "`tasksMayReach.functions` must be"),
+    ({"alarmEmail": "nobody"}, "`alarmEmail` must be an address or null, not 'nobody'"),
+    ({"retention": 7}, "`retention` is unknown"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), WRONG)
+def test_a_wrong_field_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(WrongStage) as raised:
+        described("dev", dev(**values))
+    assert str(raised.value).startswith("stage 'dev': ")
+    assert message in str(raised.value)
+
+
+def test_all_wrong_fields_are_named_at_once() -> None:
+    with pytest.raises(WrongStage) as raised:
+        described("dev", {"dev": {"shards": 0, "pace": "fast", "colour": "red"}})
+    for field in ("`protected` is not set", "`shards` must", "`pace` must", "`colour` is unknown"):
+        assert field in str(raised.value)

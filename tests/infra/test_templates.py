@@ -1,0 +1,129 @@
+"""What holds for every template: the rules, the same again, nothing unexpected in it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, RemovalPolicy, Stack, aws_s3
+
+from infra.app import build
+from tests.infra.synthesised import (
+    KEPT,
+    STAGES,
+    assembly,
+    changed,
+    full,
+    listed,
+    synthesise,
+    templates,
+)
+
+LINT = "from cfnlint.runner import main; main()"
+
+
+def test_the_resources_are_those_that_are_listed() -> None:
+    """After a change that is meant: python -m tests.infra.synthesised."""
+    assert listed() == KEPT.read_text()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_same_input_gives_the_same_templates(stage: str) -> None:
+    assert templates(synthesise(stage)) == templates(assembly(stage))
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_synthesis_looks_nothing_up(stage: str) -> None:
+    manifest = json.loads((Path(assembly(stage).directory) / "manifest.json").read_text())
+    assert not manifest.get("missing")
+    assert {one.environment.name for one in assembly(stage).stacks} == {
+        "aws://unknown-account/unknown-region"
+    }
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stacks_lean_only_on_earlier_ones(stage: str) -> None:
+    order = ["Data", "Scheduling", "Execution", "Api", "Observability"]
+    for one in assembly(stage).stacks:
+        mine = order.index(one.stack_name.rsplit("-", 1)[1])
+        text = json.dumps(one.template)
+        read = set(re.findall(rf'"StackName": "Punctual-{stage}-(\w+)"', text))
+        assert all(order.index(name) < mine for name in read)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_names_an_account_or_a_region(stage: str) -> None:
+    for one in templates(assembly(stage)).values():
+        assert re.findall(r"\b\d{12}\b|[a-z]{2}-[a-z]+-\d\b", json.dumps(one["Resources"])) == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_a_console_shows_says_what_it_is(stage: str) -> None:
+    told = {
+        "AWS::ApiGatewayV2::Api",
+        "AWS::ApiGatewayV2::Stage",
+        "AWS::Events::EventBus",
+        "AWS::Events::Rule",
+        "AWS::IAM::Role",
+        "AWS::Lambda::Function",
+        "AWS::Lambda::LayerVersion",
+        "AWS::SSM::Parameter",
+    }
+    for one in templates(assembly(stage)).values():
+        assert one["Description"].startswith(f"Punctual ({stage})")
+        for name, body in one["Resources"].items():
+            if body["Type"] in told:
+                assert body["Properties"].get("Description"), name
+        assert all(output.get("Description") for output in outputs(one).values())
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_everything_is_tagged(stage: str) -> None:
+    wanted = {"application": "punctual", "stage": stage}
+    tagged = 0
+    for one in templates(assembly(stage)).values():
+        for body in one["Resources"].values():
+            tags: Any = body.get("Properties", {}).get("Tags")
+            if isinstance(tags, list):
+                tags = {tag["Key"]: tag["Value"] for tag in tags}
+            if tags is not None:
+                tagged += 1
+                assert wanted.items() <= tags.items()
+    assert tagged > 40
+
+
+def outputs(one: dict[str, Any]) -> dict[str, Any]:
+    """Those that are meant for people."""
+    found = one.get("Outputs", {}).items()
+    return {name: body for name, body in found if not name.startswith("PublishOutput")}
+
+
+def test_the_templates_are_clean_by_cfn_lint(tmp_path: Path) -> None:
+    for made in (assembly("dev"), full()):
+        for one in made.stacks:
+            (tmp_path / f"{one.stack_name}.template.json").write_text(json.dumps(one.template))
+    # W3005: CDK itself writes what a reference already says.
+    answer = subprocess.run(
+        [
+            *(sys.executable, "-c", LINT, "--regions", "us-east-1"),
+            *("--ignore-checks", "W3005", "--template", str(tmp_path / "*.json")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.stdout, answer.stderr, answer.returncode) == ("", "", 0)
+
+
+def test_a_stack_against_the_rules_is_refused(tmp_path: Path) -> None:
+    app = build(App(context=changed("dev"), outdir=str(tmp_path), analytics_reporting=False))
+    aws_s3.Bucket(Stack(app, "Planted"), "Open", removal_policy=RemovalPolicy.DESTROY)
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app.synth()
+    report = json.loads((tmp_path / "validation-report.json").read_text())
+    found = [v for plugin in report["pluginReports"] for v in plugin["violations"]]
+    assert "AwsSolutions-S10" in {v["ruleName"] for v in found}
+    assert not [v for v in found if "Planted" not in json.dumps(v)]
