@@ -1,16 +1,18 @@
 """Executor functions: batches, early and late messages, beats, cancels, deadlines, packs."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from punctual.aws.attributes import size
 from punctual.aws.queue import parse_message, to_body
 from punctual.domain.errors import NotFound
 from punctual.domain.run import Status
 from punctual.engine.packs import pack_name
 from punctual.engine.ports import Key
-from punctual.serverless.telling import Metric
+from punctual.serverless.telling import Metric, PowertoolsTelling
 from tests.builders import NOON, after
 from tests.integration.executor_world import ExecutorWorld, executor_world
 from tests.integration.moto_faults import refused
@@ -346,3 +348,20 @@ def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: Executo
     view = world.run(key)
     assert view.run.status is Status.FAILED
     assert view.detail.error.startswith("The output could not be stored")
+
+
+def test_a_runs_line_and_its_row_are_short(
+    world: ExecutorWorld, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Lines cost by the byte, rows by the kilobyte."""
+    for number in range(9):
+        world.submit(name="n" * 256, payload={"out": f"{number}{BELOW_ROW}", "type": JSON})
+    noted = world.submit(payload={"out": "e" * 36})
+    world.clock.set(NOON + timedelta(microseconds=123_456))
+    world.runtime.tell = PowertoolsTelling("executor-quick", "prod")
+    world.invoke(world.records())
+    lines = [line for line in capsys.readouterr().out.splitlines() if "run_ended" in line]
+    assert len(lines) == 10
+    assert max(len(line) for line in lines) <= 300
+    assert max(size(row) for row in world.aws.rows("runs")) <= 1_024 - 150
+    assert output(world, noted) == b"e" * 36

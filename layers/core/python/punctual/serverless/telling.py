@@ -47,7 +47,8 @@ class PowertoolsTelling:
     def __init__(self, service: str, stage: str, measured: bool = True) -> None:
         from aws_lambda_powertools import Logger
 
-        self._logger = Logger(service=service, log_uncaught_exceptions=False)
+        # Where in our code a line was written says nothing here, and lines cost by the byte.
+        self._logger = Logger(service=service, location=None, log_uncaught_exceptions=False)
         self._logger.append_keys(stage=stage)
         self._metrics: Any = None
         if measured:
