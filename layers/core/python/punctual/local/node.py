@@ -229,10 +229,11 @@ class Node:
         self._woken()
 
     def _write(self, ended: Sequence[Ended]) -> None:
-        """A run that the shutdown stopped is handed back, one that had ended anyway is not."""
+        """What the shutdown stopped, or a lost claim, is given back; not what had ended anyway."""
         if not ended:
             return
-        back = [one for one in ended if one.stopped == "SHUTDOWN" and not _has_ended(one)]
+        given_up = ("SHUTDOWN", "LOST")
+        back = [one for one in ended if one.stopped in given_up and not _has_ended(one)]
         self._finish([one.finished for one in ended if one not in back])
         for one in back:
             finished = one.finished

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import Status
 from punctual.domain.timing import LEASE
 from punctual.engine.change import Result
-from punctual.engine.executor import Assignment, Finished
+from punctual.engine.executor import Assignment
 from punctual.engine.holding import Claims
 from punctual.engine.marks import marks
 from punctual.serverless.executing_hands import Hands
@@ -218,7 +217,7 @@ class Batch:
         if not ended:
             return
         self._keep([one for one in ended if one.detail is None], ended[0].ended_at or 0)
-        finished = [_finished(one) for one in ended]
+        finished = [one.finished for one in ended]
         for one, said, result in zip(ended, finished, self._executor.finish(finished), strict=True):
             if result.contended or result.failed:
                 self._write_at = self._steady() + AGAIN
@@ -293,12 +292,3 @@ class Batch:
             moments.append(self._began + HIDE_AFTER)
         later = [at - steady for at in moments if at > steady]
         return min(later, default=LOOK)
-
-
-def _finished(one: Attempting) -> Finished:
-    run, outcome = one.assignment.run, one.outcome
-    assert one.detail is not None
-    status = Status(outcome.status)
-    return Finished(
-        one.assignment.key, run.run_id, run.token, status, outcome.retryable, one.detail
-    )

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from punctual.engine.executor import Assignment
+from punctual.domain.run import Status
+from punctual.engine.executor import Assignment, Finished
 from punctual.engine.ports import Detail, Message
 from punctual.tasks.attempting import attempt_of
 from punctual.tasks.contract import Outcome, StopSignal
@@ -106,6 +107,16 @@ class Attempting:
     def lost(self) -> bool:
         """It was stopped because the claim could not be kept: nobody knows what it has done."""
         return self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
+
+    @property
+    def finished(self) -> Finished:
+        """Once what it left is stored."""
+        run, outcome = self.assignment.run, self.outcome
+        assert self.detail is not None
+        status = Status(outcome.status)
+        return Finished(
+            self.assignment.key, run.run_id, run.token, status, outcome.retryable, self.detail
+        )
 
     def without_output(self, why: str) -> Outcome:
         """Its end where nothing it left could be stored."""
