@@ -1,0 +1,114 @@
+"""Each handler imports by itself, with its folder, the layers, and what Lambda brings."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib.metadata import packages_distributions
+from pathlib import Path
+from typing import Any
+
+import pytest
+from packaging.utils import canonicalize_name
+
+from infra.packaging import CORE, FUNCTIONS, LOCK
+from punctual.settings import Settings
+
+NAMES = sorted(path.parent.name for path in FUNCTIONS.glob("*/handler.py"))
+FROM_LAMBDA = {"boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six"}
+API = {"job_search", "job_service"}
+
+# Only what the layers and Lambda hold can be imported, whatever else is installed here.
+PROGRAM = """
+import importlib.abc, json, sys
+folder, core, absent = sys.argv[1], sys.argv[2], set(sys.argv[3].split())
+
+class Bare(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in absent:
+            raise ModuleNotFoundError(f"{name} is in no layer", name=name)
+
+sys.path[:0] = [folder, core]
+sys.meta_path.insert(0, Bare())
+import handler
+print(json.dumps({"callable": callable(handler.handler), "modules": sorted(sys.modules)}))
+"""
+
+
+def in_layers() -> set[str]:
+    """What the pinned packages are imported by."""
+    pinned = {
+        canonicalize_name(line.partition("==")[0])
+        for line in LOCK.read_text().splitlines()
+        if "==" in line and not line.startswith(" ")
+    }
+    return {
+        module
+        for module, owners in packages_distributions().items()
+        if pinned & {canonicalize_name(owner) for owner in owners}
+    }
+
+
+def environment() -> dict[str, str]:
+    settings = Settings(
+        stage="dev",
+        jobs_table="jobs",
+        timers_table="timers",
+        runs_table="runs",
+        control_table="control",
+        bucket="outputs",
+        wake_queue="https://sqs.example/wake",
+        event_bus="punctual-dev",
+        knobs="/punctual/dev/",
+        queues={"quick": "https://sqs.example/quick", "long": "https://sqs.example/long"},
+    )
+    return {
+        **settings.to_env(),
+        "PATH": os.environ["PATH"],
+        "AWS_DEFAULT_REGION": "eu-central-1",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "POWERTOOLS_SERVICE_NAME": "cold",
+        "PUNCTUAL_LANE": "quick",
+        "PUNCTUAL_TOKEN_PARAMETER": "/punctual/dev/token-hash",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def imported(folder: Path) -> subprocess.CompletedProcess[str]:
+    absent = packages_distributions().keys() - {*in_layers(), *FROM_LAMBDA, "punctual"}
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", PROGRAM, str(folder), str(CORE), " ".join(absent)],
+        env=environment(),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def modules(name: str) -> set[str]:
+    answer = imported(FUNCTIONS / name)
+    assert answer.returncode == 0, answer.stderr
+    said: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
+    assert said["callable"]
+    return set(said["modules"])
+
+
+def test_there_are_handlers() -> None:
+    assert {"planner", "poller", "executor"} <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_handler_imports_from_its_folder_and_the_layers_alone(name: str) -> None:
+    found = modules(name)
+    assert not {"aws_cdk", "moto", "pytest"} & found
+    # 80 ms, and only the API checks what people send.
+    assert ("pydantic" in found) <= (name in API)
+    assert name != "authorizer" or "aws_lambda_powertools" not in found
+
+
+def test_what_is_in_no_layer_is_found(tmp_path: Path) -> None:
+    (tmp_path / "handler.py").write_text("import hypothesis\ndef handler(e, c): ...\n")
+    answer = imported(tmp_path)
+    assert answer.returncode != 0
+    assert "hypothesis is in no layer" in answer.stderr

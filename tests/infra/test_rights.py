@@ -1,0 +1,164 @@
+"""What each function may do, as its role in the template says."""
+
+import re
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+
+from infra.stage import FUNCTIONS
+from tests.infra.synthesised import STAGES, assembly, full, functions, resources
+
+# AWS knows no resource for these, or no way to name it.
+ON_ANYTHING = {
+    "dynamodb:ListStreams",
+    "xray:PutTraceSegments",
+    "xray:PutTelemetryRecords",
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+}
+READS = {"BatchGetItem", "Query", "Scan"}
+STREAM = {"DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"}
+
+
+class Grant(NamedTuple):
+    action: str
+    resource: str
+
+
+@pytest.fixture(scope="module", params=STAGES)
+def stage(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def granted(made: Any, name: str) -> Iterator[Grant]:
+    role = functions(made)[name].properties["Role"]["Fn::GetAtt"][0]
+    (found,) = [one for one in resources(made, "AWS::IAM::Role") if one.name == role]
+    (policy,) = found.properties["Policies"]
+    assert "ManagedPolicyArns" not in found.properties
+    for statement in policy["PolicyDocument"]["Statement"]:
+        assert statement["Effect"] == "Allow"
+        for action in listed(statement["Action"]):
+            for resource in listed(statement["Resource"]):
+                yield Grant(action, str(resource))
+
+
+def actions(made: Any, name: str, service: str) -> set[str]:
+    return {
+        one.action.partition(":")[2]
+        for one in granted(made, name)
+        if one.action.startswith(f"{service}:")
+    }
+
+
+def test_all_that_is_granted_stands_in_the_roles(stage: str) -> None:
+    assert resources(assembly(stage), "AWS::IAM::Policy") == []
+    assert resources(assembly(stage), "AWS::IAM::ManagedPolicy") == []
+    assert len(resources(assembly(stage), "AWS::IAM::Role")) == len(FUNCTIONS)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_no_action_is_granted_as_a_pattern(stage: str, name: str) -> None:
+    assert [one for one in granted(assembly(stage), name) if "*" in one.action] == []
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_anything_at_all_is_named_only_where_aws_has_no_resource(name: str) -> None:
+    for made in (assembly("dev"), assembly("prod"), full()):
+        wide = {one.action for one in granted(made, name) if one.resource == "*"}
+        assert wide <= ON_ANYTHING
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_what_is_named_in_part_is_an_object_or_what_tasks_may_reach(stage: str, name: str) -> None:
+    for one in granted(assembly(stage), name):
+        if "*" in one.resource and one.resource != "*":
+            blob = one.action in ("s3:GetObject", "s3:PutObject", "s3:DeleteObject")
+            assert blob or name.startswith("executor"), one
+            ends = re.findall(
+                r"/(payloads|outputs|logs)/\*|:task-\*|/secrets/\*|/(?:dev|prod)/\*", one.resource
+            )
+            assert ends, one
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_writes_its_own_log_and_no_other(stage: str, name: str) -> None:
+    group = functions(assembly(stage))[name].properties["LoggingConfig"]["LogGroup"]["Ref"]
+    logs = [one for one in granted(assembly(stage), name) if one.action.startswith("logs:")]
+    assert {one.action for one in logs} == {"logs:CreateLogStream", "logs:PutLogEvents"}
+    assert {one.resource for one in logs} == {str({"Fn::GetAtt": [group, "Arn"]})}
+
+
+def test_what_reads_may_write_nothing(stage: str) -> None:
+    made = assembly(stage)
+    assert actions(made, "job-search", "dynamodb") <= READS
+    assert actions(made, "job-search", "s3") == {"GetObject", "ListBucket"}
+    assert actions(made, "job-search", "sqs") == set()
+
+
+def test_the_authorizer_reads_one_parameter_and_nothing_else(stage: str) -> None:
+    services = {one.action.partition(":")[0] for one in granted(assembly(stage), "authorizer")}
+    assert services <= {"ssm", "logs", "xray"}
+    assert actions(assembly(stage), "authorizer", "ssm") == {"GetParameter"}
+
+
+def test_only_the_planner_reads_the_knobs(stage: str) -> None:
+    readers = {
+        name for name in FUNCTIONS if "GetParameters" in actions(assembly(stage), name, "ssm")
+    }
+    assert readers == {"planner"}
+
+
+def test_only_executors_reach_what_tasks_name_and_secrets(stage: str) -> None:
+    made = assembly(stage)
+    for name in FUNCTIONS:
+        reach = {
+            one.action
+            for one in granted(made, name)
+            if one.action.startswith(("secretsmanager:", "lambda:"))
+        }
+        wanted = {"secretsmanager:GetSecretValue"}
+        wanted |= {"lambda:InvokeFunction"} if stage == "dev" else set()
+        assert reach == (wanted if name.startswith("executor") else set())
+
+
+def test_only_the_walk_scans_and_nobody_deletes_a_table(stage: str) -> None:
+    made = assembly(stage)
+    scan = {name for name in FUNCTIONS if "Scan" in actions(made, name, "dynamodb")}
+    assert scan == {"reconciler"}
+    writes = {"BatchWriteItem", "PutItem", "UpdateItem"}
+    for name in FUNCTIONS:
+        assert actions(made, name, "dynamodb") <= READS | writes | STREAM
+
+
+def test_only_who_follows_the_stream_reads_it_and_deletes_what_a_job_left(stage: str) -> None:
+    made = assembly(stage)
+    for name in FUNCTIONS:
+        mine = name == "status"
+        assert bool(actions(made, name, "dynamodb") & STREAM) is mine
+        assert ("DeleteObject" in actions(made, name, "s3")) is mine
+
+
+def test_an_executor_takes_from_its_own_lane_alone(stage: str) -> None:
+    queues = {
+        one.name: one.properties["QueueName"]
+        for one in resources(assembly(stage), "AWS::SQS::Queue")
+    }
+    for lane in ("quick", "long"):
+        read = {
+            one.resource
+            for one in granted(assembly(stage), f"executor-{lane}")
+            if one.action == "sqs:ReceiveMessage"
+        }
+        taken = {name for id_, name in queues.items() if any(id_ in one for one in read)}
+        assert taken
+        assert all(name.startswith(f"punctual-{stage}-{lane}") for name in taken)
+        assert not any("dead" in name for name in taken)
