@@ -5,7 +5,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,22 +71,17 @@ class Environment:
 
     def call(self, event: Any, left: Callable[[], float]) -> Any:
         self.invocations += 1
-        self.busy = True
-        try:
-            with self._inside():
-                if self.handler is None:
-                    self.handler = _load(self.function)
-                # As over the wire: what is no JSON cannot get in or out.
-                answer = self.handler(json.loads(json.dumps(event)), self._context(left))
-                return json.loads(json.dumps(answer))
-        finally:
-            self.busy = False
+        if self.handler is None:
+            self.handler = _load(self.function)
+        # As over the wire: what is no JSON cannot get in or out.
+        answer = self.handler(json.loads(json.dumps(event)), self._context(left))
+        return json.loads(json.dumps(answer))
 
     def die(self) -> None:
         self.handler = None
 
     @contextmanager
-    def _inside(self) -> Iterator[None]:
+    def inside(self) -> Iterator[None]:
         env = {
             **_kept(os.environ),
             **self.function.env,
@@ -97,11 +92,7 @@ class Environment:
             "LAMBDA_TASK_ROOT": str(FOLDERS),
             "POWERTOOLS_TRACE_DISABLED": "true",
         }
-        with (
-            mock.patch.dict(os.environ, env, clear=True),
-            redirect_stdout(SINK),
-            SINK.into(self.log),
-        ):
+        with mock.patch.dict(os.environ, env, clear=True):
             yield
 
     def _context(self, left: Callable[[], float]) -> Context:

@@ -20,6 +20,7 @@ class Stream:
     since: list[datetime] = field(default_factory=list)  # when each of them was written
     numbered: int = 0
     tries: int = 0
+    busy: bool = False
     limit: int = 0  # records of the next batch after it was halved, 0 where it was not
 
     def append(self, one: Written, now: datetime, by_expiry: bool = False) -> None:

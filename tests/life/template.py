@@ -4,9 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from aws_cdk import App
-
-from infra.app import build, context
+from tests.infra.synthesised import assembly
 
 Template = Mapping[str, Any]
 
@@ -35,9 +33,7 @@ class Stack(NamedTuple):
 @cache
 def synthesised(stage: str) -> Sequence[Stack]:
     """Every stack of a stage, each behind those it reads from. No layer is built for it."""
-    values = {**context(), "stage": stage, "aws:cdk:bundling-stacks": []}
-    assembly = build(App(context=values, analytics_reporting=False)).synth()
-    return [Stack(one.stack_name, one.template) for one in assembly.stacks]
+    return [Stack(one.stack_name, one.template) for one in assembly(stage).stacks]
 
 
 def resources(stacks: Sequence[Stack], kind: str) -> dict[str, Mapping[str, Any]]:

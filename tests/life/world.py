@@ -4,7 +4,6 @@ import hashlib
 import io
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -28,6 +27,7 @@ from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import PowertoolsTelling
 from punctual.settings import Settings
 from tests.builders import NOON
+from tests.life.actors import Actor, Actors
 from tests.life.deployed import REGION, Deployed, Rule, Source, deploy
 from tests.life.faults import Faults
 from tests.life.functions import Environment
@@ -51,6 +51,7 @@ class World:
         self.deployed: Deployed = deploy(session, stacks)
         self.sqs = Sqs(self.clock, self.deployed.queues)
         self.meter = Meter(self.bare)
+        self.actors = Actors(self.clock, self.meter)
         self.faults = Faults(lambda: self.meter.role)
         self.clients = Clients(session)
         self.environments: dict[str, list[Environment]] = {
@@ -83,9 +84,9 @@ class World:
             clock=self.clock,
             steady=self.clock.monotonic,
             make_id=self.new_id,
-            pause=self.pause,
+            pause=self.actors.pause,
             crew=Crew(1),
-            patience=Patience(self.pause, seed="test", tries=3),
+            patience=Patience(self.actors.pause, seed="test", tries=3),
         )
 
     def new_id(self) -> str:
@@ -93,11 +94,15 @@ class World:
 
     def put_token(self, token: str) -> None:
         """What `make deploy` does once the stacks stand."""
+        self._put("token-hash", hashlib.sha256(token.encode()).hexdigest())
+
+    def put_dispatch(self, value: str) -> None:
+        """What an operator does to stop everything, or to go on."""
+        self._put("dispatch", value)
+
+    def _put(self, name: str, value: str) -> None:
         self.session.client("ssm").put_parameter(
-            Name=f"/punctual/{self.stage}/token-hash",
-            Value=hashlib.sha256(token.encode()).hexdigest(),
-            Type="String",
-            Overwrite=True,
+            Name=f"/punctual/{self.stage}/{name}", Value=value, Type="String", Overwrite=True
         )
 
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
@@ -117,34 +122,33 @@ class World:
         )
 
     def invoke(self, name: str, event: Any) -> Any:
-        """Call a function as AWS does; None where it died or failed."""
+        """Call a function and wait for its answer; None where it died or failed."""
+        actor = self._start(name, event, lambda _: None)
+        while not actor.over:
+            self._until(actor.wake_at or self.clock.now)
+        return actor.answer
+
+    def _start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
         environment = self._free(name)
-        began = self.clock.now
-        timeout = environment.function.timeout
-
-        def left() -> float:
-            return timeout - (self.clock.now - began).total_seconds()
-
         self.meter.spend(name, Unit.REQUEST, name)
         logged = len(environment.log)
-        with self.meter.acting(name):
-            try:
-                return environment.call(event, left)
-            except BaseException as error:
-                if isinstance(error, (KeyboardInterrupt, AssertionError)):
-                    raise
+
+        def over(actor: Actor) -> None:
+            if isinstance(actor.error, (AssertionError, KeyboardInterrupt)):
+                raise actor.error
+            if actor.error is not None:
                 environment.die()
-                self.failures.append((name, error))
-                return None
-            finally:
-                assert left() >= 0, f"{name} took longer than its timeout"
-                waited = timeout - left()
-                if waited:
-                    gigabytes = environment.function.memory / 1024
-                    self.meter.spend(name, Unit.GB_SECOND, "waiting", gigabytes * waited)
-                size = sum(len(line.encode()) + 1 for line in environment.log[logged:])
-                self.meter.spend(name, Unit.LOG_BYTE, name, size)
-                self._logs(name)
+                self.failures.append((name, actor.error))
+            waited = (self.clock.now - actor.began).total_seconds()
+            if waited:
+                gigabytes = environment.function.memory / 1024
+                self.meter.spend(name, Unit.GB_SECOND, "waiting", gigabytes * waited)
+            size = sum(len(line.encode()) + 1 for line in environment.log[logged:])
+            self.meter.spend(name, Unit.LOG_BYTE, name, size)
+            self._logs(name)
+            done(actor)
+
+        return self.actors.begin(environment, event, over)
 
     def _free(self, name: str) -> Environment:
         """A warm environment that nothing runs in, or a new one: Lambda shares none."""
@@ -167,18 +171,20 @@ class World:
             if any(one["Arn"].endswith(f":{target}") for one in rule.targets)
         ]
 
-    def tick(self, short: str = "planner") -> Any:
+    def tick(self, short: str = "planner") -> None:
         """The rule of a scheduled function fires; what failed is tried again as the rule says."""
         name = self.name(short)
         (rule,) = self.rules(name)
         (target,) = [one for one in rule.targets if one["Arn"].endswith(f":{name}")]
         event = json.loads(target["Input"]) if "Input" in target else self._scheduled(rule)
-        for _ in range(1 + target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 2)):
-            failed = len(self.failures)
-            answer = self.invoke(name, event)
-            if len(self.failures) == failed:
-                return answer
-        return None
+        tries = [target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 2)]
+
+        def done(actor: Actor) -> None:
+            if actor.error is not None and tries[0]:
+                tries[0] -= 1
+                self._start(name, event, done)
+
+        self._start(name, event, done)
 
     def _scheduled(self, rule: Rule) -> dict[str, Any]:
         return {
@@ -195,14 +201,10 @@ class World:
 
     # Moving what waits
 
-    def pump(self) -> int:
-        """Hand out all that can be handed out now; how many batches that were."""
-        batches = 0
-        while True:
-            moved = self._pump_queues() + self._pump_streams()
-            if not moved:
-                return batches
-            batches += moved
+    def pump(self) -> None:
+        """Hand out all that can be handed out now."""
+        while self.actors.wake() + self._pump_queues() + self._pump_streams():
+            pass
 
     def _pump_queues(self) -> int:
         moved = 0
@@ -220,20 +222,20 @@ class World:
         """One batch to the function; what it does not report as failed is deleted."""
         self._polled(source.function, queue, "ReceiveMessage")
         event = {"Records": [record(queue, one, REGION) for one in letters]}
-        failed = len(self.failures)
-        answer = self.invoke(source.function, event)
-        if len(self.failures) > failed:
-            return
-        again = (
-            {one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])}
-            if source.partial
-            else set()
-        )
-        assert again <= {one.id for one in letters}, "only what was handed out can fail"
-        done = [one for one in letters if one.id not in again]
-        if done:
-            self._polled(source.function, queue, "DeleteMessageBatch")
-            self.sqs.delete(queue, done)
+        receipts = {one.id: one.receipt for one in letters}
+
+        def done(actor: Actor) -> None:
+            if actor.error is not None:
+                return
+            again = _failed(actor.answer) if source.partial else []
+            assert set(again) <= receipts.keys(), "only what was handed out can fail"
+            gone = [one for one in letters if one.id not in again]
+            if gone:
+                self._polled(source.function, queue, "DeleteMessageBatch")
+                held = [one for one in gone if one.receipt == receipts[one.id]]
+                self.sqs.delete(queue, held)
+
+        self._start(source.function, event, done)
 
     def _polled(self, function: str, queue: Queue, operation: str) -> None:
         """Lambda's poller works with the function's rights, and on the account's bill."""
@@ -258,32 +260,39 @@ class World:
     def _stream_at(self) -> datetime | None:
         """When the first batch that is gathered now is handed out."""
         sources = [(stream, self.deployed.fed_by(arn)) for arn, stream in self.streams.items()]
-        moments = [stream.due_at(source) for stream, source in sources if source and stream.records]
+        moments = [
+            stream.due_at(source)
+            for stream, source in sources
+            if source and stream.records and not stream.busy
+        ]
         return min(moments, default=None)
 
     def _hand_out(self, source: Source | None, arn: str) -> int:
+        """One batch at a time, for its records are in order."""
         stream = self.streams[arn]
         if source is None:
-            stream.records.clear()
+            stream.done(len(stream.records))
             return 0
-        batch = stream.batch(source)
+        batch = [] if stream.busy else stream.batch(source)
         if not batch or stream.due_at(source) > self.clock():
             return 0
-        self.meter.add(Call(source.function, "dynamodb", "GetRecords", {"StreamArn": arn}, {}))
-        failed = len(self.failures)
-        answer = self.invoke(source.function, {"Records": batch})
-        numbers = [one["dynamodb"]["SequenceNumber"] for one in batch]
-        if len(self.failures) > failed:
-            handled = 0
-        else:
-            wrong = [one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])]
-            if not wrong or not source.partial:
+        for operation in ("DescribeStream", "GetShardIterator", "GetRecords"):
+            self.meter.add(Call(source.function, "dynamodb", operation, {"StreamArn": arn}, {}))
+        stream.busy = True
+
+        def done(actor: Actor) -> None:
+            stream.busy = False
+            wrong = _failed(actor.answer) if source.partial and actor.error is None else []
+            if actor.error is None and not wrong:
                 stream.done(len(batch))
-                return 1
-            handled = min(numbers.index(one) for one in wrong)
-        given_up = stream.failed(source, len(batch), handled)
-        if given_up:
-            self._give_up(source, given_up)
+                return
+            numbers = [one["dynamodb"]["SequenceNumber"] for one in batch]
+            handled = min(numbers.index(one) for one in wrong) if wrong else 0
+            given_up = stream.failed(source, len(batch), handled)
+            if given_up:
+                self._give_up(source, given_up)
+
+        self._start(source.function, {"Records": batch}, done)
         return 1
 
     def _give_up(self, source: Source, records: Sequence[Mapping[str, Any]]) -> None:
@@ -312,25 +321,25 @@ class World:
         """Let time go by: a tick each minute, and whatever comes due handed out at its moment."""
         self._until(self.clock.now + for_)
 
-    def pause(self, seconds: float) -> None:
-        """A function waits, and the world goes on beside it."""
-        until = self.clock.now + timedelta(seconds=seconds)
-        if threading.current_thread() is threading.main_thread():
-            self._until(until)
-        else:
-            self.clock.set(max(until, self.clock.now))
-
     def _until(self, end: datetime) -> None:
         while True:
-            while self.ticks and self.tick_at <= self.clock.now:
-                self.tick_at += MINUTE
+            if self.ticks and self.tick_at <= self.clock.now:
+                self.tick_at = self._minute(self.tick_at)
                 self.tick()
             self.pump()
             if self.clock.now >= end:
                 return
-            moments = [end, self.tick_at] if self.ticks else [end]
-            later = (self.sqs.next_at(self.clock.now), self._stream_at())
-            self.clock.set(min([*moments, *(at for at in later if at is not None)]))
+            later = (
+                self.tick_at if self.ticks else None,
+                self.sqs.next_at(self.clock.now),
+                self._stream_at(),
+                self.actors.next_at(),
+            )
+            self.clock.set(min([end, *(at for at in later if at is not None)]))
+
+    def _minute(self, last: datetime) -> datetime:
+        """The next tick: those of an outage do not come all at once."""
+        return last + MINUTE * ((self.clock.now - last) // MINUTE + 1)
 
     # What there is to see
 
@@ -374,4 +383,11 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: int = 23) -> 
         with mock.patch.object(
             Runtime, "from_env", lambda service: world.runtime(service, os.environ)
         ):
-            yield world
+            try:
+                yield world
+            finally:
+                world.actors.close()
+
+
+def _failed(answer: Any) -> list[str]:
+    return [one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])]

@@ -1,0 +1,136 @@
+"""Invocations beside each other, one step at a time: whoever waits lets the others go on.
+
+Each has a thread of its own, and only one of them runs: the same life happens in the same order
+on any machine.
+"""
+
+import threading
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from datetime import datetime, timedelta
+from typing import Any
+
+from bench.meter import Meter
+from punctual.local.clock import ManualClock
+from tests.life.faults import Killed
+from tests.life.functions import SINK, Environment
+
+Done = Callable[["Actor"], None]
+
+
+class Actor:
+    """One invocation, from its event to its answer or its death."""
+
+    def __init__(self, environment: Environment, event: Any, now: datetime, done: Done) -> None:
+        self.environment = environment
+        self.event = event
+        self.began = now
+        self.deadline = now + timedelta(seconds=environment.function.timeout)
+        self.wake_at: datetime | None = now  # None while it runs, and when it is over
+        self.over = False
+        self.answer: Any = None
+        self.error: BaseException | None = None
+        self.done = done
+        self.thread = threading.Thread(target=self._run, daemon=True, name=self.name)
+        self._go = threading.Semaphore(0)
+        self._back = threading.Semaphore(0)
+        self._clock: Callable[[], datetime] = lambda: now
+
+    @property
+    def name(self) -> str:
+        return self.environment.function.name
+
+    def _left(self) -> float:
+        return (self.deadline - self._clock()).total_seconds()
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            self.answer = self.environment.call(self.event, self._left)
+        except BaseException as error:
+            self.error = error
+        self.over = True
+        self._back.release()
+
+    def go_on(self, clock: ManualClock) -> None:
+        """Until it waits or is over."""
+        self._clock = clock
+        self.wake_at = None
+        if not self.thread.is_alive() and not self.over:
+            self.thread.start()
+        self._go.release()
+        self._back.acquire()
+
+    def wait(self, until: datetime) -> None:
+        """Called by itself; whoever waits for longer than it may is killed at its deadline."""
+        self.wake_at = min(until, self.deadline)
+        self._back.release()
+        self._go.acquire()
+        if self._clock() >= self.deadline and until > self.deadline:
+            raise Killed("Task timed out")
+
+
+class Actors:
+    def __init__(self, clock: ManualClock, meter: Meter) -> None:
+        self._clock = clock
+        self._meter = meter
+        self._waiting: list[Actor] = []
+        self._closing = False
+        self._playing: Actor | None = None
+
+    def begin(self, environment: Environment, event: Any, done: Done) -> Actor:
+        environment.busy = True
+        actor = Actor(environment, event, self._clock(), done)
+        self._step(actor)
+        return actor
+
+    def next_at(self) -> datetime | None:
+        return min((one.wake_at for one in self._waiting if one.wake_at), default=None)
+
+    def wake(self) -> int:
+        """Let those go on whose time has come, first who asked for the soonest."""
+        now = self._clock()
+        ripe = [one for one in self._waiting if one.wake_at and one.wake_at <= now]
+        for actor in sorted(ripe, key=lambda one: one.wake_at or now):
+            self._waiting.remove(actor)
+            self._step(actor)
+        return len(ripe)
+
+    def pause(self, seconds: float) -> None:
+        """What functions get as sleep. A thread of a function's own just lets the time go by."""
+        until = self._clock() + timedelta(seconds=seconds)
+        mine = self._playing
+        if mine is None or mine.thread is not threading.current_thread():
+            self._clock.set(max(until, self._clock()))
+        elif self._closing:
+            raise Killed("the world is over")
+        else:
+            mine.wait(until)
+            if self._closing:
+                raise Killed("the world is over")
+
+    def close(self) -> None:
+        """Whoever still waits dies, and nobody hears of it."""
+        self._closing = True
+        for actor in self._waiting:
+            actor.done = lambda _: None
+            actor.go_on(self._clock)
+            actor.thread.join()
+        self._waiting.clear()
+
+    def _step(self, actor: Actor) -> None:
+        self._playing = actor
+        environment = actor.environment
+        with (
+            self._meter.acting(actor.name),
+            environment.inside(),
+            redirect_stdout(SINK),
+            SINK.into(environment.log),
+        ):
+            actor.go_on(self._clock)
+        if not actor.over:
+            self._waiting.append(actor)
+            return
+        actor.thread.join()
+        environment.busy = False
+        actor.done(actor)

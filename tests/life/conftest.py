@@ -1,0 +1,20 @@
+"""A deployment with its token in place; nobody may look away from what failed in it."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.life.gateway import Gateway
+from tests.life.scenes import opened
+from tests.life.world import World, a_world
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with a_world() as made:
+        yield made
+
+
+@pytest.fixture
+def api(world: World) -> Gateway:
+    return opened(world)
