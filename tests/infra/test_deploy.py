@@ -1,0 +1,222 @@
+"""make deploy, token and destroy against moto; the CDK's command line is played."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from infra import deploy as program
+from infra.account import BOOTSTRAP, NotReady, account_of, check_bootstrap
+from infra.admin_token import UNSET, digest
+from infra.app import context
+from infra.deploy import deploy, destroy, main, new_token
+from infra.stage import Stage, described
+
+REGION = "eu-central-1"
+ADDRESS = "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
+HASH = "/punctual/dev/token-hash"
+DISPATCH = "/punctual/dev/dispatch"
+TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{43}\b")
+
+
+class Said(list[str]):
+    def __call__(self, line: str) -> None:
+        self.append(line)
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self)
+
+
+class Cdk:
+    """Answers as told, and does what a deploy would do to the parameters."""
+
+    def __init__(self, effect: Callable[[], None] = lambda: None, code: int = 0) -> None:
+        self.calls: list[list[str]] = []
+        self._effect = effect
+        self._code = code
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        self.calls.append(list(arguments))
+        self._effect()
+        for one in arguments:
+            if one.startswith("--outputs-file="):
+                text = json.dumps({"Punctual-dev-Api": {"Address": ADDRESS}})
+                Path(one.partition("=")[2]).write_text(text)
+        return self._code
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+    monkeypatch.setattr(program, "ROOT", tmp_path)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    with mock_aws():
+        yield boto3.Session()
+
+
+def stage(name: str = "dev") -> Stage:
+    return described(name, context()["stages"])
+
+
+def put(session: Any, name: str, value: str) -> None:
+    session.client("ssm").put_parameter(Name=name, Value=value, Type="String", Overwrite=True)
+
+
+def read(session: Any, name: str) -> str:
+    return str(session.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+
+
+def as_the_template_says(session: Any) -> Callable[[], None]:
+    def write() -> None:
+        put(session, HASH, UNSET)
+        put(session, DISPATCH, "on")
+
+    return write
+
+
+def test_a_first_deploy_shows_the_token_once_and_keeps_its_hash(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    said, cdk = Said(), Cdk(as_the_template_says(session))
+    assert deploy(stage(), session, cdk, said) == 0
+    (token,) = set(TOKEN.findall(said.text))
+    assert said.text.count("shown this once") == 1
+    assert read(session, HASH) == digest(token)
+    assert f"The API: {ADDRESS}" in said.text
+    assert f"curl -s {ADDRESS}/jobs -H 'Authorization: Bearer {token}'" in said.text
+    ((what, *arguments),) = cdk.calls
+    assert what == "deploy"
+    assert {"--all", "--require-approval=never", "--context=stage=dev"} <= set(arguments)
+
+
+def test_another_deploy_leaves_the_token_alone(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    put(session, HASH, digest("pnc_mine"))
+    said = Said()
+    assert deploy(stage(), session, Cdk(), said, ["--context=vendorFor=host"]) == 0
+    assert read(session, HASH) == digest("pnc_mine")
+    assert TOKEN.findall(said.text) == []
+    assert "Bearer $PUNCTUAL_TOKEN" in said.text
+
+
+def test_what_was_set_by_hand_outlives_a_deploy_that_writes_it_again(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    put(session, HASH, digest("pnc_mine"))
+    put(session, DISPATCH, "off")
+    said = Said()
+    assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
+    assert (read(session, HASH), read(session, DISPATCH)) == (digest("pnc_mine"), "off")
+    assert f"{DISPATCH} is again what it was before" in said.text
+
+
+def test_a_deploy_that_fails_makes_no_token_but_restores_the_old_one(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    put(session, HASH, digest("pnc_mine"))
+    said = Said()
+    assert deploy(stage(), session, Cdk(as_the_template_says(session), code=1), said) == 1
+    assert read(session, HASH) == digest("pnc_mine")
+    assert TOKEN.findall(said.text) == []
+
+
+def test_an_account_that_is_not_bootstrapped_is_told_how(session: Any) -> None:
+    account, region = account_of(session)
+    with pytest.raises(NotReady, match=r"not bootstrapped in eu-central-1; run: .*cdk bootstrap"):
+        check_bootstrap(session, account, region)
+    put(session, BOOTSTRAP, "5")
+    with pytest.raises(NotReady, match=r"old bootstrap \(5\)"):
+        check_bootstrap(session, account, region)
+    cdk = Cdk()
+    with pytest.raises(NotReady):
+        deploy(stage(), session, cdk, Said())
+    assert cdk.calls == []
+
+
+def test_a_region_is_asked_for() -> None:
+    with pytest.raises(NotReady, match="no region is set: AWS_REGION="):
+        account_of(type("Nowhere", (), {"region_name": None})())
+
+
+def test_credentials_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    assert main(["deploy", "dev"]) == 1
+    said = capsys.readouterr().err
+    assert said == "deploy: no working AWS credentials: Unable to locate credentials\n"
+
+
+def test_a_stage_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["deploy", "qa"]) == 1
+    assert "no stage 'qa' in cdk.json; there are: dev, prod" in capsys.readouterr().err
+
+
+def test_a_new_token_takes_the_place_of_the_former(session: Any) -> None:
+    put(session, HASH, digest("pnc_mine"))
+    first, second = Said(), Said()
+    assert new_token(stage(), session, first) == new_token(stage(), session, second) == 0
+    (one,), (other,) = TOKEN.findall(first.text), TOKEN.findall(second.text)
+    assert one != other
+    assert read(session, HASH) == digest(other)
+
+
+def test_there_is_no_token_for_a_stage_that_is_not_deployed(session: Any) -> None:
+    with pytest.raises(NotReady, match="this stage is not deployed here"):
+        new_token(stage(), session, Said())
+
+
+def test_a_protected_stage_is_not_destroyed(session: Any) -> None:
+    cdk = Cdk()
+    with pytest.raises(NotReady, match=r"stage prod is protected.*`protected` to false"):
+        destroy(stage("prod"), session, cdk, Said(), sure=True)
+    assert cdk.calls == []
+
+
+def test_destroy_asks_whether_it_is_meant(session: Any) -> None:
+    cdk = Cdk()
+    with pytest.raises(NotReady, match="make destroy STAGE=dev YES=1"):
+        destroy(stage(), session, cdk, Said(), sure=False)
+    assert cdk.calls == []
+
+
+def test_destroy_empties_the_buckets_once_nothing_writes_into_them(session: Any) -> None:
+    s3 = session.client("s3")
+    bucket = {"Type": "AWS::S3::Bucket", "Properties": {"BucketName": "outputs"}}
+    template = json.dumps({"Resources": {"Bucket": bucket}})
+    session.client("cloudformation").create_stack(
+        StackName="Punctual-dev-Data", TemplateBody=template
+    )
+    s3.put_bucket_versioning(Bucket="outputs", VersioningConfiguration={"Status": "Enabled"})
+    for _ in range(2):
+        s3.put_object(Bucket="outputs", Key="outputs/a", Body=b"1")
+    s3.delete_object(Bucket="outputs", Key="outputs/a")
+    held: list[int] = []
+
+    def look() -> None:
+        found = s3.list_object_versions(Bucket="outputs")
+        held.append(len(found.get("Versions", [])) + len(found.get("DeleteMarkers", [])))
+
+    said, cdk = Said(), Cdk(look)
+    assert destroy(stage(), session, cdk, said, sure=True) == 0
+    assert held == [3, 0]
+    assert [call[:2] for call in cdk.calls] == [
+        ["destroy", "Punctual-dev-Scheduling"],
+        ["destroy", "--all"],
+    ]
+    assert "3 objects and versions removed" in said.text
+
+
+def test_destroy_stops_where_the_cdk_fails(session: Any) -> None:
+    cdk = Cdk(code=7)
+    assert destroy(stage(), session, cdk, Said(), sure=True) == 7
+    assert len(cdk.calls) == 1
