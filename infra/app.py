@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from aws_cdk import App, Tags, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra.api import Api
+from infra.bytecode import NoCompiler
 from infra.data import Data
 from infra.execution import Execution
+from infra.packaging import NotPackaged
 from infra.scheduling import Scheduling
-from infra.stage import stage_of
+from infra.stage import WrongStage, stage_of
 
 CDK_JSON = Path(__file__).parent.parent / "cdk.json"
 
@@ -39,4 +42,7 @@ def build(app: App) -> App:
 
 if __name__ == "__main__":
     outdir = os.environ.get("CDK_OUTDIR", "cdk.out")
-    build(App(context=context(), outdir=outdir, analytics_reporting=False)).synth()
+    try:
+        build(App(context=context(), outdir=outdir, analytics_reporting=False)).synth()
+    except (WrongStage, NotPackaged, NoCompiler) as error:
+        sys.exit(f"synth: {error}")
