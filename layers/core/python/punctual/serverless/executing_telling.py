@@ -8,6 +8,7 @@ from punctual.serverless.telling import Metric, Telling
 
 _MILLISECOND = timedelta(milliseconds=1)
 _FAILED = (Status.FAILED, Status.TIMED_OUT)
+SHOWN = 300  # characters of what went wrong; the run's history has all of it
 
 
 def tell_started(tell: Telling, run: Run) -> None:
@@ -25,8 +26,10 @@ def tell_ended(tell: Telling, finished: Finished, run: Run | None) -> None:
         tell.measure(Metric.RETRIED)
         return
     tell.measure(Metric.FINISHED)
+    why = {}
     if run.status in _FAILED:
         tell.measure(Metric.FAILED)
+        why["error"] = finished.detail.error[:SHOWN]
     late = run.lateness
     tell(
         "run_ended",
@@ -36,4 +39,5 @@ def tell_ended(tell: Telling, finished: Finished, run: Run | None) -> None:
         tenant=finished.key.tenant,
         status=run.status.value,
         lateness=None if late is None else late // _MILLISECOND,
+        **why,
     )
