@@ -1,0 +1,77 @@
+"""Tasks of AWS as the API takes them: accepted where they are installed, else refused by name."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from punctual.domain.errors import Invalid
+from punctual.local.installed import FEATURES as NODE
+from punctual.serverless.api_writes import FEATURES as AWS
+from punctual.web.features import Features
+from punctual.web.job import new_job
+from punctual.web.json_body import parse_object
+
+NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
+QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/orders"
+
+
+def check(task: dict[str, Any], features: Features) -> dict[str, Any]:
+    body = json.dumps({"name": "a", "schedule_type": "IMMEDIATE", "task": task}).encode()
+    return new_job(parse_object(body), NOW, features)
+
+
+def wrong(task: dict[str, Any], features: Features) -> dict[str, str]:
+    with pytest.raises(Invalid) as caught:
+        check(task, features)
+    return {error.field: error.message for error in caught.value.errors}
+
+
+@pytest.mark.parametrize(
+    "task",
+    [
+        {"type": "lambda", "function": "report:live"},
+        {"type": "lambda", "function": "{{payload.function}}"},
+        {"type": "sqs", "queue_url": QUEUE},
+        {"type": "sqs", "queue_url": "{{secret:queue}}"},
+        {"type": "http", "url": "https://example.com/", "headers": {"X": "{{secret:a/b}}"}},
+        {"type": "event", "detail_type": "{{secret:kind}}"},
+    ],
+)
+def test_what_is_installed_on_aws_is_taken(task: dict[str, Any]) -> None:
+    assert check(task, AWS)["task"] == task
+
+
+@pytest.mark.parametrize(
+    ("task", "fields"),
+    [
+        ({"type": "lambda"}, {"task.function"}),
+        ({"type": "lambda", "function": ""}, {"task.function"}),
+        ({"type": "lambda", "function": "x" * 3_000}, {"task.function"}),
+        ({"type": "lambda", "function": 3, "more": 1}, {"task.function", "task.more"}),
+        ({"type": "lambda", "function": "punctual-dev-planner"}, {"task.function"}),
+        ({"type": "lambda", "function": "{{nothing}}"}, {"task.function"}),
+        ({"type": "sqs", "function": "x"}, {"task.queue_url", "task.function"}),
+        ({"type": "sqs", "queue_url": "orders"}, {"task.queue_url"}),
+        ({"type": "sqs", "queue_url": QUEUE.replace("orders", "punctual-x")}, {"task.queue_url"}),
+        ({"type": "sqs", "queue_url": "{{secret:}}"}, {"task.queue_url"}),
+        ({"type": "script", "runtime": "bash", "code": "true"}, {"task.type"}),
+        ({"type": "container", "image": "busybox"}, {"task.type"}),
+    ],
+)
+def test_every_wrong_field_is_named(task: dict[str, Any], fields: set[str]) -> None:
+    assert set(wrong(task, AWS)) == fields
+
+
+@pytest.mark.parametrize(
+    ("task", "field"),
+    [
+        ({"type": "lambda", "function": "report"}, "task.type"),
+        ({"type": "sqs", "queue_url": QUEUE}, "task.type"),
+        ({"type": "http", "url": "https://example.com/{{secret:a}}"}, "task.url"),
+    ],
+)
+def test_the_node_refuses_what_it_has_not(task: dict[str, Any], field: str) -> None:
+    assert wrong(task, NODE) == {field: wrong(task, NODE)[field]}
+    assert wrong(task, NODE)[field].endswith("not in this installation yet")
