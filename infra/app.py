@@ -13,6 +13,7 @@ from infra.api import Api
 from infra.bytecode import NoCompiler
 from infra.data import Data
 from infra.execution import Execution
+from infra.observability import Observability
 from infra.packaging import NotPackaged
 from infra.scheduling import Scheduling
 from infra.stage import WrongStage, stage_of
@@ -32,8 +33,17 @@ def build(app: App) -> App:
     name = f"Punctual-{stage.name}"
     data = Data(app, f"{name}-Data", stage=stage)
     scheduling = Scheduling(app, f"{name}-Scheduling", stage=stage, data=data)
-    Execution(app, f"{name}-Execution", stage=stage, data=data, scheduling=scheduling)
-    Api(app, f"{name}-Api", stage=stage, data=data, scheduling=scheduling)
+    execution = Execution(app, f"{name}-Execution", stage=stage, data=data, scheduling=scheduling)
+    api = Api(app, f"{name}-Api", stage=stage, data=data, scheduling=scheduling)
+    Observability(
+        app,
+        f"{name}-Observability",
+        stage=stage,
+        data=data,
+        scheduling=scheduling,
+        execution=execution,
+        api=api,
+    )
     Tags.of(app).add("application", "punctual")
     Tags.of(app).add("stage", stage.name)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
