@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -137,7 +138,7 @@ def main(arguments: Sequence[str]) -> int:
     known, extra = parser.parse_known_args(arguments)
     try:
         stage = described(known.stage, context()["stages"])
-        session = boto3.Session()
+        session = boto3.Session(region_name=os.environ.get("AWS_REGION"))
         if known.what == "deploy":
             return deploy(stage, session, _cdk, print, extra)
         if extra:
