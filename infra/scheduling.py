@@ -142,6 +142,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         knobs=stage.knobs,
         metrics=stage.metrics,
         run_events=stage.run_events,
+        networks=stage.reach.networks,
         queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},
     )
 

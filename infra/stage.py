@@ -18,6 +18,7 @@ from infra.fields import (
     SUBNET,
     Fields,
 )
+from punctual.tasks.addresses import private_network
 
 FUNCTIONS = (
     "authorizer",
@@ -87,10 +88,12 @@ class Vpc:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What tasks may reach here, by name; a name may end with `*`."""
+    """What tasks may reach here: functions and queues by name, which may end with `*`, and the
+    private networks whose addresses `http` tasks may call."""
 
     functions: tuple[str, ...]
     queues: tuple[str, ...]
+    networks: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +235,17 @@ def _reach(fields: Fields) -> Reach:
             "functions", NAME, "a list of names of Lambda functions, perhaps with a * last"
         ),
         fields.texts("queues", NAME, "a list of names of SQS queues, perhaps with a * last"),
+        tuple(fields.take("networks", "a list of private networks, 10.1.0.0/16", _private, ())),
     )
     fields.finish()
     return reach
+
+
+def _private(value: Any) -> bool:
+    try:
+        return isinstance(value, list) and all(private_network(str(one)) for one in value)
+    except ValueError:
+        return False
 
 
 def _throttle(fields: Fields) -> Throttle:

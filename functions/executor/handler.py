@@ -9,7 +9,9 @@ from punctual.serverless.runtime import Runtime
 
 _lane = os.environ["PUNCTUAL_LANE"]
 _runtime = Runtime.from_env(f"executor-{_lane}")
-_executing = Executing(_runtime, _lane, registries(_runtime))
+_executing = Executing(
+    _runtime, _lane, registries(_runtime, os.environ.get("AWS_LAMBDA_RUNTIME_API", ""))
+)
 
 
 def handler(event: dict[str, Any], context: Any) -> dict[str, Any]:

@@ -84,6 +84,22 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"vpc": {**VPC, "subnets": []}}, "`vpc.subnets` must be a list of at least one subnet-…"),
     ({"tasksMayReach": {"functions": ["a b"], "queues": []}}, "`tasksMayReach.functions` must be"),
     ({"tasksMayReach": {"functions": ["*"], "queues": []}}, "`tasksMayReach.functions` must be"),
+    ({"tasksMayReach": {"functions": [], "queues": []}}, "`tasksMayReach.networks` is not set"),
+    *(
+        (
+            {"tasksMayReach": {"functions": [], "queues": [], "networks": wrong}},
+            "`tasksMayReach.networks` must be a list of private networks, 10.1.0.0/16, not",
+        )
+        for wrong in (
+            ["0.0.0.0/0"],
+            ["169.254.169.254/32"],
+            ["10.1.2.3/8"],
+            ["::/0"],
+            [7],
+            "x",
+            [""],
+        )
+    ),
     ({"alarmEmail": "nobody"}, "`alarmEmail` must be an address or null, not 'nobody'"),
     ({"retention": 7}, "`retention` is unknown"),
 ]

@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from punctual.tasks.addresses import LOOPBACK
 from punctual.tasks.contract import Attempt, Outcome, StopReason, StopSignal
 from punctual.tasks.http import HttpTask
 from punctual.tasks.registry import Registry
@@ -135,7 +136,7 @@ def serving(handler: Handler, context: ssl.SSLContext | None = None) -> Iterator
 
 @contextmanager
 def running(**options: Any) -> Iterator[Registry]:
-    with closing(HttpTask(monotonic=time.monotonic, **{"allow_loopback": True} | options)) as task:
+    with closing(HttpTask(monotonic=time.monotonic, **{"opened": LOOPBACK} | options)) as task:
         yield Registry({"http": task}, lambda name: f"hush-{name}")
 
 
@@ -201,9 +202,19 @@ def test_a_job_may_expect_another_status(expected: Any) -> None:
 def test_loopback_is_refused_unless_allowed_and_never_retried() -> None:
     with serving(says(answer())) as server:
         for url in (server.url(), server.url(host="0x7f.1"), server.url(host="[::ffff:7f00:1]")):
-            outcome = call(url, options={"allow_loopback": False})
+            outcome = call(url, options={"opened": ()})
             assert (outcome.status, outcome.retryable) == ("FAILED", False)
             assert "may not be called" in outcome.error
+        assert server.connections == 0
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.2", "[::1]", "[::ffff:7f00:1]", "here"])
+def test_a_closed_port_here_is_refused_whatever_is_open(host: str) -> None:
+    with serving(says(answer())) as server:
+        options = {"closed_ports": [server.port], "resolver": lambda *_: ["127.0.0.1"]}
+        outcome = call(server.url(host=host), options=options)
+        assert (outcome.status, outcome.retryable) == ("FAILED", False)
+        assert f"port {server.port} here is not a task's" in (outcome.error or "")
         assert server.connections == 0
 
 

@@ -2,7 +2,16 @@ import ipaddress
 
 import pytest
 
-from punctual.tasks.addresses import Refused, Unresolved, canonical, checked, literal, refusal
+from punctual.tasks.addresses import (
+    LOOPBACK,
+    Refused,
+    Unresolved,
+    canonical,
+    checked,
+    literal,
+    private_network,
+    refusal,
+)
 
 
 def nobody(host: str, port: int) -> list[str]:
@@ -100,7 +109,7 @@ def test_what_is_public_may_be_called(address: str) -> None:
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.1", "::1", "::ffff:127.0.0.1"])
 def test_loopback_may_be_allowed(address: str) -> None:
     assert refusal(ipaddress.ip_address(address)) == "is loopback"
-    assert refusal(ipaddress.ip_address(address), allow_loopback=True) == ""
+    assert refusal(ipaddress.ip_address(address), LOOPBACK) == ""
 
 
 @pytest.mark.parametrize(
@@ -108,7 +117,45 @@ def test_loopback_may_be_allowed(address: str) -> None:
     ["0.0.0.0", "::", "10.0.0.1", "169.254.169.254", "64:ff9b::127.0.0.1", "::127.0.0.1"],
 )
 def test_allowing_loopback_allows_nothing_else(address: str) -> None:
-    assert refusal(ipaddress.ip_address(address), allow_loopback=True)
+    assert refusal(ipaddress.ip_address(address), LOOPBACK)
+
+
+OWN = [
+    *(private_network(one) for one in ("10.1.0.0/16", "100.64.0.0/10", "fc00::/7", "127.0.0.0/8")),
+    # Not what cdk.json would let through.
+    *(ipaddress.ip_network(one) for one in ("0.0.0.0/0", "::/0")),
+]
+
+
+@pytest.mark.parametrize(
+    "address", ["10.1.2.3", "100.64.0.1", "fd12::1", "::ffff:10.1.2.3", "127.0.0.1"]
+)
+def test_an_own_network_may_be_opened(address: str) -> None:
+    assert refusal(ipaddress.ip_address(address))
+    assert refusal(ipaddress.ip_address(address), OWN[:4]) == ""
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("169.254.169.254", "169.254.170.2", "169.254.100.1", "168.63.129.16", "0.0.0.0", "::"),
+        *("fd00:ec2::254", "fd00:ec2::23", "::ffff:169.254.169.254", "64:ff9b::10.1.2.3"),
+        *("fe80::1", "::10.1.2.3", "2002:a01:203::", "224.0.0.1", "255.255.255.255"),
+    ],
+)
+def test_no_opened_network_reaches_what_is_never_a_task_s(address: str) -> None:
+    assert refusal(ipaddress.ip_address(address), OWN)
+
+
+@pytest.mark.parametrize("text", ["10.0.0.0/15", "172.16.0.0/12", "192.168.7.0/24", "fd12::/48"])
+def test_a_private_network_may_be_opened(text: str) -> None:
+    assert str(private_network(text)) == text
+
+
+@pytest.mark.parametrize("text", ["8.8.8.0/24", "0.0.0.0/0", "169.254.0.0/16", "10.0.0.1/8", "x"])
+def test_no_other_network_may_be_opened(text: str) -> None:
+    with pytest.raises(ValueError, match=r"network|address|host bits"):
+        private_network(text)
 
 
 def test_the_metadata_service_is_named() -> None:
@@ -144,7 +191,7 @@ def test_the_metadata_service_is_named() -> None:
 def test_every_spelling_of_loopback_is_known_without_a_lookup(spelling: str) -> None:
     with pytest.raises(Refused, match="is loopback"):
         checked(spelling, 80, nobody)
-    assert len(checked(spelling, 80, nobody, allow_loopback=True)) == 1
+    assert len(checked(spelling, 80, nobody, opened=LOOPBACK)) == 1
 
 
 @pytest.mark.parametrize(

@@ -83,6 +83,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "constructs",
             "cdk_nag",
             "punctual.settings",
+            "punctual.tasks.addresses",
             "punctual.aws.keys",
             "punctual.serverless.telling",
             "punctual.web.contract",

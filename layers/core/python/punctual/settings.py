@@ -29,6 +29,8 @@ class Settings:
     metrics: bool = True
     # Which changes of runs go to the event bus, at a dollar a million: "all", "ended" or "none".
     run_events: str = "ended"
+    # Private networks, as CIDRs, whose addresses `http` tasks may call.
+    networks: tuple[str, ...] = ()
     # By lane and priority, "quick-high"; a lane whose priorities share one queue is just "quick".
     queues: Mapping[str, str] = field(default_factory=dict)
 
@@ -42,6 +44,7 @@ PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS, PUNCTUAL_METRICS, PUNCT
 PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         """
         names = {name: PREFIX + name.upper() for name in cls.__slots__}
+        optional = names.pop("networks")
         missing = sorted(variable for variable in names.values() if not env.get(variable))
         if missing:
             raise WrongSettings(f"not set: {', '.join(missing)}")
@@ -51,6 +54,7 @@ PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_Q
                 **values,
                 "queues": _pairs(values["queues"]),
                 "metrics": _switch(values["metrics"]),
+                "networks": tuple(env.get(optional, "").split()),
             }
         )
 
@@ -58,7 +62,8 @@ PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_Q
         values = {name: getattr(self, name) for name in self.__slots__}
         values["queues"] = " ".join(f"{name}={url}" for name, url in self.queues.items())
         values["metrics"] = _YES if self.metrics else _NO
-        return {PREFIX + name.upper(): value for name, value in values.items()}
+        values["networks"] = " ".join(self.networks)
+        return {PREFIX + name.upper(): value for name, value in values.items() if value}
 
 
 def _switch(text: str) -> bool:

@@ -26,6 +26,7 @@ from punctual.local.node import Node
 from punctual.local.store import Store
 from punctual.local.wire import Wire
 from punctual.local.workers import Workers
+from punctual.tasks.addresses import LOOPBACK
 from punctual.tasks.http import HttpTask
 from punctual.tasks.registry import Registry
 from punctual.tasks.sandbox import remove_left_behind
@@ -73,7 +74,7 @@ def build(store: Store, folder: Path, log: EventLog, woken: Any) -> tuple[Node, 
     groups = GroupFiles(folder / "groups")
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    http = HttpTask(monotonic=clock.monotonic, allow_loopback=True)
+    http = HttpTask(monotonic=clock.monotonic, opened=LOOPBACK)
     script = ScriptTask(
         work,
         monotonic=clock.monotonic,

@@ -24,14 +24,23 @@ class _Later:
         return self._made.run(attempt, stop, recorder)
 
 
-def registries(runtime: Runtime) -> Callable[[str], Registry]:
-    """By tenant: each knows only its own secrets."""
+def registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Registry]:
+    """By tenant: each knows only its own secrets.
+
+    `runtime_api` is where Lambda hands out this function's events: nothing for a task to call,
+    whatever networks the stage opens.
+    """
     clients = runtime.clients
 
     def http() -> Runner:
+        from punctual.tasks.addresses import private_network
         from punctual.tasks.http import HttpTask
 
-        return HttpTask(monotonic=runtime.steady)
+        return HttpTask(
+            monotonic=runtime.steady,
+            opened=[private_network(network) for network in runtime.settings.networks],
+            closed_ports=[int(port) for _, _, port in [runtime_api.rpartition(":")] if port],
+        )
 
     def invoke() -> Runner:
         from punctual.aws.invoking import LambdaInvoker

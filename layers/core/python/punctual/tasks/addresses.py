@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from punctual.tasks.contract import BadTask
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Resolver = Callable[[str, int], Sequence[str]]
 
 
@@ -30,7 +31,7 @@ def system_resolver(host: str, port: int) -> Sequence[str]:
 
 
 def checked(
-    host: str, port: int, resolver: Resolver, *, allow_loopback: bool = False
+    host: str, port: int, resolver: Resolver, *, opened: Sequence[Network] = ()
 ) -> tuple[Address, ...]:
     """The addresses to connect to; one that is refused among them refuses them all.
 
@@ -45,7 +46,7 @@ def checked(
     if not found:
         raise Unresolved(f"{name} has no address")
     for address in found:
-        reason = refusal(address, allow_loopback=allow_loopback)
+        reason = refusal(address, opened)
         if reason:
             raise Refused(f"{name} may not be called: {_named(name, address)} {reason}")
     return found
@@ -89,31 +90,53 @@ def literal(host: str) -> Address | None:
     return ipaddress.IPv4Address(value)
 
 
-def refusal(address: Address, *, allow_loopback: bool = False) -> str:
-    """Why an address may not be called, or nothing."""
+def refusal(address: Address, opened: Sequence[Network] = ()) -> str:
+    """Why an address may not be called, or nothing.
+
+    What is `opened` are networks of one's own: they never make callable what is no private
+    network, and so never a metadata service.
+    """
     if isinstance(address, ipaddress.IPv4Address):
-        return _refusal_v4(address, allow_loopback)
-    if address == _LOOPBACK_V6:
-        return "" if allow_loopback else "is loopback"
+        return _refusal_v4(address, opened)
     low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
     if address in _MAPPED:
-        return _refusal_v4(low, allow_loopback)
+        return _refusal_v4(low, opened)
     if address in _NAT64:
-        reason = _refusal_v4(low, allow_loopback=False)
+        reason = _refusal_v4(low)
         return f"leads to {low}, which {reason}" if reason else ""
     for network, reason in _REFUSED_V6:
         if address in network:
-            return reason
+            return "" if reason in _OWN and _within(address, opened) else reason
     if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
         return "is a tunnel to an IPv4 address"
     return "" if address in _GLOBAL_V6 else "is not public"
+
+
+def private_network(text: str) -> Network:
+    """A network that may be opened to tasks.
+
+    >>> private_network("10.1.0.0/16")
+    IPv4Network('10.1.0.0/16')
+    >>> private_network("169.254.0.0/16")
+    Traceback (most recent call last):
+    ValueError: 169.254.0.0/16 is not within a private network
+    """
+    network = ipaddress.ip_network(text)
+    refused = _REFUSED_V4 if network.version == 4 else _REFUSED_V6
+    if not any(_holds(other, network) for other, reason in refused if reason in _OWN):
+        raise ValueError(f"{text} is not within a private network")
+    return network
 
 
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+", re.ASCII)
 # More digits than any spelling of 32 bits has without being padded to make a point.
 _MAX_DIGITS = 64
 
-_LOOPBACK_V6 = ipaddress.IPv6Address("::1")
+LOOPBACK: tuple[Network, ...] = (
+    ipaddress.IPv4Network("127.0.0.0/8"),
+    ipaddress.IPv6Network("::1/128"),
+)
+_OWN = ("is private", "is a carrier's private address", "is loopback")
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
 _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -126,6 +149,7 @@ _REFUSED_V4 = tuple(
         ("0.0.0.0/8", "is unspecified"),
         ("10.0.0.0/8", "is private"),
         ("100.64.0.0/10", "is a carrier's private address"),
+        ("127.0.0.0/8", "is loopback"),
         ("169.254.169.254/32", "is the metadata service"),
         ("169.254.0.0/16", "is link-local"),
         ("168.63.129.16/32", "is the metadata service"),
@@ -141,11 +165,11 @@ _REFUSED_V4 = tuple(
         ("240.0.0.0/4", "is reserved"),
     )
 )
-_LOOPBACK_V4 = ipaddress.IPv4Network("127.0.0.0/8")
 _REFUSED_V6 = tuple(
     (ipaddress.IPv6Network(network), reason)
     for network, reason in (
         ("::/128", "is unspecified"),
+        ("::1/128", "is loopback"),
         ("::/96", "is an IPv4 address in disguise"),
         ("::ffff:0:0:0/96", "is an IPv4 address in disguise"),
         ("64:ff9b:1::/48", "is a tunnel to an IPv4 address"),
@@ -154,7 +178,8 @@ _REFUSED_V6 = tuple(
         ("2001::/23", "is reserved"),
         ("2001:db8::/32", "is reserved"),
         ("3fff::/20", "is reserved"),
-        ("fd00:ec2::254/128", "is the metadata service"),
+        # Beside the metadata of a machine, those of its containers.
+        ("fd00:ec2::/32", "is the metadata service"),
         ("fc00::/7", "is private"),
         ("fe80::/10", "is link-local"),
         ("fec0::/10", "is private"),
@@ -163,10 +188,19 @@ _REFUSED_V6 = tuple(
 )
 
 
-def _refusal_v4(address: ipaddress.IPv4Address, allow_loopback: bool) -> str:
-    if address in _LOOPBACK_V4:
-        return "" if allow_loopback else "is loopback"
-    return next((reason for network, reason in _REFUSED_V4 if address in network), "")
+def _refusal_v4(address: ipaddress.IPv4Address, opened: Sequence[Network] = ()) -> str:
+    reason = next((reason for network, reason in _REFUSED_V4 if address in network), "")
+    return "" if reason in _OWN and _within(address, opened) else reason
+
+
+def _within(address: Address, networks: Sequence[Network]) -> bool:
+    return any(address in network for network in networks)
+
+
+def _holds(outer: Network, inner: Network) -> bool:
+    if isinstance(outer, ipaddress.IPv4Network):
+        return isinstance(inner, ipaddress.IPv4Network) and inner.subnet_of(outer)
+    return isinstance(inner, ipaddress.IPv6Network) and inner.subnet_of(outer)
 
 
 def _number(part: str) -> int:

@@ -2,14 +2,14 @@
 
 import itertools
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import httpcore
 import httpx
 
-from punctual.tasks.addresses import Resolver, system_resolver
+from punctual.tasks.addresses import Network, Resolver, system_resolver
 from punctual.tasks.contract import (
     Attempt,
     BadTask,
@@ -69,12 +69,13 @@ class HttpTask:
         self,
         *,
         monotonic: Callable[[], float],
-        allow_loopback: bool = False,
+        opened: Sequence[Network] = (),
+        closed_ports: Sequence[int] = (),
         resolver: Resolver = system_resolver,
         ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self._monotonic = monotonic
-        self._backend = CheckedBackend(resolver, allow_loopback=allow_loopback)
+        self._backend = CheckedBackend(resolver, opened=opened, closed_ports=closed_ports)
         self._pool = httpcore.ConnectionPool(
             ssl_context=ssl_context or httpx.create_ssl_context(trust_env=False),
             # As many as there are attempts: their number is bounded where they are claimed, and

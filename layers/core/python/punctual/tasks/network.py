@@ -3,19 +3,28 @@
 # ruff: noqa: ARG002 -- the signatures are httpcore's; a watch stands in for its timeouts
 
 import errno
+import ipaddress
 import os
 import select
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import httpcore
 
-from punctual.tasks.addresses import Address, Resolver, Unresolved, checked, literal
+from punctual.tasks.addresses import (
+    Address,
+    Network,
+    Refused,
+    Resolver,
+    Unresolved,
+    checked,
+    literal,
+)
 from punctual.tasks.contract import Stop
 
 POLL_SECONDS = 0.1
@@ -64,9 +73,16 @@ class CheckedBackend(httpcore.NetworkBackend):
     its mind gains nothing. A pool calls this for each new connection, after a redirect too.
     """
 
-    def __init__(self, resolver: Resolver, *, allow_loopback: bool) -> None:
+    def __init__(
+        self,
+        resolver: Resolver,
+        *,
+        opened: Sequence[Network] = (),
+        closed_ports: Sequence[int] = (),
+    ) -> None:
         self._resolver = resolver
-        self._allow_loopback = allow_loopback
+        self._opened = tuple(opened)
+        self._closed_ports = tuple(closed_ports)
         self._local = threading.local()
 
     @contextmanager
@@ -95,7 +111,10 @@ class CheckedBackend(httpcore.NetworkBackend):
 
     def _addresses(self, host: str, port: int, watch: Watch) -> tuple[Address, ...]:
         def check() -> tuple[Address, ...]:
-            return checked(host, port, self._resolver, allow_loopback=self._allow_loopback)
+            found = checked(host, port, self._resolver, opened=self._opened)
+            if port in self._closed_ports and any(_here(address) for address in found):
+                raise Refused(f"{host} may not be called: port {port} here is not a task's")
+            return found
 
         if literal(host) is not None:
             return check()
@@ -165,6 +184,11 @@ class Stream(httpcore.NetworkStream):
         if info == "ssl_object" and isinstance(self._socket, ssl.SSLSocket):
             return self._socket
         return None
+
+
+def _here(address: Address) -> bool:
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def _patiently(
