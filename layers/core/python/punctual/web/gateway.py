@@ -10,7 +10,7 @@ from aws_lambda_powertools.event_handler.api_gateway import APIGatewayHttpResolv
 from punctual.domain.errors import PunctualError
 from punctual.web.guards import check_body, check_type, too_large
 from punctual.web.problems import Refused, problem_reply, unknown_problem
-from punctual.web.request import COMMON, Caller, Reply, Request
+from punctual.web.request import COMMON, Caller, Reply, Request, quoted
 from punctual.web.routing import Log, Table
 
 MOST_ANSWERED = 6_000_000  # bytes; Lambda takes 6 MiB, all headers included
@@ -110,16 +110,11 @@ def _body(event: Any) -> bytes:
 def _bounded(reply: Reply, request_id: str) -> Reply:
     """Lambda would fail a longer answer without a word to whoever waits for it."""
     bytes_only = not reply.content_type.endswith("json")
-    size = len(reply.body) * 4 // 3 if bytes_only else _as_text(reply.body)
+    size = len(reply.body) * 4 // 3 if bytes_only else quoted(reply.body)
     if size <= MOST_ANSWERED:
         return reply
     text = f"The answer would be longer than {MOST_ANSWERED:,} bytes: ask for less at once."
     return problem_reply(Refused("ANSWER_TOO_LONG", text), request_id)
-
-
-def _as_text(body: bytes) -> int:
-    """What a text weighs in Lambda's answer, where it is quoted once more."""
-    return len(body) + body.count(b'"') + body.count(b"\\")
 
 
 def _response(reply: Reply, request_id: str) -> Response[Any]:

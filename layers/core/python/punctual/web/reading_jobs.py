@@ -10,7 +10,7 @@ from punctual.engine.views import Page
 from punctual.web.conditions import etag
 from punctual.web.query import LISTING, Query, filters_only, listing
 from punctual.web.render_job import job_json, status_json
-from punctual.web.request import Reply, Request, json_reply
+from punctual.web.request import Reply, Request, json_reply, quoted
 from punctual.web.routing import Table
 from punctual.web.services import Reads, Services, checked_id
 
@@ -57,7 +57,7 @@ class JobReading:
             return page, shown
         weight = 0
         for number, job in enumerate(shown):
-            weight += len(_encode(job))
+            weight += quoted(_encode(job)) + 1
             if weight > self._api.most and number:
                 last = page.items[number - 1].head.job_id
                 return Page(page.items[:number], (last,)), shown[:number]

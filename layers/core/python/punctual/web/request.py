@@ -52,3 +52,12 @@ COMMON: tuple[Header, ...] = (
 
 def json_reply(status: int, value: Any, *headers: Header) -> Reply:
     return Reply(status, _encode(value), headers)
+
+
+def quoted(text: bytes) -> int:
+    """What JSON weighs where it is quoted once more, as in an answer that Lambda hands on.
+
+    >>> quoted(b'{"a": 1}')
+    10
+    """
+    return len(text) + text.count(b'"') + text.count(b"\\")
