@@ -1,0 +1,147 @@
+"""Knobs and the kill switch: who reads them, how often, and what a slip of the pen does."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from punctual.aws import keys
+from punctual.aws.calls import Patience
+from punctual.aws.control import DynamoBuckets
+from punctual.aws.crew import Crew
+from punctual.aws.dynamo import Dynamo
+from punctual.aws.knobs import Gate, GatedMessages, Knobs, SsmKnobs
+from punctual.domain.errors import Unavailable
+from punctual.domain.head import Lane, Priority
+from punctual.engine.ports import Message
+from punctual.engine.window import Place
+from punctual.local.clock import ManualClock
+from tests.builders import NOON, after
+from tests.integration.moto_adapter import Moto, moto
+from tests.integration.moto_faults import refused, unreached
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOON)
+
+
+@pytest.fixture
+def aws(clock: ManualClock) -> Iterator[Moto]:
+    with moto(clock) as made:
+        yield made
+
+
+def a_gate(aws: Moto, clock: ManualClock) -> Gate:
+    dynamo = Dynamo(
+        lambda: aws.clients.dynamodb, Crew(1), Patience(aws.slept.append, "test", tries=2)
+    )
+    return Gate(dynamo, aws.settings.control_table, clock)
+
+
+def read(aws: Moto, **values: str) -> Knobs:
+    for name, value in values.items():
+        aws.clients.ssm.put_parameter(
+            Name=aws.settings.knobs + name, Value=value, Type="String", Overwrite=True
+        )
+    return SsmKnobs(lambda: aws.clients.ssm, aws.settings.knobs).read()
+
+
+def a_message(run: int) -> Message:
+    return Message("t", "j", f"r{run}", NOON, Priority.NORMAL, Lane.QUICK, 1, "http")
+
+
+def test_knobs_are_read_as_they_stand(aws: Moto) -> None:
+    assert read(aws, shards="64", pace=" 7 ", dispatch="off") == Knobs(64, 7, False)
+    assert read(aws, dispatch="on") == Knobs(64, 7, True)
+
+
+def test_knobs_that_are_not_there_have_their_defaults_and_are_told(aws: Moto) -> None:
+    assert read(aws) == Knobs(1, 30, True, ("dispatch", "shards", "pace"))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1001", "99999", "two", "", "1.5", "٣"])
+def test_a_shard_count_that_makes_no_sense_is_told_and_one_is_in_force(
+    aws: Moto, value: str
+) -> None:
+    found = read(aws, shards=value or " ", pace="5", dispatch="on")
+    assert found == Knobs(1, 5, True, ("shards",))
+
+
+def test_a_store_of_parameters_that_does_not_answer_is_unavailable(aws: Moto) -> None:
+    with (
+        refused(aws.clients.ssm, "GetParameters", 5, "AccessDeniedException"),
+        pytest.raises(Unavailable),
+    ):
+        read(aws)
+
+
+def test_the_switch_is_read_once_in_thirty_seconds(aws: Moto, clock: ManualClock) -> None:
+    planner, other = a_gate(aws, clock), a_gate(aws, clock)
+    assert other.open()
+    planner.set(False)
+    assert aws.spend(other.open) == {}
+    assert other.open(), "what was read half a minute ago"
+    clock.advance(timedelta(seconds=30))
+    assert aws.spend(other.open) == {"BatchGetItem": 1}
+    assert not other.open()
+    assert aws.spend(lambda: planner.set(False)) == {"BatchGetItem": 1}, "nothing to say"
+    planner.set(True)
+    assert a_gate(aws, clock).open()
+
+
+def test_a_switch_that_cannot_be_read_stays_as_it_was(aws: Moto, clock: ManualClock) -> None:
+    a_gate(aws, clock).set(False)
+    gate = a_gate(aws, clock)
+    with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
+        assert gate.open()
+    assert not gate.open()
+    clock.advance(timedelta(seconds=31))
+    with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
+        assert not gate.open()
+
+
+def test_the_switch_and_the_shard_count_share_a_row_and_leave_each_other_alone(
+    aws: Moto, clock: ManualClock
+) -> None:
+    a_gate(aws, clock).set(False)
+    assert aws.ports.buckets.shards() == 1
+    aws.ports.buckets.grow(8)
+    assert aws.ports.buckets.shards() == 8
+    assert not a_gate(aws, clock).open()
+    assert len(aws.rows("control")) == 1
+
+
+def test_with_dispatch_off_no_message_is_taken(aws: Moto, clock: ManualClock) -> None:
+    gate = a_gate(aws, clock)
+    messages = GatedMessages(aws.ports.messages, gate)
+    assert messages.send([a_message(1)]) == [True]
+    gate.set(False)
+    assert messages.send([a_message(2), a_message(3)]) == [False, False]
+    assert [one.run_id for one in aws.delivered()] == ["r1"]
+
+
+def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
+    dynamo = Dynamo(lambda: aws.clients.dynamodb, Crew(1), Patience(aws.slept.append, "test"))
+    buckets = DynamoBuckets(dynamo, aws.settings.control_table, clock)
+    mine = buckets.acquire(NOON, 0, "a", NOON, after(60))
+    over = buckets.acquire(NOON, 1, "b", NOON, after(1))
+    given = buckets.acquire(NOON, 2, "c", NOON, after(60))
+    done = buckets.acquire(NOON, 3, "d", NOON, after(60))
+    assert mine
+    assert over
+    assert given
+    assert done
+    assert buckets.give_back(given)
+    assert buckets.done(done)
+    clock.set(after(1))
+    places = [Place(NOON, shard) for shard in range(5)]
+    assert buckets.held(places) == {Place(NOON, 0): mine}
+    assert aws.spend(lambda: buckets.held(places)) == {"BatchGetItem": 1}
+    assert aws.spend(lambda: buckets.held([])) == {}
+
+
+def test_the_row_of_a_lease_expires_a_week_after_its_end(aws: Moto) -> None:
+    aws.ports.buckets.acquire(NOON, 0, "a", NOON, after(60))
+    (row,) = aws.rows("control")
+    assert int(row[keys.TTL]["N"]) == (after(60) + timedelta(days=7)).timestamp()
