@@ -365,3 +365,11 @@ def test_a_runs_line_and_its_row_are_short(
     assert max(len(line) for line in lines) <= 300
     assert max(size(row) for row in world.aws.rows("runs")) <= 1_024 - 150
     assert output(world, noted) == b"e" * 36
+
+
+def test_a_beat_that_hangs_does_not_keep_the_answer_back(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"lasts": 5})
+    world.hands.beside = [0, 60]  # first the call that hides the message, then the beat
+    assert world.invoke(world.records()) == []
+    assert world.status(key) is Status.SUCCESS
+    assert elapsed(world) == pytest.approx(7, abs=1)

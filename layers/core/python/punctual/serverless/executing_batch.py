@@ -15,7 +15,7 @@ from punctual.engine.change import Result
 from punctual.engine.executor import Assignment
 from punctual.engine.holding import Claims
 from punctual.engine.marks import marks
-from punctual.serverless.executing_hands import Hands
+from punctual.serverless.executing_hands import Beside, Hands
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_telling import tell_ended, tell_started
 from punctual.serverless.executing_work import Attempting, Delivery
@@ -32,6 +32,7 @@ HELD = 20.0  # seconds of that for an end: then the run may be another's
 MARGIN = 5.0  # seconds kept at the invocation's end to write how runs ended
 LAST = 1.0  # seconds before the invocation's end when nothing more is tried
 LEAST = 2.0  # seconds that a run is not begun for
+LINGER = 2.0  # seconds that calls beside the loop may take when all else is done
 LOOK = 1.0  # seconds between two looks at what runs
 
 
@@ -68,9 +69,8 @@ class Batch:
         self._attempts: list[Attempting] = []
         self._claim_at = self._write_at = self._beat_at = self._began
         self._hidden = False
-        self._beside: set[int] = set()  # beats and calls about visibility that have not ended
-        self._started = 0
-        self._crash: BaseException | None = None
+        self._beside = Beside(hands, runtime.tell)  # beats and calls about visibility
+        self._idle_at: float | None = None
 
     def run(self, deliveries: Sequence[Delivery]) -> list[str]:
         """The ids of the messages that are to come again."""
@@ -80,15 +80,24 @@ class Batch:
                 self._mail.again(delivery, delivery.message.due_at)
             else:
                 self._waiting[nonce] = delivery
-        while self._waiting or self._attempts or self._beside:
+        while self._is_at_work():
             self._hide()
             self._claim()
             self._beat()
             self._look()
             self._write()
-            if self._waiting or self._attempts or self._beside:
+            if self._is_at_work():
                 self._hands.wait(max(0.001, self._pause()))
+        self._look()
         return self._mail.hand_back()
+
+    def _is_at_work(self) -> bool:
+        """A call beside the loop that hangs is not waited for long: it can do no harm later."""
+        if self._waiting or self._attempts:
+            return True
+        if self._idle_at is None:
+            self._idle_at = self._steady()
+        return self._beside.busy and self._steady() < self._idle_at + LINGER
 
     def _hide(self) -> None:
         """The queue's own visibility has to be as long as the function may run: too long here."""
@@ -97,7 +106,7 @@ class Batch:
         self._hidden = True
         held = [*self._waiting.values(), *(one.delivery for one in self._attempts)]
         if held:
-            self._start(lambda: self._mail.hide(held), "hiding_failed")
+            self._beside.start(lambda: self._mail.hide(held), "hiding_failed")
 
     # Claims
 
@@ -143,7 +152,7 @@ class Batch:
             new.append(attempt)
             tell_started(self._tell, one.run)
         if new and self._lane.beats_at_once:
-            self._guarded(lambda: self._renew(early=True), "beat_failed")
+            self._beside.guarded(lambda: self._renew(early=True), "beat_failed")
         for attempt in new:
             self._hands.start(attempt)
 
@@ -166,7 +175,7 @@ class Batch:
         if at is None or at > self._clock() or self._steady() < self._beat_at:
             return
         self._beat_at = self._over  # not while one is under way
-        self._start(self._renew_beside, "beat_failed")
+        self._beside.start(self._renew_beside, "beat_failed")
 
     def _renew_beside(self) -> None:
         try:
@@ -186,8 +195,7 @@ class Batch:
     # Ends
 
     def _look(self) -> None:
-        if self._crash is not None:
-            raise self._crash
+        self._beside.look()
         steady = self._steady()
         for attempt in self._attempts:
             attempt.look(steady)
@@ -251,29 +259,6 @@ class Batch:
     def _let_go(self, one: Attempting) -> None:
         self._claims.let_go(one.assignment)
         self._attempts.remove(one)
-
-    # Beside the loop
-
-    def _start(self, work: Callable[[], None], failed: str) -> None:
-        self._started += 1
-        number = self._started
-        self._beside.add(number)
-
-        def beside() -> None:
-            try:
-                self._guarded(work, failed)
-            except BaseException as crash:
-                self._crash = crash
-            finally:
-                self._beside.discard(number)
-
-        self._hands.start(beside)
-
-    def _guarded(self, work: Callable[[], None], failed: str) -> None:
-        try:
-            work()
-        except Unavailable as error:
-            self._tell(failed, error=error.message)
 
     def _pause(self) -> float:
         """Seconds until the next thing is due that nobody wakes the loop for."""

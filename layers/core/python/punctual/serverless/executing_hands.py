@@ -4,6 +4,9 @@ import threading
 from collections.abc import Callable
 from typing import Protocol
 
+from punctual.domain.errors import Unavailable
+from punctual.serverless.telling import Telling
+
 Work = Callable[[], None]
 
 
@@ -46,3 +49,44 @@ class Threads:
             elif self._ended == self._seen:
                 self._pause(seconds)
             self._seen = self._ended
+
+
+class Beside:
+    """Calls of the loop's own that may hang, and may fail: they are told, and tried again later."""
+
+    def __init__(self, hands: Hands, tell: Telling) -> None:
+        self._hands = hands
+        self._tell = tell
+        self._under_way: set[int] = set()
+        self._started = 0
+        self._crash: BaseException | None = None
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._under_way)
+
+    def start(self, work: Work, failed: str) -> None:
+        self._started += 1
+        number = self._started
+        self._under_way.add(number)
+
+        def beside() -> None:
+            try:
+                self.guarded(work, failed)
+            except BaseException as crash:
+                self._crash = crash
+            finally:
+                self._under_way.discard(number)
+
+        self._hands.start(beside)
+
+    def guarded(self, work: Work, failed: str) -> None:
+        try:
+            work()
+        except Unavailable as error:
+            self._tell(failed, error=error.message)
+
+    def look(self) -> None:
+        """A crash in a thread is the function's."""
+        if self._crash is not None:
+            raise self._crash
