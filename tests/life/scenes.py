@@ -1,25 +1,31 @@
 """Pieces of life whose cost is counted; the same calls on any machine."""
 
-from collections.abc import Sequence
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import cache
 from typing import Any, NamedTuple
 
 from bench.accounts import Line, Spent, less, lines, spent
-from bench.meter import Call
+from bench.meter import Call, Unit, purpose
 from bench.prices import prices
+from bench.sizes import INDEXED, item_bytes
 from tests.life.gateway import Answer, Gateway
-from tests.life.world import MINUTE, World
+from tests.life.world import MINUTE, SECOND, World, a_world
 
-PAYLOAD = {"text": "x" * 1013}  # 1 KB of JSON
+SMALL = {"order": 4711, "mail": "ada@example.com"}
+PAYLOAD = {**SMALL, "lines": [{"n": n, "sku": f"A-{n * 7919 % 9973}"} for n in range(35)]}  # 1 KB
+WATERMARK = (Unit.WRITE, "control: #watermark")
 TOKEN = "a-token-that-only-these-tests-know"
 
 
 class Counted(NamedTuple):
-    """The lines of one run, submission or minute, and the calls behind them."""
+    """The lines of one run, submission or minute, and what it leaves in store, in bytes."""
 
     what: str
     lines: Sequence[Line]
-    calls: Sequence[Call]
+    stored: Mapping[str, float]
 
 
 def opened(world: World) -> Gateway:
@@ -45,23 +51,36 @@ def spent_in(world: World, calls: Sequence[Call]) -> Spent:
     return spent(calls, memory, prices())
 
 
+def stored_by(calls: Sequence[Call], by: float) -> dict[str, float]:
+    """Bytes that stand after these calls and did not before, as storage counts them."""
+    found: Counter[str] = Counter()
+    for call in calls:
+        for one in call.writes:
+            what = purpose(one.table, one.key)
+            found[what] += _kept(one.after) - _kept(one.before)
+        if call.operation == "PutObject" and not call.error:
+            found["outputs"] += len(call.params["Body"])
+    return {what: size / by for what, size in sorted(found.items()) if size > 0}
+
+
+def _kept(item: Mapping[str, Any] | None) -> int:
+    return 0 if item is None else item_bytes(item) + INDEXED
+
+
 def empty_minute(world: World) -> Counted:
     """Nothing is due in it, and nobody asks."""
     world.run(5 * MINUTE)
     began = len(world.meter.calls)
     world.run(10 * MINUTE)
     calls = world.meter.calls[began:]
-    return Counted("an empty minute", lines(spent_in(world, calls), 10, prices()), calls)
+    return Counted("an empty minute", lines(spent_in(world, calls), 10, prices()), {})
 
 
 def recurring(world: World, jobs: int, minutes: int = 4) -> Counted:
     """Each job runs each minute; a minute without any is taken away, the rest is the runs'."""
     gateway = opened(world)
-    world.run(3 * MINUTE)
-    began = len(world.meter.calls)
-    world.run(minutes * MINUTE)
-    idle = spent_in(world, world.meter.calls[began:])
-    world.run(timedelta(seconds=20))
+    world.run(5 * MINUTE)
+    idle = _idle(world, 10)
     for _ in range(jobs):
         submitted(gateway, schedule_type="CRON", cron_expression="* * * * *")
     world.run(3 * MINUTE)
@@ -69,39 +88,72 @@ def recurring(world: World, jobs: int, minutes: int = 4) -> Counted:
     world.run(minutes * MINUTE)
     calls = world.meter.calls[began:]
     runs = len(world.ended()) - seen
-    assert runs == jobs * minutes, f"{runs} runs of {jobs * minutes}"
-    left = less(spent_in(world, calls), idle, 1)
-    return Counted(f"{jobs} at a time", lines(left, runs, prices()), calls)
+    assert (runs, world.failures) == (jobs * minutes, [])
+    left = _own(less(spent_in(world, calls), idle, minutes / 10))
+    what = "alone" if jobs == 1 else f"{jobs} at a time"
+    return Counted(what, lines(left, runs, prices()), stored_by(calls, runs))
 
 
 def one_shot(world: World, jobs: int) -> Counted:
     """Submitted before; what is counted is what its one run costs."""
     gateway = opened(world)
-    world.run(3 * MINUTE)
-    began = len(world.meter.calls)
-    world.run(6 * MINUTE)
-    idle = spent_in(world, world.meter.calls[began:])
-    at = (world.clock() + timedelta(minutes=5, seconds=30)).isoformat()
+    world.run(5 * MINUTE)
+    idle = _idle(world, 10)
+    at = (world.clock() + timedelta(minutes=5, seconds=10)).isoformat()
     for _ in range(jobs):
         submitted(gateway, schedule_type="FUTURE", schedule_time=at)
-    world.pump()
+    world.run(MINUTE)
     began, seen = len(world.meter.calls), len(world.ended())
-    world.run(6 * MINUTE)
+    world.run(5 * MINUTE)
     calls = world.meter.calls[began:]
     runs = len(world.ended()) - seen
-    assert runs == jobs, f"{runs} runs of {jobs}"
-    left = less(spent_in(world, calls), idle, 1)
-    return Counted("a one-shot", lines(left, runs, prices()), calls)
+    assert (runs, world.failures) == (jobs, [])
+    left = _own(less(spent_in(world, calls), idle, 5 / 10))
+    return Counted(f"{jobs} at a time", lines(left, runs, prices()), stored_by(calls, runs))
 
 
-def submission(world: World, count: int = 10) -> Counted:
+@cache
+def measured() -> Mapping[str, Counted]:
+    """All that docs/cost.md tells of, each in a deployment of its own."""
+    scenes: Mapping[str, Callable[[World], Counted]] = {
+        "many": lambda world: recurring(world, 30, 2),
+        "ten": lambda world: recurring(world, 10, 4),
+        "alone": lambda world: recurring(world, 1, 4),
+        "one-shot": lambda world: one_shot(world, 10),
+        "submission": lambda world: submission(world, 10, SMALL),
+        "large submission": lambda world: submission(world, 10, PAYLOAD),
+        "minute": empty_minute,
+    }
+    found = {}
+    for name, scene in scenes.items():
+        with a_world() as world:
+            found[name] = scene(world)
+    return found
+
+
+def _own(left: Spent) -> Spent:
+    """The watermark is written every few minutes, whatever runs: how often fell here is chance."""
+    return {place: n for place, n in left.items() if place[0::2] != WATERMARK}
+
+
+def _idle(world: World, minutes: int) -> Spent:
+    began = len(world.meter.calls)
+    world.run(minutes * MINUTE)
+    return spent_in(world, world.meter.calls[began:])
+
+
+def submission(world: World, count: int, payload: Any) -> Counted:
     """Jobs of days to come: the request, what it stores, and what the stream makes of it."""
+    world.ticks = False
     gateway = opened(world)
-    submitted(gateway, schedule_type="CRON", cron_expression="0 0 * * *")
-    world.pump()
+    daily = {"schedule_type": "CRON", "cron_expression": "0 0 * * *", "payload": payload}
+    submitted(gateway, **daily)
+    world.run(5 * SECOND)
     began = len(world.meter.calls)
     for _ in range(count):
-        submitted(gateway, schedule_type="CRON", cron_expression="0 0 * * *")
-    world.pump()
+        submitted(gateway, **daily)
+    world.run(5 * SECOND)
     calls = world.meter.calls[began:]
-    return Counted("a submission", lines(spent_in(world, calls), count, prices()), calls)
+    spent_here = spent_in(world, calls)
+    what = f"{len(json.dumps(payload)):,} bytes of payload"
+    return Counted(what, lines(spent_here, count, prices()), stored_by(calls, count))

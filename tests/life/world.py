@@ -59,7 +59,7 @@ class World:
         }
         self.streams = {arn: Stream(arn) for arn in self.deployed.streams}
         self.failures: list[tuple[str, BaseException]] = []
-        self.work: Callable[[Any], Any] = lambda payload: {"did": payload["text"][:40]}
+        self.work: Callable[[Any], Any] = lambda payload: {"did": payload["order"]}
         self._numbers = count(1)
         self._streamed = 0
         self.ticks = True
@@ -347,8 +347,8 @@ class World:
         name = next(
             one for one in self.bare.list_tables()["TableNames"] if table.name in one.lower()
         )
-        found: list[dict[str, Any]] = self.bare.scan(TableName=name)["Items"]
-        return found
+        pages = self.bare.get_paginator("scan").paginate(TableName=name)
+        return [dict(row) for page in pages for row in page["Items"]]
 
     def ended(self) -> list[dict[str, Any]]:
         """The lines of history: one a run that ended."""
