@@ -23,7 +23,7 @@ from punctual.aws.dynamo import Dynamo
 from punctual.aws.history import DynamoHistory
 from punctual.aws.queue import parse_message
 from punctual.aws.run_lists import RunLists
-from punctual.aws.wiring import Clients, aws_ports
+from punctual.aws.wiring import AwsPorts, Clients, aws_ports
 from punctual.engine.ports import Clock, Message, Ports, RunRow
 from punctual.settings import Settings
 
@@ -36,7 +36,7 @@ LANES = ("quick-high", "quick-normal", "quick-low", "long")
 class Moto:
     """The adapter, its clients, and what was called and slept."""
 
-    ports: Ports
+    ports: AwsPorts
     clients: Clients
     settings: Settings
     lists: RunLists
@@ -142,7 +142,7 @@ def _created(clients: Clients) -> Settings:
         Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION}
     )
     clients.events.create_event_bus(Name=BUS)
-    names = {f"{table.name}_table": table.name for table in keys.TABLES}
+    names: dict[str, Any] = {f"{table.name}_table": table.name for table in keys.TABLES}
     return Settings(
         **names,
         stage="test",
