@@ -19,7 +19,7 @@ import boto3
 from tests.rehearsal.deployment import WITHIN, Deployment, Failed, run
 from tests.rehearsal.emulator import REGION, ROOT, emulator, environment
 
-STAGE = "dev"
+STAGE = "rehearsal"
 CONTEXT = {"stage": STAGE, "vendorFor": "host", "rehearsal": "true"}
 FOLDER = ROOT / ".rehearsal"
 PATIENCE = "4"  # the emulator, every function and the tests share the machine

@@ -12,7 +12,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 ROOT = Path(__file__).parents[2]
-COMMAND = ROOT / ".venv-rehearse" / "bin" / "ministack"
+COMMAND = (ROOT / ".venv-rehearse/bin/python", ROOT / "tests/rehearsal/launch.py")
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
 READY_WITHIN = 30.0
@@ -45,6 +45,11 @@ def environment(endpoint: str) -> dict[str, str]:
     }
 
 
+def alone(env: Mapping[str, str]) -> dict[str, str]:
+    """Functions find our code in their layer, or not at all."""
+    return {name: value for name, value in env.items() if not name.startswith("PYTHON")}
+
+
 @contextmanager
 def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[str]:
     """Its address, once it answers; what it says goes to `folder`/emulator.log."""
@@ -55,9 +60,9 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[str]:
     scratch.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as said:
         process = subprocess.Popen(
-            [COMMAND],
+            COMMAND,
             env={
-                **environment(endpoint),
+                **alone(environment(endpoint)),
                 "BIND_HOST": "127.0.0.1",
                 "GATEWAY_PORT": str(port),
                 "PERSIST_STATE": "0",
