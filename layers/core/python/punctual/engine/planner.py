@@ -1,4 +1,8 @@
-"""The planner: one authoritative time, and who looks after which minute up to two ahead."""
+"""The planner: one authoritative time, and who looks after which minute up to two ahead.
+
+For an installation that holds its minutes all the time, where a lease costs nothing; one whose
+pollers come and go looks before it hands out (`lookout.py`).
+"""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
