@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench acceptance rehearse lint types format synth deploy token destroy lock clean
+.PHONY: help run test check bench acceptance rehearse cold lint types format synth deploy token destroy lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
@@ -37,6 +37,11 @@ rehearse: node_modules/.package-lock.json ## deploy to an emulator of AWS here, 
 	@requirements/install dev
 	@requirements/install rehearse
 	@$(PYTHON_IN_VENV) -m tests.rehearsal
+
+cold: ## measure how long each function takes to start, in Lambda's own emulator of its runtime
+	@requirements/install dev
+	@requirements/install cold
+	@$(PYTHON_IN_VENV) -m bench.cold_start
 
 lint: ## look for mistakes and wrong formatting
 	@requirements/install dev
@@ -84,7 +89,8 @@ lock: ## pin the newest allowed requirements: UPGRADE=--upgrade, or keep the pin
 	@$(COMPILE) --build-deps-for editable -c requirements/dev.txt -o requirements/run.txt pyproject.toml
 	@$(COMPILE) -c requirements/dev.txt -o layers/vendor/requirements.txt layers/vendor/requirements.in
 	@$(COMPILE) $(UPGRADE) -o requirements/rehearse.txt requirements/rehearse.in
+	@$(COMPILE) $(UPGRADE) -o requirements/cold.txt requirements/cold.in
 
 clean: ## remove what the others made; never the data in ./.punctual
-	@rm -rf .venv .venv-rehearse .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-rehearse .venv-cold .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find layers functions infra tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
