@@ -12,6 +12,7 @@ from aws_cdk import aws_iam as iam
 from punctual.aws.keys import LEFT_BY_RUNS
 
 PAYLOADS = "payloads/"
+OUTPUTS = "outputs/"
 BLOBS = (PAYLOADS, *LEFT_BY_RUNS)
 
 
@@ -84,6 +85,8 @@ def _steps(data: Data, queues: Queues) -> list[Right]:
         _dynamodb(data.runs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.control, "BatchGetItem"),
         _sqs((queues.wake, *queues.lanes), "SendMessage"),
+        # What a holder that died had packed, for the row that a look then writes.
+        *_read_blobs(data, OUTPUTS),
     ]
 
 
