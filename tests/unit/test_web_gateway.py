@@ -20,12 +20,13 @@ CONTEXT: Any = SimpleNamespace(aws_request_id="r1")
 
 
 class Gateway:
-    def __init__(self, stage: str = "v1") -> None:
+    def __init__(self, stage: str = "v1", most: int | None = None) -> None:
         self.engine = MemoryEngine()
         self.stage = stage
         self.logged: list[str] = []
         jobs, search = self.engine.as_jobs, self.engine.as_search
-        services = Services(jobs, search, self.engine.clock, FEATURES, About("0", ()))
+        about = About("0", ())
+        services = Services(jobs, search, self.engine.clock, FEATURES, about, most=most)
         self.services = services
         self.app = resolver(services, self.log, lambda event, _path: Caller(event["tenant"], "me"))
 
@@ -133,6 +134,30 @@ def test_bytes_leave_as_bytes(gateway: Gateway) -> None:
     answer = gateway.call("GET", f"/jobs/{job_id}/runs/{run_id}/output")
     assert (answer["isBase64Encoded"], base64.b64decode(answer["body"])) == (True, b"\xff\x00")
     assert answer["headers"]["Content-Type"] == "image/png"
+
+
+def test_an_answer_that_lambda_could_not_give_is_refused(gateway: Gateway) -> None:
+    job_id = json.loads(gateway.call("POST", "/jobs", JOB)["body"])["job_id"]
+    run_id = json.loads(gateway.call("POST", f"/jobs/{job_id}/runNow")["body"])["run_id"]
+    for size, status in ((4_400_000, 200), (4_600_000, 422)):
+        gateway.engine.outputs[run_id] = Output(b"x" * size, "image/png")
+        answer = gateway.call("GET", f"/jobs/{job_id}/runs/{run_id}/output")
+        assert answer["statusCode"] == status
+    assert json.loads(answer["body"])["code"] == "ANSWER_TOO_LONG"
+
+
+def test_logs_come_in_pieces_where_an_answer_is_bounded() -> None:
+    gateway = Gateway(most=8)
+    job_id = json.loads(gateway.call("POST", "/jobs", JOB)["body"])["job_id"]
+    run_id = json.loads(gateway.call("POST", f"/jobs/{job_id}/runNow")["body"])["run_id"]
+    gateway.engine.outputs[run_id] = Output(b"abcdefghij", "text/plain")
+    pieces, after = [], "0"
+    for _ in range(4):
+        query = f"after={after}"
+        answer = gateway.call("GET", f"/jobs/{job_id}/runs/{run_id}/logs", query=query)
+        pieces.append(base64.b64decode(answer["body"] or ""))
+        after = answer["headers"]["x-next-offset"]
+    assert pieces == [b"abcd", b"efgh", b"ij", b""]
 
 
 def test_both_ways_know_the_same_routes(gateway: Gateway) -> None:
