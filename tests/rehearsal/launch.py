@@ -1,48 +1,68 @@
-"""The emulator with what keeps it from a deployment of ours; it runs in a virtualenv of its own.
+"""The emulator, mended where it keeps a deployment of ours from being rehearsed.
 
-1. A mapping of a FIFO queue hands out one batch at a time there, so that a lane would be a single
-   executor. AWS runs as many as the mapping allows, none with a group that another one holds; the
-   emulator's queues keep groups apart as well.
-2. It knows no saved queries of CloudWatch Logs and so refuses the stack that holds them: they are
-   taken here, and do nothing.
+It runs in a virtualenv of its own, where none of our code is. What is mended, and why:
+docs/decisions/rehearsal.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ministack.app import main  # type: ignore[import-not-found]
+from ministack.core import iam_actions  # type: ignore[import-not-found]
 from ministack.services import lambda_svc  # type: ignore[import-not-found]
-from ministack.services.cloudformation.provisioners import (  # type: ignore[import-not-found]
-    _RESOURCE_HANDLERS,
-)
+from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found]
 
 Props = Mapping[str, Any]
-_serial = lambda_svc._sqs_esm_concurrency
+Handler = dict[str, Any]
 
-
-def _concurrency(
-    mapping: Props, function: Props, config: Props, _queue: Props | None = None
-) -> int:
-    allowed: int = _serial(mapping, function, config, None)
-    return allowed
-
-
-def _created(logical_id: str, _props: Props, stack: str) -> tuple[str, Props]:
-    return f"{stack}/{logical_id}", {}
-
-
-def _updated(physical_id: str, _old: Props, _new: Props, _stack: str) -> tuple[str, Props]:
-    return physical_id, {}
-
-
-def _deleted(_physical_id: str, _props: Props) -> None:
-    pass
-
-
-lambda_svc._sqs_esm_concurrency = _concurrency
-_RESOURCE_HANDLERS["AWS::Logs::QueryDefinition"] = {
-    "create": _created,
-    "update": _updated,
-    "delete": _deleted,
+BATCHES = {
+    f"sqs:{action}Batch": f"sqs:{action}"
+    for action in ("SendMessage", "DeleteMessage", "ChangeMessageVisibility")
 }
+"""The actions that AWS asks for: there is no right to a batch."""
+
+
+def as_on_aws(serial: Callable[..., int]) -> Callable[..., int]:
+    """A mapping of a FIFO queue is served by as many as it allows, each with groups of its own."""
+
+    def concurrency(mapping: Props, function: Props, config: Props, _queue: Any = None) -> int:
+        return serial(mapping, function, config, None)
+
+    return concurrency
+
+
+def without_batches(extract: Callable[..., str | None]) -> Callable[..., str | None]:
+    def action(*request: Any) -> str | None:
+        found = extract(*request)
+        return BATCHES.get(found, found) if found else found
+
+    return action
+
+
+def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool]) -> None:
+    """Resources of a kind, some or all, are taken into the stack and do nothing."""
+    known = handlers.get(kind, {})
+
+    def create(logical_id: str, props: Props, stack: str) -> Any:
+        if where(props):
+            return f"{stack}-{logical_id}", {"Arn": f"arn:aws:taken:::{stack}-{logical_id}"}
+        return known["create"](logical_id, props, stack)
+
+    def update(physical_id: str, old: Props, new: Props, stack: str, logical_id: str = "") -> Any:
+        if where(new):
+            return physical_id, {}
+        return known["update"](physical_id, old, new, stack, logical_id)
+
+    def delete(physical_id: str, props: Props) -> None:
+        if not where(props):
+            known["delete"](physical_id, props)
+
+    own = {"create": create, "update": update, "delete": delete, "update_with_logical_id": True}
+    handlers[kind] = {**known, **own}
+
+
+lambda_svc._sqs_esm_concurrency = as_on_aws(lambda_svc._sqs_esm_concurrency)
+iam_actions.extract_iam_action = without_batches(iam_actions.extract_iam_action)
+taken(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
+taken(provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props)
 main()
