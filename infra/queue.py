@@ -27,6 +27,8 @@ class LaneShape:
     """How a lane is worked: messages a batch, and seconds until one is handed out again.
 
     `seconds`, the function's timeout, may not be longer than `hidden`: AWS refuses that.
+    A quick run may take 300 s. The function itself hides what it works on for only 30 s, so that a
+    crash brings it back soon (docs/decisions/executing.md).
     """
 
     batch: int
@@ -35,7 +37,7 @@ class LaneShape:
 
 
 LANE_SHAPES = {
-    "quick": LaneShape(batch=10, hidden=30, seconds=30),
+    "quick": LaneShape(batch=10, hidden=330, seconds=330),
     "long": LaneShape(batch=1, hidden=960, seconds=900),
 }
 
