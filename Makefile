@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench acceptance rehearse cold lint types format synth deploy token destroy lock clean
+.PHONY: help run test check bench cost acceptance rehearse cold lint types format synth deploy token destroy lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
@@ -9,6 +9,10 @@ PYTHON_IN_VENV = .venv/bin/python
 CODE = $(foreach tree,layers functions infra tests bench,$(if $(shell find $(tree) -name '*.py' 2>/dev/null),$(tree)))
 COMPILE = $(PYTHON_IN_VENV) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+# Of aws-sam-cli only a program is used: its 80 packages stay away, some of them change what
+# boto3 imports.
+ASKED_ALONE = awk 'NR == FNR { asked[$$1]; next } \
+	/^[a-z]/ { split($$1, name, "=="); kept = name[1] in asked } kept && NF && !/^\#/'
 
 help: ## list what there is to make
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
@@ -42,6 +46,10 @@ cold: ## measure how long each function takes to start, in Lambda's own emulator
 	@requirements/install dev
 	@requirements/install cold
 	@$(PYTHON_IN_VENV) -m bench.cold_start
+
+cost: ## count what runs, submissions and idle months cost, and write docs/cost.md
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m bench.cost
 
 lint: ## look for mistakes and wrong formatting
 	@requirements/install dev
@@ -90,6 +98,8 @@ lock: ## pin the newest allowed requirements: UPGRADE=--upgrade, or keep the pin
 	@$(COMPILE) -c requirements/dev.txt -o layers/vendor/requirements.txt layers/vendor/requirements.in
 	@$(COMPILE) $(UPGRADE) -o requirements/rehearse.txt requirements/rehearse.in
 	@$(COMPILE) $(UPGRADE) -o requirements/cold.txt requirements/cold.in
+	@$(ASKED_ALONE) requirements/cold.in requirements/cold.txt > requirements/.cold.txt
+	@mv requirements/.cold.txt requirements/cold.txt
 
 clean: ## remove what the others made; never the data in ./.punctual
 	@rm -rf .venv .venv-rehearse .venv-cold .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
