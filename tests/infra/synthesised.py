@@ -1,5 +1,6 @@
 """A stage's templates, made once a test run; as a program: the list of resources that is kept."""
 
+import json
 import tempfile
 from collections.abc import Mapping
 from functools import cache
@@ -8,7 +9,6 @@ from typing import Any, NamedTuple
 
 from aws_cdk import App
 from aws_cdk.assertions import Template
-from aws_cdk.cx_api import CloudAssembly
 
 from infra.app import build, context
 
@@ -45,45 +45,66 @@ def changed(stage: str, **values: Any) -> dict[str, Any]:
     return {**found, "stage": stage, "aws:cdk:bundling-stacks": NO_LAYERS}
 
 
-def synthesise(stage: str, **values: Any) -> CloudAssembly:
+class Stack(NamedTuple):
+    stack_name: str
+    template: dict[str, Any]
+
+
+class Made(NamedTuple):
+    """What a synthesis wrote. Read from its files: through jsii each template takes a second."""
+
+    manifest: dict[str, Any]
+    stacks: tuple[Stack, ...]  # each behind those it reads from
+
+    @property
+    def templates(self) -> dict[str, dict[str, Any]]:
+        """By the last part of the stack's name."""
+        return {one.stack_name.rsplit("-", 1)[1]: one.template for one in self.stacks}
+
+
+def synthesise(stage: str, **values: Any) -> Made:
     """Under the rules: what is against them raises."""
-    outdir = tempfile.mkdtemp(prefix="punctual-synth-")
-    app = App(context=changed(stage, **values), outdir=outdir, analytics_reporting=False)
-    return build(app).synth()
+    with tempfile.TemporaryDirectory(prefix="punctual-synth-") as outdir:
+        app = App(context=changed(stage, **values), outdir=outdir, analytics_reporting=False)
+        names = [one.stack_name for one in build(app).synth().stacks]
+        stacks = tuple(
+            Stack(name, json.loads((Path(outdir) / f"{name}.template.json").read_text()))
+            for name in names
+        )
+        return Made(json.loads((Path(outdir) / "manifest.json").read_text()), stacks)
 
 
 @cache
-def assembly(stage: str) -> CloudAssembly:
+def assembly(stage: str) -> Made:
     return synthesise(stage)
 
 
 @cache
-def full() -> CloudAssembly:
+def full() -> Made:
     """The prod stage with everything that is optional."""
     return synthesise("prod", **FULL)
 
 
-def templates(made: CloudAssembly) -> dict[str, dict[str, Any]]:
-    """By the last part of the stack's name."""
-    return {one.stack_name.rsplit("-", 1)[1]: one.template for one in made.stacks}
+def templates(made: Made) -> dict[str, dict[str, Any]]:
+    return made.templates
 
 
-def template(made: CloudAssembly, stack: str) -> Template:
-    return Template.from_json(templates(made)[stack])
+def template(made: Made, stack: str) -> Template:
+    return Template.from_json(made.templates[stack])
 
 
-def resources(made: CloudAssembly, kind: str, *stacks: str) -> list[Resource]:
+def resources(made: Made, kind: str, *stacks: str) -> list[Resource]:
     """All of one type, of some stacks or of all."""
     return [
         Resource(name, body["Type"], body)
-        for stack, one in templates(made).items()
+        for stack, one in made.templates.items()
         if not stacks or stack in stacks
         for name, body in one["Resources"].items()
         if body["Type"] == kind
     ]
 
 
-def functions(made: CloudAssembly) -> dict[str, Resource]:
+def functions(made: Made) -> dict[str, Resource]:
     """By the name that follows the stage's."""
     return {
         one.properties["FunctionName"].split("-", 2)[2]: one
@@ -94,10 +115,10 @@ def functions(made: CloudAssembly) -> dict[str, Resource]:
 def listed() -> str:
     """A logical id that changes is a resource that is replaced."""
     lines = [
-        f"{one.stack_name} {body['Type']} {name}"
+        f"Punctual-{stage}-{stack} {body['Type']} {name}"
         for stage in STAGES
-        for one in assembly(stage).stacks
-        for name, body in one.template["Resources"].items()
+        for stack, one in assembly(stage).templates.items()
+        for name, body in one["Resources"].items()
     ]
     return "\n".join(sorted(lines)) + "\n"
 

@@ -15,7 +15,6 @@ from tests.infra.synthesised import (
     full,
     functions,
     resources,
-    templates,
 )
 
 
@@ -114,13 +113,13 @@ def test_other_origins_are_let_in_only_where_the_stage_names_them(stage: str) ->
 
 
 def test_the_address_is_told(stage: str) -> None:
-    value = templates(assembly(stage))["Api"]["Outputs"]["Address"]["Value"]
+    value = assembly(stage).templates["Api"]["Outputs"]["Address"]["Value"]
     assert value["Fn::Join"][1][1] == "/v1"
     assert one("Api", assembly(stage))["DisableExecuteApiEndpoint"] is False
 
 
 def test_a_name_of_its_own_is_the_only_way_in() -> None:
-    outputs = templates(full())["Api"]["Outputs"]
+    outputs = full().templates["Api"]["Outputs"]
     assert outputs["Address"]["Value"] == "https://jobs.example.com/v1"
     assert "DomainPointsTo" in outputs
     assert one("Api", full())["DisableExecuteApiEndpoint"] is True

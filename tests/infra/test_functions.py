@@ -17,7 +17,6 @@ from tests.infra.synthesised import (
     full,
     functions,
     resources,
-    templates,
 )
 
 
@@ -150,7 +149,7 @@ def test_only_a_stage_with_a_vpc_has_functions_in_one(stage: str) -> None:
 
 
 def test_a_stacks_layers_are_its_own(stage: str) -> None:
-    for name, one in templates(assembly(stage)).items():
+    for name, one in assembly(stage).templates.items():
         layers = [r for r in one["Resources"].values() if r["Type"] == "AWS::Lambda::LayerVersion"]
         assert len(layers) == (0 if name in ("Data", "Observability") else 2)
         assert all(layer["Properties"]["CompatibleArchitectures"] == ["arm64"] for layer in layers)

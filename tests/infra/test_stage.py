@@ -25,10 +25,14 @@ def test_what_is_reserved_leaves_a_hundred_of_the_usual_thousand() -> None:
     assert sum(context()["stages"]["prod"]["reservedConcurrency"].values()) <= 900
 
 
-@pytest.mark.parametrize("lane", ["quick", "long"])
-def test_the_queues_of_a_lane_share_what_its_executor_has(lane: str) -> None:
-    prod = described("prod", context()["stages"])
-    assert sum(prod.lanes[lane].values()) <= prod.reserved[f"executor-{lane}"]
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("executor-quick", 10), ("executor-long", 10), ("poller", 2), ("dead-letters", 4)],
+)
+def test_the_queues_of_a_function_share_what_is_reserved_for_it(name: str, asked: int) -> None:
+    assert described("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}
+    with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the"):
+        described("dev", dev(reservedConcurrency={name: asked - 1}))
 
 
 def test_optional_parts_are_read() -> None:
@@ -42,7 +46,7 @@ def test_optional_parts_are_read() -> None:
 @pytest.mark.parametrize(
     ("name", "stages", "message"),
     [
-        ("qa", context()["stages"], "no stage 'qa' in cdk.json; there are: dev, prod"),
+        ("qa", context()["stages"], "no stage 'qa' in cdk.json; there are: dev, prod, rehearsal"),
         ("dev", None, "no stage 'dev' in cdk.json; there are: none"),
         ("dev", {"dev": []}, "`` must be an object"),
     ],
