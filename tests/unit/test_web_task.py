@@ -68,8 +68,8 @@ def test_a_task_is_kept_as_sent(task: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        {"type": "lambda", "function": "arn:aws:lambda:eu-west-1:1:function:x"},
-        {"type": "sqs", "queue_url": "https://sqs.eu-west-1.amazonaws.com/1/q"},
+        {"type": "lambda", "function": "arn:aws:lambda:eu-west-1:123456789012:function:x"},
+        {"type": "sqs", "queue_url": "https://sqs.eu-west-1.amazonaws.com/123456789012/q"},
         {"type": "container", "image": "busybox", "command": ["true"], "env": {"A": "b"}},
     ],
 )

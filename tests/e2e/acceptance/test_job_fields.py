@@ -178,7 +178,7 @@ def test_what_is_not_built_is_refused_and_says_so(api: Api, task: str) -> None:
     built = api.get("/health")["task_types"]
     own: dict[str, Json] = {
         "lambda": {"function": "f"},
-        "sqs": {"queue_url": "https://sqs.eu-west-1.amazonaws.com/1/q"},
+        "sqs": {"queue_url": "https://sqs.eu-west-1.amazonaws.com/123456789012/q"},
         "container": {"image": "alpine"},
     }
     answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, "task": {"type": task, **own[task]}})
