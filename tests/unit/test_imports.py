@@ -85,6 +85,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.settings",
             "punctual.tasks.addresses",
             "punctual.aws.keys",
+            "punctual.aws.status_keys",
             "punctual.serverless.telling",
             "punctual.web.contract",
         }
