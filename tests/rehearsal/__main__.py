@@ -3,116 +3,159 @@
 A green rehearsal is necessary, not sufficient: what the emulator is lax about it cannot show.
 """
 
-import hashlib
 import os
-import secrets
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import boto3
+from punctual.settings import VERSION
+from tests.e2e.acceptance.contract import Api, a_client, eventually
+from tests.e2e.acceptance.target import a_target
+from tests.rehearsal.deployment import STAGE, Deployment
+from tests.rehearsal.emulator import ROOT, Account, emulator
+from tests.rehearsal.left_behind import standing
+from tests.rehearsal.progress import Failed, everything, run, step
+from tests.rehearsal.release import NEXT, next_release
+from tests.rehearsal.update import Recurring
 
-from tests.rehearsal.deployment import WITHIN, Deployment, Failed, run
-from tests.rehearsal.emulator import REGION, ROOT, emulator, environment
-
-STAGE = "rehearsal"
-CONTEXT = {"stage": STAGE, "vendorFor": "host", "rehearsal": "true"}
+CONTEXT = {"vendorFor": "host"}
 FOLDER = ROOT / ".rehearsal"
 PATIENCE = "4"  # the emulator, every function and the tests share the machine
+ACCEPTANCE = "tests/e2e/acceptance"
 
 
-@contextmanager
-def step(what: str) -> Iterator[None]:
-    began = time.monotonic()
-    print(f"== {what} ...", flush=True)
-    yield
-    print(f"== {what}: {time.monotonic() - began:.1f} s", flush=True)
+@dataclass(frozen=True)
+class Pass:
+    """One deployment, from nothing to nothing."""
+
+    name: str
+    what: str
+    tests: Sequence[str]
+    options: Mapping[str, str] = field(default_factory=dict)
+    updates: bool = False
 
 
-def client(service: str, endpoint: str) -> Any:
-    return boto3.client(
-        service,
-        endpoint_url=endpoint,
-        region_name=REGION,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
-    )
+PASSES = (
+    Pass("whole", "everything, as one account's owner", [ACCEPTANCE], updates=True),
+    Pass(
+        "roles",
+        "each function under its own role",
+        [
+            f"{ACCEPTANCE}/test_overview.py",
+            f"{ACCEPTANCE}/test_orders.py",
+            f"{ACCEPTANCE}/test_tasks.py",
+        ],
+        {"AUTH": "true"},
+    ),
+)
 
 
-def admit(endpoint: str) -> str:
-    """A token whose hash stands where the authorizer looks for it."""
-    token = f"pnc_{secrets.token_urlsafe(24)}"
-    client("ssm", endpoint).put_parameter(
-        Name=f"/punctual/{STAGE}/token-hash",
-        Value=hashlib.sha256(token.encode()).hexdigest(),
-        Overwrite=True,
-    )
-    return token
-
-
-def address(endpoint: str) -> str:
+def address(account: Account) -> str:
     """Where this emulator serves the HTTP API; the stack's output names AWS's own address."""
-    apis = client("apigatewayv2", endpoint).get_apis()["Items"]
+    apis = account.client("apigatewayv2").get_apis()["Items"]
     (api,) = [api for api in apis if api["Name"].startswith(f"punctual-{STAGE}")]
-    return f"{endpoint}/_aws/execute-api/{api['ApiId']}/v1"
+    return f"{account.endpoint}/_aws/execute-api/{api['ApiId']}/v1"
 
 
-def accept(url: str, token: str, wanted: Mapping[str, str], folder: Path) -> str:
-    asked = [*os.environ.get("T", "").split()] or ["tests/e2e/acceptance"]
-    return run(
-        [sys.executable, "-m", "pytest", "-q", "-rs", f"--timeout={WITHIN:.0f}", *asked],
-        {**wanted, "PUNCTUAL_URL": url, "PUNCTUAL_TOKEN": token, "PUNCTUAL_PATIENCE": PATIENCE},
+def accept(url: str, token: str, environment: Mapping[str, str], one: Pass, folder: Path) -> str:
+    """The line that sums it up."""
+    asked = os.environ.get("T", "").split() or one.tests
+    code, said = run(
+        [sys.executable, "-m", "pytest", "-rs", "--color=no", *asked],
+        {
+            **environment,
+            "PUNCTUAL_URL": url,
+            "PUNCTUAL_TOKEN": token,
+            "PUNCTUAL_PATIENCE": os.environ.get("PUNCTUAL_PATIENCE") or PATIENCE,
+        },
         folder / "acceptance.log",
+        everything,
+        ROOT,
     )
+    if code:
+        raise Failed(f"the acceptance suite failed: {folder / 'acceptance.log'}")
+    return said.rstrip().rpartition("\n")[2].strip("= ")
 
 
-def left_behind(endpoint: str) -> list[str]:
-    """What of a destroyed stage still stands."""
-    tables = client("dynamodb", endpoint).list_tables()["TableNames"]
-    functions = client("lambda", endpoint).list_functions()["Functions"]
-    queues = client("sqs", endpoint).list_queues().get("QueueUrls", [])
-    logs = client("logs", endpoint).describe_log_groups()["logGroups"]
-    names = [
-        *tables,
-        *(function["FunctionName"] for function in functions),
-        *(url.rpartition("/")[2] for url in queues),
-        *(group["logGroupName"] for group in logs),
-    ]
-    return sorted(name for name in names if "unctual" in name)
+def serves(api: Api, version: str) -> bool:
+    return bool(api.get("/health")["version"] == version)
 
 
-def rehearse(folder: Path, options: Mapping[str, str], context: Mapping[str, str]) -> None:
-    with emulator(folder, options) as endpoint:
-        wanted = environment(endpoint)
-        deployment = Deployment(folder, wanted, context)
+def update(url: str, token: str, account: Account, deployment: Deployment, folder: Path) -> None:
+    """Another release while jobs run each second, and back to this one."""
+    os.environ["PUNCTUAL_AUTHORITY"] = str(account.authority)
+    with a_client(url, token) as http, a_target() as target:
+        api = Api(http)
+        jobs = Recurring(api, target)
+        try:
+            jobs.running()
+            for version, tree in ((NEXT, next_release(folder)), (VERSION, ROOT)):
+                with step(f"update to {version} while jobs run"):
+                    if deployment.deploy(tree) is not None:
+                        raise Failed("an update made a new admin token")
+                    eventually(partial(serves, api, version), 30)
+            for ledger in jobs.end():
+                print(f"   {ledger}")
+        finally:
+            api.clear()
+
+
+def rehearse(one: Pass, folder: Path) -> str:
+    with emulator(folder, one.options) as account:
+        environment = account.environment
+        deployment = Deployment(folder, environment, CONTEXT)
         with step("cdk bootstrap"):
             deployment.bootstrap()
-        with step("cdk deploy"):
-            deployment.deploy()
-        url, token = address(endpoint), admit(endpoint)
+        before = standing(account.client)
+        with step("make deploy"):
+            token = deployment.deploy()
+        if token is None:
+            raise Failed("the first deploy made no admin token")
+        with step("cdk diff"):
+            noise = deployment.diff()
+        if noise:
+            raise Failed(f"cdk diff after a deploy is not clean:\n{noise[-3_000:]}")
+        url = address(account)
         with step(f"acceptance against {url}"):
-            print(accept(url, token, wanted, folder))
-        with step("cdk destroy"):
+            summary = accept(url, token, environment, one, folder)
+        if one.updates:
+            update(url, token, account, deployment, folder)
+        with step("make destroy"):
             deployment.destroy()
-        left = left_behind(endpoint)
+        left = standing(account.client) - before
         if left:
-            raise Failed(f"destroy left behind: {', '.join(left)}")
+            raise Failed(f"make destroy left behind: {', '.join(sorted(left))}")
+        return summary
 
 
-def main() -> int:
+def main(asked: Sequence[str]) -> int:
+    names = [one.name for one in PASSES]
+    if not set(asked) <= set(names):
+        print(f"there are the passes {', '.join(names)}", file=sys.stderr)
+        return 2
     shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir()
-    try:
-        rehearse(FOLDER, {}, CONTEXT)
-    except Failed as error:
-        print(error, file=sys.stderr)
-        return 1
+    summaries: list[str] = []
+    for one in PASSES:
+        if asked and one.name not in asked:
+            continue
+        folder = FOLDER / one.name
+        folder.mkdir(parents=True)
+        began = time.monotonic()
+        print(f"== rehearsal: {one.what}", flush=True)
+        try:
+            summary = rehearse(one, folder)
+        except Failed as error:
+            print(error, file=sys.stderr)
+            return 1
+        summaries.append(f"{one.what}: {summary}; {time.monotonic() - began:.0f} s in all")
+    for summary in summaries:
+        print(f"== rehearsed {summary}")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

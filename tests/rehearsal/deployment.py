@@ -1,73 +1,67 @@
-"""The pinned CDK command line against an emulator: bootstrap, deploy, destroy."""
+"""A stage put into the emulator by the commands that `make deploy` and `make destroy` run."""
 
-import json
-import subprocess
-from collections.abc import Mapping, Sequence
+import re
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from tests.rehearsal.emulator import ACCOUNT, REGION, ROOT
+from tests.rehearsal.progress import Failed, checked, run
 
-CDK = ROOT / "node_modules" / ".bin" / "cdk"
-WITHIN = 600.0
-
-
-class Failed(RuntimeError):
-    """A command did not do what the rehearsal asked of it."""
+CDK = "node_modules/.bin/cdk"
+STAGE = "rehearsal"
+TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{43}\b")
+STACK = re.compile(r"^ *(✅|❌)|: (deploying|destroying)|^[A-Za-z].* removed from its buckets")
+CLEAN = "Number of stacks with differences: 0"
 
 
 class Deployment:
-    """One stage's stacks; `folder` keeps what the command line writes."""
+    """`tree` is where the code to deploy is: this one, or another release."""
 
     def __init__(
         self, folder: Path, environment: Mapping[str, str], context: Mapping[str, str]
     ) -> None:
         self._folder = folder
-        self._environment = dict(environment)
+        self._environment = environment
         self._context = [f"--context={name}={value}" for name, value in context.items()]
 
     def bootstrap(self) -> None:
-        self._cdk("bootstrap", f"aws://{ACCOUNT}/{REGION}")
+        self._run("bootstrap", ROOT, CDK, "bootstrap", f"aws://{ACCOUNT}/{REGION}", *self._stage())
 
-    def deploy(self) -> dict[str, dict[str, str]]:
-        """Its outputs by stack."""
-        outputs = self._folder / "outputs.json"
-        self._cdk(
-            "deploy", "--all", "--require-approval=never", f"--outputs-file={outputs}", "--no-color"
-        )
-        found: dict[str, dict[str, str]] = json.loads(outputs.read_text())
-        return found
+    def deploy(self, tree: Path = ROOT) -> str | None:
+        """The admin token, if this deploy made one."""
+        said = self._run("deploy", tree, *DEPLOY, "deploy", STAGE, *self._context)
+        shown = TOKEN.search(said)
+        return shown and shown[0]
 
-    def diff(self) -> str:
-        return self._cdk("diff", "--all", "--no-color", "--fail=false")
+    def new_token(self) -> str:
+        shown = TOKEN.search(self._run("token", ROOT, *DEPLOY, "token", STAGE))
+        if shown is None:
+            raise Failed("make token showed none")
+        return shown[0]
 
     def destroy(self) -> None:
-        self._cdk("destroy", "--all", "--force", "--no-color")
+        self._run("destroy", ROOT, *DEPLOY, "destroy", STAGE, "--yes")
 
-    def _cdk(self, command: str, *arguments: str) -> str:
-        work = f"--output={self._folder / 'cdk.out'}"
-        return run(
-            [str(CDK), command, *self._context, work, *arguments],
-            self._environment,
-            self._folder / f"{command}.log",
+    def diff(self, tree: Path = ROOT) -> str:
+        """Nothing, or what would change."""
+        command = [CDK, "diff", "--all", "--no-color", *self._stage()]
+        code, said = run(
+            command, self._in(tree), self._folder / "diff.log", lambda _line: False, tree
         )
+        if code:
+            raise Failed(f"cdk diff failed with {code}:\n{said[-3_000:]}")
+        return "" if CLEAN in said else said
+
+    def _stage(self) -> list[str]:
+        return [f"--context=stage={STAGE}", f"--output=cdk.out/{STAGE}", *self._context]
+
+    def _in(self, tree: Path) -> dict[str, str]:
+        return {**self._environment, "PYTHONPATH": f"{tree}:{tree / 'layers/core/python'}"}
+
+    def _run(self, name: str, tree: Path, *command: str) -> str:
+        log = self._folder / f"{name}.log"
+        return checked(command, self._in(tree), log, lambda line: bool(STACK.search(line)), tree)
 
 
-def run(command: Sequence[str], environment: Mapping[str, str], log: Path) -> str:
-    """What it said, on both streams, which `log` keeps too."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=dict(environment),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            timeout=WITHIN,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise Failed(f"{command[1]} took over {WITHIN:.0f} s") from error
-    said = done.stdout.decode(errors="replace")
-    log.write_text(said)
-    if done.returncode:
-        raise Failed(f"{' '.join(command[:2])} failed; {log} ends:\n{said[-3_000:]}")
-    return said
+DEPLOY = (sys.executable, "-m", "infra.deploy")

@@ -3,13 +3,20 @@
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.error import URLError
 from urllib.request import urlopen
+
+import boto3
+
+from tests.rehearsal.certificate import a_certificate
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (ROOT / ".venv-rehearse/bin/python", ROOT / "tests/rehearsal/launch.py")
@@ -30,11 +37,42 @@ def free_port() -> int:
         return port
 
 
-def environment(endpoint: str) -> dict[str, str]:
-    """What makes the CDK command line, boto3 and the tests speak to it, and to nothing else."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+@dataclass(frozen=True)
+class Account:
+    """The emulated account: where it is, and whom to trust there."""
+
+    endpoint: str
+    authority: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What makes the CDK command line, boto3 and the tests speak to it, and to nothing else."""
+        return {
+            **_without("AWS_"),
+            **_credentials(self.endpoint),
+            "AWS_CA_BUNDLE": str(self.authority),
+            "NODE_EXTRA_CA_CERTS": str(self.authority),
+            "PUNCTUAL_AUTHORITY": str(self.authority),
+        }
+
+    def client(self, service: str) -> Any:
+        made: Any = boto3.client  # its types ask for the name of a service as a literal
+        return made(
+            service,
+            endpoint_url=self.endpoint,
+            verify=str(self.authority),
+            region_name=REGION,
+            aws_access_key_id="test",
+            aws_secret_access_key="test",
+        )
+
+
+def _without(*prefixes: str) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
+def _credentials(endpoint: str) -> dict[str, str]:
     return {
-        **kept,
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
@@ -45,16 +83,12 @@ def environment(endpoint: str) -> dict[str, str]:
     }
 
 
-def alone(env: Mapping[str, str]) -> dict[str, str]:
-    """Functions find our code in their layer, or not at all."""
-    return {name: value for name, value in env.items() if not name.startswith("PYTHON")}
-
-
 @contextmanager
-def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[str]:
-    """Its address, once it answers; what it says goes to `folder`/emulator.log."""
+def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[Account]:
+    """It answers; what it says goes to `folder`/emulator.log."""
     port = free_port()
-    endpoint = f"http://127.0.0.1:{port}"
+    trusted = a_certificate(folder)
+    account = Account(f"https://127.0.0.1:{port}", trusted.certificate)
     log = folder / "emulator.log"
     scratch = folder / "tmp"  # where it unpacks functions
     scratch.mkdir(parents=True, exist_ok=True)
@@ -62,7 +96,13 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[str]:
         process = subprocess.Popen(
             COMMAND,
             env={
-                **alone(environment(endpoint)),
+                # Functions find our code in their layer, or not at all.
+                **_without("AWS_", "PYTHON", "PUNCTUAL_"),
+                **_credentials(account.endpoint),
+                "AWS_CA_BUNDLE": str(account.authority),
+                "USE_SSL": "1",
+                "MINISTACK_SSL_CERT": str(trusted.certificate),
+                "MINISTACK_SSL_KEY": str(trusted.key),
                 "BIND_HOST": "127.0.0.1",
                 "GATEWAY_PORT": str(port),
                 "PERSIST_STATE": "0",
@@ -75,19 +115,20 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[str]:
             start_new_session=True,
         )
     try:
-        _wait(process, endpoint, log)
-        yield endpoint
+        _wait(process, account, log)
+        yield account
     finally:
         _end(process)
 
 
-def _wait(process: subprocess.Popen[bytes], endpoint: str, log: Path) -> None:
+def _wait(process: subprocess.Popen[bytes], account: Account, log: Path) -> None:
+    trusting = ssl.create_default_context(cafile=account.authority)
     until = time.monotonic() + READY_WITHIN
     while time.monotonic() < until:
         if process.poll() is not None:
             break
         try:
-            with urlopen(f"{endpoint}/_ministack/health", timeout=1):
+            with urlopen(f"{account.endpoint}/_ministack/health", timeout=1, context=trusting):
                 return
         except (URLError, OSError):
             time.sleep(0.05)

@@ -1,0 +1,74 @@
+"""What stands in the account, by kind and name: after a destroy, no more than before the deploy."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+Client = Callable[[str], Any]
+Names = Iterator[str]
+
+
+def standing(client: Client) -> set[str]:
+    return {f"{kind} {name}" for kind, names in KINDS.items() for name in names(client)}
+
+
+def _listed(service: str, operation: str, items: str, name: str) -> Callable[[Client], Names]:
+    def names(client: Client) -> Names:
+        for page in client(service).get_paginator(operation).paginate():
+            for one in page.get(items, []):
+                yield one if isinstance(one, str) else str(one[name])
+
+    return names
+
+
+def _buckets(client: Client) -> Names:
+    return (bucket["Name"] for bucket in client("s3").list_buckets()["Buckets"])
+
+
+def _apis(client: Client) -> Names:
+    return (api["Name"] for api in client("apigatewayv2").get_apis()["Items"])
+
+
+def _buses(client: Client) -> Names:
+    return (bus["Name"] for bus in client("events").list_event_buses()["EventBuses"])
+
+
+def _rules(client: Client) -> Names:
+    for bus in _buses(client):
+        rules = client("events").list_rules(EventBusName=bus)["Rules"]
+        yield from (f"{bus}/{rule['Name']}" for rule in rules)
+
+
+def _stacks(client: Client) -> Names:
+    for page in client("cloudformation").get_paginator("list_stacks").paginate():
+        for stack in page["StackSummaries"]:
+            if stack["StackStatus"] != "DELETE_COMPLETE":
+                yield stack["StackName"]
+
+
+def _permissions(client: Client) -> Names:
+    """Inline policies, each under its role."""
+    for role in _listed("iam", "list_roles", "Roles", "RoleName")(client):
+        for policy in client("iam").list_role_policies(RoleName=role)["PolicyNames"]:
+            yield f"{role}/{policy}"
+
+
+KINDS: Mapping[str, Callable[[Client], Names]] = {
+    "alarm": _listed("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
+    "API": _apis,
+    "bucket": _buckets,
+    "dashboard": _listed("cloudwatch", "list_dashboards", "DashboardEntries", "DashboardName"),
+    "event bus": _buses,
+    "function": _listed("lambda", "list_functions", "Functions", "FunctionName"),
+    "layer": _listed("lambda", "list_layers", "Layers", "LayerName"),
+    "log group": _listed("logs", "describe_log_groups", "logGroups", "logGroupName"),
+    "mapping": _listed("lambda", "list_event_source_mappings", "EventSourceMappings", "UUID"),
+    "parameter": _listed("ssm", "describe_parameters", "Parameters", "Name"),
+    "policy": _listed("iam", "list_policies", "Policies", "PolicyName"),
+    "queue": _listed("sqs", "list_queues", "QueueUrls", "QueueUrl"),
+    "role": _listed("iam", "list_roles", "Roles", "RoleName"),
+    "role's policy": _permissions,
+    "rule": _rules,
+    "stack": _stacks,
+    "table": _listed("dynamodb", "list_tables", "TableNames", "TableName"),
+    "topic": _listed("sns", "list_topics", "Topics", "TopicArn"),
+}

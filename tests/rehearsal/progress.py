@@ -1,0 +1,107 @@
+"""What a rehearsal says while it runs: each step with its time, and what its commands tell."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+WITHIN = 1_200.0
+Show = Callable[[str], bool]
+
+
+class Failed(RuntimeError):
+    """Something did not do what the rehearsal asked of it."""
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    began = time.monotonic()
+    print(f"== {what} ...", flush=True)
+    yield
+    print(f"== {what}: {time.monotonic() - began:.1f} s", flush=True)
+
+
+def everything(_line: str) -> bool:
+    return True
+
+
+def run(
+    command: Sequence[str | Path],
+    environment: Mapping[str, str],
+    log: Path,
+    show: Show,
+    folder: Path,
+    within: float = WITHIN,
+) -> tuple[int, str]:
+    """Its exit code and what it said on both streams, all in `log`, some shown as it comes."""
+    process = subprocess.Popen(
+        [str(part) for part in command],
+        cwd=folder,
+        env={**environment, "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    said: list[str] = []
+    reader = threading.Thread(target=_follow, args=(process.stdout, log, show, said))
+    reader.start()
+    try:
+        code = process.wait(within)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise Failed(f"{' '.join(map(str, command[:4]))} took over {within:.0f} s") from None
+    finally:
+        if process.poll() is None:
+            process.kill()
+        reader.join()
+        process.stdout.close()
+    return code, "".join(said)
+
+
+def checked(
+    command: Sequence[str | Path],
+    environment: Mapping[str, str],
+    log: Path,
+    show: Show,
+    folder: Path,
+) -> str:
+    """What it said; that it failed ends the rehearsal."""
+    code, said = run(command, environment, log, show, folder)
+    if code:
+        shown = " ".join(Path(part).name for part in command[:5])
+        raise Failed(f"{shown} failed with {code}; {log} ends:\n{said[-3_000:]}")
+    return said
+
+
+def _follow(stream: IO[bytes], log: Path, show: Show, said: list[str]) -> None:
+    """Line by line, where all is shown as it comes: a dot a test should not wait for its line."""
+    with log.open("a") as kept:
+        if show is everything:
+            while chunk := os.read(stream.fileno(), 65_536):
+                text = chunk.decode(errors="replace")
+                _keep(text, kept, said)
+                _tell(text)
+            return
+        for line in stream:
+            text = line.decode(errors="replace")
+            _keep(text, kept, said)
+            if show(text):
+                _tell(f"   {text.strip()}\n")
+
+
+def _keep(text: str, kept: IO[str], said: list[str]) -> None:
+    kept.write(text)
+    kept.flush()
+    said.append(text)
+
+
+def _tell(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

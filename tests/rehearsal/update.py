@@ -1,0 +1,91 @@
+"""Jobs that run each second while the code beneath them is changed, and changed back."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from tests.e2e.acceptance.contract import (
+    EVERY_SECOND,
+    Api,
+    Json,
+    eventually,
+    instant,
+)
+from tests.e2e.acceptance.target import Target
+from tests.rehearsal.progress import Failed
+
+SETTLED_WITHIN = 90.0
+LANES = {"quick": {"timeout_seconds": 20}, "long": {"timeout_seconds": 120}}
+"""By how long a task may take, it goes to one lane or the other."""
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """What became of a job's occurrences; one a second."""
+
+    job: str
+    occurrences: int
+    outcomes: Mapping[str, int]
+    latest_ms: int
+
+    def __str__(self) -> str:
+        outcomes = ", ".join(f"{count} {status}" for status, count in sorted(self.outcomes.items()))
+        return (
+            f"{self.job}: {self.occurrences} occurrences, each with one outcome ({outcomes}); "
+            f"the latest pick-up was {self.latest_ms / 1000:.1f} s late"
+        )
+
+
+class Recurring:
+    """A job of every kind that an update could hurt: events, quick calls, long calls."""
+
+    def __init__(self, api: Api, target: Target) -> None:
+        self._api = api
+        jobs: dict[str, Json] = {
+            "event": {"type": "event"},
+            **{lane: {**target.hold(0.2)} for lane in LANES},
+        }
+        self._jobs = {
+            name: api.create(
+                **EVERY_SECOND, name=name, task=task, max_waiting=1000, **LANES.get(name, {})
+            )["job_id"]
+            for name, task in jobs.items()
+        }
+
+    def running(self) -> None:
+        """Wait until each has run."""
+        for job_id in self._jobs.values():
+            eventually(partial(self._api.runs, job_id, status="SUCCESS"), SETTLED_WITHIN)
+
+    def end(self) -> list[Ledger]:
+        for job_id in self._jobs.values():
+            self._api.order(job_id, "pause")
+        return [self._ledger(name, job_id) for name, job_id in self._jobs.items()]
+
+    def _ledger(self, name: str, job_id: str) -> Ledger:
+        def settled() -> list[Json]:
+            runs = self._api.runs(job_id, trigger="SCHEDULE")
+            alive = [run for run in runs if run["end_time"] is None and not _left_out(run)]
+            return [] if alive else runs
+
+        runs = eventually(settled, SETTLED_WITHIN)
+        times = [instant(run["scheduled_time"]) for run in runs]
+        asked = int((max(times) - min(times)).total_seconds()) + runs[-1]["count"]
+        found = Counter[str]()
+        for run in runs:
+            found[run["status"]] += run["count"]
+        if len(set(times)) != len(times) or found.total() != asked:
+            raise Failed(
+                f"{name}: {asked} occurrences from {min(times)} to {max(times)}, but outcomes of "
+                f"{found.total()}: {dict(found)}"
+            )
+        wrong = set(found) - {"SUCCESS", "SKIPPED", "MISSED"}
+        if wrong:
+            raise Failed(f"{name}: runs that ended {', '.join(sorted(wrong))}: {dict(found)}")
+        late = max(run["lateness_ms"] or 0 for run in runs)
+        return Ledger(name, asked, found, late)
+
+
+def _left_out(run: Json) -> bool:
+    return run["status"] in ("SKIPPED", "MISSED")
