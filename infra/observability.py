@@ -10,6 +10,7 @@ from constructs import Construct
 from infra.api import Api
 from infra.data import Data
 from infra.execution import Execution
+from infra.findings import acknowledge
 from infra.observability_alarms import Alarms
 from infra.observability_dashboard import dashboard
 from infra.observability_metrics import Watched
@@ -68,7 +69,12 @@ class Observability(Stack):
     def _alarms(self, stage: Stage, watched: Watched) -> Alarms:
         topic = self._topic(stage)
         if stage.alarm_email is not None:
-            topic.add_subscription(subscriptions.EmailSubscription(stage.alarm_email))
+            mail = topic.add_subscription(subscriptions.EmailSubscription(stage.alarm_email))
+            acknowledge(
+                mail,
+                "What no mail could say, no queue would: the console shows the alarm all the same.",
+                "Serverless-SNSRedrivePolicy",
+            )
         CfnOutput(
             self,
             "AlarmTopic",
