@@ -75,6 +75,12 @@ def vendor(stack: Stack, target: Target) -> lambda_.Code:
     return _code(stack, "vendor", LOCK.parent, _digest(target, LOCK), target)
 
 
+def built(target: Target) -> tuple[Path, Path]:
+    """Both layers' folders, ours and the third parties', outside any stack."""
+    ours = _built("core", _digest(target, *_sources(CORE)), target)
+    return ours, _built("vendor", _digest(target, LOCK), target)
+
+
 def function(folder: str) -> lambda_.Code:
     """One handler's own asset."""
     path = FUNCTIONS / folder

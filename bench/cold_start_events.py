@@ -1,0 +1,81 @@
+"""An event for each deployed function that brings it to its first call of AWS."""
+
+import json
+from typing import Any
+
+from punctual.aws.queue import to_body
+from punctual.aws.sorting import moment
+from punctual.domain.head import Lane, Priority
+from punctual.engine.ports import Message
+from punctual.settings import Settings
+from tests.builders import JOB, NOON, RUN, a_head
+from tests.integration.serverless_api import an_event
+from tests.integration.stream_records import Stream
+
+SETTINGS = Settings(
+    stage="dev",
+    jobs_table="jobs",
+    timers_table="timers",
+    runs_table="runs",
+    control_table="control",
+    bucket="bucket",
+    wake_queue="https://sqs.invalid/1/wake",
+    event_bus="bus",
+    knobs="/punctual/dev/",
+    queues={"quick": "https://sqs.invalid/1/quick.fifo", "long": "https://sqs.invalid/1/long.fifo"},
+)
+MESSAGE = Message("acme", JOB, RUN, NOON, Priority.NORMAL, Lane.QUICK, 1, "http")
+
+
+def _record(body: str) -> dict[str, Any]:
+    return {
+        "messageId": "m",
+        "receiptHandle": "r",
+        "body": body,
+        "attributes": {"ApproximateReceiveCount": "1", "MessageGroupId": "g"},
+        "messageAttributes": {},
+        "eventSource": "aws:sqs",
+        "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:quick.fifo",
+    }
+
+
+def _submission() -> dict[str, Any]:
+    job = {"name": "n", "schedule_type": "IMMEDIATE", "task": {"type": "event", "detail": {}}}
+    return an_event("POST", "/jobs", body=json.dumps(job))
+
+
+def events() -> dict[str, Any]:
+    """By the name of the function."""
+    tick = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
+    mail = {"Records": [_record(to_body(MESSAGE))]}
+    wake = {"f": 1, "places": [[moment(NOON), 0]]}
+    return {
+        "authorizer": {"type": "REQUEST", "headers": {"authorization": "Bearer some-token"}},
+        "job-service": _submission(),
+        "job-search": an_event("GET", f"/jobs/{JOB}"),
+        "planner": tick,
+        "poller": {"Records": [_record(json.dumps(wake))]},
+        "reconciler": tick,
+        "executor-quick": mail,
+        "executor-long": mail,
+        "dead-letters": mail,
+        "status": {"Records": [Stream().of(None, a_head())]},
+    }
+
+
+def environment(name: str) -> dict[str, str]:
+    """What the stack writes into a function's environment."""
+    lane = name.removeprefix("executor-")
+    return {
+        **SETTINGS.to_env(),
+        "POWERTOOLS_SERVICE_NAME": name,
+        "POWERTOOLS_LOG_LEVEL": "INFO",
+        **({"PUNCTUAL_LANE": lane} if lane != name else {}),
+        **(
+            {"PUNCTUAL_TOKEN_PARAMETER": "/punctual/dev/token-hash"} if name == "authorizer" else {}
+        ),
+    }
+
+
+def folder_of(name: str) -> str:
+    return "executor" if name.startswith("executor-") else name.replace("-", "_")
