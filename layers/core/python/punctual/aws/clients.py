@@ -51,7 +51,7 @@ class Clients:
     def _client(self, service: str) -> Any:
         from botocore.config import Config
 
-        retries: dict[str, Any] = {"mode": "standard", "max_attempts": 2}
+        retries: Any = {"mode": "standard", "max_attempts": 2}
         if service == "lambda":
             # A function that jobs invoke may take its time, and must not be run twice for that.
             retries = {"mode": "standard", "total_max_attempts": 1}
