@@ -13,7 +13,7 @@ class Standing(NamedTuple):
     """One line of a month's bill. `chosen`: a stage may do without it."""
 
     what: str
-    count: float
+    number: float
     dollars: float
     buys: str
     chosen: bool = False
@@ -24,7 +24,7 @@ def standing(
 ) -> list[Standing]:
     """`minute`: dollars of one without work. `metrics`: how many the functions emit, if any."""
     found = [*_scheduling(templates, minute, prices), *_chosen(templates, prices, metrics)]
-    return [one for one in found if one.count]
+    return [one for one in found if one.number]
 
 
 def _scheduling(templates: Sequence[Template], minute: float, prices: Prices) -> list[Standing]:

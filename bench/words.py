@@ -45,6 +45,7 @@ _BUYS = (
     (r"lambda-gb-second executor\S* waiting", "an executor that waits for the moment"),
     (r"lambda-gb-second \S+ waiting", "a function that waits for the moment"),
     (r"lambda-gb-second \S+ ", "time to make its calls, as assumed above"),
+    (r"log-byte gateway access log", "a line for each request"),
     (r"log-byte \S+ platform", "what Lambda itself logs of an invocation"),
     (r"log-byte \S+ ", "one structured line an event"),
     (r"http-api-request gateway ", "the request"),

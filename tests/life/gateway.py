@@ -93,6 +93,9 @@ class Gateway:
         self.token = token
         self._routes = routes_of(world.stacks)
         self._authorizer = authorizer_of(world.stacks)
+        (stage,) = resources(world.stacks, "AWS::ApiGatewayV2::Stage").values()
+        # What stands for a value is about as long as the value.
+        self._logged = len(stage["Properties"]["AccessLogSettings"]["Format"])
 
     def get(self, target: str, **headers: str) -> Answer:
         return self.call("GET", target, None, headers)
@@ -112,7 +115,8 @@ class Gateway:
             sent["content-type"] = "application/json"
         sent |= {name.replace("_", "-"): text for name, text in (headers or {}).items()}
         event = self._event(route, method, path, query, sent)
-        self.world.meter.spend("gateway", Unit.API, f"{method} {route.key}")
+        self.world.meter.spend("gateway", Unit.API, route.key)
+        self.world.meter.spend("gateway", Unit.LOG_BYTE, "access log", self._logged)
         if not route.open:
             said = self.world.invoke(self._authorizer, {**event, "type": "REQUEST"})
             if not said or not said.get("isAuthorized"):

@@ -81,9 +81,10 @@ def recurring(world: World, jobs: int, minutes: int = 4) -> Counted:
     gateway = opened(world)
     world.run(5 * MINUTE)
     idle = _idle(world, 10)
+    world.run(MINUTE / 2)
     for _ in range(jobs):
         submitted(gateway, schedule_type="CRON", cron_expression="* * * * *")
-    world.run(3 * MINUTE)
+    world.run(2 * MINUTE)
     began, seen = len(world.meter.calls), len(world.ended())
     world.run(minutes * MINUTE)
     calls = world.meter.calls[began:]
@@ -112,23 +113,40 @@ def one_shot(world: World, jobs: int) -> Counted:
     return Counted(f"{jobs} at a time", lines(left, runs, prices()), stored_by(calls, runs))
 
 
+SCENES: Mapping[str, Callable[[World], Counted]] = {
+    "many": lambda world: recurring(world, 20, 1),
+    "ten": lambda world: recurring(world, 10, 2),
+    "alone": lambda world: recurring(world, 1, 2),
+    "one-shot": lambda world: one_shot(world, 10),
+    "submission": lambda world: submission(world, 10, SMALL),
+    "large submission": lambda world: submission(world, 10, PAYLOAD),
+    "minute": empty_minute,
+}
+
+
 @cache
-def measured() -> Mapping[str, Counted]:
-    """All that docs/cost.md tells of, each in a deployment of its own."""
-    scenes: Mapping[str, Callable[[World], Counted]] = {
-        "many": lambda world: recurring(world, 30, 2),
-        "ten": lambda world: recurring(world, 10, 4),
-        "alone": lambda world: recurring(world, 1, 4),
-        "one-shot": lambda world: one_shot(world, 10),
-        "submission": lambda world: submission(world, 10, SMALL),
-        "large submission": lambda world: submission(world, 10, PAYLOAD),
-        "minute": empty_minute,
-    }
-    found = {}
-    for name, scene in scenes.items():
-        with a_world() as world:
-            found[name] = scene(world)
-    return found
+def measured(scene: str) -> Counted:
+    """One of the scenes that docs/cost.md tells of, in a deployment of its own."""
+    with a_world() as world:
+        return SCENES[scene](world)
+
+
+@cache
+def metrics_of(stage: str) -> int:
+    """How many metrics of our own a life with everything in it emits: each is paid by the month."""
+    with a_world(stage) as world:
+        gateway = opened(world)
+        minutely = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
+        submitted(gateway, **minutely)
+        submitted(gateway, **minutely, task={"type": "http", "url": "https://192.0.2.1/"})
+        world.run(3 * MINUTE)
+        found = set()
+        for line in world.told():
+            for told in line.get("_aws", {}).get("CloudWatchMetrics", []):
+                for names in told["Dimensions"]:
+                    values = tuple(line[name] for name in names)
+                    found |= {(one["Name"], values) for one in told["Metrics"]}
+        return len(found)
 
 
 def _own(left: Spent) -> Spent:

@@ -1,10 +1,15 @@
 """The synthesised stacks, made ready for moto: what it cannot make is left out, and named."""
 
+import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from tests.infra.synthesised import assembly
+from aws_cdk import App
+
+from infra.app import build, context
 
 Template = Mapping[str, Any]
 
@@ -13,6 +18,7 @@ LEFT_OUT = (
     "AWS::ApiGatewayV2::",
     "AWS::CDK::",
     "AWS::CloudWatch::",
+    "AWS::KMS::",
     "AWS::Lambda::Alias",
     "AWS::Lambda::LayerVersion",
     "AWS::Lambda::Version",
@@ -25,6 +31,9 @@ LEFT_OUT = (
 )
 
 
+ORDER = ("Data", "Scheduling", "Execution", "Api", "Observability")
+
+
 class Stack(NamedTuple):
     name: str
     template: Template
@@ -33,7 +42,16 @@ class Stack(NamedTuple):
 @cache
 def synthesised(stage: str) -> Sequence[Stack]:
     """Every stack of a stage, each behind those it reads from. No layer is built for it."""
-    return [Stack(one.stack_name, one.template) for one in assembly(stage).stacks]
+    values = {**context(), "stage": stage, "aws:cdk:bundling-stacks": []}
+    with TemporaryDirectory(prefix="punctual-synth-") as folder:
+        build(App(context=values, outdir=folder, analytics_reporting=False)).synth()
+        made = {
+            path.name.removesuffix(".template.json"): json.loads(path.read_text())
+            for path in Path(folder).glob("*.template.json")
+        }
+    names = [f"Punctual-{stage}-{name}" for name in ORDER]
+    assert set(made) == set(names)
+    return [Stack(name, made[name]) for name in names]
 
 
 def resources(stacks: Sequence[Stack], kind: str) -> dict[str, Mapping[str, Any]]:

@@ -1,0 +1,121 @@
+"""What a run, a submission and an empty minute are billed for: exact, and the same anywhere."""
+
+import pytest
+
+from bench.accounts import dollars, total
+from bench.cost import DOCUMENT, document
+from bench.meter import Unit
+from bench.words import buys, short_role
+from tests.life.scenes import SCENES, measured
+
+
+def by_kind(scene: str, unit: Unit) -> dict[str, float]:
+    """Units by function and what they were spent on."""
+    found: dict[str, float] = {}
+    for line in measured(scene).lines:
+        if line.unit is unit:
+            name = f"{short_role(line.role)}, {line.what}"
+            found[name] = round(found.get(name, 0) + line.amount, 4)
+    return found
+
+
+OWN_WRITES = {
+    "poller, jobs: head": 1,
+    "poller, timers: timer": 1,
+    "poller, timers: timer gone": 1,
+    "executor-quick, jobs: head": 2,
+    "executor-quick, runs: run": 1,
+}
+SHARED_WRITES = {  # by all runs of a batch
+    "poller, control: #lease": 2,
+    "status, control: #minutes": 2,
+    "status, control: #runs": 1,
+    "status, control: #totals": 2,
+}
+
+
+def test_a_recurring_run_writes_six_rows_and_shares_seven_with_its_batch() -> None:
+    shared = {what: units / 10 for what, units in SHARED_WRITES.items()}
+    assert by_kind("ten", Unit.WRITE) == {**OWN_WRITES, **shared}
+    assert sum(OWN_WRITES.values()) <= 6
+
+
+def test_a_recurring_run_alone_shares_with_nobody() -> None:
+    """Its output stands in a row: one of its own is cheaper than an object of its own."""
+    alone = {**OWN_WRITES, **SHARED_WRITES, "executor-quick, runs: attempt": 1}
+    assert by_kind("alone", Unit.WRITE) == alone
+    assert by_kind("alone", Unit.PUT) == {}
+
+
+def test_a_recurring_run_reads_its_head_three_times() -> None:
+    own = {what: n for what, n in by_kind("ten", Unit.READ).items() if n >= 1}
+    assert own == {
+        "poller, jobs: head": 1,
+        "executor-quick, jobs: head": 2,
+        "executor-quick, jobs: body": 1,
+        "poller, runs: run": 1,
+        "status, runs: run": 1,
+    }
+
+
+def test_ten_runs_are_one_message_each_way_and_one_object() -> None:
+    requests = by_kind("ten", Unit.FIFO)
+    assert requests.pop(
+        "executor-quick, punctual-dev-quick.fifo: ChangeMessageVisibilityBatch", 0.1
+    ) == pytest.approx(0.1)
+    assert requests == {
+        "poller, punctual-dev-quick.fifo: SendMessageBatch": 0.1,
+        "executor-quick, punctual-dev-quick.fifo: ReceiveMessage": 0.1,
+        "executor-quick, punctual-dev-quick.fifo: DeleteMessageBatch": 0.1,
+    }
+    assert by_kind("ten", Unit.PUT) == {"executor-quick, outputs: PutObject": 0.1}
+    assert by_kind("ten", Unit.EVENT) == {"status, Run State Change": 1}
+
+
+def test_a_one_shot_writes_five_rows() -> None:
+    own = {what: n for what, n in by_kind("one-shot", Unit.WRITE).items() if n >= 1}
+    assert own == {what: n for what, n in OWN_WRITES.items() if what != "poller, timers: timer"}
+    assert sum(own.values()) <= 5
+
+
+def test_a_submission_writes_three_rows_and_reads_none() -> None:
+    own = {what: n for what, n in by_kind("submission", Unit.WRITE).items() if n >= 1}
+    assert own == {
+        "job-service, jobs: head": 1,
+        "job-service, jobs: body": 1,
+        "job-service, timers: timer": 1,
+    }
+    assert by_kind("submission", Unit.READ) == {}
+    assert by_kind("submission", Unit.SQS) == {}
+
+
+def test_a_kilobyte_of_payload_costs_one_unit_more() -> None:
+    assert total(measured("large submission").lines, Unit.WRITE) == 4.1
+
+
+def test_an_empty_minute_is_two_queries_a_shard_and_seldom_writes_the_watermark() -> None:
+    reads = by_kind("minute", Unit.READ)
+    assert reads.pop("planner, timers: query") == 2
+    assert reads == {"planner, control: #shards": 3, "planner, control: #watermark": 1}
+    assert by_kind("minute", Unit.WRITE) == {"planner, control: #watermark": 0.2}
+
+
+CEILINGS = {"many": 10.4, "ten": 11.5, "one-shot": 11.8, "submission": 5.3}
+
+
+@pytest.mark.parametrize("scene", CEILINGS)
+def test_a_million_costs_no_more_than_it_did(scene: str) -> None:
+    assert dollars(measured(scene).lines) <= CEILINGS[scene]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_every_unit_has_a_line_that_says_what_it_buys(scene: str) -> None:
+    lines = measured(scene).lines
+    assert lines
+    assert all(buys(line) for line in lines)
+
+
+def test_docs_cost_is_what_make_cost_writes() -> None:
+    assert document({name: measured(name) for name in SCENES}) == DOCUMENT.read_text(), (
+        "make cost writes it anew"
+    )
