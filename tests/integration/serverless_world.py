@@ -77,7 +77,7 @@ class Functions:
         self.sqs = Sqs(clock, [_queue(url) for url in self._urls()])
         self.sqs.answer(aws.clients.sqs)
         self.slept = timedelta()  # at Lambda's price
-        self.meanwhile: list[tuple[datetime, Callable[[], None]]] = []
+        self.meanwhile: list[tuple[datetime, Callable[[], Any]]] = []
         self.invocations = 0
         self.timeout = TIMEOUT
         self.sent: list[tuple[datetime, Message]] = []

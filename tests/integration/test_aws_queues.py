@@ -125,7 +125,7 @@ def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_ne
     assert aws.spend(lambda: aws.ports.wake.nudge(timers)) == {"SendMessageBatch": 1}
     assert called == [
         ([Place(NOON, 0), Place(NOON, 1)], 0),
-        ([Place(NOON + 2 * MINUTE, 0)], 117),  # two minutes, less what a poller takes to be there
+        ([Place(NOON + 2 * MINUTE, 0)], 118),  # two minutes, less what a poller takes to be there
     ]
 
 
@@ -137,11 +137,11 @@ def test_while_a_wake_up_is_under_way_later_timers_need_none(
     assert aws.spend(lambda: nudge([a_timer(1, job_id="k"), a_timer(90)])) == {}
     later = a_timer(1, job_id="l")
     nudge([later._replace(at=later.at + timedelta(seconds=40))])
-    assert [seconds for _, seconds in called] == [57]
+    assert [seconds for _, seconds in called] == [58]
     sooner = Timer(NOON, 0, after(30), "t", "m", 1)
     nudge([sooner])
     nudge([sooner._replace(at=after(20))])
-    assert [seconds for _, seconds in called] == [57, 27, 17]
+    assert [seconds for _, seconds in called] == [58, 28, 18]
 
 
 def test_many_timers_call_a_poller_once_more_and_a_minute_before(
@@ -150,7 +150,7 @@ def test_many_timers_call_a_poller_once_more_and_a_minute_before(
     aws.ports.wake.nudge([a_timer(2, job_id=f"j{n}") for n in range(MANY - 1)])
     aws.ports.wake.nudge([a_timer(2)])
     aws.ports.wake.nudge([a_timer(2, job_id="one more")])
-    assert [seconds for _, seconds in called] == [117, 60]
+    assert [seconds for _, seconds in called] == [118, 60]
 
 
 def test_timers_that_nobody_was_given_yet_need_no_nudge(aws: Moto) -> None:

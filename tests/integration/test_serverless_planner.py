@@ -81,7 +81,7 @@ def test_a_minute_with_work_is_called_for_so_that_its_poller_is_there_in_time(
         deployed.clock.set(NOON + minute * MINUTE)
         deployed.planner.tick()
     (called,) = deployed.called()
-    assert called == (after(597), [Place(after(600), 0)])
+    assert called == (after(598), [Place(after(600), 0)])
     assert not [row for row in deployed.aws.rows("control") if "lease" in row[keys.PK]["S"]]
 
 
@@ -98,7 +98,7 @@ def test_one_poller_takes_all_shards_of_a_quiet_minute_and_many_timers_get_their
     deployed.planner = deployed.new_planner()
     deployed.planner.tick()
     assert deployed.called() == [
-        (after(597), [Place(quiet, shard) for shard in range(4)]),
+        (after(598), [Place(quiet, shard) for shard in range(4)]),
         (after(600), [Place(busy, 0)]),
         (after(600), [Place(busy, 1)]),
     ]

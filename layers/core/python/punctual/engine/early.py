@@ -6,14 +6,17 @@ one of them sends again what stands queued and due without a claim.
 
 import heapq
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import count
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.calling import AHEAD
+from punctual.engine.calling import AHEAD, FIRE
 from punctual.engine.change import Result
 from punctual.engine.ports import Clock, Key, Message, Messages, Timer
+
+SENT = 2_000  # messages a second, on the share of a core that a small function has
+LONGEST = timedelta(seconds=2)  # so long an executor waits for the moment
 
 Looked = tuple[Sequence[Timer], Result]
 
@@ -107,7 +110,12 @@ class EarlyMessages:
         return Released(looked, gone)
 
     def next_at(self) -> datetime | None:
-        return self._heap[0][0] - AHEAD if self._heap else None
+        """When to begin to send: as late as their number allows."""
+        return self._heap[0][0] - self.lead if self._heap else None
+
+    @property
+    def lead(self) -> timedelta:
+        return min(LONGEST, max(FIRE, timedelta(seconds=len(self._heap) / SENT)))
 
 
 def _key(message: Message) -> Key:

@@ -1,13 +1,12 @@
 """A poller that comes when it is called, and leaves as soon as nothing is near."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from punctual.domain.run import Status
 from punctual.engine.calling import AHEAD, EARLY, FIRE
 from punctual.engine.change import Result
-from punctual.engine.early import EarlyMessages
+from punctual.engine.early import LONGEST, EarlyMessages
 from punctual.engine.failing import Failing
 from punctual.engine.looker import Looker
 from punctual.engine.lookout import Held
@@ -17,7 +16,7 @@ from punctual.engine.window import Place, Window
 
 FIRED = 250  # a second, on the share of a core that a small function has
 READ = FIRED * 60  # so many are known at once: a minute's work
-SENT = 1_000  # messages released in one step
+RELEASED = 1_000  # messages in one step
 _SECOND = timedelta(seconds=1)
 
 
@@ -42,13 +41,18 @@ class Visitor(Poller):
         self.missed = 0
 
     def step(self, now: datetime) -> Stepped:
-        """Send what is near, then fire: two seconds ahead, or up to a minute before a burst."""
-        self._release(now + AHEAD)
-        begin = self._begin_at()
-        self._ahead = EARLY if begin is not None and begin <= now else AHEAD
+        """Send what is near, then fire what is soon, or up to a minute ahead before a burst."""
+        self._release(now, now + self._early.lead)
+        self._ahead = self._reach(now)
         stepped = super().step(now)
         self.handled += stepped.handled
         return stepped
+
+    def _reach(self, now: datetime) -> timedelta:
+        soonest, begin = self._window.next_at(), self._begin_at()
+        if soonest is None or begin is None or begin > now:
+            return timedelta(0)
+        return AHEAD if soonest - FIRE <= now else EARLY
 
     def settle(self, looked: Sequence[tuple[Sequence[Timer], Result]], now: datetime) -> None:
         for _, result in looked:
@@ -66,14 +70,14 @@ class Visitor(Poller):
     def send_all(self) -> None:
         """Leave nothing held: who takes a message before its time hands it back until then."""
         while (at := self._early.next_at()) is not None:
-            self._release(at + AHEAD)
+            self._release(at, at + LONGEST)
 
-    def _release(self, until: datetime) -> None:
-        released = self._early.release(until, SENT)
+    def _release(self, now: datetime, until: datetime) -> None:
+        released = self._early.release(until, RELEASED)
         if released.gone:
             self._timers.delete(released.gone)
         if released.looked:
-            super().settle(released.looked, until - AHEAD)
+            super().settle(released.looked, now)
 
     def _close(self, now: datetime) -> None:
         """Nothing to close."""
@@ -91,13 +95,13 @@ class Visitor(Poller):
         soonest = self._window.next_at()
         if soonest is None:
             return None
-        begin = soonest - FIRE
-        if len(self._window) > FIRED:
-            by_second = Counter(timer.at.replace(microsecond=0) for timer in self._window.waiting())
-            work = 0
-            for second, count in sorted(by_second.items()):
-                work += count
-                begin = min(begin, second - _SECOND * work / FIRED)
+        by_second: dict[datetime, list[datetime]] = {}
+        for timer in self._window.waiting():
+            by_second.setdefault(timer.at.replace(microsecond=0), []).append(timer.at)
+        begin, work = soonest - FIRE, 0
+        for _, moments in sorted(by_second.items()):
+            work += len(moments)
+            begin = min(begin, min(moments) - _SECOND * work / FIRED)
         return max(begin, soonest - EARLY)
 
     def soonest(self) -> Mapping[Place, datetime]:
