@@ -18,6 +18,7 @@ from infra.fields import (
     SUBNET,
     Fields,
 )
+from infra.restored import Restored, restored
 from punctual.tasks.addresses import private_network
 
 FUNCTIONS = (
@@ -118,6 +119,7 @@ class Stage:
     oidc_issuer: str | None
     domain: Domain | None
     vpc: Vpc | None
+    restored: Restored | None
     alarms: tuple[str, ...]  # kinds
     alarm_email: str | None
     dashboard: bool
@@ -192,6 +194,7 @@ def _read(name: str, fields: Fields) -> Stage:
         ),
         domain=_domain(fields.below_or_null("domain")),
         vpc=_vpc(fields.below_or_null("vpc")),
+        restored=restored(fields.below_or_null("restoredTables")),
         alarms=_alarms(fields, metrics),
         alarm_email=fields.text_or_null("alarmEmail", EMAIL, "an address"),
         dashboard=fields.switch("dashboard"),
@@ -208,7 +211,8 @@ def _alarms(fields: Fields, metrics: bool) -> tuple[str, ...]:
 
     def fits(value: Any) -> bool:
         if isinstance(value, list):
-            return bool(value) and len(set(value)) == len(value) and set(value) <= set(allowed)
+            known = bool(value) and all(one in allowed for one in value)
+            return known and len(set(value)) == len(value)
         return isinstance(value, bool)
 
     meant = f"true, false, or a list from {', '.join(allowed)}"

@@ -20,7 +20,7 @@ class Table(Construct):
         streams: bool = False,
     ) -> None:
         super().__init__(scope, construct_id)
-        self.table = dynamodb.Table(
+        self.table = _restored(self, construct_id.lower(), stage, streams) or dynamodb.Table(
             self,
             "Table",
             partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
@@ -36,3 +36,15 @@ class Table(Construct):
             deletion_protection=stage.protected,
             removal_policy=stage.removal,
         )
+
+
+def _restored(scope: Construct, name: str, stage: Stage, streams: bool) -> dynamodb.ITable | None:
+    """What is restored belongs to no stack: whoever restored it set it up."""
+    if stage.restored is None:
+        return None
+    return dynamodb.Table.from_table_attributes(
+        scope,
+        "Table",
+        table_name=stage.restored.tables[name],
+        table_stream_arn=stage.restored.stream if streams else None,
+    )
