@@ -18,6 +18,7 @@ class Moment(NamedTuple):
     service: str
     operation: str
     answered: bool
+    row: str = ""  # the sort key that is written, where it is one
 
 
 class Refusal(NamedTuple):
@@ -49,19 +50,22 @@ class Faults:
         client.meta.events.register_first("before-call.*.*", self._asked)
         client.meta.events.register_last("after-call.*.*", self._answered)
 
-    def _asked(self, model: Any, **_: Any) -> Any:
-        return self._strike(model, answered=False)
+    def _asked(self, model: Any, context: Any, **_: Any) -> Any:
+        return self._strike(model, context, answered=False)
 
-    def _answered(self, model: Any, **_: Any) -> None:
-        self._strike(model, answered=True)
+    def _answered(self, model: Any, context: Any, **_: Any) -> None:
+        self._strike(model, context, answered=True)
 
-    def _strike(self, model: Any, answered: bool) -> Any:
+    def _strike(self, model: Any, context: Any, answered: bool) -> Any:
         moment = Moment(
             len(self.moments),
             self._role(),
             model.service_model.service_name,
             model.name,
             answered,
+            context["metered"].get("Key", {}).get("sk", {}).get("S", "")
+            if model.service_model.service_name == "dynamodb"
+            else "",
         )
         self.moments.append(moment)
         blow = None if self.plan is None else self.plan(moment)

@@ -55,8 +55,9 @@ class World:
         self.faults = Faults(lambda: self.meter.role)
         self.clients = Clients(session)
         self.environments: dict[str, list[Environment]] = {
-            name: [Environment(function)] for name, function in self.deployed.functions.items()
+            name: [] for name in self.deployed.functions
         }
+        self._born: list[Environment] = []
         self.streams = {arn: Stream(arn) for arn in self.deployed.streams}
         self.failures: list[tuple[str, BaseException]] = []
         self.work: Callable[[Any], Any] = lambda payload: {"did": payload["order"]}
@@ -150,6 +151,11 @@ class World:
 
         return self.actors.begin(environment, event, over)
 
+    def deploy_again(self) -> None:
+        """No environment outlives a deploy: those at work end what they began, others are new."""
+        for name, pool in self.environments.items():
+            self.environments[name] = [one for one in pool if one.busy]
+
     def _free(self, name: str) -> Environment:
         """A warm environment that nothing runs in, or a new one: Lambda shares none."""
         pool = self.environments[name]
@@ -157,6 +163,7 @@ class World:
         if found is None:
             found = Environment(self.deployed.functions[name])
             pool.append(found)
+            self._born.append(found)
         return found
 
     def _logs(self, name: str) -> None:
@@ -343,11 +350,13 @@ class World:
 
     # What there is to see
 
+    def table(self, table: keys.Table) -> str:
+        """Its physical name."""
+        names: list[str] = self.bare.list_tables()["TableNames"]
+        return next(name for name in names if table.name in name.lower())
+
     def rows(self, table: keys.Table) -> list[dict[str, Any]]:
-        name = next(
-            one for one in self.bare.list_tables()["TableNames"] if table.name in one.lower()
-        )
-        pages = self.bare.get_paginator("scan").paginate(TableName=name)
+        pages = self.bare.get_paginator("scan").paginate(TableName=self.table(table))
         return [dict(row) for page in pages for row in page["Items"]]
 
     def ended(self) -> list[dict[str, Any]]:
@@ -365,7 +374,7 @@ class World:
 
     def told(self) -> list[dict[str, Any]]:
         """What the functions logged."""
-        lines = [line for pool in self.environments.values() for one in pool for line in one.log]
+        lines = [line for one in self._born for line in one.log]
         return [json.loads(line) for line in lines if line.startswith("{")]
 
 
