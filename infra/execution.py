@@ -11,6 +11,7 @@ from infra.queue import LANE_SHAPES, failures
 from infra.scheduling import Scheduling, pascal
 from infra.source import QueueSource, StreamSource
 from infra.stage import LANES, Stage
+from punctual.aws.status_keys import HEADS_ONLY
 
 DESCRIPTIONS = {
     "quick": "Runs what takes seconds, ten at a time",
@@ -114,6 +115,7 @@ class Execution(Stack):
             # A second of changes is written down together; an idle table starts nothing.
             window=Duration.seconds(1),
             at_a_time=4,
+            only=HEADS_ONLY,
             retries=100,
             oldest=Duration.hours(6),
         )

@@ -14,7 +14,10 @@ ORIGIN = r"https?://[A-Za-z0-9.-]+(:\d{1,5})?"
 EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 DOMAIN = r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}"
 CERTIFICATE = r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]{36}"
-NAME = r"[A-Za-z0-9_-]{1,75}(\.fifo|\*)?"
+# Never one of Punctual's own, and no pattern that one of them fits.
+NAME = (
+    r"(?!punctual-|(p|pu|pun|punc|punct|punctu|punctua|punctual)\*$)[A-Za-z0-9_-]{1,75}(\.fifo|\*)?"
+)
 SUBNET = r"subnet-[0-9a-f]{8,17}"
 SECURITY_GROUP = r"sg-[0-9a-f]{8,17}"
 

@@ -1,5 +1,9 @@
 """What feeds a function: a queue, or the stream of a table."""
 
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from aws_cdk import Duration
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sqs as sqs
@@ -62,6 +66,7 @@ class StreamSource(Construct):
         batch: int,
         window: Duration,
         at_a_time: int,
+        only: Sequence[Mapping[str, Any]],
         retries: int,
         oldest: Duration,
     ) -> None:
@@ -76,6 +81,9 @@ class StreamSource(Construct):
             batch_size=batch,
             maximum_batching_window_in_seconds=window.to_seconds(),
             parallelization_factor=at_a_time,
+            filter_criteria=mapping.FilterCriteriaProperty(
+                filters=[mapping.FilterProperty(pattern=json.dumps(one)) for one in only]
+            ),
             bisect_batch_on_function_error=True,
             maximum_retry_attempts=retries,
             maximum_record_age_in_seconds=oldest.to_seconds(),

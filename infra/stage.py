@@ -165,6 +165,8 @@ def described(name: Any, stages: Any) -> Stage:
     fields = Fields(stages[name])
     stage = _read(str(name), fields)
     fields.finish()
+    if not fields.wrong:
+        fields.wrong += _starved(stage)
     if fields.wrong:
         raise WrongStage(f"stage {name!r}: {'; '.join(fields.wrong)}")
     return stage
@@ -199,6 +201,18 @@ def _read(name: str, fields: Fields) -> Stage:
         alarm_email=fields.text_or_null("alarmEmail", EMAIL, "an address"),
         dashboard=fields.switch("dashboard"),
     )
+
+
+def _starved(stage: Stage) -> list[str]:
+    """Queues that ask for more than their function has: what is throttled counts as received."""
+    asked = {f"executor-{lane}": sum(queues.values()) for lane, queues in stage.lanes.items()}
+    asked["poller"] = 2  # the least that a queue may ask for
+    asked["dead-letters"] = 2 * sum(len(queues) for queues in stage.lanes.values())
+    return [
+        f"`reservedConcurrency.{name}` must be at least the {most} that its queues ask for"
+        for name, most in asked.items()
+        if stage.reserved.get(name, most) < most
+    ]
 
 
 def _no(_value: Any) -> bool:

@@ -1,10 +1,12 @@
 """Queues, what feeds functions from them, and what starts functions by time."""
 
+import json
 from typing import Any
 
 import pytest
 
 from infra.app import context
+from punctual.aws.status_keys import HEADS_ONLY
 from punctual.domain.timing import LEASE
 from tests.infra.synthesised import STAGES, Resource, assembly, functions, resources
 
@@ -126,6 +128,8 @@ def test_the_stream_of_jobs_is_followed_with_an_end_to_every_failure(stage: str)
     (one,) = [one for _, queue, one in mappings(stage) if not queue]
     assert "JobsTable" in str(one["EventSourceArn"])
     assert one["StartingPosition"] == "TRIM_HORIZON"
+    filters = [json.loads(filter_["Pattern"]) for filter_ in one["FilterCriteria"]["Filters"]]
+    assert filters == [dict(wanted) for wanted in HEADS_ONLY]
     assert one["BisectBatchOnFunctionError"] is True
     assert 0 < one["MaximumRetryAttempts"] <= 100
     assert 3600 <= one["MaximumRecordAgeInSeconds"] < 86_400

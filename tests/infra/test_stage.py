@@ -104,6 +104,13 @@ WRONG: list[tuple[dict[str, Any], str]] = [
             [""],
         )
     ),
+    *(
+        (
+            {"tasksMayReach": {"functions": [name], "queues": [], "networks": []}},
+            "`tasksMayReach.functions` must be a list of names",
+        )
+        for name in ("punctual-dev-planner", "punctual-*", "punctual*", "p*", "*")
+    ),
     ({"alarmEmail": "nobody"}, "`alarmEmail` must be an address or null, not 'nobody'"),
     ({"retention": 7}, "`retention` is unknown"),
 ]
