@@ -241,5 +241,5 @@ def test_the_gap_is_where_sleeping_gets_dearer_than_a_second_call(gigabytes: flo
     """Two writes for the lease, three requests to SQS, an invocation and 0.3 s of its start."""
     asleep = gigabytes * 1.33334e-5
     again = 2 * 0.625e-6 + 3 * 0.4e-6 + 0.2e-6 + 0.3 * asleep
-    early = 2.0  # seconds that it comes before its time, by whole ones of SQS
+    early = 1.5  # seconds that it comes before its time, by whole ones of SQS
     assert abs(again / asleep + early - GAP.total_seconds()) < 0.75

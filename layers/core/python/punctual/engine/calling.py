@@ -8,7 +8,7 @@ from punctual.engine.window import Place
 
 FIRE = timedelta(seconds=0.5)  # before its time a run is fired and sent: an executor waits
 AHEAD = timedelta(seconds=1)  # what is due by then is fired with it: one batch
-START = timedelta(seconds=1.5)  # what a queue and a function take until a poller steps
+START = timedelta(seconds=1)  # what a queue and a function take until a poller steps
 EARLY = timedelta(minutes=1)  # bursts are fired from then on
 MANY = 200  # timers of one place, from which on it is more than one poller's side work
 

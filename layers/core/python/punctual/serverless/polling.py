@@ -20,7 +20,7 @@ from punctual.serverless.planning import Calls
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric, Telling
 
-GAP = timedelta(seconds=3)  # a longer sleep costs more than going and being called again
+GAP = timedelta(seconds=2.5)  # a longer sleep costs more than going and being called again
 OFTEN = timedelta(seconds=1)  # so often it is asked whether a nudge came
 SPARE = timedelta(seconds=15)  # of a function's time, to hand over what is left
 _ONE = timedelta(seconds=1)  # a call comes no sooner than the caller has given back
