@@ -1,0 +1,256 @@
+"""The runbook: every alarm has its section, and nothing is named or typed that is not there."""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore import xform_name
+from botocore.model import OperationModel
+
+from infra.observability_alarms import RUNBOOK
+from infra.restored import TABLES
+from infra.stage import ALARMS
+from punctual.aws import keys
+from punctual.aws.knobs import SsmKnobs
+from punctual.web.contract import ROUTES
+from tests.infra.observed import alarms, board, observed, queries
+from tests.infra.synthesised import assembly, resources
+
+ROOT = Path(__file__).parents[2]
+TEXT = (ROOT / RUNBOOK).read_text()
+PARTS = ("**For users:**", "**Look first:**", "**Likely causes:**", "**Do:**", "**Over when:**")
+BY_HAND = [
+    "Pause all dispatch",
+    "Catch up after an outage",
+    "Raise the shards",
+    "Redrive what failed",
+    "Roll back a deployment",
+    "Restore to one moment",
+    "Rotate the admin token",
+]
+EVERYWHERE = {"query", "output", "max-items", "region", "profile"}
+"""Options that the AWS command line takes for any command."""
+
+SWITCH = "boolean"
+
+
+def sections() -> dict[str, str]:
+    """By heading."""
+    found = re.split(r"^## (.+)$", TEXT, flags=re.MULTILINE)
+    return dict(zip(found[1::2], found[2::2], strict=True))
+
+
+def commands() -> list[str]:
+    """What is typed, with what is typed inside of it."""
+    blocks = re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL)
+    lines = [line for block in blocks for line in block.splitlines() if line]
+    return [one for line in lines for one in nested(line)]
+
+
+def nested(line: str) -> Iterator[str]:
+    """
+    >>> list(nested("a --b $(c $(d --e) --f) --g"))
+    ['d --e', 'c X --f', 'a --b X --g']
+    """
+    while found := re.search(r"\$\(([^()]+(?:\([^()]*\)[^()]*)*)\)", line):
+        yield from nested(found[1])
+        line = line[: found.start()] + "X" + line[found.end() :]
+    loop = re.fullmatch(r"while read .*?; do (.*); done < \S+", line)
+    yield loop[1] if loop else line
+
+
+def of_aws() -> list[list[str]]:
+    split = [shlex.split(one.split(" > ")[0]) for one in commands()]
+    return [words for words in split if words[0] == "aws"]
+
+
+@cache
+def operation(service: str, name: str) -> OperationModel | None:
+    session = botocore.session.get_session()
+    model = session.get_service_model({"s3api": "s3"}.get(service, service))
+    for one in model.operation_names:
+        if xform_name(one, "-") == name:
+            return model.operation_model(one)
+    return None
+
+
+def test_every_alarm_has_its_section_and_every_section_its_alarm() -> None:
+    first, by_hand = TEXT.split("\n# Alarms\n")[1].split("\n# By hand\n")
+    assert re.findall(r"^## (.+)$", first, flags=re.MULTILINE) == list(ALARMS)
+    assert re.findall(r"^## (.+)$", by_hand, flags=re.MULTILINE) == BY_HAND
+    for alarm in alarms(assembly("prod")).values():
+        assert alarm["AlarmDescription"].rsplit(f"{RUNBOOK}#", 1)[1] in sections()
+
+
+@pytest.mark.parametrize("kind", ALARMS)
+def test_a_section_says_what_it_means_and_what_to_do(kind: str) -> None:
+    found = [sections()[kind].find(part) for part in PARTS]
+    assert -1 not in found
+    assert found == sorted(found)
+    assert re.search(r"row \*|the query `", sections()[kind].split("**Likely")[0])
+
+
+def test_links_lead_to_sections() -> None:
+    slugs = {re.sub(r"[^a-z0-9 -]", "", one.lower()).replace(" ", "-") for one in sections()}
+    links = set(re.findall(r"\]\(#([^)]+)\)", TEXT))
+    assert links
+    assert links <= slugs
+
+
+def test_rows_are_those_of_the_dashboard() -> None:
+    made = assembly("prod")
+    texts = [one["properties"]["markdown"] for one in board(made) if one["type"] == "text"]
+    rows = {text.split("\n")[0].lstrip("# ") for text in texts}
+    named = {" ".join(one.split()) for one in re.findall(r"\brow \*([^*]+)\*", TEXT, re.IGNORECASE)}
+    assert len(named) >= 6
+    assert named <= rows
+
+
+def test_queries_are_those_that_are_saved_and_all_are_of_use() -> None:
+    named = {" ".join(one.split()) for one in re.findall(r"query\s+`([^`]+)`", TEXT)}
+    saved = set(queries(assembly("prod")))
+    assert named == saved
+
+
+def test_parameters_exist_and_have_the_values_that_are_allowed() -> None:
+    there = {one.properties["Name"] for one in resources(assembly("prod"), "AWS::SSM::Parameter")}
+    put = re.findall(r"--name (/punctual/\$STAGE/[\w-]+) --value (\w+) ", TEXT)
+    assert {name for name, _ in put} == set(re.findall(r"/punctual/\$STAGE/[\w-]+", TEXT))
+    turned = [(name.replace("$STAGE", "prod"), value) for name, value in put]
+    assert {name for name, _ in turned} <= there
+    ssm = Ssm(turned)
+    assert SsmKnobs(lambda: ssm, "/punctual/prod/").read() == (16, 120, True, ())
+    assert {value for name, value in put if name.endswith("dispatch")} == {"off", "on"}
+
+
+class Ssm:
+    """Answers with what was last put."""
+
+    def __init__(self, put: list[tuple[str, str]]) -> None:
+        self._values = dict(put)
+
+    def get_parameters(self, *, Names: list[str]) -> dict[str, Any]:
+        return {"Parameters": [{"Name": one, "Value": self._values[one]} for one in Names]}
+
+
+def test_calls_of_the_api_are_those_of_the_contract() -> None:
+    calls = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`]*)`", TEXT))
+    assert len(calls) > 3
+    assert calls <= {(one.method, one.path) for one in ROUTES}
+
+
+def test_everything_that_is_named_is_deployed() -> None:
+    made = assembly("prod")
+    there = {
+        one.properties[field]
+        for kind, field in (
+            ("AWS::Lambda::Function", "FunctionName"),
+            ("AWS::SQS::Queue", "QueueName"),
+            ("AWS::Events::Rule", "Name"),
+        )
+        for one in resources(made, kind)
+    }
+    there |= {one["TopicName"] for one in observed(made, "AWS::SNS::Topic").values()}
+    only_dev = {
+        one.properties["QueueName"] for one in resources(assembly("dev"), "AWS::SQS::Queue")
+    }
+    there |= {one.replace("punctual-dev-", "punctual-prod-") for one in only_dev}
+    named = set(re.findall(r"punctual-\$STAGE-([\w-]+(?:\.fifo)?)", TEXT))
+    assert len(named) > 12
+    assert {f"punctual-prod-{one}" for one in named} <= there
+    stacks = set(re.findall(r"Punctual-\$STAGE-(\w+)", TEXT))
+    assert stacks <= set(made.templates)
+    outputs = set(re.findall(r"OutputKey=='(\w+)'", TEXT))
+    assert outputs <= set(made.templates["Api"]["Outputs"])
+
+
+@pytest.mark.parametrize("words", of_aws(), ids=" ".join)
+def test_a_command_of_aws_exists_with_its_options(words: list[str]) -> None:
+    service, name, *rest = words[1:]
+    given = {one[2:] for one in rest if one.startswith("--")} - EVERYWHERE
+    if name == "wait":
+        service_model = botocore.session.get_session().get_waiter_model(service)
+        waiters = {xform_name(one, "-"): one for one in service_model.waiter_names}
+        name = xform_name(service_model.get_waiter(waiters[rest[0]]).operation, "-")
+    model = operation(service, name)
+    assert model is not None, f"{service} {name}"
+    shape = model.input_shape
+    assert shape is not None
+    members = {xform_name(one, "-"): one for one in shape.members}
+    for option in given:
+        off = option.removeprefix("no-")
+        known = option in members or shape.members[members[off]].type_name == SWITCH
+        assert known, f"{service} {name} --{option}"
+    required = {xform_name(one, "-") for one in shape.required_members}
+    assert required <= {one.removeprefix("no-") for one in given}
+    # One thing more stands without an option: the file for what a function answers.
+    plain = [one for one in rest if not one.startswith("--")]
+    valued = [
+        one
+        for one in given | ({one[2:] for one in rest if one.startswith("--")} & EVERYWHERE)
+        if one in EVERYWHERE or (one in members and not is_switch(model, members[one]))
+    ]
+    answers = 1 if (service, name) == ("lambda", "invoke") else 0
+    waited = 1 if words[2] == "wait" else 0
+    assert len(plain) == len(valued) + answers + waited
+
+
+def is_switch(model: OperationModel, member: str) -> bool:
+    assert model.input_shape is not None
+    return bool(model.input_shape.members[member].type_name == SWITCH)
+
+
+def test_what_is_made_can_be_made() -> None:
+    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    made = [one.split()[1] for one in commands() if one.startswith("make ")]
+    assert set(made) == {"deploy", "token"}
+    assert set(made) <= set(targets)
+
+
+def test_modules_that_are_run_exist() -> None:
+    modules = re.findall(r"python -m ([\w.]+)", TEXT)
+    assert modules
+    for one in modules:
+        assert (ROOT / f"{one.replace('.', '/')}.py").is_file()
+
+
+def test_nothing_else_is_typed() -> None:
+    first = {one.split()[0] for one in commands()}
+    assert first <= {"aws", "make", "git", "curl", "export", ".venv/bin/python"}
+
+
+def test_a_restore_sets_what_the_stack_sets() -> None:
+    """Expiry on the attribute and the tables of the template, a stream, protection, recovery."""
+    restore = sections()["Restore to one moment"]
+    found = resources(assembly("prod"), "AWS::DynamoDB::Table")
+    expiring = {
+        one.name.split("Table")[0].upper()
+        for one in found
+        if "TimeToLiveSpecification" in one.properties
+    }
+    every = {name.upper() for name in TABLES}
+    assert {one.name.split("Table")[0].upper() for one in found} == every
+    again = r"--table-name \$(\w+)-again"
+    expiry = rf"update-time-to-live {again} --time-to-live-specification "
+    assert set(re.findall(rf"{expiry}Enabled=true,AttributeName={keys.TTL}\n", restore)) == expiring
+    assert set(re.findall(f"update-continuous-backups {again} ", restore)) == every
+    guarded = f"update-table {again} .*--deletion-protection-enabled"
+    assert set(re.findall(guarded.replace(" .*--", ".* --"), restore)) == every
+    (streamed,) = [one for one in found if "StreamSpecification" in one.properties]
+    view = streamed.properties["StreamSpecification"]["StreamViewType"]
+    assert f"StreamEnabled=true,StreamViewType={view}" in restore
+    copied = r"--source-table-name \$(\w+) --target-table-name \$\1-again --restore-date-time \$AT"
+    assert set(re.findall(copied, restore)) == every
+    assert set(re.findall(f"wait table-exists {again}", restore)) == every
+
+
+def test_the_walk_that_is_begun_anew_is_the_row_that_it_keeps() -> None:
+    (key,) = re.findall(r"delete-item .* --key '([^']+)'", TEXT)
+    row = keys.walk()
+    assert json.loads(key) == {keys.PK: {"S": row.pk}, keys.SK: {"S": row.sk}}
