@@ -1,0 +1,176 @@
+"""Changes that could not be followed are handed on once more, as the stream itself hands them."""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.stub import Stubber
+from moto import mock_aws
+
+from infra.app import context
+from infra.observability_redrive import main, redrive
+from infra.stage import described
+from punctual.aws.records import place_of
+
+REGION = "eu-central-1"
+STAGE = described("dev", context()["stages"])
+TABLE = "jobs"
+
+
+class Status:
+    """The function: answers as it is told to, and remembers what it was given."""
+
+    def __init__(self) -> None:
+        self.given: list[dict[str, Any]] = []
+        self.answer: dict[str, Any] = {"batchItemFailures": []}
+        self.crashes = False
+
+    def invoke(self, *, FunctionName: str, Payload: bytes) -> dict[str, Any]:
+        assert FunctionName == "punctual-dev-status"
+        self.given += json.loads(Payload)["Records"]
+        said = {"errorType": "Unreadable", "errorMessage": "no head"}
+        answer = said if self.crashes else self.answer
+        failed = {"FunctionError": "Unhandled"} if self.crashes else {}
+        return {"Payload": io.BytesIO(json.dumps(answer).encode()), **failed}
+
+
+class World:
+    """A table with a stream and the queue of what failed, in moto."""
+
+    def __init__(self) -> None:
+        self.status = Status()
+        self.said: list[str] = []
+        self._session = boto3.Session(
+            aws_access_key_id="x", aws_secret_access_key="x", region_name=REGION
+        )
+        self._clients: dict[str, Any] = {"lambda": self.status}
+        self.table = self.client("dynamodb").create_table(
+            TableName=TABLE,
+            KeySchema=[{"AttributeName": "pk", "KeyType": "HASH"}],
+            AttributeDefinitions=[{"AttributeName": "pk", "AttributeType": "S"}],
+            BillingMode="PAY_PER_REQUEST",
+            StreamSpecification={"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"},
+        )["TableDescription"]
+        self.stream = self.table["LatestStreamArn"]
+        self.queue = self.client("sqs").create_queue(QueueName="punctual-dev-status-failed")
+
+    def client(self, service: str) -> Any:
+        if service not in self._clients:
+            self._clients[service] = self._session.client(service)
+        return self._clients[service]
+
+    def write(self, *ids: str) -> list[str]:
+        """Where each stands in the stream."""
+        before = len(self.records())
+        for one in ids:
+            item = {"pk": {"S": one}, "h": {"B": b"\x00\xff"}}
+            self.client("dynamodb").put_item(TableName=TABLE, Item=item)
+        return [one["dynamodb"]["SequenceNumber"] for one in self.records()[before:]]
+
+    def records(self) -> list[dict[str, Any]]:
+        streams = self.client("dynamodbstreams")
+        iterator = streams.get_shard_iterator(
+            StreamArn=self.stream, ShardId=self.shard, ShardIteratorType="TRIM_HORIZON"
+        )
+        found: list[dict[str, Any]] = streams.get_records(ShardIterator=iterator["ShardIterator"])[
+            "Records"
+        ]
+        return found
+
+    @property
+    def shard(self) -> str:
+        described = self.client("dynamodbstreams").describe_stream(StreamArn=self.stream)
+        return str(described["StreamDescription"]["Shards"][0]["ShardId"])
+
+    def fail(self, first: str, last: str) -> None:
+        info = {
+            "streamArn": self.stream,
+            "shardId": self.shard,
+            "startSequenceNumber": first,
+            "endSequenceNumber": last,
+            "batchSize": 1,
+        }
+        self.client("sqs").send_message(
+            QueueUrl=self.queue["QueueUrl"],
+            MessageBody=json.dumps({"version": "1.0", "DDBStreamBatchInfo": info}),
+        )
+
+    def redrive(self) -> int:
+        return redrive(STAGE, self, self.said.append)
+
+    def left(self) -> int:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self.client("sqs").get_queue_attributes(
+            QueueUrl=self.queue["QueueUrl"], AttributeNames=names
+        )
+        return sum(int(found["Attributes"][name]) for name in names)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with mock_aws():
+        yield World()
+
+
+def keys(world: World) -> list[str]:
+    return [one["dynamodb"]["Keys"]["pk"]["S"] for one in world.status.given]
+
+
+def test_what_failed_is_followed_and_nothing_beside_it(world: World) -> None:
+    places = world.write("a", "b", "c", "d")
+    world.fail(places[1], places[2])
+    assert world.redrive() == 0
+    assert keys(world) == ["b", "c"]
+    assert world.left() == 0
+    assert world.said == [f"{world.shard}, {places[1]} to {places[2]}: 2 changes followed"]
+
+
+def test_changes_look_as_the_stream_hands_them_on(world: World) -> None:
+    (place,) = world.write("a")
+    world.fail(place, place)
+    world.redrive()
+    (record,) = world.status.given
+    assert record["eventSourceARN"] == world.stream
+    assert record["eventName"] == "INSERT"
+    assert place_of(record) == place
+    assert record["dynamodb"]["NewImage"]["h"] == {"B": "AP8="}
+    assert isinstance(record["dynamodb"]["ApproximateCreationDateTime"], float | int)
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_what_fails_again_stays(world: World, crashes: bool) -> None:
+    first, second = world.write("a", "b")
+    world.fail(first, first)
+    world.fail(second, second)
+    world.status.crashes = crashes
+    world.status.answer = {"batchItemFailures": [{"itemIdentifier": first}]}
+    assert world.redrive() == 2
+    assert world.left() == 2
+    why = "fails: Unreadable: no head" if crashes else f"stops at {first}"
+    assert [f"punctual-dev-status {why}" in line for line in world.said] == [True, True]
+
+
+def test_what_the_stream_has_forgotten_stays_and_is_said(world: World) -> None:
+    (place,) = world.write("a")
+    world.fail(place, place)
+    shard = world.shard
+    with Stubber(world.client("dynamodbstreams")) as stub:
+        stub.add_client_error("get_shard_iterator", "TrimmedDataAccessException")
+        assert world.redrive() == 1
+    assert world.left() == 1
+    forgotten = "older than a day, the stream does not hold it any more"
+    assert world.said == [f"{shard}, {place} to {place}: {forgotten}"]
+
+
+def test_an_empty_queue_is_nothing_to_do(world: World) -> None:
+    assert world.redrive() == 0
+    assert world.said == []
+
+
+def test_a_stage_that_is_unknown_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["qa"]) == 1
+    assert "no stage 'qa' in cdk.json" in capsys.readouterr().err
+    assert main([]) == 2
