@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench cost acceptance rehearse cold lint types format synth deploy token destroy lock clean
+.PHONY: help run test check bench acceptance rehearse cold cost lint types format synth deploy token destroy lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 

@@ -32,6 +32,9 @@ RECIPE = 1
 """Raised with what this module does to a layer: a bundle made before is then made again."""
 
 
+_told: set[Path] = set()
+
+
 class NotPackaged(RuntimeError):
     """Something that belongs into the deployment is not there, or could not be fetched."""
 
@@ -118,10 +121,17 @@ def _digest(target: Target, *files: Path) -> str:
 
 
 def _built(name: str, digest: str, target: Target) -> Path:
-    """The layer's folder, made once for each digest."""
+    """The layer's folder, made once for each digest; its size is told once a synthesis."""
     place = BUILT / f"{name}-{digest[:16]}"
-    if place.is_dir():
-        return place
+    if not place.is_dir():
+        _build(name, place, target)
+    if place not in _told:
+        _told.add(place)
+        print(_size(name, place, target), file=sys.stderr)
+    return place
+
+
+def _build(name: str, place: Path, target: Target) -> None:
     BUILT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILT, prefix=f".{name}-") as made:
         folder = Path(made) / "layer/python"
@@ -136,11 +146,9 @@ def _built(name: str, digest: str, target: Target) -> Path:
         except OSError:
             if not place.is_dir():  # else another synthesis was faster: what it made is the same
                 raise
-    print(_size(name, place, target), file=sys.stderr)
     bundles = sorted(BUILT.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
     for old in bundles[:-BUNDLES_KEPT]:
         shutil.rmtree(old, ignore_errors=True)
-    return place
 
 
 def _install(folder: Path, target: Target) -> None:
