@@ -89,13 +89,26 @@ class Alarms(Construct):
             rule.name.replace(".fifo", ""),
             alarm_name=stage.physical(rule.name.replace(".fifo", "")),
             alarm_description=f"{rule.meaning} What to do: {rule.section}",
-            metric=rule.metric,
+            metric=_unlabelled(rule.metric),
             threshold=rule.beyond,
             comparison_operator=rule.compare,
             evaluation_periods=rule.of,
             datapoints_to_alarm=rule.after,
             treat_missing_data=rule.silence,
         )
+
+
+def _unlabelled(metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
+    """With a label, CDK writes a formula of one metric, which a console shows less plainly."""
+    if not isinstance(metric, cloudwatch.Metric):
+        return metric
+    return cloudwatch.Metric(
+        namespace=metric.namespace,
+        metric_name=metric.metric_name,
+        dimensions_map=metric.dimensions,
+        statistic=metric.statistic,
+        period=metric.period,
+    )
 
 
 def rules(metrics: Metrics, watched: Watched) -> Iterator[Rule]:

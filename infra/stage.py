@@ -10,7 +10,6 @@ from constructs import Construct
 from infra.fields import (
     CERTIFICATE,
     DOMAIN,
-    EMAIL,
     LOG_RETENTIONS,
     NAME,
     ORIGIN,
@@ -18,6 +17,7 @@ from infra.fields import (
     SUBNET,
     Fields,
 )
+from infra.observability_kinds import alarm_email, chosen_alarms
 from infra.restored import Restored, restored
 from punctual.tasks.addresses import private_network
 
@@ -39,24 +39,6 @@ ALL = "all"
 """The one queue of a lane whose priorities share it."""
 
 RUN_EVENTS = ("all", "ended", "none")
-
-ALARMS = (
-    "no-tick",
-    "lateness",
-    "watermark",
-    "oldest-message",
-    "dead-letters",
-    "stream-age",
-    "errors",
-    "throttles",
-    "table-throttles",
-    "api-5xx",
-    "reconciler",
-)
-"""Kinds of alarms; each has its section in docs/runbook.md."""
-
-MEASURED = ("lateness", "watermark", "reconciler")
-"""Those that need metrics of our own, which a stage pays for or not."""
 
 
 class WrongStage(ValueError):
@@ -174,6 +156,7 @@ def described(name: Any, stages: Any) -> Stage:
 
 def _read(name: str, fields: Fields) -> Stage:
     metrics = fields.switch("metrics")
+    alarms = chosen_alarms(fields, metrics)
     return Stage(
         name=name,
         protected=fields.switch("protected"),
@@ -197,8 +180,8 @@ def _read(name: str, fields: Fields) -> Stage:
         domain=_domain(fields.below_or_null("domain")),
         vpc=_vpc(fields.below_or_null("vpc")),
         restored=restored(fields.below_or_null("restoredTables")),
-        alarms=_alarms(fields, metrics),
-        alarm_email=fields.text_or_null("alarmEmail", EMAIL, "an address"),
+        alarms=alarms,
+        alarm_email=alarm_email(fields, alarms),
         dashboard=fields.switch("dashboard"),
     )
 
@@ -217,24 +200,6 @@ def _starved(stage: Stage) -> list[str]:
 
 def _no(_value: Any) -> bool:
     return False
-
-
-def _alarms(fields: Fields, metrics: bool) -> tuple[str, ...]:
-    """`true` stands for all that the stage's metrics allow."""
-    allowed = tuple(kind for kind in ALARMS if metrics or kind not in MEASURED)
-
-    def fits(value: Any) -> bool:
-        if isinstance(value, list):
-            known = bool(value) and all(one in allowed for one in value)
-            return known and len(set(value)) == len(value)
-        return isinstance(value, bool)
-
-    meant = f"true, false, or a list from {', '.join(allowed)}"
-    meant += "" if metrics else f" ({', '.join(MEASURED)} need `metrics`)"
-    chosen = fields.take("alarms", meant, fits, False)
-    if isinstance(chosen, bool):
-        return allowed if chosen else ()
-    return tuple(kind for kind in ALARMS if kind in chosen)
 
 
 def _lanes(fields: Fields) -> dict[str, dict[str, int]]:

@@ -11,8 +11,9 @@ from aws_cdk.aws_sns import Topic
 
 from infra.app import context
 from infra.observability_alarms import RUNBOOK, Alarms
+from infra.observability_kinds import ALARMS, MEASURED
 from infra.observability_metrics import TOLD_BY, Watched
-from infra.stage import ALARMS, MEASURED, WrongStage, described
+from infra.stage import WrongStage, described
 from punctual.serverless.telling import NAMESPACE, Metric, PowertoolsTelling
 from tests.infra.observed import (
     ON_CALL,
@@ -262,6 +263,7 @@ def test_only_our_alarms_may_tell_the_topic_and_over_tls_alone() -> None:
         ({"alarms": ["no-tock"]}, "`alarms` must be"),
         ({"alarms": [["no-tick"]]}, "`alarms` must be"),
         ({"alarms": ["lateness"]}, "lateness, watermark, reconciler need `metrics`"),
+        ({"alarmEmail": ON_CALL}, "`alarmEmail` would get no mail: `alarms` chooses none"),
         ({"dashboard": "yes"}, "`dashboard` must be true or false"),
     ],
 )

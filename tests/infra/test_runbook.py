@@ -14,8 +14,8 @@ from botocore import xform_name
 from botocore.model import OperationModel
 
 from infra.observability_alarms import RUNBOOK
+from infra.observability_kinds import ALARMS
 from infra.restored import TABLES
-from infra.stage import ALARMS
 from punctual.aws import keys
 from punctual.aws.knobs import SsmKnobs
 from punctual.web.contract import ROUTES

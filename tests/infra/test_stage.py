@@ -36,11 +36,12 @@ def test_the_queues_of_a_function_share_what_is_reserved_for_it(name: str, asked
 
 
 def test_optional_parts_are_read() -> None:
-    stage = described("dev", dev(vpc=VPC, domain=DOMAIN, alarmEmail="on-call@example.com"))
+    address = "on-call@example.com"
+    stage = described("dev", dev(vpc=VPC, domain=DOMAIN, alarms=True, alarmEmail=address))
     assert stage.vpc is not None
     assert stage.domain is not None
     assert (stage.vpc.subnets, stage.domain.name) == (("subnet-0a1b2c3d",), "jobs.example.com")
-    assert stage.alarm_email == "on-call@example.com"
+    assert stage.alarm_email == address
 
 
 @pytest.mark.parametrize(
