@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from punctual.domain.decide import Decision, Verdict, decide
+from punctual.domain.decide import Decision, Verdict, decide, decide_at_length
 from punctual.domain.events import Claim, Event, Look, Perform
 from punctual.domain.head import Head, State
 from punctual.domain.run import ENDED, Reason, Run, Status, Trigger, Waiting
@@ -50,6 +50,8 @@ def decided(
     before = msgspec.json.encode(head)
     decision = decide(head, event, now, writer, recorded)
     assert decide(head, event, now, writer, recorded) == decision
+    if not head.blank:
+        check_short_ways(head, event, now, writer, recorded)
     assert msgspec.json.encode(head) == before
     check_versions(head, decision, writer)
     check_steps(head, decision)
@@ -60,6 +62,15 @@ def decided(
     check_timer(head, decision, event, now)
     check_ids(decision.head)
     return decision
+
+
+def check_short_ways(
+    head: Head, event: Event, now: datetime, writer: str, recorded: frozenset[str]
+) -> None:
+    """What has a short way is answered as at length, by it or by none."""
+    for together in (False, True):
+        at_length = decide_at_length(head, event, now, writer, recorded, together)
+        assert decide(head, event, now, writer, recorded, together) == at_length
 
 
 def check_versions(head: Head, decision: Decision, writer: str) -> None:

@@ -1,40 +1,20 @@
 """`decide`: the one function that changes a head. Pure and total; docs/lifecycle.md draws it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from punctual.domain import events, holders, orders
+from punctual.domain import events, holders, orders, plain
 from punctual.domain.answer import OK, Answer, Verdict, now_of
+from punctual.domain.decision import Decision
 from punctual.domain.draft import Draft
 from punctual.domain.events import Event
 from punctual.domain.head import Head, State
 from punctual.domain.line import LINE_MOST
-from punctual.domain.run import Lease, Run
 
-__all__ = ["Decision", "Verdict", "decide", "joined"]
-
-
-class Decision(Struct, frozen=True, gc=False):
-    """The new head (the old one itself where nothing changed) and what to do outside, in order."""
-
-    head: Head
-    changed: bool
-    verdict: Verdict = Verdict.OK
-    run: Run | None = None
-    again_at: datetime | None = None
-    timer_at: datetime | None = None  # put before the swap
-    leases: Mapping[str, Lease | None] = {}  # set or dropped with the swap
-    required: Mapping[str, Lease] = {}  # the swap holds only if these are as they were read
-    sends: tuple[Run, ...] = ()
-    records: tuple[Run, ...] = ()  # ended: their history rows
-    kills: tuple[str, ...] = ()  # holders to be told
-    attempts: tuple[
-        tuple[Run, str], ...
-    ] = ()  # attempts that ended without ending their run, or lost
+__all__ = ["Decision", "Verdict", "decide", "decide_at_length", "joined"]
 
 
 def decide(
@@ -53,6 +33,20 @@ def decide(
     """
     if head.blank:
         return Decision(head=head, changed=False, verdict=Verdict.GONE)
+    short = _SHORT.get(type(event))
+    decision = None if short is None else short(head, event, now, writer, recorded, together)
+    return decision or decide_at_length(head, event, now, writer, recorded, together)
+
+
+def decide_at_length(
+    head: Head,
+    event: Event,
+    now: datetime,
+    writer: str,
+    recorded: frozenset[str],
+    together: bool,
+) -> Decision:
+    """The general way, which answers everything."""
     draft = Draft(head, now)
     answer = _HANDLERS[type(event)](draft, event)
     _complete(draft)
@@ -157,4 +151,9 @@ _HANDLERS: dict[type[Event], Callable[[Draft, Any], Answer]] = {
     events.Update: _update,
     events.Order: _order,
     events.Backfill: _backfill,
+}
+
+_SHORT: dict[type[Event], Callable[..., Decision | None]] = {
+    events.Look: plain.fire,
+    events.Perform: plain.perform,
 }
