@@ -33,7 +33,7 @@ class Start(NamedTuple):
     """Milliseconds: what the emulator reports as INIT, and until the first request to AWS."""
 
     init: float
-    first_call: float | None
+    first_call: float
 
 
 class Refusing:
@@ -43,7 +43,7 @@ class Refusing:
         self.came = Event()
         self.came_at = 0.0
         self._socket = socket.create_server(("127.0.0.1", 0))
-        self.url = "http://127.0.0.1:{}".format(self._socket.getsockname()[1])
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
@@ -65,7 +65,7 @@ class Refusing:
 
 
 def start(
-    folder: Path, layers: Sequence[Path], environment: Mapping[str, str], event: Any, calls: bool
+    folder: Path, layers: Sequence[Path], environment: Mapping[str, str], event: Any
 ) -> Start:
     """Start the function in `folder`, hand it one event, and end it.
 
@@ -79,15 +79,14 @@ def start(
         ):
             began_at = time.perf_counter()
             said = _invoke(address, event)
-            if calls and not refusing.came.is_set():
+            if not refusing.came.is_set():
                 raise NotStarted(
                     f"{folder.name} called nothing of AWS and answered {said}\n{log()}"
                 )
             found = _SAID.search(log())
             if found is None:
                 raise NotStarted(f"{folder.name} has no INIT REPORT:\n{log()}")
-            first = (refusing.came_at - began_at) * 1000 if calls else None
-            return Start(float(found[1]), first)
+            return Start(float(found[1]), (refusing.came_at - began_at) * 1000)
     finally:
         refusing.close()
 
@@ -172,4 +171,4 @@ def _invoke(address: str, event: Any) -> str:
 
 def _free() -> str:
     with socket.create_server(("127.0.0.1", 0)) as free:
-        return "127.0.0.1:{}".format(free.getsockname()[1])
+        return f"127.0.0.1:{free.getsockname()[1]}"

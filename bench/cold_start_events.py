@@ -40,7 +40,7 @@ def _record(body: str) -> dict[str, Any]:
 
 
 def _submission() -> dict[str, Any]:
-    job = {"name": "n", "schedule_type": "IMMEDIATE", "task": {"type": "event", "detail": {}}}
+    job = {"name": "n", "schedule_type": "IMMEDIATE", "task": {"type": "event"}}
     return an_event("POST", "/jobs", body=json.dumps(job))
 
 

@@ -11,6 +11,7 @@ from punctual.aws.parameters import Parameter
 from punctual.serverless.authorizing import Authorizer
 
 _clients = Clients()
+_clients.prepare("ssm")
 _parameter = Parameter(lambda: _clients.ssm, os.environ["PUNCTUAL_TOKEN_PARAMETER"])
 
 

@@ -6,6 +6,7 @@ from punctual.serverless.burying import Burying
 from punctual.serverless.runtime import Runtime
 
 _runtime = Runtime.from_env("dead-letters")
+_runtime.clients.prepare("dynamodb", "sqs")
 _burying = Burying(_runtime)
 
 

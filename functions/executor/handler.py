@@ -9,6 +9,7 @@ from punctual.serverless.runtime import Runtime
 
 _lane = os.environ["PUNCTUAL_LANE"]
 _runtime = Runtime.from_env(f"executor-{_lane}")
+_runtime.clients.prepare("dynamodb")
 _executing = Executing(
     _runtime, _lane, registries(_runtime, os.environ.get("AWS_LAMBDA_RUNTIME_API", ""))
 )

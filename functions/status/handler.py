@@ -5,7 +5,9 @@ from typing import Any
 from punctual.serverless.following import following
 from punctual.serverless.runtime import Runtime
 
-_following = following(Runtime.from_env("status"))
+_runtime = Runtime.from_env("status")
+_runtime.clients.prepare("dynamodb", "events")
+_following = following(_runtime)
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:

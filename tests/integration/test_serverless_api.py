@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import boto3
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
@@ -321,10 +320,7 @@ def test_a_handler_is_built_from_its_environment(
 def load(store: Moto, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     for variable, value in store.settings.to_env().items():
         monkeypatch.setenv(variable, value)
-    session = boto3.Session(
-        region_name="eu-central-1", aws_access_key_id="test", aws_secret_access_key="test"
-    )
-    monkeypatch.setattr(boto3, "Session", lambda: session)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     path = ROOT / "functions" / name / "handler.py"
     spec = importlib.util.spec_from_file_location(f"{name}_handler", path)
     assert spec is not None

@@ -182,7 +182,7 @@ def ssm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     session = boto3.Session(
         region_name="eu-central-1", aws_access_key_id="test", aws_secret_access_key="test"
     )
-    monkeypatch.setattr(boto3, "Session", lambda: session)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
     with mock_aws():
         yield session.client("ssm")
 

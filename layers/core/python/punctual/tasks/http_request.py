@@ -2,9 +2,7 @@
 
 import re
 from dataclasses import dataclass, replace
-from typing import Any
-
-import httpx
+from typing import TYPE_CHECKING, Any
 
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.limits import (
@@ -16,6 +14,9 @@ from punctual.tasks.limits import (
 )
 from punctual.tasks.redaction import Redactor
 from punctual.tasks.text import as_text, encoded, json_bytes
+
+if TYPE_CHECKING:  # imported with the first URL: whoever takes jobs takes many without one
+    import httpx
 
 Header = tuple[bytes, bytes]
 
@@ -54,7 +55,7 @@ class Request:
     """A request as it goes out, but for the headers that follow from it."""
 
     method: str
-    url: httpx.URL
+    url: "httpx.URL"
     headers: tuple[Header, ...]
     body: bytes | None
 
@@ -99,12 +100,14 @@ def url_problem(url: Any) -> str:
     return ""
 
 
-def parse_url(text: Any) -> httpx.URL:
+def parse_url(text: Any) -> "httpx.URL":
     if not isinstance(text, str):
         raise BadTask("The URL is not a text")
     if len(text) > MAX_URL_CHARACTERS:
         raise BadTask(f"The URL is longer than {MAX_URL_CHARACTERS} characters")
     encoded(text, "The URL")
+    import httpx
+
     try:
         return _callable(httpx.URL(text))
     except (httpx.InvalidURL, ValueError):
@@ -113,6 +116,8 @@ def parse_url(text: Any) -> httpx.URL:
 
 def redirected(request: Request, status: int, location: str, secrets: frozenset[str]) -> Request:
     """The request that follows; what is secret stays with the origin it was meant for."""
+    import httpx
+
     try:
         url = _callable(request.url.join(location))
     except (httpx.InvalidURL, ValueError):
@@ -138,7 +143,7 @@ def redirected(request: Request, status: int, location: str, secrets: frozenset[
     return replace(after, headers=kept)
 
 
-def _callable(url: httpx.URL) -> httpx.URL:
+def _callable(url: "httpx.URL") -> "httpx.URL":
     if url.scheme not in ("http", "https"):
         raise BadTask("The URL does not begin with http:// or https://")
     if not _HOST.fullmatch(url.raw_host):
@@ -151,7 +156,7 @@ def _callable(url: httpx.URL) -> httpx.URL:
     return url.copy_with(host=url.host.rstrip(".")) if url.host.endswith(".") else url
 
 
-def _same_origin(one: httpx.URL, other: httpx.URL) -> bool:
+def _same_origin(one: "httpx.URL", other: "httpx.URL") -> bool:
     """Whether both lead to the same server; the step from HTTP to HTTPS is not away from it."""
     if one.host != other.host:
         return False

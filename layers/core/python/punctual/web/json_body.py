@@ -6,7 +6,6 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
-import pydantic_core
 
 from punctual.domain.errors import FieldError, Invalid
 from punctual.web.problems import Refused
@@ -95,6 +94,8 @@ def fingerprint(operation: str, value: Any) -> str:
 
 def _number_problem(body: bytes) -> Invalid:
     """Numbers that no double can hold, by their paths as far as a second parser finds them."""
+    import pydantic_core  # who only reads needs none of it
+
     text = "must be a number from -1.8e308 to 1.8e308 of at most 4,300 digits"
     try:
         value = pydantic_core.from_json(body, allow_inf_nan=True)
