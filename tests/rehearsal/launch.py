@@ -9,7 +9,7 @@ from typing import Any
 
 from ministack.app import main  # type: ignore[import-not-found]
 from ministack.core import iam_actions  # type: ignore[import-not-found]
-from ministack.services import lambda_svc  # type: ignore[import-not-found]
+from ministack.services import apigateway, lambda_svc  # type: ignore[import-not-found]
 from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found]
 
 Props = Mapping[str, Any]
@@ -39,6 +39,16 @@ def without_batches(extract: Callable[..., str | None]) -> Callable[..., str | N
     return action
 
 
+def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
+    """The path in an HTTP API's event begins with the stage, as in the address."""
+
+    def invoke(integration: Props, api: str, stage: str, path: str, *rest: Any, **more: Any) -> Any:
+        whole = path if stage == "$default" else f"/{stage}{path}"
+        return proxy(integration, api, stage, whole, *rest, **more)
+
+    return invoke
+
+
 def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool]) -> None:
     """Resources of a kind, some or all, are taken into the stack and do nothing."""
     known = handlers.get(kind, {})
@@ -63,6 +73,7 @@ def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool
 
 lambda_svc._sqs_esm_concurrency = as_on_aws(lambda_svc._sqs_esm_concurrency)
 iam_actions.extract_iam_action = without_batches(iam_actions.extract_iam_action)
+apigateway._invoke_lambda_proxy = with_its_stage(apigateway._invoke_lambda_proxy)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props)
 main()

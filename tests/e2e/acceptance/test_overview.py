@@ -41,8 +41,9 @@ def test_stats_count_jobs_and_runs(api: Api, target: Target) -> None:
     assert set(stats["runs"]) <= RUN_STATUSES
     assert set(stats["lateness_ms"]) == {"p50", "p99", "max"}
     assert set(stats["queue"]) == {"depth", "oldest_seconds"}
-    assert any(e["running"] >= 1 for e in stats["executors"])
-    assert running["executor_id"] in {e["executor_id"] for e in stats["executors"]}
+    if api.is_local or stats["executors"]:  # functions come and go, and nobody counts them
+        assert any(e["running"] >= 1 for e in stats["executors"])
+        assert running["executor_id"] in {e["executor_id"] for e in stats["executors"]}
     for minute in stats["last_hour"]:
         assert set(minute) == {"minute", "started", "succeeded", "failed"}
 

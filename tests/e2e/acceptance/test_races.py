@@ -8,6 +8,7 @@ from tests.e2e.acceptance.contract import (
     ENDED,
     EVERY_SECOND,
     NEVER_SOON,
+    PATIENCE,
     Api,
     Json,
     eventually,
@@ -56,7 +57,7 @@ def test_a_busy_job_that_is_changed_all_the_time_keeps_every_occurrence(api: Api
     runs = [run for run in api.runs(job_id) if run["status"] == "SUCCESS"]
     times = [instant(run["scheduled_time"]) for run in runs]
     assert {b - a for a, b in pairwise(times)} == {timedelta(seconds=1)}
-    assert changes > 20
+    assert changes > 20 / PATIENCE
 
 
 def test_whatever_a_person_orders_waits_in_line(api: Api) -> None:
@@ -98,11 +99,12 @@ def test_nothing_starts_after_a_cancel_is_answered(api: Api, target: Target) -> 
 
 def test_pages_of_runs_that_end_meanwhile_are_whole(api: Api, target: Target) -> None:
     job_id = api.create(**NEVER_SOON, max_concurrency=2, task=target.task("/200"))["job_id"]
-    ids = {api.run_now(job_id)["run_id"] for _ in range(40)}
+    made = [api.run_now(job_id) for _ in range(40)]
+    ids, first = {run["run_id"] for run in made}, made[0]["scheduled_time"]
     for path in (f"/jobs/{job_id}/runs", "/runs"):
         listed = [
             run["run_id"]
-            for run in api.pages(path, "runs", limit=2, from_=soon(-60))
+            for run in api.pages(path, "runs", limit=2, from_=first)
             if run["job_id"] == job_id
         ]
         assert len(listed) == len(set(listed)), path

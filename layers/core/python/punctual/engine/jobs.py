@@ -30,13 +30,11 @@ from punctual.engine.marks import mark
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Stored
 from punctual.engine.receipts import Receipts, Submission
 from punctual.engine.search import Search
-from punctual.engine.steps import Steps
+from punctual.engine.steps import TRIES, Steps
 from punctual.engine.submitting import Submitting
 from punctual.engine.views import JobView, RunView
 
 __all__ = ["Jobs", "Submission"]
-
-TRIES = 12
 
 
 class _Revised(NamedTuple):
