@@ -139,6 +139,18 @@ class Ssm:
         return {"Parameters": [{"Name": one, "Value": self._values[one]} for one in Names]}
 
 
+def test_events_and_fields_are_those_of_the_code() -> None:
+    paths = [
+        path
+        for folder in ("layers/core/python/punctual", "functions")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    code = "".join(path.read_text() for path in paths)
+    named = set(re.findall(r"`([a-z]+(?:_[a-z]+)+)`", TEXT))
+    assert len(named) > 12
+    assert {one for one in named if not re.search(rf"\b{one}\b", code)} == set()
+
+
 def test_calls_of_the_api_are_those_of_the_contract() -> None:
     calls = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`]*)`", TEXT))
     assert len(calls) > 3
@@ -156,6 +168,7 @@ def test_everything_that_is_named_is_deployed() -> None:
         )
         for one in resources(made, kind)
     }
+    there |= {f"punctual-prod-{name}" for name in alarms(made)}
     there |= {one["TopicName"] for one in observed(made, "AWS::SNS::Topic").values()}
     only_dev = {
         one.properties["QueueName"] for one in resources(assembly("dev"), "AWS::SQS::Queue")
