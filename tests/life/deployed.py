@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -183,8 +184,15 @@ def _statements(iam: Any, role: str) -> list[Mapping[str, Any]]:
         )
         documents.append(version["PolicyVersion"]["Document"])
     return [
-        statement for document in documents for statement in _list(_parsed(document)["Statement"])
+        {**statement, "Resource": [_as_given(one) for one in _list(statement["Resource"])]}
+        for document in documents
+        for statement in _list(_parsed(document)["Statement"])
     ]
+
+
+def _as_given(resource: str) -> str:
+    """CloudFormation's ARN of a log group takes in its streams, moto's does not."""
+    return re.sub(r"(:log-group:[^:*]+)$", r"\1:*", resource)
 
 
 def _parsed(document: Any) -> Mapping[str, Any]:

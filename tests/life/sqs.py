@@ -80,6 +80,9 @@ class Sqs:
         self.by_url = {queue.url: queue for queue in queues}
         self.by_arn = {queue.arn: queue for queue in queues}
 
+    def add(self, queue: Queue) -> None:
+        self.by_url[queue.url] = self.by_arn[queue.arn] = queue
+
     def answer(self, client: Any) -> None:
         """From now on the client's calls come here."""
         for operation in (

@@ -16,7 +16,7 @@ import boto3
 from botocore.response import StreamingBody
 from moto import mock_aws
 
-from bench.meter import Call, Meter, Unit
+from bench.meter import Call, Meter, Unit, Written, keys_of
 from punctual.aws import keys
 from punctual.aws.calls import Patience
 from punctual.aws.clients import Clients
@@ -32,7 +32,7 @@ from tests.life.deployed import REGION, Deployed, Rule, Source, deploy
 from tests.life.faults import Faults
 from tests.life.functions import Environment
 from tests.life.sqs import Answer, Letter, Queue, Sqs, record
-from tests.life.stream import Stream
+from tests.life.stream import Stream, is_expired_row
 from tests.life.template import Stack, synthesised
 
 SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "awslambda", "secretsmanager")
@@ -95,13 +95,13 @@ class World:
 
     def put_token(self, token: str) -> None:
         """What `make deploy` does once the stacks stand."""
-        self._put("token-hash", hashlib.sha256(token.encode()).hexdigest())
+        self.put_knob("token-hash", hashlib.sha256(token.encode()).hexdigest())
 
     def put_dispatch(self, value: str) -> None:
         """What an operator does to stop everything, or to go on."""
-        self._put("dispatch", value)
+        self.put_knob("dispatch", value)
 
-    def _put(self, name: str, value: str) -> None:
+    def put_knob(self, name: str, value: str) -> None:
         self.session.client("ssm").put_parameter(
             Name=f"/punctual/{self.stage}/{name}", Value=value, Type="String", Overwrite=True
         )
@@ -347,6 +347,22 @@ class World:
     def _minute(self, last: datetime) -> datetime:
         """The next tick: those of an outage do not come all at once."""
         return last + MINUTE * ((self.clock.now - last) // MINUTE + 1)
+
+    def expire(self, table: keys.Table) -> int:
+        """What DynamoDB's TTL removes, and tells in the stream as its own doing."""
+        name = self.table(table)
+        arn = next(arn for arn, streamed in self.deployed.streams.items() if streamed == name)
+        rows = [row for row in self.rows(table) if is_expired_row(row, self.clock())]
+        for row in rows:
+            key = keys_of(row)
+            self.bare.delete_item(TableName=name, Key=key.item())
+            self.streams[arn].append(Written(name, key, row, None), self.clock(), by_expiry=True)
+        return len(rows)
+
+    def add_queue(self, url: str) -> None:
+        """A queue of somebody else's, for tasks to send to."""
+        arn = f"arn:aws:sqs:{REGION}:123456789012:{url.rsplit('/', 1)[-1]}"
+        self.sqs.add(Queue(url.rsplit("/", 1)[-1], url, arn, MINUTE / 2, timedelta(days=4)))
 
     # What there is to see
 
