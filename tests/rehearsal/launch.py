@@ -4,11 +4,17 @@ It runs in a virtualenv of its own, where none of our code is. What is mended, a
 docs/decisions/rehearsal.md.
 """
 
+import hashlib
+import tempfile
+import threading
+import zipfile
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from ministack.app import main  # type: ignore[import-not-found]
-from ministack.core import iam_actions  # type: ignore[import-not-found]
+from ministack.core import iam_actions, lambda_runtime  # type: ignore[import-not-found]
 from ministack.services import apigateway, lambda_svc  # type: ignore[import-not-found]
 from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found]
 
@@ -49,6 +55,25 @@ def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
     return invoke
 
 
+class Unpacked(zipfile.ZipFile):
+    """A layer is unpacked once, not for each environment: they are some thousand files."""
+
+    _alone = threading.Lock()
+
+    def extractall(self, path: Any = None, members: Any = None, pwd: Any = None) -> None:
+        place = Path(path)
+        if not place.name.startswith("layer_"):
+            super().extractall(path, members, pwd)
+            return
+        digest = hashlib.sha256(Path(str(self.filename)).read_bytes()).hexdigest()[:16]
+        kept = Path(tempfile.gettempdir()) / f"unpacked-{digest}"
+        with self._alone:
+            if not kept.is_dir():
+                super().extractall(kept)
+        place.rmdir()
+        place.symlink_to(kept)
+
+
 def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool]) -> None:
     """Resources of a kind, some or all, are taken into the stack and do nothing."""
     known = handlers.get(kind, {})
@@ -74,6 +99,11 @@ def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool
 lambda_svc._sqs_esm_concurrency = as_on_aws(lambda_svc._sqs_esm_concurrency)
 iam_actions.extract_iam_action = without_batches(iam_actions.extract_iam_action)
 apigateway._invoke_lambda_proxy = with_its_stage(apigateway._invoke_lambda_proxy)
+lambda_runtime.zipfile = SimpleNamespace(
+    ZipFile=Unpacked,
+    BadZipFile=zipfile.BadZipFile,
+    LargeFileError=zipfile.LargeZipFile,
+)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props)
 main()
