@@ -5,6 +5,7 @@ A green rehearsal is necessary, not sufficient: what the emulator is lax about i
 
 import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -132,7 +133,12 @@ def rehearse(one: Pass, folder: Path) -> str:
         return summary
 
 
+def ended(number: int, _frame: object) -> None:
+    sys.exit(128 + number)  # leaving all that was entered: the emulator ends with us
+
+
 def main(asked: Sequence[str]) -> int:
+    signal.signal(signal.SIGTERM, ended)
     names = [one.name for one in PASSES]
     if not set(asked) <= set(names):
         print(f"there are the passes {', '.join(names)}", file=sys.stderr)
