@@ -30,7 +30,7 @@ def handler(event, context):
 
 
 class Row(NamedTuple):
-    """Of some starts: what the emulator reports as INIT, and until the first call of AWS."""
+    """What some starts of one function took; a pair is the least and the median."""
 
     name: str
     starts: list[Start]
@@ -38,8 +38,8 @@ class Row(NamedTuple):
     def init(self) -> tuple[float, float]:
         return _both([one.init for one in self.starts])
 
-    def first_call(self) -> tuple[float, float]:
-        return _both([one.first_call for one in self.starts])
+    def to_call(self) -> tuple[float, float]:
+        return _both([one.to_call for one in self.starts])
 
 
 def _both(values: list[float]) -> tuple[float, float]:
@@ -65,12 +65,12 @@ def measured(rounds: int, names: list[str], layers: tuple[Path, ...]) -> list[Ro
 
 def show(rows: list[Row]) -> bool:
     """Whether all kept to the aim."""
-    bare_init, bare_call = rows[0].init(), rows[0].first_call()
-    print(f"{'':<20} {'INIT ms':>15} {'ratio':>11}  {'to 1st call ms':>15} {'ratio':>11}")
+    bare_init, bare_call = rows[0].init(), rows[0].to_call()
+    print(f"{'':<20} {'INIT ms':>15} {'ratio':>11}  {'CPU to 1st call':>15} {'ratio':>11}")
     print(f"{'':<20} {'min':>7} {'median':>7} {'':>11}  {'min':>7} {'median':>7}")
     kept = True
     for row in rows:
-        init, call = row.init(), row.first_call()
+        init, call = row.init(), row.to_call()
         ratio = init[0] / bare_init[0]
         over = "" if ratio <= AIM else "  over the aim"
         kept = kept and not over

@@ -7,7 +7,6 @@ from punctual.serverless.api_reads import reading
 from punctual.serverless.runtime import Runtime
 
 _runtime = Runtime.from_env("job-search")
-_runtime.clients.prepare("dynamodb")
 _app = reading(_runtime)
 
 

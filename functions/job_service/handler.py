@@ -7,7 +7,6 @@ from punctual.serverless.api_writes import writing
 from punctual.serverless.runtime import Runtime
 
 _runtime = Runtime.from_env("job-service")
-_runtime.clients.prepare("dynamodb", "sqs")
 _app = writing(_runtime)
 
 

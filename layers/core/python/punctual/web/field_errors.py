@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any
-
-from pydantic_core import ValidationError
+from typing import TYPE_CHECKING, Any
 
 from punctual.domain.errors import FieldError, Invalid
+
+if TYPE_CHECKING:
+    from pydantic_core import ValidationError
 
 Path = tuple[int | str, ...]
 
@@ -41,7 +42,7 @@ _BOUNDS = {
 _TAGGED = "task"
 
 
-def paths_and_errors(error: ValidationError) -> list[tuple[Path, FieldError]]:
+def paths_and_errors(error: "ValidationError") -> list[tuple[Path, FieldError]]:
     found = error.errors(include_url=False, include_input=False)
     seen: dict[Path, FieldError] = {}
     for one in found:
