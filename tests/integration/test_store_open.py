@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from punctual.domain.head import State
@@ -15,9 +16,10 @@ from punctual.engine.ports import Key, RunKey, Swap
 from punctual.local.clock import ManualClock
 from punctual.local.errors import StoreError
 from punctual.local.head_rows import HEAD
+from punctual.local.history import ATTEMPT, ROW
 from punctual.local.schema import MIGRATIONS, connect
 from punctual.local.store import FILE, Store
-from tests.builders import JOB, NOON, RUN, a_head, a_row, a_run, a_timer, after, an_id
+from tests.builders import JOB, NOON, RUN, a_head, a_row, a_run, a_timer, after, an_attempt, an_id
 
 CLOCK = ManualClock(NOON)
 GOLDEN = Path(__file__).parents[1] / "golden" / "store_version_1.sql"
@@ -138,7 +140,10 @@ def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(tmp_path:
     old.executemany(
         "INSERT INTO heads (id, tenant, job_id, state, leased, busy, queued, head) "
         "VALUES (?, 'acme', ?, 'SCHEDULED', 0, 0, 0, ?)",
-        [(n, head.job_id, HEAD.encode(head)) for n, head in enumerate([*heads, again], start=1)],
+        [
+            (n, head.job_id, msgspec.json.encode(head))
+            for n, head in enumerate([*heads, again], start=1)
+        ],
     )
     old.close()
     store = Store.open(tmp_path, CLOCK)
@@ -153,6 +158,39 @@ def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(tmp_path:
         assert (len(whole.heads), whole.until) == (2_001, None)
     finally:
         store.close()
+
+
+def test_rows_in_json_are_read_and_packed_when_they_are_next_written(tmp_path: Path) -> None:
+    old = connect(tmp_path / FILE, MIGRATIONS[:3])
+    head, row, attempt = a_head(), a_row(), an_attempt()
+    old.execute(
+        "INSERT INTO heads (id, tenant, job_id, state, leased, busy, queued, head) "
+        "VALUES (1, 'acme', ?, 'SCHEDULED', 0, 0, 0, ?)",
+        (JOB, msgspec.json.encode(head)),
+    )
+    old.execute(
+        "INSERT INTO runs VALUES (1, 'acme', ?, ?, ?, 'SUCCESS', ?)",
+        (JOB, row.run.run_id, 2**60, msgspec.json.encode(row)),
+    )
+    old.execute(
+        "INSERT INTO attempts VALUES ('acme', ?, ?, 1, 2, 0, NULL, ?)",
+        (JOB, attempt.run_id, msgspec.json.encode(attempt)),
+    )
+    old.close()
+    store = Store.open(tmp_path, CLOCK)
+    try:
+        key, of_run = Key("acme", JOB), RunKey("acme", JOB, row.run.run_id)
+        assert store.heads.load([key]) == {key: (head, {})}
+        assert store.history.get([of_run], NOON) == {of_run: row}
+        assert list(store.history.attempts(RunKey(*key, attempt.run_id), NOON)) == [attempt]
+        assert list(store.heads.swap([Swap(a_head(version=2), 1)])) == [True]
+        ((packed,),) = store._db.execute("SELECT head FROM heads").fetchall()
+        assert packed == HEAD.encode(a_head(version=2))
+    finally:
+        store.close()
+    for codec, value in ((HEAD, head), (ROW, row), (ATTEMPT, attempt)):
+        assert len(codec.encode(value)) < len(msgspec.json.encode(value))
+        assert codec.encode(value)[:1] != b"{"
 
 
 def test_an_old_file_and_a_new_one_end_with_the_same_tables(tmp_path: Path) -> None:

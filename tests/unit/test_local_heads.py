@@ -3,12 +3,14 @@
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
+from punctual.domain.head import State
 from punctual.domain.run import Lease
 from punctual.domain.writers import is_own
 from punctual.engine.ports import Stored
-from punctual.local.head_rows import HeadRows, merged
-from tests.builders import RUN, a_head, after, an_id
+from punctual.local.head_rows import HEAD, HeadRows, merged
+from tests.builders import RUN, a_head, a_run, after, an_id
 
 LEASE = Lease(token=2, until=after(30))
 
@@ -44,6 +46,23 @@ def test_a_new_head_is_inserted_and_a_known_one_updated() -> None:
     old, new = Stored(a_head(), {}), Stored(a_head(version=2), {})
     assert statements(None, old) == ["INSERT INTO heads"]
     assert statements(old, new) == ["UPDATE heads SET"]
+
+
+def test_an_update_names_only_the_columns_that_changed() -> None:
+    head = a_head(next_at=after(60))
+    runs, over = (a_run(),), {"state": State.COMPLETED, "ended_at": after(60)}
+    for new, names in (
+        (replace(head, version=2), set()),
+        (replace(head, next_at=after(90)), {"coming", "again"}),
+        (replace(head, runs=runs), {"leased", "busy", "queued", "queued_priority", "queued_due"}),
+        (replace(head, next_at=None, **over), {"state", "expires", "coming", "again"}),
+    ):
+        rows = HeadRows(Counter())
+        rows.add(1, Stored(head, {}), Stored(new, {}))
+        ((statement, ((packed, *_),)),) = rows.statements()
+        named = statement.removeprefix("UPDATE heads SET ").removesuffix(" = ? WHERE id = ?")
+        assert set(named.split(" = ?, ")) == {"head"} | names
+        assert HEAD.decode(packed) == new
 
 
 def test_a_renewed_lease_alone_is_written_alone() -> None:

@@ -1,4 +1,4 @@
-"""How values stand in SQLite: moments as whole microseconds, structs as JSON."""
+"""How values stand in SQLite: moments as whole microseconds, structs as JSON or packed."""
 
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -19,6 +19,23 @@ class Codec(Generic[T]):
     def __init__(self, kind: type[T]) -> None:
         self.encode = msgspec.json.Encoder().encode
         self.decode = msgspec.json.Decoder(kind).decode
+
+
+class Packed(Generic[T]):
+    """The same in MessagePack, two thirds as long, for types without values of a client's own.
+
+    Rows of earlier versions are JSON, which begins as no packed struct does.
+    """
+
+    __slots__ = ("_of_json", "_of_packed", "encode")
+
+    def __init__(self, kind: type[T]) -> None:
+        self.encode = msgspec.msgpack.Encoder().encode
+        self._of_packed = msgspec.msgpack.Decoder(kind).decode
+        self._of_json = msgspec.json.Decoder(kind).decode
+
+    def decode(self, row: bytes) -> T:
+        return self._of_json(row) if row[:1] == b"{" else self._of_packed(row)
 
 
 def micros(at: datetime) -> int:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from punctual.domain.coming import comes_again, first_coming
@@ -9,22 +10,17 @@ from punctual.domain.draft import expires_at
 from punctual.domain.head import Head
 from punctual.domain.run import Lease, Status
 from punctual.engine.ports import RunKey, Stored
-from punctual.local.codec import Codec, micros
+from punctual.local.codec import Packed, micros
 from punctual.local.counts import JOB, RUN
 
-HEAD = Codec(Head)
+HEAD = Packed(Head)
 NO_LEASES: Mapping[str, Lease] = {}
 
-_INSERT = (
-    "INSERT INTO heads (state, expires, leased, busy, queued, queued_priority, queued_due, head, "
-    "coming, again, id, tenant, job_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
-_UPDATE = (
-    "UPDATE heads SET state = ?, expires = ?, leased = ?, busy = ?, queued = ?, "
-    "queued_priority = ?, queued_due = ?, head = ? WHERE id = ?"
-)
-# A statement of its own: one that names a column writes its index again, changed or not.
-_MOVE = _UPDATE.replace("head = ?", "head = ?, coming = ?, again = ?")
+_BUSY = ("leased", "busy", "queued", "queued_priority", "queued_due")
+_OVER = ("state", "expires")
+_COMING = ("coming", "again")
+_NAMES = ("head", *_OVER, *_BUSY, *_COMING, "id", "tenant", "job_id")
+_INSERT = f"INSERT INTO heads ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))})"
 _LEASE = (
     "INSERT INTO leases (head, run_id, token, until, beaten) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET token = excluded.token, until = excluded.until, "
@@ -33,6 +29,13 @@ _LEASE = (
 _NO_LEASE = "DELETE FROM leases WHERE head = ? AND run_id = ?"
 
 Row = tuple[Any, ...]
+
+
+@cache
+def _update(over: bool, busy: bool, coming: bool) -> str:
+    """One that names a column writes its indexes again, changed or not: so only what changed."""
+    names = ["head", *(_OVER * over), *(_BUSY * busy), *(_COMING * coming)]
+    return f"UPDATE heads SET {', '.join(f'{name} = ?' for name in names)} WHERE id = ?"
 
 
 class HeadRows:
@@ -44,8 +47,7 @@ class HeadRows:
         self._counts = counts
         self._recorded = recorded
         self._inserts: list[Row] = []
-        self._updates: list[Row] = []
-        self._moves: list[Row] = []
+        self._updates: dict[tuple[bool, bool, bool], list[Row]] = {}
         self._leases: list[Row] = []
         self._dropped: list[Row] = []
 
@@ -54,51 +56,47 @@ class HeadRows:
         head = new.head
         if old is None:
             self._count(head, 1)
-            columns = self._columns(head, len(new.leases))
-            named = (number, head.tenant, head.job_id)
-            self._inserts.append((*columns, *_coming(head), *named))
+            columns = (*_over(head), *self._busy(new), *_coming(head))
+            self._inserts.append((HEAD.encode(head), *columns, number, head.tenant, head.job_id))
         elif head is not old.head:
-            if old.head.state is not head.state or old.head.blank or head.blank:
-                self._count_state(old.head, -1)
-                self._count_state(head, 1)
-            if old.head.runs or head.runs or old.head.line or head.line:
-                self._count_runs(old.head, -1)
-                self._count_runs(head, 1)
-            columns, place = self._columns(head, len(new.leases)), _coming(head)
-            if place == _coming(old.head):
-                self._updates.append((*columns, number))
-            else:
-                self._moves.append((*columns, *place, number))
+            self._change(number, old, new)
         before = NO_LEASES if old is None else old.leases
         if before is not new.leases:
             self._add_leases(number, before, new.leases)
 
-    def statements(self) -> Iterator[tuple[str, Sequence[Row]]]:
-        yield from (
-            (statement, rows)
-            for statement, rows in (
-                (_INSERT, self._inserts),
-                (_UPDATE, self._updates),
-                (_MOVE, self._moves),
-                (_LEASE, self._leases),
-                (_NO_LEASE, self._dropped),
-            )
-            if rows
-        )
+    def _change(self, number: int, old: Stored, new: Stored) -> None:
+        was, head = old.head, new.head
+        alike = was.state is head.state and not was.blank and not head.blank
+        if not alike:
+            self._count_state(was, -1)
+            self._count_state(head, 1)
+        if was.runs or head.runs or was.line or head.line:
+            self._count_runs(was, -1)
+            self._count_runs(head, 1)
+        over = () if alike and was.ended_at == head.ended_at else _over(head)
+        busy = () if _is_calm(old) and _is_calm(new) else self._busy(new)
+        coming = _coming(head)
+        if coming == _coming(was):
+            coming = ()
+        kind = bool(over), bool(busy), bool(coming)
+        row = (HEAD.encode(head), *over, *busy, *coming, number)
+        self._updates.setdefault(kind, []).append(row)
 
-    def _columns(self, head: Head, leased: int) -> Row:
-        expires = None if head.ended_at is None else expires_at(head)
-        queued, priority, due = _queued(head) if head.runs else (0, None, None)
-        return (
-            "" if head.blank else head.state.value,
-            None if expires is None else micros(expires),
-            leased,
-            bool(head.runs or head.line or (head.ended and self._is_unrecorded(head))),
-            queued,
-            priority,
-            due,
-            HEAD.encode(head),
-        )
+    def statements(self) -> Iterator[tuple[str, Sequence[Row]]]:
+        if self._inserts:
+            yield _INSERT, self._inserts
+        for kind, rows in self._updates.items():
+            yield _update(*kind), rows
+        if self._leases:
+            yield _LEASE, self._leases
+        if self._dropped:
+            yield _NO_LEASE, self._dropped
+
+    def _busy(self, new: Stored) -> Row:
+        """What tells that there is something to do, or that it is not recorded yet."""
+        head = new.head
+        busy = bool(head.runs or head.line or (head.ended and self._is_unrecorded(head)))
+        return (len(new.leases), busy, *_queued(head))
 
     def _is_unrecorded(self, head: Head) -> bool:
         """Unless this very commit records all that ended: then nobody need look for it here."""
@@ -139,7 +137,18 @@ def uncount(heads: Iterable[Head], counts: Counter[tuple[str, str, str]]) -> Non
         rows._count(head, -1)
 
 
-def _coming(head: Head) -> tuple[int | None, bool]:
+def _is_calm(stored: Stored) -> bool:
+    """No column of `_BUSY` says anything."""
+    head = stored.head
+    return not (head.runs or head.line or head.ended or stored.leases)
+
+
+def _over(head: Head) -> Row:
+    expires = expires_at(head)
+    return "" if head.blank else head.state.value, None if expires is None else micros(expires)
+
+
+def _coming(head: Head) -> Row:
     at = first_coming(head)
     return (None, False) if at is None else (micros(at), comes_again(head))
 

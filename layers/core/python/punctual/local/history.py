@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from punctual.engine.ports import AttemptRow, Key, RunKey, RunRow
-from punctual.local.codec import Codec, micros
+from punctual.local.codec import Packed, micros
 from punctual.local.counts import RUN, Counts
 from punctual.local.unit import Unit
 
-ROW = Codec(RunRow)
-ATTEMPT = Codec(AttemptRow)
+ROW = Packed(RunRow)
+ATTEMPT = Packed(AttemptRow)
 MOMENT = "substr(run_id, 1, 13)"  # the 48 bits of time in an id
 _INSERT = "INTO runs (tenant, job_id, run_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
 _ONE = "FROM runs WHERE tenant = ? AND job_id = ? AND run_id = ?"

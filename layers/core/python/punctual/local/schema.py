@@ -154,7 +154,11 @@ _THIRD: Sequence[Step] = (
         WHERE coming IS NOT NULL""",
 )
 
-MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD)
+# Heads, history and attempts are packed from here on; what is JSON is read, and packed when it is
+# next written. The number alone tells earlier programs that they cannot read this.
+_FOURTH: Sequence[Step] = ()
+
+MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD, _FOURTH)
 
 
 def connect(path: Path, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> sqlite3.Connection:
