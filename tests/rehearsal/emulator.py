@@ -55,15 +55,18 @@ class Account:
             "PUNCTUAL_AUTHORITY": str(self.authority),
         }
 
-    def client(self, service: str) -> Any:
+    def client(
+        self, service: str, key: str = "test", secret: str = "test", token: str | None = None
+    ) -> Any:
         made: Any = boto3.client  # its types ask for the name of a service as a literal
         return made(
             service,
             endpoint_url=self.endpoint,
             verify=str(self.authority),
             region_name=REGION,
-            aws_access_key_id="test",
-            aws_secret_access_key="test",
+            aws_access_key_id=key,
+            aws_secret_access_key=secret,
+            aws_session_token=token,
         )
 
 

@@ -1,0 +1,39 @@
+"""Whoever has no rights is refused: else a pass with roles would show nothing."""
+
+import json
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from tests.rehearsal.emulator import Account
+from tests.rehearsal.progress import Failed
+
+ROLE = "rehearsal-without-rights"
+ANYBODY = {"Statement": [{"Effect": "Allow", "Principal": "*", "Action": "sts:AssumeRole"}]}
+
+
+def guarded(account: Account) -> None:
+    iam = account.client("iam")
+    made = iam.create_role(RoleName=ROLE, AssumeRolePolicyDocument=json.dumps(ANYBODY))
+    try:
+        _refused(_as(account, made["Role"]["Arn"]))
+    finally:
+        iam.delete_role(RoleName=ROLE)
+
+
+def _as(account: Account, role: str) -> Any:
+    given = account.client("sts").assume_role(RoleArn=role, RoleSessionName="rehearsal")
+    keys = given["Credentials"]
+    return account.client(
+        "dynamodb", keys["AccessKeyId"], keys["SecretAccessKey"], keys["SessionToken"]
+    )
+
+
+def _refused(nobody: Any) -> None:
+    try:
+        nobody.list_tables()
+    except ClientError as error:
+        if "AccessDenied" in str(error):
+            return
+        raise
+    raise Failed("the emulator lets everybody do everything")
