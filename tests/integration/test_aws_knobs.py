@@ -90,6 +90,15 @@ def test_the_switch_is_read_once_in_thirty_seconds(aws: Moto, clock: ManualClock
     assert a_gate(aws, clock).open()
 
 
+def test_who_knows_it_off_sees_at_once_that_it_is_on(aws: Moto, clock: ManualClock) -> None:
+    """A wake-up that comes before that would be taken for nothing, and its sender calls no more."""
+    planner, other = a_gate(aws, clock), a_gate(aws, clock)
+    planner.set(False)
+    assert not other.open()
+    planner.set(True)
+    assert other.open()
+
+
 def test_a_switch_that_cannot_be_read_stays_as_it_was(aws: Moto, clock: ManualClock) -> None:
     a_gate(aws, clock).set(False)
     gate = a_gate(aws, clock)

@@ -10,6 +10,7 @@ from punctual.aws import keys
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports import Timer
 from punctual.engine.window import Place
+from punctual.serverless.planning import planning
 from punctual.serverless.telling import Metric
 from tests.builders import NOON, after
 from tests.integration.moto_faults import refused, unreached
@@ -215,6 +216,17 @@ def test_knobs_that_cannot_be_read_or_make_no_sense_stop_nothing(deployed: Funct
         deployed.planner.tick()
     assert deployed.told.problems == ["knobs_wrong", "knobs_unread"]
     assert deployed.told.metrics[Metric.TICKS] == 2
+
+
+def test_a_new_planner_that_cannot_read_the_knobs_leaves_the_switch_off(
+    deployed: Functions,
+) -> None:
+    deployed.turn(dispatch="off")
+    deployed.planner.tick()
+    anew = planning(deployed.runtime())
+    with refused(deployed.aws.clients.ssm, "GetParameters", 9, "InternalServerError", 500):
+        anew.tick()
+    assert not deployed.runtime().gate.open(), "nobody turned it on again"
 
 
 def test_the_tick_reads_nothing_that_grows_with_the_account(deployed: Functions) -> None:

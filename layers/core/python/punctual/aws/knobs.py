@@ -57,7 +57,11 @@ def _whole(found: dict[str, str], name: str, most: int, wrong: list[str]) -> int
 
 
 class Gate:
-    """Whether anything may be sent, as the planner last copied it; read again after 30 s."""
+    """Whether anything may be sent, as the planner last copied it; read again after 30 s.
+
+    While it is off it is read each time: a wake-up that was dropped because it was off half a
+    minute ago would be missed, for its sender calls no more.
+    """
 
     def __init__(self, dynamo: Dynamo, table: str, clock: Clock) -> None:
         self._dynamo = dynamo
@@ -68,7 +72,7 @@ class Gate:
 
     def open(self) -> bool:
         now = self._clock()
-        if self._read_at is None or now - self._read_at >= FRESH:
+        if not self._open or self._read_at is None or now - self._read_at >= FRESH:
             try:
                 row = self._dynamo.read(self._table, [keys.shards()]).get(keys.shards())
             except Unavailable:

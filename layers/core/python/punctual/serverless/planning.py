@@ -18,6 +18,8 @@ class Calls(Protocol):
 
 
 class Switch(Protocol):
+    def open(self) -> bool: ...
+
     def set(self, is_open: bool) -> None: ...
 
 
@@ -70,12 +72,15 @@ class Planning:
         self._tell.measure(Metric.WATERMARK_LAG, max(0.0, (now - watermark).total_seconds()))
 
     def _turned(self) -> Knobs:
-        """What operators wish; where it cannot be read, what they last wished."""
+        """What operators wish; where it cannot be read, what they last wished.
+
+        Of that a new environment knows the switch: the copy that it keeps for all others.
+        """
         try:
             knobs = self._read_knobs()
         except Unavailable as error:
             self._tell.problem("knobs_unread", error=error.message)
-            return self._knobs or Knobs()
+            return self._knobs or Knobs(dispatch=self._switch.open())
         if knobs.wrong:
             self._tell.problem("knobs_wrong", names=list(knobs.wrong))
         self._knobs = knobs
