@@ -25,10 +25,43 @@ BUNDLES_KEPT = 6
 
 LAMBDA = ("--platform", "manylinux2014_aarch64", "--implementation", "cp", "--python-version")
 LAMBDA_PYTHON = "3.13"
-NOT_NEEDED = ("bin", "*/tests", "**/__pycache__")
-"""What packages bring along and no function imports."""
+NOT_NEEDED = (
+    "bin",
+    "*/tests",
+    "**/__pycache__",
+    "**/*.pyi",
+    "**/py.typed",
+    "*.dist-info/RECORD",
+    "*.dist-info/sboms",
+    # The same zones once more, and lists that nobody asks.
+    "tzdata/zoneinfo/tzdata.zi",
+    "tzdata/zoneinfo/*.tab",
+    "tzdata/zoneinfo/leapseconds",
+    "pydantic/v1",
+    "pydantic/mypy.py",
+    "aws_lambda_powertools/event_handler/openapi/swagger_ui/*.min.*",
+    *(
+        f"aws_lambda_powertools/utilities/{name}"
+        for name in (
+            "auth_alpha",
+            "batch",
+            "circuit_breaker",
+            "data_masking",
+            "feature_flags",
+            "idempotency",
+            "kafka",
+            "parameters",
+            "parser",
+            "streaming",
+        )
+    ),
+)
+"""What packages bring along and no function imports; licences stay."""
 
-RECIPE = 1
+NODE = "local"
+"""The part of our own package that runs on a machine of one's own, never on Lambda."""
+
+RECIPE = 2
 """Raised with what this module does to a layer: a bundle made before is then made again."""
 
 
@@ -104,11 +137,12 @@ def _code(stack: Stack, name: str, unbuilt: Path, digest: str, target: Target) -
 
 
 def _sources(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and _belongs(path))
+    paths = [path for path in folder.rglob("*") if path.is_file()]
+    return sorted(path for path in paths if _belongs(path.relative_to(folder)))
 
 
 def _belongs(path: Path) -> bool:
-    return "__pycache__" not in path.parts and path.suffix != ".pyc"
+    return not {"__pycache__", NODE}.intersection(path.parts) and path.suffix != ".pyc"
 
 
 def _digest(target: Target, *files: Path) -> str:
@@ -136,7 +170,8 @@ def _build(name: str, place: Path, target: Target) -> None:
     with tempfile.TemporaryDirectory(dir=BUILT, prefix=f".{name}-") as made:
         folder = Path(made) / "layer/python"
         if name == "core":
-            shutil.copytree(CORE, folder, ignore=shutil.ignore_patterns("__pycache__", "*.pyc"))
+            ignored = shutil.ignore_patterns("__pycache__", "*.pyc", NODE)
+            shutil.copytree(CORE, folder, ignore=ignored)
         else:
             _install(folder, target)
             _strip(folder)
@@ -164,7 +199,10 @@ def _install(folder: Path, target: Target) -> None:
 
 def _strip(folder: Path) -> None:
     for path in [path for pattern in NOT_NEEDED for path in folder.glob(pattern)]:
-        shutil.rmtree(path)
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _size(name: str, place: Path, target: Target) -> str:
