@@ -14,6 +14,7 @@ from punctual.domain.timing import RETENTION
 from punctual.engine.placing import blank_head
 from punctual.engine.ports import Detail, Key, RunKey, Swap
 from punctual.local.clock import ManualClock
+from punctual.local.feed import PACKED
 from punctual.local.store import Store
 from tests.builders import (
     JOB,
@@ -227,13 +228,40 @@ def test_receipts_and_old_minutes_and_events_are_removed(store: Store) -> None:
         lease = store.buckets.acquire(NOON + timedelta(minutes=n), 0, "p", NOON, after(60))
         assert lease is not None
         store.buckets.done(lease)
-    store.feed.publish([{"n": n} for n in range(5)])
+    for n in range(5):
+        with store.work():  # a row each
+            store.feed.publish([{"n": n}])
     store.buckets.advance(None, NOON + timedelta(minutes=3))
     purge_all(store, NOON + timedelta(hours=25), 2)
     tables = ("receipts", "buckets", "feed")
     counts = [store._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0] for table in tables]
     assert counts == [0, 2, 1]
     assert store.buckets.is_done(NOON, 0)
+
+
+@pytest.mark.parametrize("filler", ["", "x" * 5_000, "x" * 70_000])
+def test_events_published_together_are_packed_and_read_from_any_number(
+    store: Store, filler: str
+) -> None:
+    events = [{"n": n, "filler": filler} for n in range(1, 151)]
+    numbers = [*store.feed.publish(events[:150]), *store.feed.publish([])]
+    numbers += store.feed.publish([{"n": 151}])
+    assert numbers == [str(n) for n in range(1, 152)]
+    rows = store._db.execute("SELECT seq, length(event) FROM feed ORDER BY seq").fetchall()
+    assert len(rows) == {0: 4, 5_000: 13, 70_000: 151}[len(filler)]
+    assert all(size < PACKED + 70_000 * (len(filler) > 5_000) for _, size in rows)
+    for behind in (0, 1, 63, 64, 65, 149, 150, 151):
+        for limit in (1, 2, 70, 500):
+            found = store.feed.read(behind, limit)
+            assert [(number, event["n"]) for number, event in found] == [
+                (n, n) for n in range(behind + 1, min(behind + limit, 151) + 1)
+            ]
+
+
+def test_an_event_of_an_earlier_version_is_a_row_of_its_own(store: Store) -> None:
+    store._db.execute("""INSERT INTO feed VALUES (7, 0, '{"n":7}')""")
+    assert store.feed.publish([{"n": 8}, {"n": 9}]) == ["8", "9"]
+    assert store.feed.read(6, 9) == [(n, {"n": n}) for n in (7, 8, 9)]
 
 
 def test_event_numbers_go_on_after_all_that_is_old_is_removed(store: Store) -> None:

@@ -75,9 +75,9 @@ class HeadRows:
             self._count_runs(head, 1)
         over = () if alike and was.ended_at == head.ended_at else _over(head)
         busy = () if _is_calm(old) and _is_calm(new) else self._busy(new)
-        coming = _coming(head)
-        if coming == _coming(was):
-            coming = ()
+        at = first_coming(head)
+        stays = at == first_coming(was) and comes_again(head) == comes_again(was)
+        coming = () if stays else _coming(head)
         kind = bool(over), bool(busy), bool(coming)
         row = (HEAD.encode(head), *over, *busy, *coming, number)
         self._updates.setdefault(kind, []).append(row)
@@ -121,11 +121,11 @@ class HeadRows:
 
     def _count_state(self, head: Head, by: int) -> None:
         if not head.blank:
-            self._counts[head.tenant, JOB, head.state.value] += by
+            self._counts[head.tenant, JOB, head.state._value_] += by
 
     def _count_runs(self, head: Head, by: int) -> None:
         for run in head.runs:
-            self._counts[head.tenant, RUN, run.status.value] += by
+            self._counts[head.tenant, RUN, run.status._value_] += by
         if head.line:
             self._counts[head.tenant, RUN, Status.WAITING.value] += by * len(head.line)
 
@@ -145,7 +145,7 @@ def _is_calm(stored: Stored) -> bool:
 
 def _over(head: Head) -> Row:
     expires = expires_at(head)
-    return "" if head.blank else head.state.value, None if expires is None else micros(expires)
+    return "" if head.blank else head.state._value_, None if expires is None else micros(expires)
 
 
 def _coming(head: Head) -> Row:

@@ -108,7 +108,7 @@ class SqliteHistory:
                 row.job_id,
                 row.run.run_id,
                 micros(row.expires_at),
-                row.run.status.value,
+                row.run.status._value_,
                 ROW.encode(row),
             )
             for row in self.held.values()

@@ -45,7 +45,7 @@ class NodeMonitor:
         self._holding = holding
         self._types = tuple(sorted({"event", *registry.types}))
         self._executor_id = executor_id
-        self._late: deque[tuple[datetime, float]] = deque(maxlen=SAMPLES)
+        self._late: deque[tuple[datetime, datetime]] = deque(maxlen=SAMPLES)  # when, and when due
         self._minutes: dict[datetime, dict[str, int]] = {}
         self._counted_at: datetime | None = None
         self._counted: dict[str, int] = {}
@@ -61,8 +61,7 @@ class NodeMonitor:
             return
         self._count(started, "started")
         if started == run.started_at:
-            late = (started - run.due_at) / MILLISECOND
-            self._late.append((started, round(late, 3)))
+            self._late.append((started, run.due_at))
 
     def ended(self, run: Run) -> None:
         what = COUNTED.get(run.status)
@@ -109,7 +108,7 @@ class NodeMonitor:
         ]
 
     def _lateness(self, since: datetime) -> Mapping[str, float | None]:
-        values = sorted(value for at, value in self._late if at >= since)
+        values = sorted(round((at - due) / MILLISECOND, 3) for at, due in self._late if at >= since)
         if not values:
             return {"p50": None, "p99": None, "max": None}
         return {
