@@ -10,6 +10,7 @@ from punctual.aws.attributes import size
 from punctual.aws.queue import parse_message, to_body
 from punctual.domain.errors import NotFound
 from punctual.domain.run import Status
+from punctual.engine.change import Result
 from punctual.engine.packs import pack_name
 from punctual.engine.ports import Key
 from punctual.serverless.telling import Metric, PowertoolsTelling
@@ -269,6 +270,68 @@ def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
         assert world.hidden[-1][1] == seconds
     assert world.status(key) is Status.QUEUED
     assert world.invoke([record]) == []
+    assert world.status(key) is Status.SUCCESS
+
+
+def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
+    world: ExecutorWorld,
+) -> None:
+    keys = [world.submit(payload={"x": "y" * size}) for size in (1, 10_000, 2)]
+    records = world.records()
+    with refused(world.aws.clients.s3, "GetObject", 99, "InternalError", 500):
+        came = world.invoke(records)
+    assert came == [one["messageId"] for one in records if keys[1].job_id in one["body"]]
+    assert [world.status(keys[0]), world.status(keys[2])] == [Status.SUCCESS] * 2
+    assert len(world.doing.ran) == 2
+    world.clock.set(after(60))
+    world.invoke([one for one in records if one["messageId"] in came])
+    world.invoke(world.records())
+    assert world.status(keys[1]) is Status.SUCCESS
+
+
+def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim(
+    world: ExecutorWorld,
+) -> None:
+    keys = [world.submit(payload={"x": "y" * size}) for size in (1, 10_000)]
+    with refused(world.aws.clients.s3, "GetObject", 1, "InternalError", 500):
+        assert world.invoke(world.records()) == []
+    assert [world.status(key) for key in keys] == [Status.SUCCESS] * 2
+    assert world.run(keys[1]).run.past == ""
+
+
+def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
+    world: ExecutorWorld,
+) -> None:
+    """Reading what a run is to do may hang for longer than its claim lives."""
+    key = world.submit(payload={"x": "y" * 10_000})
+    records = world.records()
+    s3 = world.aws.clients.s3
+
+    def hang(**_: Any) -> None:
+        world.clock.advance(timedelta(seconds=25))
+
+    s3.meta.events.register_first("before-call.s3.GetObject", hang)
+    world.invoke(records)
+    s3.meta.events.unregister("before-call.s3.GetObject", hang)
+    assert world.doing.ran == []
+    run = world.run(key).run
+    assert (run.status, run.returns, run.past) == (Status.QUEUED, 1, "")
+
+
+def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
+    world: ExecutorWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve others were faster at its head each time: nothing else would point at the run."""
+    key = world.submit()
+    records = world.records()
+    executor = world.runtime.executor
+    contended = Result(None, effects_done=False, contended=True)
+    monkeypatch.setattr(executor, "release", lambda *_: contended)
+    assert world.invoke(records, left=5.5) == [records[0]["messageId"]]
+    monkeypatch.undo()
+    world.clock.set(after(60))
+    world.invoke(records)
+    world.invoke(world.records())
     assert world.status(key) is Status.SUCCESS
 
 

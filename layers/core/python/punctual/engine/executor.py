@@ -3,12 +3,13 @@
 It handles batches that it is given and never pulls from a queue itself.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from punctual.domain import events
 from punctual.domain.decide import Verdict
+from punctual.domain.errors import Unavailable
 from punctual.domain.head import Head
 from punctual.domain.run import Reason, Run, Status
 from punctual.domain.timing import LEASE
@@ -42,11 +43,16 @@ class Assignment(NamedTuple):
 
 
 class Handed(NamedTuple):
-    """What became of each message: ours to run, to come again, or done with."""
+    """What became of each message: ours to run, to come again, or done with.
+
+    `unread` are ours too, but nobody could read what they are to do: to be claimed once more under
+    the nonce beside them, or left until the claim is over.
+    """
 
     granted: Sequence[Assignment]
     again: Sequence[tuple[Message, datetime]]
     settled: Sequence[Message]
+    unread: Sequence[tuple[Message, str]] = ()
 
 
 class Finished(NamedTuple):
@@ -91,40 +97,61 @@ class Executor:
             for message, nonce in zip(messages, drawn, strict=True)
         ]
         results = self._steps.apply(changes)
-        won: list[tuple[Change, Result]] = []
+        won: list[tuple[Message, str, Result]] = []
         refused: list[tuple[Message, Result]] = []
         for message, change, result in zip(messages, changes, results, strict=True):
             if result.verdict is Verdict.OK and not result.contended:
-                won.append((change, result))
+                won.append((message, change.writer, result))
             else:
                 refused.append((message, result))
         again, settled = self.look_at(refused)
-        return Handed(self._assign(won), again, settled)
+        granted, unread = self._assign(won)
+        return Handed(granted, again, settled, unread)
 
-    def _assign(self, won: Sequence[tuple[Change, Result]]) -> list[Assignment]:
+    def _assign(
+        self, won: Sequence[tuple[Message, str, Result]]
+    ) -> tuple[list[Assignment], list[tuple[Message, str]]]:
+        """What one run lacks keeps no other of its batch from being run."""
         found: list[tuple[Key, Head, Run]] = []
-        for change, result in won:
+        for message, _, result in won:
             decision = result.decision
             assert decision is not None
             assert decision.run is not None
-            found.append((change.key, decision.head, decision.run))
-        return self.assign(found)
+            found.append((Key(message.tenant, message.job_id), decision.head, decision.run))
+        bodies = self._bodies(found)
+        granted: list[Assignment] = []
+        unread: list[tuple[Message, str]] = []
+        failure: Unavailable | None = None
+        for (message, nonce, _), run in zip(won, found, strict=True):
+            try:
+                granted.append(self._assignment(*run, bodies))
+            except Unavailable as error:
+                unread.append((message, nonce))
+                failure = error
+        if failure is not None and not granted:
+            raise failure
+        return granted, unread
 
     def assign(self, runs: Sequence[tuple[Key, Head, Run]]) -> list[Assignment]:
         """Each run with what it is to do."""
-        wanted = [(key, head.rules[run.definition].body) for key, head, run in runs]
-        bodies = self._ports.heads.bodies(wanted)
-        assigned = []
-        for (key, head, run), place in zip(runs, wanted, strict=True):
-            body = bodies[place]
-            payload = (
-                self._documents.own_payload(key, run.run_id)
-                if run.own_payload
-                else self._documents.payload(body)
-            )
-            seconds = head.rules[run.definition].timeout_seconds
-            assigned.append(Assignment(key, run, body, payload, seconds))
-        return assigned
+        bodies = self._bodies(runs)
+        return [self._assignment(*run, bodies) for run in runs]
+
+    def _bodies(self, runs: Sequence[tuple[Key, Head, Run]]) -> Mapping[tuple[Key, str], Body]:
+        return self._ports.heads.bodies([_body_of(*run) for run in runs])
+
+    def _assignment(
+        self, key: Key, head: Head, run: Run, bodies: Mapping[tuple[Key, str], Body]
+    ) -> Assignment:
+        body = bodies.get(_body_of(key, head, run))
+        if body is None:
+            raise Unavailable("A job's definition cannot be read from the store.")
+        payload = (
+            self._documents.own_payload(key, run.run_id)
+            if run.own_payload
+            else self._documents.payload(body)
+        )
+        return Assignment(key, run, body, payload, head.rules[run.definition].timeout_seconds)
 
     def look_at(
         self, refused: Sequence[tuple[Message, Result]]
@@ -213,6 +240,10 @@ class Executor:
                 for message in messages
             ]
         )
+
+
+def _body_of(key: Key, head: Head, run: Run) -> tuple[Key, str]:
+    return key, head.rules[run.definition].body
 
 
 def _finish(one: Finished) -> events.Finish:

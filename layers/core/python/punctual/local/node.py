@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 
 from punctual.domain.head import Lane
 from punctual.domain.run import Run, Status
+from punctual.domain.timing import CLAIM_LEASE
 from punctual.engine.executor import Assignment, Executor, Finished, Handed
 from punctual.engine.jobs import Jobs
 from punctual.engine.looker import Looker
@@ -205,7 +206,8 @@ class Node:
         handed = self.executor.claim(messages)
         for assignment in handed.granted:
             self.monitor.started(assignment.run)
-        self._come_again(handed.again)
+        over = self._clock() + CLAIM_LEASE
+        self._come_again([*handed.again, *((message, over) for message, _ in handed.unread)])
         return handed
 
     def _come_again(self, messages: Sequence[tuple[Message, datetime]]) -> None:

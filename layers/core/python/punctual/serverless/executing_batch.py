@@ -4,13 +4,14 @@ Everything happens in the loop's thread but the tasks, the beats and calls about
 anywhere leaves the messages, which come again, and from the first beat on a timer too.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Unavailable
-from punctual.domain.timing import LEASE
+from punctual.domain.run import Run
+from punctual.domain.timing import CLAIM_LEASE, HOLD, LEASE
 from punctual.engine.change import Result
 from punctual.engine.executor import Assignment
 from punctual.engine.holding import Claims
@@ -118,31 +119,38 @@ class Batch:
         try:
             handed = self._executor.claim([one.message for one in due.values()], list(due))
         except Unavailable as error:
-            self._claim_at = self._steady() + AGAIN
-            if self._claim_at > self._began + PATIENCE:
-                self._tell.problem("claim_failed", messages=len(due), error=error.message)
-                self._forget(due)
-                self._mail.later(due.values())
+            self._claim_again(due, error.message)
             return
-        self._forget(due)
+        unread = {nonce: due[nonce] for _, nonce in handed.unread}
+        if unread:
+            self._claim_again(unread, "What they are to do cannot be read.")
+        self._forget(nonce for nonce in due if nonce not in unread)
         granted = {one.run.nonce: one for one in handed.granted}
-        rest = [one for nonce, one in due.items() if nonce not in granted]
+        rest = [one for nonce, one in due.items() if nonce not in granted and nonce not in unread]
         for message, at in handed.again:
             one = next(one for one in rest if one.message == message)
             rest.remove(one)
             self._mail.again(one, at)
         self._begin([(due[nonce], one) for nonce, one in granted.items()])
 
-    def _forget(self, claimed: Mapping[str, Delivery]) -> None:
+    def _claim_again(self, due: Mapping[str, Delivery], why: str) -> None:
+        """Under the same nonces, or not here."""
+        self._claim_at = self._steady() + AGAIN
+        if self._claim_at > self._began + PATIENCE:
+            self._tell.problem("claim_failed", messages=len(due), error=why)
+            self._forget(due)
+            self._mail.later(due.values())
+
+    def _forget(self, claimed: Iterable[str]) -> None:
         for nonce in claimed:
-            del self._waiting[nonce]
+            self._waiting.pop(nonce, None)
 
     def _begin(self, granted: Sequence[tuple[Delivery, Assignment]]) -> None:
         now, steady = self._clock(), self._steady()
         left = self._over - MARGIN - steady
         new = []
         for delivery, one in granted:
-            if left < min(one.timeout_seconds, LEAST):
+            if left < min(one.timeout_seconds, LEAST) or _is_old(one.run, now):
                 self._return_unbegun(delivery, one)
                 continue
             registry = self._tasks(one.key.tenant)
@@ -158,9 +166,12 @@ class Batch:
 
     def _return_unbegun(self, delivery: Delivery, one: Assignment) -> None:
         try:
-            self._release(one, begun=False)
+            result = self._release(one, begun=False)
         except Unavailable:
             self._mail.later([delivery])
+            return
+        if not result.effects_done:
+            self._mail.again(delivery, self._clock() + LEASE)
 
     def _release(self, one: Assignment, begun: bool) -> Result:
         run = one.run
@@ -277,3 +288,8 @@ class Batch:
             moments.append(self._began + HIDE_AFTER)
         later = [at - steady for at in moments if at > steady]
         return min(later, default=LOOK)
+
+
+def _is_old(run: Run, now: datetime) -> bool:
+    """What it is to do was read so slowly that its claim may be over before it is renewed."""
+    return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - HOLD
