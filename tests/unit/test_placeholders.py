@@ -200,3 +200,19 @@ def test_a_store_of_secrets_that_does_not_answer_is_no_missing_secret() -> None:
 
     with pytest.raises(Unavailable):
         expand(an_attempt({"type": "http", "body": "{{secret:api}}"}), secrets)
+
+
+@pytest.mark.parametrize("body", ["{{payload}}" * 200, ["{{ payload.x }}"] * 200])
+def test_a_task_does_not_grow_without_bound(body: Any) -> None:
+    """256 KB of payload in each of 20,000 places would be all the memory of an executor."""
+    attempt = an_attempt(
+        {"type": "http", "url": "https://a.test", "body": body}, {"x": "y" * 50_000}
+    )
+    with pytest.raises(BadTask, match="longer than 4,194,304 characters"):
+        expand(attempt, no_secrets)
+
+
+def test_a_payload_of_the_largest_size_fits_more_than_once() -> None:
+    payload = "y" * 262_000
+    attempt = an_attempt({"type": "http", "body": ["{{payload}}"] * 10}, payload)
+    assert expand(attempt, no_secrets).task["body"] == [payload] * 10

@@ -13,6 +13,8 @@ from punctual.tasks.text import as_text, moment
 Secrets = Callable[[str], str]
 
 NOT_EXPANDED = frozenset({"type", "runtime", "code", "artifact_id"})
+# A payload may be named in many places: ten attempts share the memory of one executor.
+MAX_FILLED = 4 * 1024 * 1024
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s](?:[^{}]*[^{}\s])?)\s*\}\}")
 _SECRET_NAME = re.compile(r"[A-Za-z0-9/_+=.@:-]{1,512}")
 _KNOWN = ("run_id", "scheduled_time", "attempt", "job_id", "payload")
@@ -90,6 +92,8 @@ class _Filler:
         self._attempt = attempt
         self._secrets = secrets
         self.used: dict[str, str] = {}
+        self._filled = 0
+        self._lengths: dict[str, int] = {}
 
     def field(self, name: str, value: Any) -> Any:
         if name in NOT_EXPANDED:
@@ -117,6 +121,15 @@ class _Filler:
         return _PLACEHOLDER.sub(lambda match: _url_part(match[1], self._value(match[1])), template)
 
     def _value(self, name: str) -> Any:
+        value = self._found(name)
+        if name not in self._lengths:
+            self._lengths[name] = len(as_text(value))
+        self._filled += self._lengths[name]
+        if self._filled > MAX_FILLED:
+            raise BadTask(f"What is filled in is longer than {MAX_FILLED:,} characters together")
+        return value
+
+    def _found(self, name: str) -> Any:
         if not _known(name):
             raise BadTask(f"{{{{{name}}}}} is no placeholder: {_HINT}")
         if name.startswith("secret:"):
