@@ -24,6 +24,8 @@ def lived(world: World) -> None:
     world.run(2 * MINUTE)
     _read_it_all(api, jobs)
     _changed(world, api, jobs[0])
+    for job in jobs:
+        api.call("DELETE", f"/jobs/{job}")
     _stopped_and_started(world)
     _died(world, api)
     _long(world, api)
@@ -31,7 +33,7 @@ def lived(world: World) -> None:
     world.tick("reconciler")
     world.run(3 * MINUTE)
     _grown(world)
-    _expired(world, api, jobs)
+    _expired(world)
 
 
 def _all_tasks(world: World, api: Gateway) -> list[str]:
@@ -132,28 +134,35 @@ def _died(world: World, api: Gateway) -> None:
         at = (world.clock() + 30 * SECOND).isoformat()
         for _ in range(9):
             submitted(api, schedule_type="FUTURE", schedule_time=at, payload=PAYLOAD)
-        world.run(15 * MINUTE)
+        world.run(7 * MINUTE)
     world.faults.plan = None
 
 
 def _long(world: World, api: Gateway) -> None:
     """In the lane of what takes long, whose claims are renewed."""
-    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT, timeout_seconds=900, payload=SMALL)
-    world.run(5 * SECOND)
-    assert runs_of(api, job)[0]["status"] == "SUCCESS"
+    long = {"schedule_type": "IMMEDIATE", "timeout_seconds": 900}
+    work = {"type": "lambda", "function": "task-work"}
+    at = (world.clock() + 20 * SECOND).isoformat()
+    jobs = [
+        submitted(api, **long, task=EVENT, payload=SMALL),
+        submitted(api, **long, task=work, payload=HUGE),
+        submitted(api, **{**long, "schedule_type": "FUTURE"}, schedule_time=at, task=EVENT),
+    ]
+    world.run(MINUTE)
+    assert [runs_of(api, job)[0]["status"] for job in jobs] == ["SUCCESS"] * 3
 
 
 def _poisoned(world: World, api: Gateway) -> None:
     """A message that is given up, a wake-up and a record that nobody can read."""
     for short in ("quick.fifo", "long.fifo"):
         source, name = world.queue(short), world.name(f"executor-{short.split('.')[0]}")
-        source.most = 2
+        source.most = 1
         world.faults.plan = lambda moment, name=name: (
             Killed("out of memory") if moment.role == name else None
         )
         timeout = 900 if short.startswith("long") else 60
         submitted(api, schedule_type="IMMEDIATE", task=EVENT, timeout_seconds=timeout)
-        world.run(60 * MINUTE)
+        world.run(source.visibility + 2 * MINUTE)
         source.most = 50
     world.faults.plan = None
     (stream,) = world.streams.values()
@@ -169,10 +178,8 @@ def _grown(world: World) -> None:
     world.run(2 * MINUTE)
 
 
-def _expired(world: World, api: Gateway, jobs: list[str]) -> None:
+def _expired(world: World) -> None:
     """A month after their end DynamoDB forgets jobs, and `status` what belonged to them."""
-    for job in jobs:
-        api.call("DELETE", f"/jobs/{job}")
     world.run(MINUTE)
     world.ticks = False
     world.clock.advance(timedelta(days=40))

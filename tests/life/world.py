@@ -87,7 +87,7 @@ class World:
             make_id=self.new_id,
             pause=self.actors.pause,
             crew=Crew(1),
-            patience=Patience(self.actors.pause, seed="test", tries=3),
+            patience=Patience(self.actors.pause, seed="test"),
         )
 
     def new_id(self) -> str:
@@ -105,6 +105,9 @@ class World:
         self.session.client("ssm").put_parameter(
             Name=f"/punctual/{self.stage}/{name}", Value=value, Type="String", Overwrite=True
         )
+
+    def client(self, service: str) -> Any:
+        return getattr(self.clients, "awslambda" if service == "lambda" else service)
 
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
         """The function that a job of type `lambda` invokes is `work`, whatever its name."""
@@ -405,8 +408,12 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: int = 23) -> 
     stacks = synthesised(stage)
     with mock_aws():
         world = World(_session(), stacks, stage, now, tick_second)
-        with mock.patch.object(
-            Runtime, "from_env", lambda service: world.runtime(service, os.environ)
+        with (
+            mock.patch.object(
+                Runtime, "from_env", lambda service: world.runtime(service, os.environ)
+            ),
+            # Who asks for nothing but a client gets one that is watched, too.
+            mock.patch.object(Clients, "_client", lambda _, service: world.client(service)),
         ):
             try:
                 yield world

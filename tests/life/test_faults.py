@@ -1,0 +1,136 @@
+"""A function killed or throttled at every call of a job's way: nothing is lost, nothing doubled."""
+
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.builders import after
+from tests.life.faults import LOST, Killed, Moment, Plan, Refusal
+from tests.life.gateway import Gateway
+from tests.life.scenes import opened, submitted
+from tests.life.seen import at_rest, each_once, runs_of, told
+from tests.life.world import MINUTE, World, a_world
+
+EVENT = {"type": "event", "detail_type": "Paid"}
+THROTTLED = Refusal("ThrottlingException")
+FUNCTIONS = ("planner", "poller", "executor-quick", "status")
+
+
+def live(plan: Callable[[World], Plan | None]) -> Counter[str]:
+    """Two jobs of one moment, submitted before anything goes wrong; who failed, how often."""
+    with a_world() as world:
+        api = opened(world)
+        jobs = [
+            submitted(api, schedule_type="FUTURE", schedule_time=after(90).isoformat(), task=EVENT)
+            for _ in range(2)
+        ]
+        world.faults.moments.clear()
+        world.faults.plan = plan(world)
+        world.run(3 * MINUTE)
+        world.faults.plan = None
+        world.run(7 * MINUTE)
+        all_is_well(world, api, jobs)
+        return Counter(name.removeprefix("punctual-dev-") for name, _ in world.failures)
+
+
+def all_is_well(world: World, api: Gateway, jobs: list[str]) -> None:
+    """Each ran to one end, was told of, and left nothing behind."""
+    for job in jobs:
+        (run,) = runs_of(api, job)
+        assert run["status"] == "SUCCESS"
+        assert len(each_once(api, job)) == 1
+    ended = Counter(one["run_id"] for one in told(world, "Run State Change"))
+    assert len(ended) == len(jobs)
+    assert {one["job_id"] for one in told(world, "Paid")} == set(jobs)
+    at_rest(world)
+
+
+def at_call(
+    world: World, short: str, operation: str, number: int, answered: bool
+) -> Callable[[Moment], bool]:
+    seen = Counter[bool]()
+
+    def hit(moment: Moment) -> bool:
+        if moment.role != world.name(short) or moment.operation != operation:
+            return False
+        seen[moment.answered] += 1
+        return moment.answered == answered and seen[answered] == number + 1
+
+    return hit
+
+
+# The calls that change something or decide something, each at its first few times.
+CALLS = [
+    ("poller", "Query", 0),
+    ("poller", "UpdateItem", 0),
+    ("poller", "UpdateItem", 1),
+    ("poller", "SendMessageBatch", 0),
+    ("poller", "BatchWriteItem", 0),
+    ("executor-quick", "BatchGetItem", 0),
+    ("executor-quick", "UpdateItem", 0),
+    ("executor-quick", "PutEvents", 0),
+    ("executor-quick", "UpdateItem", 2),
+    ("executor-quick", "BatchWriteItem", 0),
+    ("planner", "Query", 0),
+    ("planner", "SendMessageBatch", 0),
+    ("status", "PutEvents", 0),
+    ("status", "UpdateItem", 0),
+]
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize(("short", "operation", "number"), CALLS)
+def test_a_function_that_dies_loses_and_doubles_nothing(
+    short: str, operation: str, number: int, answered: bool
+) -> None:
+    struck: list[Moment] = []
+
+    def plan(world: World) -> Plan:
+        hit = at_call(world, short, operation, number, answered)
+
+        def blow(moment: Moment) -> BaseException | None:
+            if not hit(moment):
+                return None
+            struck.append(moment)
+            return Killed("out of time or memory")
+
+        return blow
+
+    assert live(plan) == {short: 1}
+    assert len(struck) == 1
+
+
+@pytest.mark.parametrize("short", FUNCTIONS)
+@pytest.mark.parametrize("blow", [THROTTLED, LOST], ids=["throttled", "unanswered"])
+def test_a_store_that_fails_for_half_a_minute_delays_and_loses_nothing(
+    short: str, blow: Refusal | BaseException
+) -> None:
+    """Every call of one function, at the moment when its work is due."""
+
+    def plan(world: World) -> Plan:
+        def fails(moment: Moment) -> Refusal | BaseException | None:
+            now = world.clock()
+            mine = moment.role == world.name(short) and not moment.answered
+            return blow if mine and after(80) <= now < after(110) else None
+
+        return fails
+
+    live(plan)
+
+
+def test_answers_that_are_lost_are_found_to_have_been_given() -> None:
+    """Every third write takes effect and its answer never comes."""
+
+    def plan(world: World) -> Plan:
+        count = [0]
+
+        def loses(moment: Moment) -> BaseException | None:
+            if moment.answered and moment.operation in ("UpdateItem", "PutItem"):
+                count[0] += 1
+                return LOST if count[0] % 3 == 0 else None
+            return None
+
+        return loses
+
+    assert live(plan) == {}
