@@ -8,6 +8,7 @@ import pytest
 
 from punctual.aws import keys
 from punctual.domain.errors import Unavailable
+from punctual.domain.placement import shard_of
 from punctual.engine.ports import Timer
 from punctual.engine.window import Place
 from punctual.serverless.planning import planning
@@ -227,6 +228,35 @@ def test_a_new_planner_that_cannot_read_the_knobs_leaves_the_switch_off(
     with refused(deployed.aws.clients.ssm, "GetParameters", 9, "InternalServerError", 500):
         anew.tick()
     assert not deployed.runtime().gate.open(), "nobody turned it on again"
+
+
+def test_a_tick_calls_in_time_for_what_it_saw_however_slow_the_store_is(
+    deployed: Functions,
+) -> None:
+    """A function that is cut off at its end has called nobody, and the next would see no more."""
+    deployed.turn(shards="40")
+    deployed.planner.tick()
+    jobs = [
+        deployed.submit(schedule_type="FUTURE", schedule_time=after(900 + n).isoformat())
+        for n in range(40)
+    ]
+    deployed.restart()
+    deployed.clock.set(after(840))
+    events = deployed.aws.clients.dynamodb.meta.events
+
+    def slowly(**_: Any) -> None:
+        deployed.clock.advance(timedelta(seconds=0.5))
+
+    events.register("before-call.dynamodb.Query", slowly)
+    for _ in range(6):
+        began = deployed.clock()
+        deployed.planner.tick()
+        assert deployed.clock() - began < timedelta(seconds=35)
+        deployed.clock.set(began + MINUTE)
+    events.unregister("before-call.dynamodb.Query", slowly)
+    called = {place for _, places in deployed.called() for place in places}
+    due = {Place(after(900), shard_of(job, 40)) for _, job in jobs}
+    assert due <= called
 
 
 def test_the_tick_reads_nothing_that_grows_with_the_account(deployed: Functions) -> None:

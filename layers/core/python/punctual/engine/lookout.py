@@ -6,7 +6,7 @@ was seen is kept in memory: a planner that forgot it looks again, from the store
 is never ahead of the truth. Nothing here needs a lease: whoever looks, finds the same.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import NamedTuple, Protocol
@@ -63,9 +63,13 @@ class Lookout:
         self._unread = 0
         self._worked = False
 
-    def tick(self, now: datetime, pace: int) -> Seen:
-        """Look at what is near, and at `pace` minutes behind in which something stands."""
+    def tick(self, now: datetime, pace: int, is_late: Callable[[], bool] = lambda: False) -> Seen:
+        """Look at what is near, and at `pace` minutes behind in which something stands.
+
+        When `is_late`, what is left is for the next tick: what was seen so far must be told.
+        """
         self._unread = 0
+        self._is_late = is_late
         shards = max(1, self._buckets.shards())
         stored = self._stored(now)
         mark = max(stored, self._mark or stored)
@@ -100,7 +104,7 @@ class Lookout:
         bucket = max(mark, current if _is_over(current - BUCKET, now) else current - BUCKET)
         while bucket <= current + AHEAD:
             for shard in range(shards):
-                if self._unread >= UNREAD:
+                if self._unread >= UNREAD or self._is_late():
                     return
                 yield from self._tried(self._ahead(Place(bucket, shard), now))
             bucket += BUCKET
@@ -149,7 +153,7 @@ class Lookout:
             places = [Place(bucket, shard) for shard in range(shards)]
             places = [place for place in places if place not in self._closed]
             for place in places:
-                if self._unread >= UNREAD:
+                if self._unread >= UNREAD or self._is_late():
                     return
                 looks += 1
                 yield from self._tried(self._closing(place, now))

@@ -1,7 +1,7 @@
 """The planner's tick: read the knobs, look, and call pollers for what stands there."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from punctual.aws.knobs import Knobs, SsmKnobs
@@ -11,6 +11,8 @@ from punctual.engine.lookout import Lookout, Seen
 from punctual.engine.ports import Buckets, Clock
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric, Telling
+
+ENOUGH = timedelta(seconds=30)  # of looking, in one tick: a function that is cut off calls nobody
 
 
 class Calls(Protocol):
@@ -65,7 +67,7 @@ class Planning:
             watermark = self._lookout.rest(now)
             self._tell("dispatch_is_off", watermark=watermark.isoformat())
         else:
-            seen = self._lookout.tick(now, knobs.pace)
+            seen = self._lookout.tick(now, knobs.pace, lambda: self._clock() - now > ENOUGH)
             self._calls.call_all(seen.calls)
             self._say(seen)
             watermark = seen.watermark
