@@ -21,6 +21,7 @@ ROOT = Path(__file__).parent.parent
 VENV = ROOT / ".venv-cold"
 PYTHON = VENV / "bin/python"
 PATIENCE = 60.0
+TRIES = 3
 _MACHINES = {"x86_64": "x86_64", "aarch64": "arm64"}
 _SAID = re.compile(r"INIT REPORT\(durationMs: ([\d.]+)")
 
@@ -72,7 +73,19 @@ def start(
     """Start the function in `folder`, hand it one event, and end it.
 
     The emulator runs INIT within the first invocation; what the function answers is no matter.
+    It has to be given ports, which another process may take first.
     """
+    for _ in range(TRIES):
+        try:
+            return _start(folder, layers, environment, event)
+        except OSError as error:
+            lost = error
+    raise NotStarted(f"the emulator broke off {TRIES} times: {lost}") from lost
+
+
+def _start(
+    folder: Path, layers: Sequence[Path], environment: Mapping[str, str], event: Any
+) -> Start:
     refusing = Refusing()
     try:
         its = {**environment, "AWS_ENDPOINT_URL": refusing.url}
@@ -177,7 +190,7 @@ def _await(address: str, process: subprocess.Popen[bytes], log: Callable[[], str
             return
         except ConnectionRefusedError:
             time.sleep(0.01)
-    raise NotStarted(f"the emulator did not start:\n{log()}")
+    raise ConnectionError(f"the emulator did not start:\n{log()}")
 
 
 def _invoke(address: str, event: Any) -> str:
@@ -189,7 +202,7 @@ def _invoke(address: str, event: Any) -> str:
     try:
         with opener.open(request, timeout=PATIENCE) as answer:
             text: str = answer.read().decode()
-    except (urllib.error.URLError, TimeoutError) as error:
+    except urllib.error.HTTPError as error:
         return repr(error)
     return text
 

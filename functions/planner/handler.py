@@ -6,7 +6,7 @@ from punctual.serverless.planning import planning
 from punctual.serverless.runtime import Runtime
 
 _runtime = Runtime.from_env("planner")
-_runtime.clients.prepare("dynamodb", "sqs", "ssm")
+_runtime.clients.prepare("dynamodb", "ssm")
 _planning = planning(_runtime)
 
 
