@@ -22,15 +22,16 @@ LEAST = 0.00005  # dollars a million: less than this is no line
 # What could be had for less: where, what it would save of a run in batches of ten, at what price.
 LEVERS = (
     (
-        "executors that wait",
+        "executors that wait for the moment",
         (Unit.GB_SECOND, "executor-quick", "waiting"),
-        "send at 0.2 s before the moment, not 2 s: an executor then waits a tenth as long; "
-        "a cold start is then seen in the lateness",
+        "send at the moment, not half a second before it: a run is then late by what the queue "
+        "takes; or less memory, which is less of a processor too",
     ),
     (
-        "pollers that wait",
+        "pollers that wait for the moment",
         (Unit.GB_SECOND, "poller", "waiting"),
-        "half the memory, which halves the price of waiting and the pollers' pace",
+        "called later: then a cold start is seen in the lateness; or half the memory, which "
+        "halves the price and the pace",
     ),
     (
         "an event for each run that ended",
@@ -40,7 +41,17 @@ LEVERS = (
     (
         "outputs in objects",
         (Unit.PUT, "executor-quick", "outputs: PutObject"),
-        "`http` tasks that answer nothing leave nothing; text of a few bytes stays in the row",
+        "tasks that answer nothing, or text of a few bytes, which stays in the run's row",
+    ),
+    (
+        "the line of history, read for the lists over all jobs",
+        (Unit.READ, "status", "runs: run"),
+        "build the lists from the stream alone, without what a run left behind",
+    ),
+    (
+        "whether the last run's history is written",
+        (Unit.READ, "poller", "runs: run"),
+        "leave ended runs in the head until there are several, and ask for all at once",
     ),
     (
         "the log line of a run",
@@ -191,7 +202,7 @@ def _a_day(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
 
 
 def _idle(found: Mapping[str, Counted]) -> Iterator[str]:
-    minute = dollars(found["minute"].lines) / MILLION
+    minute, day = (dollars(found[name].lines) / MILLION for name in ("minute", "day"))
     yield ""
     yield "## A month of nothing"
     yield ""
@@ -201,7 +212,7 @@ def _idle(found: Mapping[str, Counted]) -> Iterator[str]:
         "everything is done, every five minutes), and starts one function."
     )
     for stage in STAGES:
-        lines = idle(stage, minute)
+        lines = idle(stage, minute, day)
         needed = [one for one in lines if not one.chosen]
         chosen = [one for one in lines if one.chosen]
         yield ""
@@ -225,9 +236,9 @@ def _idle(found: Mapping[str, Counted]) -> Iterator[str]:
     )
 
 
-def idle(stage: str, minute: float) -> list[Standing]:
+def idle(stage: str, minute: float, day: float) -> list[Standing]:
     templates = [stack.template for stack in synthesised(stage)]
-    return standing(templates, minute, prices(), metrics_of(stage))
+    return standing(templates, minute, day, prices(), metrics_of(stage))
 
 
 def _standing(one: Standing) -> str:

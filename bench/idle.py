@@ -20,14 +20,16 @@ class Standing(NamedTuple):
 
 
 def standing(
-    templates: Sequence[Template], minute: float, prices: Prices, metrics: int
+    templates: Sequence[Template], minute: float, day: float, prices: Prices, metrics: int
 ) -> list[Standing]:
-    """`minute`: dollars of one without work. `metrics`: how many the functions emit, if any."""
-    found = [*_scheduling(templates, minute, prices), *_chosen(templates, prices, metrics)]
+    """`minute`, `day`: dollars of one without work. `metrics`: how many the functions emit."""
+    found = [*_scheduling(templates, minute, day, prices), *_chosen(templates, prices, metrics)]
     return [one for one in found if one.number]
 
 
-def _scheduling(templates: Sequence[Template], minute: float, prices: Prices) -> list[Standing]:
+def _scheduling(
+    templates: Sequence[Template], minute: float, day: float, prices: Prices
+) -> list[Standing]:
     minutes = prices.assumed["hours_a_month"] * 60
     polls = (
         prices.assumed["idle_pollers_a_source"]
@@ -35,8 +37,10 @@ def _scheduling(templates: Sequence[Template], minute: float, prices: Prices) ->
         * 3600
         / prices.assumed["long_poll_seconds"]
     )
+    days = minutes / (24 * 60)
     lines = [
-        Standing("minutes in which nothing is due", minutes, minute * minutes, "the tick: a look")
+        Standing("minutes in which nothing is due", minutes, minute * minutes, "the tick: a look"),
+        Standing("days", days, day * days, "the walk over all jobs, which finds none"),
     ]
     for unit, is_fifo in ((Unit.SQS, False), (Unit.FIFO, True)):
         sources = _sources(templates, is_fifo)

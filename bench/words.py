@@ -20,7 +20,9 @@ _BUYS = (
     (r"dynamodb-write status control: #runs", "the list of runs over all jobs, packed"),
     (r"dynamodb-write status control: #(minutes|totals)", "the counts that GET /stats answers"),
     (r"dynamodb-write status control: #\w+", "what `status` keeps for lists over all jobs"),
+    (r"dynamodb-(write|read) reconciler control: #\w+", "how far the walk has come"),
     # what is read
+    (r"dynamodb-read reconciler jobs: scan", "every head there is"),
     (r"dynamodb-read executor\S* jobs: head", "the head, read to claim and read to end"),
     (r"dynamodb-read executor\S* jobs: body", "what to do, with its payload"),
     (r"dynamodb-read poller jobs: head", "the head, read to fire"),

@@ -76,6 +76,17 @@ def empty_minute(world: World) -> Counted:
     return Counted("an empty minute", lines(spent_in(world, calls), 10, prices()), {})
 
 
+def reconciled(world: World) -> Counted:
+    """The daily walk, where there is nothing to find."""
+    world.run(5 * MINUTE)
+    world.ticks = False
+    began = len(world.meter.calls)
+    world.tick("reconciler")
+    world.run(MINUTE)
+    calls = world.meter.calls[began:]
+    return Counted("a day's walk", lines(spent_in(world, calls), 1, prices()), {})
+
+
 def recurring(world: World, jobs: int, minutes: int = 4) -> Counted:
     """Each job runs each minute; a minute without any is taken away, the rest is the runs'."""
     gateway = opened(world)
@@ -121,6 +132,7 @@ SCENES: Mapping[str, Callable[[World], Counted]] = {
     "submission": lambda world: submission(world, 10, SMALL),
     "large submission": lambda world: submission(world, 10, PAYLOAD),
     "minute": empty_minute,
+    "day": reconciled,
 }
 
 
