@@ -13,6 +13,8 @@ from infra.source import QueueSource, StreamSource
 from infra.stage import LANES, Stage
 from punctual.aws.status_keys import HEADS_ONLY
 
+OURS = ("punctual-*", "Punctual-*")  # of every stage; CDK names its helpers by the stack
+DEAD_ENDS = ("punctual-*-dead", "punctual-*-dead.fifo", "punctual-*-failed")
 DESCRIPTIONS = {
     "quick": "Runs what takes seconds, ten at a time",
     "long": "Runs what takes up to 15 minutes, one at a time, and renews its claim",
@@ -139,7 +141,10 @@ class Execution(Stack):
                 ]
             return [self.format_arn(service=service, resource=name) for name in names]
 
-        return rights.task_targets(
+        refused = rights.no_task_reaches(
+            functions=arns("lambda", OURS, "function"), queues=arns("sqs", DEAD_ENDS)
+        )
+        return refused + rights.task_targets(
             functions=arns("lambda", _with_versions(stage.reach.functions), "function"),
             queues=arns("sqs", stage.reach.queues),
             secrets=arns("secretsmanager", (f"punctual/{stage.name}/*",), "secret"),

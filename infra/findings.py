@@ -24,7 +24,7 @@ def acknowledge(construct: IConstruct, reason: str, *findings: str) -> None:
 def acknowledge_wide(role: Construct, rights: Sequence[Right]) -> None:
     """Each resource that holds a `*`, with the reason that its right gives."""
     reasons: dict[str, list[str]] = {}
-    for right in rights:
+    for right in [one for one in rights if not one.denied]:
         for resource in right.resources:
             shown = _shown(Stack.of(role), resource)
             if "*" in shown:

@@ -17,11 +17,15 @@ BLOBS = (PAYLOADS, *LEFT_BY_RUNS)
 
 
 class Right(NamedTuple):
-    """Some actions on some resources; `why` where a resource is wider than one thing."""
+    """Some actions on some resources; `why` where a resource is wider than one thing.
+
+    What is `denied` stays so whatever else is granted, by this role or by the resource itself.
+    """
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     why: str = ""
+    denied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,11 @@ class Queues:
 
 def statements(rights: Sequence[Right]) -> list[iam.PolicyStatement]:
     return [
-        iam.PolicyStatement(actions=list(right.actions), resources=list(right.resources))
+        iam.PolicyStatement(
+            effect=iam.Effect.DENY if right.denied else iam.Effect.ALLOW,
+            actions=list(right.actions),
+            resources=list(right.resources),
+        )
         for right in rights
     ]
 
@@ -190,6 +198,17 @@ def task_targets(
         ("ssm:GetParameter", parameters),
     )
     return [Right((action,), tuple(arns), named) for action, arns in wanted if arns]
+
+
+def no_task_reaches(functions: Sequence[str], queues: Sequence[str]) -> list[Right]:
+    """What is Punctual's own, whatever a stage, or a policy of that resource, may allow.
+
+    Of the queues only those that executors send nothing to: their runs stand in the others.
+    """
+    return [
+        Right(("lambda:InvokeFunction",), tuple(functions), denied=True),
+        Right(("sqs:SendMessage",), tuple(queues), denied=True),
+    ]
 
 
 def logging(log_group: str) -> Right:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import pytest
@@ -39,16 +40,20 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def granted(made: Any, name: str) -> Iterator[Grant]:
+def stated(made: Any, name: str, effect: str) -> Iterator[Grant]:
     role = functions(made)[name].properties["Role"]["Fn::GetAtt"][0]
     (found,) = [one for one in resources(made, "AWS::IAM::Role") if one.name == role]
     (policy,) = found.properties["Policies"]
     assert "ManagedPolicyArns" not in found.properties
     for statement in policy["PolicyDocument"]["Statement"]:
-        assert statement["Effect"] == "Allow"
-        for action in listed(statement["Action"]):
-            for resource in listed(statement["Resource"]):
-                yield Grant(action, str(resource))
+        if statement["Effect"] == effect:
+            for action in listed(statement["Action"]):
+                for resource in listed(statement["Resource"]):
+                    yield Grant(action, str(resource))
+
+
+def granted(made: Any, name: str) -> Iterator[Grant]:
+    return stated(made, name, "Allow")
 
 
 def actions(made: Any, name: str, service: str) -> set[str]:
@@ -128,6 +133,29 @@ def test_only_executors_reach_what_tasks_name_and_secrets(stage: str) -> None:
         wanted = {"secretsmanager:GetSecretValue"}
         wanted |= {"lambda:InvokeFunction"} if stage == "dev" else set()
         assert reach == (wanted if name.startswith("executor") else set())
+
+
+def test_no_task_reaches_what_is_our_own(stage: str) -> None:
+    """Whatever the stage names, and whatever a function's own policy says of this account."""
+    queues = [one.properties["QueueName"] for one in resources(assembly(stage), "AWS::SQS::Queue")]
+    for name in FUNCTIONS:
+        denied = [
+            (one.action, re.search(r"[pP]unctual-[^']*", one.resource))
+            for one in stated(assembly(stage), name, "Deny")
+        ]
+        if not name.startswith("executor"):
+            assert denied == []
+            continue
+        patterns: dict[str, list[str]] = {}
+        for action, found in denied:
+            assert found is not None
+            patterns.setdefault(action, []).append(found[0])
+        assert set(patterns["lambda:InvokeFunction"]) == {"punctual-*", "Punctual-*"}
+        refused = {
+            one for one in queues if any(fnmatchcase(one, p) for p in patterns["sqs:SendMessage"])
+        }
+        kept = {one for one in queues if "dead" in one or "failed" in one}
+        assert refused == kept, "and it sends to the others"
 
 
 def test_only_the_walk_scans_and_nobody_deletes_a_table(stage: str) -> None:
