@@ -55,9 +55,11 @@ def measured(rounds: int, names: list[str], layers: tuple[Path, ...]) -> list[Ro
         (bare / "handler.py").write_text(HANDLER)
         for number in range(rounds):
             for name, starts in rows.items():
-                folder = bare if name == BARE else FUNCTIONS / folder_of(name)
-                its = {} if name == BARE else environment(name)
-                starts.append(start(folder, layers, its, given.get(name)))
+                if name == BARE:
+                    starts.append(start(bare, (), {}, None))
+                else:
+                    folder = FUNCTIONS / folder_of(name)
+                    starts.append(start(folder, layers, environment(name), given[name]))
             print(f"\rround {number + 1} of {rounds}", end="", file=sys.stderr, flush=True)
     print(file=sys.stderr)
     return [Row(*row) for row in rows.items()]

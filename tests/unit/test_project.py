@@ -12,7 +12,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements/run.txt", "requirements/dev.txt", "layers/vendor/requirements.txt")
+LOCKS = (
+    "requirements/run.txt",
+    "requirements/dev.txt",
+    "requirements/rehearse.txt",
+    "requirements/cold.txt",
+    "layers/vendor/requirements.txt",
+)
 VAGUE = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
 TREES = ("layers", "functions", "infra", "tests", "bench")
 MOST_LINES = 300
