@@ -37,10 +37,10 @@ acceptance: ## hold an installation to the contract: URL=https://â€¦/v1 TOKEN=â€
 	@PUNCTUAL_URL="$(URL)" PUNCTUAL_TOKEN="$(TOKEN)" PUNCTUAL_PATIENCE="$(PATIENCE)" \
 		$(PYTHON_IN_VENV) -m pytest -rs tests/e2e/acceptance $(T)
 
-rehearse: node_modules/.package-lock.json ## deploy to an emulator of AWS here, hold it to the contract, destroy it
+rehearse: node_modules/.package-lock.json ## deploy to an emulator of AWS here, hold it to the contract, destroy it: PASS=whole or roles
 	@requirements/install dev
 	@requirements/install rehearse
-	@$(PYTHON_IN_VENV) -m tests.rehearsal
+	@$(PYTHON_IN_VENV) -m tests.rehearsal $(PASS)
 
 cold: ## measure how long each function takes to start, in Lambda's own emulator of its runtime
 	@requirements/install dev

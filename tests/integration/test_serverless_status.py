@@ -428,6 +428,34 @@ def test_health_is_late_when_runs_are(world: World) -> None:
     assert world.monitor().health(world.clock.now).status == "ok"
 
 
+@pytest.mark.parametrize(
+    ("let_in", "sends", "status"),
+    [(20, 1, "ok"), (1, 1, "late"), (20, 2, "late"), (0, 1, "late")],
+)
+def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
+    world: World, let_in: int, sends: int, status: str
+) -> None:
+    assert world.store.ports.buckets.advance(None, NOON)
+    queued = replace(QUEUED, sent_at=after(let_in), changed_at=after(let_in), sends=sends)
+    claimed = replace(RUNNING, started_at=after(20), attempt_at=after(20), token=9)
+    world.follow(
+        world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
+    )
+    assert world.monitor().health(world.clock.now).status == status
+
+
+def test_what_was_fired_late_is_late(world: World) -> None:
+    """It was queued when it was fired: it stood in no line."""
+    assert world.store.ports.buckets.advance(None, NOON)
+    queued = replace(QUEUED, created_at=after(20), sent_at=after(20), sends=1)
+    claimed = replace(queued, status=Status.RUNNING, sent_at=None, sends=0, token=9)
+    claimed = replace(claimed, started_at=after(21), attempt_at=after(21))
+    world.follow(
+        world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
+    )
+    assert world.monitor().health(world.clock.now).status == "late"
+
+
 def test_the_handler_answers_as_the_event_source_expects(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

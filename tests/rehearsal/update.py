@@ -16,7 +16,7 @@ from tests.e2e.acceptance.target import Target
 from tests.rehearsal.progress import Failed
 
 SETTLED_WITHIN = 90.0
-LANES = {"quick": {"timeout_seconds": 20}, "long": {"timeout_seconds": 120}}
+LANES = {"quick": {"timeout_seconds": 60}, "long": {"timeout_seconds": 600}}
 """By how long a task may take, it goes to one lane or the other."""
 
 

@@ -175,7 +175,7 @@ def test_at_most_once_has_no_retries_by_default(api: Api) -> None:
 
 @pytest.mark.parametrize("task", ["lambda", "sqs", "container"])
 def test_what_is_not_built_is_refused_and_says_so(api: Api, task: str) -> None:
-    built = api.get("/health")["task_types"]
+    built = api("GET", "/health").json()["task_types"]
     own: dict[str, Json] = {
         "lambda": {"function": "f"},
         "sqs": {"queue_url": "https://sqs.eu-west-1.amazonaws.com/123456789012/q"},

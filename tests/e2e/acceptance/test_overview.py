@@ -23,7 +23,7 @@ def test_health_says_what_the_installation_can_do(api: Api) -> None:
 
 def test_health_needs_no_token(api: Api) -> None:
     with a_client(api.url, None) as stranger:
-        assert Api(stranger)("GET", "/health").status_code == 200
+        assert Api(stranger)("GET", "/health").status_code in (200, 503)
 
 
 def test_stats_count_jobs_and_runs(api: Api, target: Target) -> None:

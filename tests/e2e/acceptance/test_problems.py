@@ -73,7 +73,7 @@ def test_another_host_is_misdirected(api: Api, host: str) -> None:
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1:1", "[::1]:80", "LOCALHOST:8080"])
 def test_a_loopback_host_is_taken(api: Api, host: str) -> None:
     if api.is_local:
-        assert api("GET", "/health", headers={"Host": host}).status_code == 200
+        assert api("GET", "/health", headers={"Host": host}).status_code in (200, 503)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,8 @@ def test_junk_in_any_field_is_never_a_fault_of_ours(api: Api, junk: Json) -> Non
 )
 def test_odd_queries_are_never_a_fault_of_ours(api: Api, query: str) -> None:
     for path in ("/jobs", "/runs", "/schedules/upcoming", "/stats", "/health", f"/jobs/{NOBODY}"):
-        assert api("GET", f"{path}?{query}").status_code in (200, 400, 404, 414, 422), path
+        status = api("GET", f"{path}?{query}").status_code
+        assert status in (200, 400, 404, 414, 422) or (path, status) == ("/health", 503), path
 
 
 def test_a_body_that_is_too_large(api: Api) -> None:
