@@ -34,7 +34,7 @@ SHARED_WRITES = {  # by all runs of a batch
 }
 
 
-def test_a_recurring_run_writes_six_rows_and_shares_five_with_its_batch() -> None:
+def test_a_recurring_run_writes_six_rows_and_shares_the_rest_with_its_batch() -> None:
     shared = {what: units / 10 for what, units in SHARED_WRITES.items()}
     assert by_kind("ten", Unit.WRITE) == {**OWN_WRITES, **shared}
     assert sum(OWN_WRITES.values()) <= 6
