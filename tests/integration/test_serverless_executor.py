@@ -413,6 +413,19 @@ def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: Executo
     assert view.detail.error.startswith("The output could not be stored")
 
 
+def test_an_output_that_cannot_be_stored_fails_no_other_run_of_its_batch(
+    world: ExecutorWorld,
+) -> None:
+    outs = [{}, {"out": "x" * 600}, {"out": BELOW_ROW}, {"out": "an-id"}, {"out": "x" * 200_000}]
+    keys = [world.submit(payload=out, max_retries=0) for out in outs]
+    records = world.records()
+    with refused(world.aws.clients.s3, "PutObject", 999, "SlowDown", 503):
+        assert world.invoke(records) == []
+    ended = [world.status(key) for key in keys]
+    assert ended == [Status.SUCCESS, Status.FAILED, Status.SUCCESS, Status.SUCCESS, Status.FAILED]
+    assert output(world, keys[2]) == BELOW_ROW.encode()
+
+
 def test_a_runs_line_and_its_row_are_short(
     world: ExecutorWorld, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,7 @@ from punctual.serverless.executing_hands import Beside, Hands
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_telling import tell_ended, tell_started
 from punctual.serverless.executing_work import Attempting, Delivery
-from punctual.serverless.packing import Left, Packer
+from punctual.serverless.packing import Packer
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.registry import Registry
 
@@ -248,16 +248,13 @@ class Batch:
                 self._tell("run_taken_over", job_id=said.key.job_id, run_id=said.run_id)
 
     def _keep(self, ended: Sequence[Attempting], since: float) -> None:
-        """Store what they left; where that cannot be stored for long, they have failed."""
-        left = [Left(one.assignment, one.outcome, bytes(one.log.data)) for one in ended]
+        """Store what they left; whose cannot be stored for long has failed."""
         try:
-            details = self._packer.keep(left)
+            details = self._packer.keep([one.left for one in ended])
         except Unavailable as error:
             if self._steady() < since + PATIENCE:
                 raise
-            details = self._packer.keep(
-                [Left(one.assignment, one.without_output(error.message), b"") for one in ended]
-            )
+            details = [one.kept_alone(error.message) for one in ended]
         for one, detail in zip(ended, details, strict=True):
             one.detail = detail
 

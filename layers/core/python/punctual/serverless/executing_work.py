@@ -5,9 +5,11 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from punctual.domain.errors import Unavailable
 from punctual.domain.run import Status
 from punctual.engine.executor import Assignment, Finished
 from punctual.engine.ports import Detail, Message
+from punctual.serverless.packing import Left, NoStore, Packer
 from punctual.tasks.attempting import attempt_of
 from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
@@ -118,11 +120,20 @@ class Attempting:
             self.assignment.key, run.run_id, run.token, status, outcome.retryable, self.detail
         )
 
-    def without_output(self, why: str) -> Outcome:
-        """Its end where nothing it left could be stored."""
-        self._given_up = Outcome.failed(f"The output could not be stored: {why}")
-        self.log.data.clear()
-        return self._given_up
+    @property
+    def left(self) -> Left:
+        return Left(self.assignment, self.outcome, bytes(self.log.data))
+
+    def kept_alone(self, why: str) -> Detail:
+        """In its row, for no blob can be stored; what has no place there fails the attempt."""
+        packer = Packer(NoStore())
+        try:
+            (detail,) = packer.keep([self.left])
+        except Unavailable:
+            self._given_up = Outcome.failed(f"The output could not be stored: {why}")
+            self.log.data.clear()
+            (detail,) = packer.keep([self.left])
+        return detail
 
 
 def _cut_short(outcome: Outcome, after: timedelta, allowed: int) -> Outcome:

@@ -7,14 +7,15 @@ the prices.
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec.structs import replace
 
+from punctual.domain.errors import Unavailable
 from punctual.engine.executor import Assignment
 from punctual.engine.packs import Packed, pack_name, sealed
-from punctual.engine.ports import Blobs, Detail
+from punctual.engine.ports import Detail
 from punctual.engine.search import log_name, output_name
 from punctual.tasks.attempting import detail_of
 from punctual.tasks.contract import Outcome
@@ -44,10 +45,21 @@ class _Placed(msgspec.Struct):
     log: bytes = b""
 
 
+class Store(Protocol):
+    def put(self, name: str, data: bytes, content_type: str) -> None: ...
+
+
+class NoStore:
+    """The store of blobs does not answer: what finds a place without it is kept."""
+
+    def put(self, name: str, data: bytes, content_type: str) -> None:
+        raise Unavailable(f"{name} ({len(data)} bytes, {content_type}) was not stored.")
+
+
 class Packer:
     """Of one invocation: its packs are numbered, so that a look finds them again."""
 
-    def __init__(self, blobs: Blobs) -> None:
+    def __init__(self, blobs: Store) -> None:
         self._blobs = blobs
         self._numbers: dict[tuple[str, str], int] = {}
 
