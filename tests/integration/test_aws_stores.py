@@ -183,6 +183,15 @@ def test_a_row_for_many_that_did_not_run_comes_back(aws: Moto, reason: Reason) -
     assert list(aws.ports.history.page_all("t", None, 1, NOON)) == [row]
 
 
+@pytest.mark.parametrize("kind", ["text/plain; charset=\xe9", "text/" + "x" * 5_000])
+def test_a_type_that_no_header_of_s3_carries_costs_nobody_the_blob(aws: Moto, kind: str) -> None:
+    """A server may call its answer anything: signed as UTF-8 and sent as Latin-1, S3 refuses it."""
+    aws.ports.blobs.put("outputs/acme/odd", b"data", kind)
+    stored = aws.clients.s3.get_object(Bucket=aws.settings.bucket, Key="outputs/acme/odd")
+    assert stored["ContentType"] == "binary/octet-stream"
+    assert "response-content-type" not in (aws.ports.blobs.link("outputs/acme/odd", kind) or "")
+
+
 def test_stores_make_the_fewest_calls(aws: Moto) -> None:
     timers, history = aws.ports.timers, aws.ports.history
     some = [a_timer(n) for n in range(30)]

@@ -12,6 +12,7 @@ from punctual.domain.errors import Unavailable
 
 MOST_DELETED = 1_000
 LINK_SECONDS = 300
+LONGEST_TYPE = 255
 MISSING = frozenset({"NoSuchKey", "404"})
 BEHIND = "InvalidRange"
 
@@ -23,7 +24,7 @@ class S3Blobs:
         self._patience = patience
 
     def put(self, name: str, data: bytes, content_type: str) -> None:
-        typed: dict[str, Any] = {"ContentType": content_type} if content_type else {}
+        typed = _typed("ContentType", content_type)
         answer(
             "storing a blob",
             lambda: self._client().put_object(Bucket=self._bucket, Key=name, Body=data, **typed),
@@ -43,7 +44,7 @@ class S3Blobs:
             self._delete(chunk)
 
     def link(self, name: str, content_type: str) -> str | None:
-        typed = {"ResponseContentType": content_type} if content_type else {}
+        typed = _typed("ResponseContentType", content_type)
         link: str = answer(
             "signing a link",
             lambda: self._client().generate_presigned_url(
@@ -83,3 +84,9 @@ class S3Blobs:
 
     def _delete_some(self, objects: dict[str, Any]) -> Any:
         return self._client().delete_objects(Bucket=self._bucket, Delete=objects)
+
+
+def _typed(parameter: str, content_type: str) -> dict[str, str]:
+    """What an HTTP server called its answer need not fit a header of S3."""
+    fits = content_type.isascii() and content_type.isprintable()
+    return {parameter: content_type} if fits and 0 < len(content_type) <= LONGEST_TYPE else {}
