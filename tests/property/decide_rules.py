@@ -50,7 +50,7 @@ def decided(
     before = msgspec.json.encode(head)
     decision = decide(head, event, now, writer, recorded)
     assert decide(head, event, now, writer, recorded) == decision
-    if not head.blank:
+    if isinstance(event, Look | Perform):
         check_short_ways(head, event, now, writer, recorded)
     assert msgspec.json.encode(head) == before
     check_versions(head, decision, writer)

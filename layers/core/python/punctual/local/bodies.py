@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from punctual.engine.ports import Body, Key
 from punctual.local.codec import Codec
+from punctual.local.inserting import insert
 from punctual.local.unit import Unit
 
 BODY = Codec(Body)
@@ -64,7 +65,8 @@ class SqliteBodies:
     def flush(self) -> None:
         if self._held:
             self._unit.begin()
-            self._unit.db.executemany(
+            insert(
+                self._unit.db,
                 "INSERT OR IGNORE INTO bodies (tenant, job_id, ref, body) VALUES (?, ?, ?, ?)",
                 [
                     (tenant, job_id, ref, row)

@@ -102,7 +102,8 @@ class HeadMemory:
             self._last = int(last)
         self._last += 1
         tenant, job_id = key
-        self._newest[tenant] = max(self._newest_of(tenant), job_id)
+        if job_id > self._newest_of(tenant):
+            self._newest[tenant] = job_id
         return self._last
 
     def _read(self, key: Name) -> Kept | None:

@@ -17,10 +17,11 @@ HEAD = Packed(Head)
 NO_LEASES: Mapping[str, Lease] = {}
 
 _BUSY = ("leased", "busy", "queued", "queued_priority", "queued_due")
+_CALM = (0, False, 0, None, None)
 _OVER = ("state", "expires")
 _COMING = ("coming", "again")
 _NAMES = ("head", *_OVER, *_BUSY, *_COMING, "id", "tenant", "job_id")
-_INSERT = f"INSERT INTO heads ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))})"
+INSERT = f"INSERT INTO heads ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))})"
 _LEASE = (
     "INSERT INTO leases (head, run_id, token, until, beaten) VALUES (?, ?, ?, ?, ?) "
     "ON CONFLICT DO UPDATE SET token = excluded.token, until = excluded.until, "
@@ -84,7 +85,7 @@ class HeadRows:
 
     def statements(self) -> Iterator[tuple[str, Sequence[Row]]]:
         if self._inserts:
-            yield _INSERT, self._inserts
+            yield INSERT, self._inserts
         for kind, rows in self._updates.items():
             yield _update(*kind), rows
         if self._leases:
@@ -94,6 +95,8 @@ class HeadRows:
 
     def _busy(self, new: Stored) -> Row:
         """What tells that there is something to do, or that it is not recorded yet."""
+        if _is_calm(new):
+            return _CALM
         head = new.head
         busy = bool(head.runs or head.line or (head.ended and self._is_unrecorded(head)))
         return (len(new.leases), busy, *_queued(head))
@@ -117,7 +120,8 @@ class HeadRows:
 
     def _count(self, head: Head, by: int) -> None:
         self._count_state(head, by)
-        self._count_runs(head, by)
+        if head.runs or head.line:
+            self._count_runs(head, by)
 
     def _count_state(self, head: Head, by: int) -> None:
         if not head.blank:
@@ -138,7 +142,7 @@ def uncount(heads: Iterable[Head], counts: Counter[tuple[str, str, str]]) -> Non
 
 
 def _is_calm(stored: Stored) -> bool:
-    """No column of `_BUSY` says anything."""
+    """The columns of `_BUSY` are `_CALM`."""
     head = stored.head
     return not (head.runs or head.line or head.ended or stored.leases)
 

@@ -26,7 +26,8 @@ from punctual.local.bodies import SqliteBodies
 from punctual.local.codec import micros, moment
 from punctual.local.counts import Counts
 from punctual.local.head_memory import HeadMemory
-from punctual.local.head_rows import HEAD, NO_LEASES, HeadRows, merged
+from punctual.local.head_rows import HEAD, INSERT, NO_LEASES, HeadRows, merged
+from punctual.local.inserting import insert
 from punctual.local.unit import Unit
 
 CACHED = 20_000
@@ -225,7 +226,9 @@ class SqliteHeads:
         for run_id, lease in required.items():
             if leases.get(run_id) != lease:
                 return False
-        self._memory.change(key, kept, Stored(head, merged(leases, changes)))
+        if changes:
+            leases = merged(leases, changes)
+        self._memory.change(key, kept, Stored(head, leases))
         return True
 
     def _beat(self, beat: Beat) -> Head | None:
@@ -249,7 +252,10 @@ class SqliteHeads:
         for old, (number, new) in pending:
             writes.add(number, old, new)
         for statement, rows in writes.statements():
-            self._unit.db.executemany(statement, rows)
+            if statement is INSERT:
+                insert(self._unit.db, statement, rows)
+            else:
+                self._unit.db.executemany(statement, rows)
 
     def keep(self) -> None:
         self._memory.keep()

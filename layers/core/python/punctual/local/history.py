@@ -7,6 +7,7 @@ from datetime import datetime
 from punctual.engine.ports import AttemptRow, Key, RunKey, RunRow
 from punctual.local.codec import Packed, micros
 from punctual.local.counts import RUN, Counts
+from punctual.local.inserting import insert
 from punctual.local.unit import Unit
 
 ROW = Packed(RunRow)
@@ -120,7 +121,7 @@ class SqliteHistory:
         """Usually all are new; only where some are not does it cost to tell them apart."""
         db = self._unit.db
         db.execute("SAVEPOINT new_rows")
-        written = db.executemany(f"INSERT OR IGNORE {_INSERT}", rows).rowcount
+        written = insert(db, f"INSERT OR IGNORE {_INSERT}", rows)
         if written < len(rows):
             db.execute("ROLLBACK TO new_rows")
         db.execute("RELEASE new_rows")

@@ -155,7 +155,8 @@ _THIRD: Sequence[Step] = (
 )
 
 # Heads, history and attempts are packed from here on; what is JSON is read, and packed when it is
-# next written. A row of events holds those that were published together. The number alone tells earlier programs that they cannot read this.
+# next written. A row of events holds those that were published together. The number alone tells
+# earlier programs that they cannot read this.
 _FOURTH: Sequence[Step] = ()
 
 MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD, _FOURTH)

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from punctual.engine.ports import Timer
 from punctual.local.codec import micros, minute, moment
+from punctual.local.inserting import insert
 from punctual.local.unit import Unit
 
 _BEHIND = " AND (at, tenant, job_id, version) > (?, ?, ?, ?)"
@@ -52,7 +53,7 @@ class SqliteTimers:
         gone = _rows([timer for timer, stays in self._wanted.items() if not stays])
         self._wanted.clear()
         if put:
-            db.executemany("INSERT OR IGNORE INTO timers VALUES (?, ?, ?, ?, ?, ?)", put)
+            insert(db, "INSERT OR IGNORE INTO timers VALUES (?, ?, ?, ?, ?, ?)", put)
         if gone:
             db.executemany(
                 "DELETE FROM timers WHERE bucket = ? AND shard = ? AND at = ? AND tenant = ? "
