@@ -4,9 +4,11 @@ Only a hint in memory: the heads say what is queued, and fill it again after a s
 was queued than it keeps.
 """
 
-import heapq
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from operator import itemgetter
+from typing import TypeVar
 
 from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Run, Status
@@ -15,19 +17,23 @@ from punctual.engine.ports import Message
 KEPT = 100_000
 INLINE = "inline"  # done by the node itself: takes no slot
 
-_Ready = list[tuple[Priority, datetime, int, Message]]
+_Early = tuple[datetime, int, Message]
+_Ready = tuple[Priority, datetime, int, Message]
 Refill = Callable[[datetime, int], Iterable[Message]]
 
 
+_Place = TypeVar("_Place", _Early, _Ready)
+
+
 class Ready:
-    """The Messages port of the node."""
+    """The Messages port of the node. Lists in order: what comes nearly always comes last."""
 
     def __init__(self, refill: Refill, inline_types: frozenset[str], kept: int = KEPT) -> None:
         self._refill = refill
         self._inline = inline_types
         self._kept = kept
-        self._early: list[tuple[datetime, int, Message]] = []
-        self._ready: dict[str, _Ready] = {INLINE: [], Lane.QUICK: [], Lane.LONG: []}
+        self._early: list[_Early] = []
+        self._ready: dict[str, list[_Ready]] = {INLINE: [], Lane.QUICK: [], Lane.LONG: []}
         self._known: set[tuple[str, int]] = set()
         self._sent = 0  # what is due together goes as it came: jobs side by side, as their rows are
         self._overflowed = True  # after a start nothing is known
@@ -45,7 +51,7 @@ class Ready:
                 continue
             self._known.add(mark)
             self._sent += 1
-            heapq.heappush(self._early, (message.due_at, self._sent, message))
+            _put(self._early, (message.due_at, self._sent, message))
         return [True] * len(messages)
 
     def hold(self, messages: Sequence[Message]) -> Sequence[bool]:
@@ -73,18 +79,22 @@ class Ready:
             self._overflowed = False
             self.send(list(self._refill(now, self._kept // 2)))
         self._ripen(now)
-        heap = self._ready[kind]
-        taken = [heapq.heappop(heap)[3] for _ in range(min(most, len(heap)))]
+        ready = self._ready[kind]
+        taken = [message for *_, message in ready[:most]]
+        del ready[:most]
         for message in taken:
             self._known.discard((message.run_id, message.version))
         return taken
 
     def _ripen(self, now: datetime) -> None:
         early, ready, inline = self._early, self._ready, self._inline
-        while early and early[0][0] <= now:
-            _, sent, message = heapq.heappop(early)
+        if not early or early[0][0] > now:
+            return
+        ripe = bisect_right(early, now, key=itemgetter(0))
+        for due_at, sent, message in early[:ripe]:
             kind = INLINE if message.task_type in inline else message.lane
-            heapq.heappush(ready[kind], (message.priority, message.due_at, sent, message))
+            _put(ready[kind], (message.priority, due_at, sent, message))
+        del early[:ripe]
 
     def next_at(self) -> datetime | None:
         """When the next one is due; those due already wait for a slot, not for time."""
@@ -92,6 +102,13 @@ class Ready:
 
     def waiting(self, kind: str) -> int:
         return len(self._ready[kind])
+
+
+def _put(line: list[_Place], place: _Place) -> None:
+    if line and place < line[-1]:
+        insort(line, place)
+    else:
+        line.append(place)
 
 
 def messages_of(head: Head) -> list[Message]:
