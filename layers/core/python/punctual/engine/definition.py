@@ -37,6 +37,7 @@ _LIMIT_FIELDS = frozenset(
     }
 )
 _USUAL_LIMITS = Limits()
+_KINDS = {kind.value: kind for kind in Kind}
 
 
 class Compiled(NamedTuple):
@@ -51,7 +52,7 @@ class Compiled(NamedTuple):
 def compiled(document: Mapping[str, Any], job_id: str, ref: str, now: datetime) -> Compiled:
     """`document` has passed the API's validation: only its meaning is taken here."""
     return Compiled(
-        kind=Kind(document["schedule_type"]),
+        kind=_KINDS[document["schedule_type"]],
         schedule=_schedule(document, now),
         rules=_rules(document, ref, now),
         limits=_limits(document, job_id),

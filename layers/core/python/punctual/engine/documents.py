@@ -40,19 +40,9 @@ class Documents:
                 blob = payload_name(key, ref)
                 self._ports.blobs.put(blob, encoded, JSON)
                 payload = None
-        return Body(
-            tenant=key.tenant,
-            job_id=key.job_id,
-            ref=ref,
-            edition=edition,
-            created_at=now,
-            name=document["name"],
-            document=kept,
-            created_by=created_by,
-            tags=document.get("tags") or {},
-            payload=payload,
-            payload_blob=blob,
-        )
+        tags = document.get("tags") or {}
+        name = document["name"]
+        return Body(*key, ref, edition, now, name, kept, created_by, tags, payload, blob)
 
     def payload(self, body: Body) -> Any:
         return self._read(body.payload_blob) if body.payload_blob else body.payload
