@@ -3,6 +3,8 @@
 import json
 from datetime import timedelta
 
+import pytest
+
 from bench.meter import Written
 from punctual.aws import keys
 from punctual.aws.attributes import to_attribute
@@ -173,3 +175,22 @@ def test_a_deploy_while_jobs_run_loses_and_doubles_nothing(world: World, api: Ga
     assert len(ran) == len(set(ran)) == 6
     assert all(run["lateness_ms"] == 0 for run in runs_of(api, job))
     assert world.failures == []
+
+
+@pytest.mark.parametrize("short", ["planner", "poller", "executor-quick", "status"])
+def test_a_function_that_is_not_started_for_minutes_delays_and_loses_nothing(
+    world: World, api: Gateway, short: str
+) -> None:
+    jobs = [
+        submitted(api, schedule_type="FUTURE", schedule_time=at(150), task=EVENT) for _ in range(3)
+    ]
+    world.run(MINUTE)
+    world.throttled.add(world.name(short))
+    world.run(4 * MINUTE)
+    world.throttled.clear()
+    world.run(12 * MINUTE)
+    assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
+    assert sorted(one["job_id"] for one in told(world, "Paid")) == sorted(jobs)
+    assert len(told(world, "Run State Change")) == 3
+    assert world.failures == []
+    at_rest(world)

@@ -64,6 +64,7 @@ class World:
         self._numbers = count(1)
         self._streamed = 0
         self.ticks = True
+        self.throttled: set[str] = set()  # functions of which Lambda starts none
         self.tick_at = now.replace(second=tick_second, microsecond=0)
         for service in SERVICES:
             client = getattr(self.clients, service)
@@ -184,6 +185,8 @@ class World:
     def tick(self, short: str = "planner") -> None:
         """The rule of a scheduled function fires; what failed is tried again as the rule says."""
         name = self.name(short)
+        if name in self.throttled:
+            return  # EventBridge tries for a minute, and by then the next tick is due
         (rule,) = self.rules(name)
         (target,) = [one for one in rule.targets if one["Arn"].endswith(f":{name}")]
         event = json.loads(target["Input"]) if "Input" in target else self._scheduled(rule)
@@ -231,6 +234,8 @@ class World:
     def deliver(self, source: Source, queue: Queue, letters: Sequence[Letter]) -> None:
         """One batch to the function; what it does not report as failed is deleted."""
         self._polled(source.function, queue, "ReceiveMessage")
+        if source.function in self.throttled:
+            return  # Lambda does not start it: the messages come back when they are seen again
         event = {"Records": [record(queue, one, REGION) for one in letters]}
         receipts = {one.id: one.receipt for one in letters}
 
@@ -274,6 +279,7 @@ class World:
             stream.due_at(source)
             for stream, source in sources
             if source and stream.records and not stream.busy
+            if source.function not in self.throttled
         ]
         return min(moments, default=None)
 
@@ -283,7 +289,8 @@ class World:
         if source is None:
             stream.done(len(stream.records))
             return 0
-        batch = [] if stream.busy else stream.batch(source)
+        held = stream.busy or source.function in self.throttled
+        batch = [] if held else stream.batch(source)
         if not batch or stream.due_at(source) > self.clock():
             return 0
         for operation in ("DescribeStream", "GetShardIterator", "GetRecords"):
