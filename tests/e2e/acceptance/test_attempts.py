@@ -69,6 +69,13 @@ def completed(api: Api, job_id: str) -> list[Json]:
     return sorted(runs, key=lambda run: str(run["scheduled_time"]))
 
 
+def ran(runs: list[Json]) -> list[Json]:
+    """Without what fell due while the last of `max_runs` had not been picked up yet."""
+    left_out = [run for run in runs if run["status"] == "SKIPPED"]
+    assert {run["reason"]["code"] for run in left_out} <= {"MAX_RUNS"}
+    return [run for run in runs if run not in left_out]
+
+
 def test_a_run_that_fails_is_tried_again_with_growing_delays(
     api: Api, made: dict[str, str]
 ) -> None:
@@ -126,7 +133,7 @@ def test_a_timed_out_attempt_is_retried(api: Api, made: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("name", ["three", "three_every"])
 def test_max_runs_ends_a_schedule(api: Api, made: dict[str, str], name: str) -> None:
-    runs = completed(api, made[name])
+    runs = ran(completed(api, made[name]))
     assert [run["status"] for run in runs] == ["SUCCESS"] * 3
     times = [instant(run["scheduled_time"]) for run in runs]
     assert [b - a for a, b in pairwise(times)] == [timedelta(seconds=1)] * 2
@@ -154,7 +161,7 @@ def test_an_interval_may_count_from_the_end_of_the_last_run(api: Api, made: dict
 
 
 def test_jitter_moves_the_due_time_only(api: Api, made: dict[str, str]) -> None:
-    (run,) = completed(api, made["jittered"])
+    (run,) = ran(completed(api, made["jittered"]))
     scheduled, due = instant(run["scheduled_time"]), instant(run["due_time"])
     assert scheduled.microsecond == 0
     assert timedelta(0) <= due - scheduled < timedelta(seconds=2)

@@ -284,7 +284,7 @@ def test_explain_takes_a_time_as_it_is_shown(api: Api, schedule: Json) -> None:
     job = api.create(**schedule)
     at, outcome = job["next_run_time"], "PLANNED"
     if schedule["schedule_type"] != "FUTURE":
-        run = api.only_run(job["job_id"])
+        run = eventually(lambda: api.runs(job["job_id"], status="SUCCESS"))[0]
         at, outcome = run["scheduled_time"], "SUCCESS"
     seen = explain(api, job["job_id"], at)
     assert (seen["outcome"], seen["at"], seen["occurrence"]) == (outcome, at, at)
