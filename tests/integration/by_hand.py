@@ -66,16 +66,21 @@ def _obeys(work: Work) -> bool:
 
 
 class Doing:
-    """Does as the payload says: {"out": text, "type", "error": text, "log": text}."""
+    """Does as the payload says: {"out": text, "type", "error": text, "log": text}.
 
-    def __init__(self) -> None:
+    "hangs": so many seconds go by, for whoever started it too, until it looks whether to stop.
+    """
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._clock = clock
         self.ran: list[str] = []
 
     def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
         self.ran.append(attempt.run_id)
+        payload = attempt.payload if isinstance(attempt.payload, dict) else {}
+        self._clock.advance(timedelta(seconds=payload.get("hangs", 0)))
         if stop.wanted():
             return Outcome.stopped(stop.wanted())
-        payload = attempt.payload if isinstance(attempt.payload, dict) else {}
         if "log" in payload:
             recorder.log(str(payload["log"]).encode())
         output = str(payload.get("out", "")) * int(payload.get("times", 1))

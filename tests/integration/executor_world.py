@@ -67,7 +67,7 @@ class ExecutorWorld:
         self.aws = aws
         self.clock = clock
         self.tell = Told()
-        self.doing = Doing()
+        self.doing = Doing(clock)
         self.hands = ByHand(clock)
         self.hidden: list[tuple[float, int]] = []  # (seconds after noon, for how long)
         self._numbers = count(1)

@@ -70,11 +70,14 @@ class Claims:
         return [held.assignment for held in new]
 
     def end_the_lost(self) -> None:
-        """What could not be renewed for so long may be another's by now."""
-        steady = self._monotonic()
         for held in list(self._held.values()):
-            if steady - held.renewed > HOLD.total_seconds():
+            if self.is_lost(held.assignment):
                 held.stop.stop("LOST")
+
+    def is_lost(self, assignment: Assignment) -> bool:
+        """What could not be renewed for so long may be another's by now."""
+        held = self._held.get(_mark(assignment))
+        return held is not None and self._monotonic() - held.renewed > HOLD.total_seconds()
 
     def next_beat(self) -> datetime | None:
         return min((held.beaten_at + BEAT for held in list(self._held.values())), default=None)

@@ -6,6 +6,7 @@ anywhere leaves the messages, which come again, and from the first beat on a tim
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 from punctual.domain.decide import Verdict
@@ -154,7 +155,8 @@ class Batch:
                 self._return_unbegun(delivery, one)
                 continue
             registry = self._tasks(one.key.tenant)
-            attempt = Attempting(delivery, one, registry, steady, left)
+            is_lost = partial(self._claims.is_lost, one)
+            attempt = Attempting(delivery, one, registry, steady, left, is_lost)
             self._claims.add(one, attempt.stop, now)
             self._attempts.append(attempt)
             new.append(attempt)

@@ -1,5 +1,6 @@
 """One attempt under way in an invocation: its thread, its bounds, and when it is given up."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -50,10 +51,11 @@ class Attempting:
         registry: Registry,
         began: float,
         left: float,
+        is_lost: Callable[[], bool],
     ) -> None:
         self.delivery = delivery
         self.assignment = assignment
-        self.stop = StopSignal()
+        self.stop = StopSignal(is_lost)
         self.log = _Log()
         self.detail: Detail | None = None  # once what it left is stored
         self.ended_at: float | None = None

@@ -1,7 +1,7 @@
 """What a task runner is given, and what it answers."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
 
@@ -87,9 +87,13 @@ class Stop(Protocol):
 
 
 class StopSignal:
-    """A wish to stop that one thread makes and another sees."""
+    """A wish to stop that one thread makes and another sees.
 
-    def __init__(self) -> None:
+    `is_lost`: whether the claim may be another's by now, for when nobody is there to make it.
+    """
+
+    def __init__(self, is_lost: Callable[[], bool] = lambda: False) -> None:
+        self._is_lost = is_lost
         self._event = threading.Event()
         self._reason: StopReason | None = None
 
@@ -100,6 +104,8 @@ class StopSignal:
         self._event.set()
 
     def wanted(self) -> str:
+        if self._reason != "LOST" and self._is_lost():
+            self.stop("LOST")
         return self._reason or ""
 
     def wait(self, seconds: float) -> bool:
