@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import unquote
 
@@ -52,6 +52,20 @@ class Rule:
     pattern: Mapping[str, Any] | None
     bus: str
     targets: Sequence[Mapping[str, Any]]
+
+    def event(self, event_id: str, now: datetime) -> dict[str, Any]:
+        """What its targets are handed when its time has come."""
+        return {
+            "version": "0",
+            "id": event_id,
+            "detail-type": "Scheduled Event",
+            "source": "aws.events",
+            "account": ACCOUNT,
+            "time": now.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "region": REGION,
+            "resources": [f"arn:aws:events:{REGION}:{ACCOUNT}:rule/{self.name}"],
+            "detail": {},
+        }
 
 
 @dataclass(frozen=True)

@@ -28,10 +28,11 @@ from punctual.serverless.telling import PowertoolsTelling
 from punctual.settings import Settings
 from tests.builders import NOON
 from tests.life.actors import Actor, Actors
-from tests.life.deployed import REGION, Deployed, Rule, Source, deploy
+from tests.life.deployed import REGION, Deployed, Rule, deploy
 from tests.life.faults import Faults
+from tests.life.feeding import Feeding
 from tests.life.functions import Environment
-from tests.life.sqs import Answer, Letter, Queue, Sqs, record
+from tests.life.sqs import Answer, Queue, Sqs
 from tests.life.stream import Stream, is_expired_row
 from tests.life.template import Stack, synthesised
 
@@ -39,7 +40,7 @@ SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "awslambda", "secretsmanag
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
-class World:
+class World(Feeding):
     def __init__(
         self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime, tick_second: int
     ) -> None:
@@ -128,12 +129,12 @@ class World:
 
     def invoke(self, name: str, event: Any) -> Any:
         """Call a function and wait for its answer; None where it died or failed."""
-        actor = self._start(name, event, lambda _: None)
+        actor = self.start(name, event, lambda _: None)
         while not actor.over:
             self._until(actor.wake_at or self.clock.now)
         return actor.answer
 
-    def _start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
+    def start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
         environment = self._free(name)
         self.meter.spend(name, Unit.REQUEST, name)
         logged = len(environment.log)
@@ -189,148 +190,19 @@ class World:
             return  # EventBridge tries for a minute, and by then the next tick is due
         (rule,) = self.rules(name)
         (target,) = [one for one in rule.targets if one["Arn"].endswith(f":{name}")]
-        event = json.loads(target["Input"]) if "Input" in target else self._scheduled(rule)
+        event = (
+            json.loads(target["Input"])
+            if "Input" in target
+            else rule.event(self.new_id(), self.clock())
+        )
         tries = [target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 2)]
 
         def done(actor: Actor) -> None:
             if actor.error is not None and tries[0]:
                 tries[0] -= 1
-                self._start(name, event, done)
+                self.start(name, event, done)
 
-        self._start(name, event, done)
-
-    def _scheduled(self, rule: Rule) -> dict[str, Any]:
-        return {
-            "version": "0",
-            "id": self.new_id(),
-            "detail-type": "Scheduled Event",
-            "source": "aws.events",
-            "account": "123456789012",
-            "time": self.clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "region": REGION,
-            "resources": [f"arn:aws:events:{REGION}:123456789012:rule/{rule.name}"],
-            "detail": {},
-        }
-
-    # Moving what waits
-
-    def pump(self) -> None:
-        """Hand out all that can be handed out now."""
-        while self.actors.wake() + self._pump_queues() + self._pump_streams():
-            pass
-
-    def _pump_queues(self) -> int:
-        moved = 0
-        for queue in self.deployed.queues:
-            source = self.deployed.fed_by(queue.arn)
-            if source is None:
-                continue
-            letters = self.sqs.receive(queue, source.batch)
-            if letters:
-                moved += 1
-                self.deliver(source, queue, letters)
-        return moved
-
-    def deliver(self, source: Source, queue: Queue, letters: Sequence[Letter]) -> None:
-        """One batch to the function; what it does not report as failed is deleted."""
-        self._polled(source.function, queue, "ReceiveMessage")
-        if source.function in self.throttled:
-            return  # Lambda does not start it: the messages come back when they are seen again
-        event = {"Records": [record(queue, one, REGION) for one in letters]}
-        receipts = {one.id: one.receipt for one in letters}
-
-        def done(actor: Actor) -> None:
-            if actor.error is not None:
-                return
-            again = _failed(actor.answer) if source.partial else []
-            assert set(again) <= receipts.keys(), "only what was handed out can fail"
-            gone = [one for one in letters if one.id not in again]
-            if gone:
-                self._polled(source.function, queue, "DeleteMessageBatch")
-                held = [one for one in gone if one.receipt == receipts[one.id]]
-                self.sqs.delete(queue, held)
-
-        self._start(source.function, event, done)
-
-    def _polled(self, function: str, queue: Queue, operation: str) -> None:
-        """Lambda's poller works with the function's rights, and on the account's bill."""
-        unit = Unit.FIFO if queue.fifo else Unit.SQS
-        params = {"QueueUrl": queue.url}
-        units = {(unit, f"{queue.name}: {operation}"): 1.0}
-        self.meter.add(Call(function, "sqs", operation, params, units))
-
-    def _pump_streams(self) -> int:
-        self._gather()
-        return sum(self._hand_out(self.deployed.fed_by(arn), arn) for arn in self.streams)
-
-    def _gather(self) -> None:
-        """What was written since goes into the streams."""
-        tables = {table: arn for arn, table in self.deployed.streams.items()}
-        for call in self.meter.calls[self._streamed :]:
-            for one in call.writes:
-                if one.table in tables:
-                    self.streams[tables[one.table]].append(one, self.clock())
-        self._streamed = len(self.meter.calls)
-
-    def _stream_at(self) -> datetime | None:
-        """When the first batch that is gathered now is handed out."""
-        sources = [(stream, self.deployed.fed_by(arn)) for arn, stream in self.streams.items()]
-        moments = [
-            stream.due_at(source)
-            for stream, source in sources
-            if source and stream.records and not stream.busy
-            if source.function not in self.throttled
-        ]
-        return min(moments, default=None)
-
-    def _hand_out(self, source: Source | None, arn: str) -> int:
-        """One batch at a time, for its records are in order."""
-        stream = self.streams[arn]
-        if source is None:
-            stream.done(len(stream.records))
-            return 0
-        held = stream.busy or source.function in self.throttled
-        batch = [] if held else stream.batch(source)
-        if not batch or stream.due_at(source) > self.clock():
-            return 0
-        for operation in ("DescribeStream", "GetShardIterator", "GetRecords"):
-            self.meter.add(Call(source.function, "dynamodb", operation, {"StreamArn": arn}, {}))
-        stream.busy = True
-
-        def done(actor: Actor) -> None:
-            stream.busy = False
-            wrong = _failed(actor.answer) if source.partial and actor.error is None else []
-            if actor.error is None and not wrong:
-                stream.done(len(batch))
-                return
-            numbers = [one["dynamodb"]["SequenceNumber"] for one in batch]
-            handled = min(numbers.index(one) for one in wrong) if wrong else 0
-            given_up = stream.failed(source, len(batch), handled)
-            if given_up:
-                self._give_up(source, given_up)
-
-        self._start(source.function, {"Records": batch}, done)
-        return 1
-
-    def _give_up(self, source: Source, records: Sequence[Mapping[str, Any]]) -> None:
-        """Where they are, not what they are: that is all the on-failure queue is told."""
-        queue = self.sqs.by_arn[source.failed_to]
-        numbers = [one["dynamodb"]["SequenceNumber"] for one in records]
-        body = {
-            "requestContext": {
-                "functionArn": source.function,
-                "condition": "RetryAttemptsExhausted",
-            },
-            "DDBStreamBatchInfo": {
-                "startSequenceNumber": numbers[0],
-                "endSequenceNumber": numbers[-1],
-                "batchSize": len(numbers),
-                "streamArn": source.arn,
-            },
-        }
-        params = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}
-        self.meter.add(Call(source.function, "sqs", "SendMessage", params, {}))
-        self.sqs.send(queue, params)
+        self.start(name, event, done)
 
     # Time
 
@@ -426,7 +298,3 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: int = 23) -> 
                 yield world
             finally:
                 world.actors.close()
-
-
-def _failed(answer: Any) -> list[str]:
-    return [one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])]
