@@ -14,6 +14,7 @@ from punctual.aws.invoking import LambdaInvoker
 from punctual.aws.secrets import KEPT, AwsSecrets
 from punctual.aws.sending import SqsSender
 from punctual.domain.errors import Unavailable
+from punctual.domain.timing import BEAT, LEASE
 from punctual.tasks.contract import BadTask
 from punctual.tasks.invoke import Invoked
 from tests.integration.moto_faults import refused
@@ -106,6 +107,13 @@ def test_the_client_for_functions_waits_long_and_asks_once(clients: Clients) -> 
     config = clients.awslambda.meta.config
     assert config.read_timeout == 900
     assert config.retries["total_max_attempts"] == 1
+
+
+def test_a_blob_is_not_waited_for_until_claims_are_over(clients: Clients) -> None:
+    """An executor's loop waits for it, and renews no other claim of its batch meanwhile."""
+    config = clients.s3.meta.config
+    longest = (config.connect_timeout + config.read_timeout) * config.retries["total_max_attempts"]
+    assert longest < LEASE.total_seconds() - BEAT.total_seconds()
 
 
 def received(clients: Clients, url: str) -> list[dict[str, Any]]:

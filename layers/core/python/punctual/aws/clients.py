@@ -80,10 +80,13 @@ class Clients:
         if service == "lambda":
             # A function that jobs invoke may take its time, and must not be run twice for that.
             retries = {"mode": "standard", "total_max_attempts": 1}
+        elif service == "s3":
+            # Claims that are not renewed meanwhile must outlive this.
+            retries = {"mode": "standard", "total_max_attempts": 2}
         config = Config(
             connect_timeout=1,
-            # S3 moves megabytes; the others answer in milliseconds or not at all.
-            read_timeout={"s3": 20, "lambda": 900}.get(service, 3),
+            # S3 takes its time with megabytes; the others answer in milliseconds or not at all.
+            read_timeout={"s3": 6, "lambda": 900}.get(service, 3),
             retries=retries,
             tcp_keepalive=True,
             max_pool_connections=CREW,
