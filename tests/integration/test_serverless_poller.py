@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from punctual.aws import keys
+from punctual.engine.ports import Key
 from punctual.engine.window import Place
 from punctual.serverless.polling import GAP, Polling
+from punctual.serverless.telling import Metric
 from tests.builders import NOON, after
 from tests.integration.moto_faults import refused, unreached
 from tests.integration.serverless_world import Functions, functions
@@ -221,6 +223,34 @@ def test_a_poller_that_died_is_replaced_when_its_lease_is_over(deployed: Functio
     deployed.run(after(480), at_second=30)
     ((at, _),) = deployed.sent
     assert at <= after(391)
+
+
+def test_a_head_that_nobody_can_read_keeps_no_other_of_its_minute_from_running(
+    deployed: Functions,
+) -> None:
+    at = after(100).isoformat()
+    broken, other = (deployed.submit(schedule_type="FUTURE", schedule_time=at) for _ in range(2))
+    spoil(deployed, broken)
+    deployed.run(after(300))
+    assert {job for _, job in deployed.runs_sent()} == {other.job_id}
+    told = [fields.get("job_id") for name, fields in deployed.told.events if name == "look_failed"]
+    assert set(told) == {broken.job_id}
+    deployed.run(after(3 * 3600))
+    assert deployed.aws.rows(keys.TIMERS.name) == [], "it is set aside, and the watermark goes on"
+    assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
+
+
+def spoil(deployed: Functions, key: Key) -> None:
+    """As an edit by hand would, or a version that knows more and was rolled back."""
+    row = keys.head(*key)
+    deployed.aws.clients.dynamodb.update_item(
+        TableName=deployed.aws.settings.jobs_table,
+        Key=row.item(),
+        UpdateExpression="SET #state = :state",
+        ConditionExpression="attribute_exists(#state)",
+        ExpressionAttributeNames={"#state": keys.STATE},
+        ExpressionAttributeValues={":state": {"S": "UNHEARD_OF"}},
+    )
 
 
 def test_dispatch_off_stops_a_poller_that_is_there(deployed: Functions) -> None:

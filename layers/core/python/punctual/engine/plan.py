@@ -1,6 +1,6 @@
 """One change on its way: what was read, what was decided, and which timers go with it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
@@ -8,8 +8,9 @@ from msgspec.structs import replace
 
 from punctual.domain.decide import Decision
 from punctual.domain.draft import WRITERS
+from punctual.domain.errors import Unavailable
 from punctual.engine.change import Change
-from punctual.engine.ports import Key, Stored, Swap, Timer
+from punctual.engine.ports import Heads, Key, Stored, Swap, Timer
 
 
 class Plan(NamedTuple):
@@ -25,6 +26,21 @@ class Plan(NamedTuple):
         decision = self.decision
         expect = 0 if self.stored is None else self.stored.head.version
         return Swap(decision.head, expect, decision.leases, decision.required)
+
+
+def load(heads: Heads, keys: Sequence[Key]) -> tuple[Mapping[Key, Stored], Mapping[Key, Exception]]:
+    """What stands; and what nobody can read, which keeps no other from being looked at."""
+    try:
+        return heads.load(keys), {}
+    except Unavailable:
+        raise
+    except Exception as error:
+        if len(keys) == 1:
+            return {}, {keys[0]: error}
+    half = len(keys) // 2
+    found, unread = load(heads, keys[:half])
+    more, others = load(heads, keys[half:])
+    return {**found, **more}, {**unread, **others}
 
 
 def handled(plan: Plan, now: datetime) -> Sequence[Timer]:

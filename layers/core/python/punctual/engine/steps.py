@@ -21,7 +21,7 @@ from punctual.engine.change import Change, Result
 from punctual.engine.effects import Effects
 from punctual.engine.held import Held, Inline, hold
 from punctual.engine.placing import Begun, Placing, blank_head
-from punctual.engine.plan import Plan, handled, one_a_job, reach
+from punctual.engine.plan import Plan, handled, load, one_a_job, reach
 from punctual.engine.ports import Clock, Key, Ports, RunKey, Stored, Timer
 
 # Each round somebody wins, but nothing says who: of eight that order a hundred runs of one job
@@ -119,12 +119,14 @@ class Steps:
         inline: Inline | None,
     ) -> list[int]:
         begun = self.placing.begin()
-        stored = self._ports.heads.load([changes[index].key for index in indexes])
+        stored, unread = load(self._ports.heads, [changes[index].key for index in indexes])
         recorded = self._recorded([changes[index] for index in indexes], stored)
         plans: list[Plan] = []
         for index in indexes:
             change = changes[index]
             try:
+                if change.key in unread:
+                    raise unread[change.key]
                 plan = self._plan(index, change, stored.get(change.key), recorded, begun.wall)
             except Exception as error:
                 if not change.brought:
