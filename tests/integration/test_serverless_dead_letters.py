@@ -102,3 +102,15 @@ def test_a_letter_of_a_job_that_is_gone_is_done_with(world: ExecutorWorld) -> No
         world.aws.clients.dynamodb.delete_item(TableName="jobs", Key=key)
     assert bury(world, [record]) == []
     assert world.tell.lines[0][1]["verdict"] == "GONE"
+
+
+def test_a_letter_of_a_head_that_nobody_can_read_is_told_and_keeps_no_other(
+    world: ExecutorWorld,
+) -> None:
+    broken, other = world.submit(), world.submit()
+    records = world.records()
+    world.spoil(broken)
+    assert bury(world, records) == []
+    assert world.status(other) is Status.FAILED
+    told = {name: said["job_id"] for name, said in world.tell.problems}
+    assert told["dead_letter_undecided"] == broken.job_id

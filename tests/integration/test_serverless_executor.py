@@ -299,6 +299,19 @@ def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
     assert world.status(keys[1]) is Status.SUCCESS
 
 
+def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
+    world: ExecutorWorld,
+) -> None:
+    broken, other = world.submit(), world.submit()
+    records = world.records()
+    world.spoil(broken)
+    assert world.invoke(records) == [
+        one["messageId"] for one in records if broken.job_id in one["body"]
+    ]
+    assert world.status(other) is Status.SUCCESS
+    assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.tell.lines]
+
+
 def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim(
     world: ExecutorWorld,
 ) -> None:

@@ -17,6 +17,7 @@ class Change(NamedTuple):
     detail: Detail | None = None  # what a finished attempt left behind
     edition: int | None = None  # only if the job is still at this client's version
     safety: bool = False  # nothing durable brought it: a timer stands in until its effects are done
+    spared: bool = False  # one of many messages: that it cannot be decided must not stop the others
 
 
 class Result(NamedTuple):

@@ -16,6 +16,7 @@ from punctual.domain.timing import LEASE
 from punctual.engine.change import Change, Result
 from punctual.engine.documents import Documents
 from punctual.engine.marks import marks
+from punctual.engine.plan import load
 from punctual.engine.ports import (
     Beat,
     Body,
@@ -93,6 +94,7 @@ class Executor:
                 Key(message.tenant, message.job_id),
                 events.Claim(message.run_id, self.executor_id, nonce),
                 nonce,
+                spared=True,
             )
             for message, nonce in zip(messages, drawn, strict=True)
         ]
@@ -170,8 +172,10 @@ class Executor:
         if not looks:
             return again, settled
         keys = [Key(message.tenant, message.job_id) for message in looks]
-        seen = self._steps.apply([Change(key, events.Look(), self._new_id()) for key in keys])
-        stored = self._ports.heads.load(keys)
+        seen = self._steps.apply(
+            [Change(key, events.Look(), self._new_id(), spared=True) for key in keys]
+        )
+        stored, _ = load(self._ports.heads, list(dict.fromkeys(keys)))
         for message, key, result in zip(looks, keys, seen, strict=True):
             found = stored.get(key)
             held = None
@@ -236,6 +240,7 @@ class Executor:
                     events.Poison(message.run_id, message.version),
                     self._new_id(),
                     safety=True,
+                    spared=True,
                 )
                 for message in messages
             ]

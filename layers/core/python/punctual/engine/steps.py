@@ -129,7 +129,7 @@ class Steps:
                     raise unread[change.key]
                 plan = self._plan(index, change, stored.get(change.key), recorded, begun.wall)
             except Exception as error:
-                if not change.brought:
+                if not (change.brought or change.spared):
                     raise
                 self._log("look_failed", job_id=change.key.job_id, error=type(error).__name__)
                 results[index] = Result(None, effects_done=False, failed=True)

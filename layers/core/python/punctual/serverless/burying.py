@@ -61,7 +61,7 @@ class Burying:
         ]
 
     def _is_settled(self, message: Message, result: Result) -> bool:
-        if result.contended or not result.effects_done:
+        if not result.failed and (result.contended or not result.effects_done):
             return False
         ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
         run = result.decision.run if result.decision else None
