@@ -24,6 +24,7 @@ SMALL = 4_096  # a body that cannot hold a crowd
 MAX_TAG_KEY = 128
 MAX_TAG_VALUE = 256
 
+_CONTAINERS = frozenset(CONTAINERS)
 _FREE = ("payload", "task.body")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _validate = JobFields.__pydantic_validator__.validate_python
@@ -80,16 +81,23 @@ def _validated(
 ) -> dict[str, Any]:
     found: dict[str, str] = {}
     add = found.setdefault
-    if parsed.size > SMALL:
+    flat = _is_flat(value)
+    if parsed.size > SMALL and not flat:
         _refuse_crowds(value)
-    for error in value_problems(value, parsed):
-        add(*error)
+    if parsed.may_hold_nul or not flat:
+        for error in value_problems(value, parsed):
+            add(*error)
     right, wrong = _right_part(value, found)
     times = check_schedule(right, wrong, now, is_new, add)
     _check(right, wrong, parsed, features, add)
     if found:
         raise refusal(found)
     return _normalised(value, times)
+
+
+def _is_flat(value: dict[str, Any]) -> bool:
+    """No list and no object inside, as most jobs of a batch are."""
+    return len(value) <= MAX_FIELDS and _CONTAINERS.isdisjoint(map(type, value.values()))
 
 
 def _refuse_crowds(value: dict[str, Any]) -> None:
