@@ -309,7 +309,7 @@ def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
         one["messageId"] for one in records if broken.job_id in one["body"]
     ]
     assert world.status(other) is Status.SUCCESS
-    assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.tell.lines]
+    assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.tell.problems]
 
 
 def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim(

@@ -235,8 +235,10 @@ def test_a_head_that_nobody_can_read_keeps_no_other_of_its_minute_from_running(
     assert {job for _, job in deployed.runs_sent()} == {other.job_id}
     told = [fields.get("job_id") for name, fields in deployed.told.events if name == "look_failed"]
     assert set(told) == {broken.job_id}
+    assert set(deployed.told.problems) == {"look_failed"}, "a person should look at it"
     deployed.run(after(3 * 3600))
     assert deployed.aws.rows(keys.TIMERS.name) == [], "it is set aside, and the watermark goes on"
+    assert set(deployed.told.problems) == {"look_failed", "look_set_aside"}
     assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
 
 

@@ -13,19 +13,26 @@ class Failing:
     """How often the look at each of these jobs has failed, in a row."""
 
     def __init__(self) -> None:
-        self._tries: dict[Key, int] = {}
+        self._tries: dict[Key, tuple[int, datetime]] = {}
 
     def __len__(self) -> int:
         return len(self._tries)
 
     def again_at(self, key: Key, now: datetime) -> datetime | None:
-        """When to look again; None: no more, until something else asks for a look."""
-        tries = self._tries.get(key, 0) + 1
+        """When to look again; None: no more, until something else asks for a look.
+
+        A look that somebody asked for within the pause does not count.
+        """
+        before, again = self._tries.get(key, (0, now))
+        if now < again:
+            return again
+        tries = before + 1
         if tries >= TRIES:
             del self._tries[key]
             return None
-        self._tries[key] = tries
-        return now + min(PAUSE * (1 << tries - 1), PAUSE_MOST)
+        again = now + min(PAUSE * (1 << tries - 1), PAUSE_MOST)
+        self._tries[key] = tries, again
+        return again
 
     def mended(self, key: Key) -> None:
         self._tries.pop(key, None)

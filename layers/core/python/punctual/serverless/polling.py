@@ -18,7 +18,7 @@ from punctual.engine.visiting import Visitor
 from punctual.engine.window import Place
 from punctual.serverless.planning import Calls
 from punctual.serverless.runtime import Runtime
-from punctual.serverless.telling import Metric, Telling
+from punctual.serverless.telling import Metric, Telling, of_engine
 
 GAP = timedelta(seconds=2.5)  # a longer sleep costs more than going and being called again
 OFTEN = timedelta(seconds=1)  # so often it is asked whether a nudge came
@@ -185,7 +185,7 @@ class Polling:
         runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
         early, wake = EarlyMessages(ports.messages, clock), OwnWake(ports.wake)
         mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
-        looker = Looker(Steps(mine, clock, runtime.steady, runtime.tell), runtime.new_id)
+        looker = Looker(Steps(mine, clock, runtime.steady, of_engine(runtime.tell)), runtime.new_id)
         visitor = Visitor(ports.timers, ports.buckets, ports.buckets, looker, early, self._failing)
         wake.visitor = visitor
         visit = Visit(

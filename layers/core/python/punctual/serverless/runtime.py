@@ -18,7 +18,7 @@ from punctual.aws.wiring import (
 )
 from punctual.engine.ports import Clock, NewId
 from punctual.identity import new_id
-from punctual.serverless.telling import PowertoolsTelling, Telling
+from punctual.serverless.telling import PowertoolsTelling, Telling, of_engine
 from punctual.settings import Settings
 
 if TYPE_CHECKING:  # imported where it is used: who only reads decides nothing
@@ -78,7 +78,7 @@ class Runtime:
     def steps(self) -> "Steps":
         from punctual.engine.steps import Steps
 
-        return Steps(self.ports, self.clock, self.steady, self.tell)
+        return Steps(self.ports, self.clock, self.steady, of_engine(self.tell))
 
     @cached_property
     def looker(self) -> "Looker":

@@ -1,11 +1,12 @@
 """What a function tells: one structured line an event, and metrics that ride on such lines."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any, Protocol
 
 NAMESPACE = "Punctual"
+GRAVE = frozenset({"look_failed", "look_set_aside"})
 
 
 class Metric(StrEnum):
@@ -39,6 +40,15 @@ class Telling(Protocol):
 
     def told(self) -> Any:
         """A context for one invocation: what was measured in it is written at its end."""
+
+
+def of_engine(tell: Telling) -> Callable[..., None]:
+    """The engine tells all alike: here, what a person should look at is a problem."""
+
+    def log(event: str, /, **facts: Any) -> None:
+        (tell.problem if event in GRAVE else tell)(event, **facts)
+
+    return log
 
 
 class PowertoolsTelling:
