@@ -16,18 +16,17 @@ from pathlib import Path
 from punctual.settings import VERSION
 from tests.e2e.acceptance.contract import Api, a_client, eventually
 from tests.e2e.acceptance.target import a_target
+from tests.rehearsal.acceptance import SUITE, Accepted, accept
 from tests.rehearsal.deployment import STAGE, Deployment
 from tests.rehearsal.emulator import ROOT, Account, emulator
 from tests.rehearsal.guard import guarded
 from tests.rehearsal.left_behind import standing
-from tests.rehearsal.progress import Failed, everything, run, step
+from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.release import NEXT, next_release
 from tests.rehearsal.update import Recurring
 
 CONTEXT = {"vendorFor": "host"}
 FOLDER = ROOT / ".rehearsal"
-PATIENCE = "4"  # the emulator, every function and the tests share the machine
-ACCEPTANCE = "tests/e2e/acceptance"
 
 
 @dataclass(frozen=True)
@@ -42,12 +41,12 @@ class Pass:
 
 
 PASSES = (
-    Pass("whole", "everything, as one account's owner", [ACCEPTANCE], updates=True),
+    Pass("whole", "everything, as one account's owner", [SUITE], updates=True),
     Pass(
         "roles",
         "each function under its own role",
         [
-            f"{ACCEPTANCE}/test_{name}.py"
+            f"{SUITE}/test_{name}.py"
             for name in ("attempts", "edges", "lists", "orders", "overview", "tasks")
         ],
         {"AUTH": "true"},
@@ -62,28 +61,8 @@ def address(account: Account) -> str:
     return f"{account.endpoint}/_aws/execute-api/{api['ApiId']}/v1"
 
 
-def accept(url: str, token: str, environment: Mapping[str, str], one: Pass, folder: Path) -> str:
-    """The line that sums it up."""
-    asked = os.environ.get("T", "").split() or one.tests
-    code, said = run(
-        [sys.executable, "-m", "pytest", "-rs", "--color=no", *asked],
-        {
-            **environment,
-            "PUNCTUAL_URL": url,
-            "PUNCTUAL_TOKEN": token,
-            "PUNCTUAL_PATIENCE": os.environ.get("PUNCTUAL_PATIENCE") or PATIENCE,
-        },
-        folder / "acceptance.log",
-        everything,
-        ROOT,
-    )
-    if code:
-        raise Failed(f"the acceptance suite failed: {folder / 'acceptance.log'}")
-    return said.rstrip().rpartition("\n")[2].strip("= ")
-
-
 def serves(api: Api, version: str) -> bool:
-    return bool(api.get("/health")["version"] == version)
+    return bool(api("GET", "/health").json()["version"] == version)
 
 
 def update(url: str, token: str, account: Account, deployment: Deployment, folder: Path) -> None:
@@ -111,7 +90,7 @@ def ticking(url: str, account: Account) -> None:
         eventually(lambda: http.get("/health").status_code == 200, 90)
 
 
-def rehearse(one: Pass, folder: Path) -> str:
+def rehearse(one: Pass, folder: Path) -> Accepted:
     with emulator(folder, one.options) as account:
         environment = account.environment
         deployment = Deployment(folder, environment, CONTEXT)
@@ -132,7 +111,7 @@ def rehearse(one: Pass, folder: Path) -> str:
         with step("the first tick"):
             ticking(url, account)
         with step(f"acceptance against {url}"):
-            summary = accept(url, token, environment, one, folder)
+            result = accept(url, token, environment, one.tests, folder)
         if one.updates:
             update(url, token, account, deployment, folder)
         with step("make destroy"):
@@ -140,7 +119,7 @@ def rehearse(one: Pass, folder: Path) -> str:
         left = standing(account.client) - before
         if left:
             raise Failed(f"make destroy left behind: {', '.join(sorted(left))}")
-        return summary
+        return result
 
 
 def ended(number: int, _frame: object) -> None:
@@ -163,13 +142,14 @@ def main(asked: Sequence[str]) -> int:
         began = time.monotonic()
         print(f"== rehearsal: {one.what}", flush=True)
         try:
-            summary = rehearse(one, folder)
+            result = rehearse(one, folder)
         except Failed as error:
             print(error, file=sys.stderr)
             return 1
-        summaries.append(f"{one.what}: {summary}; {time.monotonic() - began:.0f} s in all")
-    for summary in summaries:
-        print(f"== rehearsed {summary}")
+        took = time.monotonic() - began
+        summaries.append(f"== rehearsed {one.what}: {result.summary}; {took:.0f} s in all")
+        summaries += [f"   {count} skipped: {why}" for why, count in result.skipped.items()]
+    print("\n".join(summaries))
     return 0
 
 

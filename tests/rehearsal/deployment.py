@@ -34,12 +34,6 @@ class Deployment:
         shown = TOKEN.search(said)
         return shown and shown[0]
 
-    def new_token(self) -> str:
-        shown = TOKEN.search(self._run("token", ROOT, *DEPLOY, "token", STAGE))
-        if shown is None:
-            raise Failed("make token showed none")
-        return shown[0]
-
     def destroy(self) -> None:
         self._run("destroy", ROOT, *DEPLOY, "destroy", STAGE, "--yes")
 

@@ -1,0 +1,57 @@
+"""The suite that holds an installation to the contract, against the emulated one."""
+
+import os
+import re
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.rehearsal.emulator import ROOT
+from tests.rehearsal.progress import Failed, everything, run
+
+SUITE = "tests/e2e/acceptance"
+PATIENCE = "4"  # the emulator, every function and the tests share the machine
+SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] \S+: (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The line that sums it up, and how many tests were left out, by reason."""
+
+    summary: str
+    skipped: Mapping[str, int]
+
+
+def accept(
+    url: str, token: str, environment: Mapping[str, str], tests: Sequence[str], folder: Path
+) -> Accepted:
+    asked = os.environ.get("T", "").split() or tests
+    log = folder / "acceptance.log"
+    code, said = run(
+        [sys.executable, "-m", "pytest", "-rs", "--color=no", *asked],
+        {
+            **environment,
+            "PUNCTUAL_URL": url,
+            "PUNCTUAL_TOKEN": token,
+            "PUNCTUAL_PATIENCE": os.environ.get("PUNCTUAL_PATIENCE") or PATIENCE,
+        },
+        log,
+        everything,
+        ROOT,
+    )
+    if code:
+        raise Failed(f"the acceptance suite failed: {log}")
+    return accepted(said)
+
+
+def accepted(said: str) -> Accepted:
+    r"""
+    >>> accepted("..s\nSKIPPED [2] a.py:1: no x\nSKIPPED [1] b.py:9: no x\n== 2 passed ==\n")
+    Accepted(summary='2 passed', skipped=Counter({'no x': 3}))
+    """
+    reasons = Counter[str]()
+    for count, reason in SKIPPED.findall(said):
+        reasons[reason] += int(count)
+    return Accepted(said.rstrip().rpartition("\n")[2].strip("= "), reasons)
