@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from time import monotonic
+from time import time
 from typing import Any
 
 from punctual.aws.clients import Clients
@@ -21,7 +21,7 @@ def _problem(message: str) -> None:
     sys.stdout.write(json.dumps({**line, "error": message}) + "\n")
 
 
-_authorizer = Authorizer(_parameter.read, monotonic, _problem)
+_authorizer = Authorizer(_parameter.read, time, _problem)
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:

@@ -103,6 +103,13 @@ def test_without_a_hash_nobody_gets_in(stored: str) -> None:
         assert door(f"Bearer {token}") == OUT
 
 
+def test_a_clock_that_is_set_back_makes_no_old_token_good() -> None:
+    door = Door()
+    assert door() == IN
+    door.stored, door.seconds = sha256(b"another").hexdigest(), 50.0
+    assert door() == OUT
+
+
 def test_the_hash_may_end_with_a_line(door: Door) -> None:
     door.stored = f"{HASH}\n"
     assert door() == IN

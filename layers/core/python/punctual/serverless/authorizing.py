@@ -25,16 +25,20 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 
 class Authorizer:
-    """`read` gives the hash as stored, `steady` seconds that only rise."""
+    """`read` gives the hash as stored, `seconds` those of a clock that goes on while frozen.
+
+    A steady clock need not: a token that was taken back would stay good in an environment that
+    nobody woke. One that is set back is seen, and the hash read again.
+    """
 
     def __init__(
         self,
         read: Callable[[], str],
-        steady: Callable[[], float],
+        seconds: Callable[[], float],
         problem: Callable[[str], None],
     ) -> None:
         self._read = read
-        self._steady = steady
+        self._seconds = seconds
         self._problem = problem
         self._known = ""
         self._read_at: float | None = None
@@ -56,14 +60,14 @@ class Authorizer:
         return ADMIN if compare_digest(given, wanted if known else "-" * 64) else NOBODY
 
     def _hash(self) -> str:
-        now = self._steady()
+        now = self._seconds()
         age = None if self._read_at is None else now - self._read_at
-        if age is not None and age < FRESH:
+        if age is not None and 0 <= age < FRESH:
             return self._known
         try:
             self._known = self._read().strip()
         except Unavailable:
-            if age is None or age >= STALE:
+            if age is None or not 0 <= age < STALE:
                 raise
             return self._known
         self._read_at = now
