@@ -103,6 +103,9 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
             token = deployment.deploy()
         if token is None:
             raise Failed("the first deploy made no admin token")
+        unlisted = (standing(account.client) - before).missing
+        if unlisted:
+            raise Failed(f"of what was deployed this is not found: {', '.join(unlisted)}")
         with step("cdk diff"):
             noise = deployment.diff()
         if noise:
@@ -117,8 +120,8 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
         with step("make destroy"):
             deployment.destroy()
         left = standing(account.client) - before
-        if left:
-            raise Failed(f"make destroy left behind: {', '.join(sorted(left))}")
+        if str(left):
+            raise Failed(f"make destroy left behind: {left}")
         return result
 
 

@@ -1,14 +1,35 @@
 """What stands in the account, by kind and name: after a destroy, no more than before the deploy."""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 Client = Callable[[str], Any]
 Names = Iterator[str]
 
 
-def standing(client: Client) -> set[str]:
-    return {f"{kind} {name}" for kind, names in KINDS.items() for name in names(client)}
+@dataclass(frozen=True)
+class Standing:
+    """Names by kind."""
+
+    names: Mapping[str, frozenset[str]]
+
+    def __sub__(self, former: "Standing") -> "Standing":
+        return Standing({kind: names - former.names[kind] for kind, names in self.names.items()})
+
+    @property
+    def missing(self) -> list[str]:
+        """Kinds that a deployment of ours has, and of which nothing was found: a wrong list."""
+        return [kind for kind, names in self.names.items() if not names and kind not in NONE_OURS]
+
+    def __str__(self) -> str:
+        return ", ".join(
+            f"{kind} {name}" for kind, names in self.names.items() for name in sorted(names)
+        )
+
+
+def standing(client: Client) -> Standing:
+    return Standing({kind: frozenset(names(client)) for kind, names in KINDS.items()})
 
 
 def _listed(service: str, operation: str, items: str, name: str) -> Callable[[Client], Names]:
@@ -72,3 +93,5 @@ KINDS: Mapping[str, Callable[[Client], Names]] = {
     "table": _listed("dynamodb", "list_tables", "TableNames", "TableName"),
     "topic": _listed("sns", "list_topics", "Topics", "TopicArn"),
 }
+NONE_OURS = ("policy",)
+"""What our roles may do is written into them."""
