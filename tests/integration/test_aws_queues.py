@@ -1,15 +1,16 @@
 """Messages, wake-ups and events: what stands in the queue, and where."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from punctual.aws.feed import MOST_BYTES
 from punctual.aws.queue import parse_message, to_body
-from punctual.aws.wake import parse_wake
+from punctual.aws.sqs import Queue
+from punctual.aws.wake import SqsWake, parse_wake
 from punctual.domain.errors import Invalid
 from punctual.domain.head import Lane, Priority
 from punctual.engine.calling import MANY
@@ -151,6 +152,28 @@ def test_many_timers_call_a_poller_once_more_and_a_minute_before(
     aws.ports.wake.nudge([a_timer(2)])
     aws.ports.wake.nudge([a_timer(2, job_id="one more")])
     assert [seconds for _, seconds in called] == [118, 60]
+
+
+@pytest.mark.parametrize("before", ["another place of its minute", "a minute early, for many"])
+def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before: str) -> None:
+    """One message went out, at 18 s, or at once: whoever took it saw nothing of what came later."""
+    now = [NOON]
+    sent: list[list[Place]] = []
+
+    class Taken:
+        def send(self, _url: str, entries: Sequence[dict[str, Any]]) -> list[bool]:
+            sent.extend(parse_wake(one["MessageBody"]) for one in entries)
+            return [True] * len(entries)
+
+    wake = SqsWake(cast(Queue, Taken()), "", lambda: now[0])
+    late = Timer(NOON, 1, after(50), "t", "j", 1)
+    if before.startswith("another"):
+        wake.nudge([Timer(NOON, 0, after(20), "t", "j", 1), late])
+    else:
+        wake.nudge([late._replace(job_id=f"j{n}") for n in range(MANY)])
+    now[0] = after(25)
+    wake.nudge([Timer(NOON, 1, after(55), "t", "later", 1)])
+    assert [Place(NOON, 1) in places for places in sent] == [True, True]
 
 
 def test_timers_that_nobody_was_given_yet_need_no_nudge(aws: Moto) -> None:

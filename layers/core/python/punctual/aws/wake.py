@@ -50,6 +50,7 @@ class SqsWake:
             if timer.bucket <= last:
                 near.setdefault(Place(timer.bucket, timer.shard), []).append(timer.at)
         wanted: dict[Place, datetime] = {}
+        only: set[Place] = set()  # places that no message under way names
         for place, moments in near.items():
             before = called.get(place)
             at = max(now, wake_at(min(moments), 1))
@@ -57,11 +58,16 @@ class SqsWake:
             if before is None or at < before.at:
                 wanted[place] = at
                 called[place] = _Called(at, many)
+                only.add(place)
             else:
                 called[place] = before._replace(many=many)
             if many >= MANY and (before is None or before.many < MANY):
                 wanted[place] = max(now, wake_at(min(moments), many))
-        self.call_all(_by_minute(wanted))
+        calls = _by_minute(wanted)
+        for call in calls:  # it goes when the first of its places needs it
+            for place in only.intersection(call.places):
+                called[place] = called[place]._replace(at=call.at)
+        self.call_all(calls)
         self._called = called
 
     def call(self, places: Sequence[Place], at: datetime) -> None:
