@@ -107,6 +107,8 @@ def emulator(folder: Path, options: Mapping[str, str]) -> Iterator[Account]:
                 "MINISTACK_SSL_CERT": str(trusted.certificate),
                 "MINISTACK_SSL_KEY": str(trusted.key),
                 "BIND_HOST": "127.0.0.1",
+                "IOT_MTLS_ENABLED": "0",
+                "SFTP_ENABLED": "0",
                 "GATEWAY_PORT": str(port),
                 "PERSIST_STATE": "0",
                 "TMPDIR": str(scratch),

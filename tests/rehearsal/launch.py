@@ -13,7 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from ministack.app import main  # type: ignore[import-not-found]
+from ministack import app  # type: ignore[import-not-found]
 from ministack.core import iam_actions, lambda_runtime  # type: ignore[import-not-found]
 from ministack.services import apigateway, lambda_svc  # type: ignore[import-not-found]
 from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found]
@@ -106,4 +106,5 @@ lambda_runtime.zipfile = SimpleNamespace(
 )
 taken(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props)
-main()
+app._port_is_bindable = lambda *_place: False  # it would open 443 as well
+app.main()
