@@ -62,9 +62,10 @@ class PowertoolsTelling:
         self._logger.append_keys(stage=stage)
         self._metrics: Any = None
         if measured:
-            from aws_lambda_powertools.metrics import Metrics
+            # `Metrics` shares what it holds with all others of the process.
+            from aws_lambda_powertools.metrics import EphemeralMetrics
 
-            self._metrics = Metrics(namespace=NAMESPACE, service=service)
+            self._metrics = EphemeralMetrics(namespace=NAMESPACE, service=service)
             self._metrics.set_default_dimensions(stage=stage)
 
     def __call__(self, event: str, /, **fields: Any) -> None:
