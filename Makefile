@@ -15,7 +15,7 @@ ASKED_ALONE = awk 'NR == FNR { asked[$$1]; next } \
 	/^[a-z]/ { split($$1, name, "=="); kept = name[1] in asked } kept && NF && !/^\#/'
 
 help: ## list what there is to make
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-14s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 run: ## start Punctual here: API on 127.0.0.1:8080/v1, data in ./.punctual
 	@requirements/install run && exec $(PYTHON_IN_VENV) -m punctual.local
