@@ -15,7 +15,11 @@ from typing import Any
 
 from ministack import app  # type: ignore[import-not-found]
 from ministack.core import iam_actions, lambda_runtime  # type: ignore[import-not-found]
-from ministack.services import apigateway, lambda_svc  # type: ignore[import-not-found]
+from ministack.services import (  # type: ignore[import-not-found]
+    apigateway,
+    cloudwatch_logs,
+    lambda_svc,
+)
 from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found]
 
 Props = Mapping[str, Any]
@@ -53,6 +57,18 @@ def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
         return proxy(integration, api, stage, whole, *rest, **more)
 
     return invoke
+
+
+def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
+    """No role of ours may make a log group: what a function says after its own is gone is lost."""
+
+    def emit(function: Props, *rest: Any, **more: Any) -> None:
+        config = function.get("config") or function
+        chosen = (config.get("LoggingConfig") or {}).get("LogGroup")
+        if (chosen or f"/aws/lambda/{config.get('FunctionName')}") in cloudwatch_logs._log_groups:
+            write(function, *rest, **more)
+
+    return emit
 
 
 class Unpacked(zipfile.ZipFile):
@@ -97,6 +113,7 @@ def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool
 
 
 lambda_svc._sqs_esm_concurrency = as_on_aws(lambda_svc._sqs_esm_concurrency)
+lambda_svc._emit_lambda_logs = into_what_stands(lambda_svc._emit_lambda_logs)
 iam_actions.extract_iam_action = without_batches(iam_actions.extract_iam_action)
 apigateway._invoke_lambda_proxy = with_its_stage(apigateway._invoke_lambda_proxy)
 lambda_runtime.zipfile = SimpleNamespace(
