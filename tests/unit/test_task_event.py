@@ -2,8 +2,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from punctual.tasks.contract import Attempt, Outcome, StopSignal
+import msgspec
+import pytest
+
+from punctual.tasks.contract import Attempt, BadTask, Outcome, StopSignal
 from punctual.tasks.event import Event, EventTask, build_event
+from punctual.tasks.registry import Registry
 
 
 class NoLog:
@@ -44,6 +48,16 @@ def test_an_event_says_which_attempt_it_stands_for() -> None:
 def test_a_job_may_name_the_type_of_its_events() -> None:
     assert build_event(an_attempt(detail_type="Order Due"))["detail-type"] == "Order Due"
     assert build_event(an_attempt(detail_type=None))["detail-type"] == "Job Run"
+
+
+@pytest.mark.parametrize("name", ["Job State Change", "Run State Change", "RUN state change"])
+def test_no_job_publishes_what_only_punctual_tells(name: str) -> None:
+    with pytest.raises(BadTask, match="The detail type is one of Punctual's own"):
+        build_event(an_attempt(detail_type=name))
+    attempt = msgspec.structs.replace(an_attempt(detail_type="{{payload}}"), payload=name)
+    events = EventTask(lambda _: pytest.fail("It was published."))
+    outcome = Registry({"event": events}).run(attempt, StopSignal(), NoLog())
+    assert (outcome.status, outcome.retryable) == ("FAILED", False)
 
 
 def test_the_output_is_the_id_of_the_published_event() -> None:

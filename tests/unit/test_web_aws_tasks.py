@@ -56,6 +56,8 @@ def test_what_is_installed_on_aws_is_taken(task: dict[str, Any]) -> None:
         ({"type": "sqs", "queue_url": "orders"}, {"task.queue_url"}),
         ({"type": "sqs", "queue_url": QUEUE.replace("orders", "punctual-x")}, {"task.queue_url"}),
         ({"type": "sqs", "queue_url": "{{secret:}}"}, {"task.queue_url"}),
+        ({"type": "event", "detail_type": "Run State Change"}, {"task.detail_type"}),
+        ({"type": "event", "detail_type": "job state change "}, {"task.detail_type"}),
         ({"type": "script", "runtime": "bash", "code": "true"}, {"task.type"}),
         ({"type": "container", "image": "busybox"}, {"task.type"}),
     ],
@@ -69,9 +71,10 @@ def test_every_wrong_field_is_named(task: dict[str, Any], fields: set[str]) -> N
     [
         ({"type": "lambda", "function": "report"}, "task.type"),
         ({"type": "sqs", "queue_url": QUEUE}, "task.type"),
+        ({"type": "event", "detail_type": "Job State Change"}, "task.detail_type"),
         ({"type": "http", "url": "https://example.com/{{secret:a}}"}, "task.url"),
     ],
 )
 def test_the_node_refuses_what_it_has_not(task: dict[str, Any], field: str) -> None:
     assert wrong(task, NODE) == {field: wrong(task, NODE)[field]}
-    assert wrong(task, NODE)[field].endswith("not in this installation yet")
+    assert wrong(task, NODE)[field].endswith(("not in this installation yet", "Punctual's own"))

@@ -6,10 +6,11 @@ from typing import Any
 
 from punctual.domain.head import Head, State
 from punctual.serverless.changes import Changes, JobChange, RunChange
+from punctual.tasks.limits import OWN_DETAIL_TYPES
 from punctual.web.moments import shown, shown_or_none
 
 SOURCE = "punctual"
-JOB_CHANGED, RUN_CHANGED = "Job State Change", "Run State Change"
+JOB_CHANGED, RUN_CHANGED = OWN_DETAIL_TYPES
 SCHEMA = 1
 ALL, ENDED, NONE = "all", "ended", "none"  # which changes of runs are told
 

@@ -3,20 +3,26 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
-from punctual.tasks.limits import DEFAULT_DETAIL_TYPE
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Stop
+from punctual.tasks.limits import DEFAULT_DETAIL_TYPE, OWN_DETAIL_TYPES
 from punctual.tasks.text import as_text, moment
 
 Event = dict[str, Any]
 Publish = Callable[[Sequence[Event]], Sequence[str]]
 
+_OWN = frozenset(name.casefold() for name in OWN_DETAIL_TYPES)  # rules may match without case
+
 
 def build_event(attempt: Attempt) -> Event:
     """The event of an attempt whose placeholders are expanded."""
-    detail_type = attempt.task.get("detail_type")
+    given = attempt.task.get("detail_type")
+    detail_type = DEFAULT_DETAIL_TYPE if given is None else as_text(given)
+    problem = detail_type_problem(detail_type)
+    if problem:
+        raise BadTask(f"The detail type {problem}")
     return {
         "source": "punctual",
-        "detail-type": DEFAULT_DETAIL_TYPE if detail_type is None else as_text(detail_type),
+        "detail-type": detail_type,
         "detail": {
             "job_id": attempt.job_id,
             "run_id": attempt.run_id,
@@ -26,6 +32,17 @@ def build_event(attempt: Attempt) -> Event:
             "payload": attempt.payload,
         },
     }
+
+
+def detail_type_problem(detail_type: str) -> str:
+    """Why events of jobs may not be called so, or nothing.
+
+    >>> detail_type_problem("Order Due")
+    ''
+    >>> detail_type_problem("Run State Change")
+    "is one of Punctual's own"
+    """
+    return "is one of Punctual's own" if detail_type.strip().casefold() in _OWN else ""
 
 
 def published(event_id: str) -> Outcome:

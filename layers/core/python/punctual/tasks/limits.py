@@ -31,3 +31,4 @@ RESERVED_ENV_PREFIX = "PUNCTUAL_"
 
 DEFAULT_DETAIL_TYPE = "Job Run"
 MAX_DETAIL_TYPE_CHARACTERS = 128
+OWN_DETAIL_TYPES = ("Job State Change", "Run State Change")  # what becomes of jobs and runs

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from punctual.tasks.contract import BadTask
+from punctual.tasks.event import detail_type_problem
 from punctual.tasks.http_request import url_problem
 from punctual.tasks.http_status import parse_expected
 from punctual.tasks.invoke import function_problem
@@ -18,6 +19,8 @@ def task_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     kind = task.get("type")
     if kind == "http":
         yield from _http_problems(task)
+    elif kind == "event":
+        yield from _unless_filled_in(task, "detail_type", detail_type_problem)
     elif kind == "lambda":
         yield from _unless_filled_in(task, "function", function_problem)
     elif kind == "sqs":
