@@ -56,6 +56,12 @@ def test_knobs_are_read_as_they_stand(aws: Moto) -> None:
     assert read(aws, dispatch="on") == Knobs(64, 7, True)
 
 
+@pytest.mark.parametrize("value", ["Off", "OFF", "off "])
+def test_the_switch_may_be_written_in_capitals(aws: Moto, value: str) -> None:
+    assert read(aws, shards="1", pace="7", dispatch=value) == Knobs(1, 7, False)
+    assert read(aws, dispatch="On") == Knobs(1, 7, True)
+
+
 def test_knobs_that_are_not_there_have_their_defaults_and_are_told(aws: Moto) -> None:
     assert read(aws) == Knobs(1, 30, True, ("dispatch", "shards", "pace"))
 

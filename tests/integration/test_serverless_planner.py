@@ -219,6 +219,20 @@ def test_knobs_that_cannot_be_read_or_make_no_sense_stop_nothing(deployed: Funct
     assert deployed.told.metrics[Metric.TICKS] == 2
 
 
+@pytest.mark.parametrize("value", ["of", "false", "stop"])
+def test_a_switch_that_says_neither_stays_as_it_was_and_is_told(
+    deployed: Functions, value: str
+) -> None:
+    for turned in ("OFF", "on"):
+        deployed.turn(dispatch=turned)
+        deployed.planner.tick()
+        deployed.turn(dispatch=value)
+        deployed.planner.tick()
+        planning(deployed.runtime()).tick()
+        assert deployed.runtime().gate.open() is (turned == "on")
+    assert deployed.told.problems == ["knobs_wrong"] * 4
+
+
 def test_a_new_planner_that_cannot_read_the_knobs_leaves_the_switch_off(
     deployed: Functions,
 ) -> None:

@@ -41,11 +41,12 @@ class SsmKnobs:
             for one in response["Parameters"]
         }
         wrong: list[str] = []
-        if found.get("dispatch") not in (_ON, _OFF):
+        dispatch = found.get("dispatch", "").lower()
+        if dispatch not in (_ON, _OFF):
             wrong.append("dispatch")
         shards = _whole(found, "shards", SHARDS_MOST, wrong) or Knobs().shards
         pace = _whole(found, "pace", PACE_MOST, wrong) or Knobs().pace
-        return Knobs(shards, pace, found.get("dispatch") != _OFF, tuple(wrong))
+        return Knobs(shards, pace, dispatch != _OFF, tuple(wrong))
 
 
 def _whole(found: dict[str, str], name: str, most: int, wrong: list[str]) -> int | None:

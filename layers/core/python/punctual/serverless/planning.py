@@ -85,6 +85,8 @@ class Planning:
             return self._knobs or Knobs(dispatch=self._switch.open())
         if knobs.wrong:
             self._tell.problem("knobs_wrong", names=list(knobs.wrong))
+        if "dispatch" in knobs.wrong:  # nobody stops or starts a deployment by a slip of the pen
+            knobs = knobs._replace(dispatch=self._switch.open())
         self._knobs = knobs
         return knobs
 
