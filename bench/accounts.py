@@ -41,12 +41,11 @@ def spent(calls: Iterable[Call], memory: Mapping[str, int], prices: Prices) -> S
 
 
 def _milliseconds(call: Call, prices: Prices) -> float:
-    """Of its own calls; those that Lambda's pollers make in its name take it no time."""
+    """Of its own calls."""
     if call.service == "billing":
         started = any(unit is Unit.REQUEST for unit, _ in call.units)
         return prices.assumed["lambda_ms_an_invocation"] if started else 0
-    polled = call.operation in ("ReceiveMessage", "DeleteMessageBatch", "GetRecords")
-    return 0 if polled or call.service == "logs" else prices.assumed["lambda_ms_a_call"]
+    return 0 if call.by_lambda else prices.assumed["lambda_ms_a_call"]
 
 
 def less(whole: Spent, part: Spent, times: float) -> Spent:

@@ -24,6 +24,7 @@ SETTINGS = Settings(
     knobs="/punctual/dev/",
     queues={"quick": "https://sqs.invalid/1/quick.fifo", "long": "https://sqs.invalid/1/long.fifo"},
 )
+DEAD = "https://sqs.invalid/1/quick-dead.fifo https://sqs.invalid/1/long-dead.fifo"
 MESSAGE = Message("acme", JOB, RUN, NOON, Priority.NORMAL, Lane.QUICK, 1, "http")
 
 
@@ -58,7 +59,7 @@ def events() -> dict[str, Any]:
         "reconciler": tick,
         "executor-quick": mail,
         "executor-long": mail,
-        "dead-letters": mail,
+        "dead-letters": tick,
         "status": {"Records": [Stream().of(None, a_head())]},
     }
 
@@ -71,6 +72,7 @@ def environment(name: str) -> dict[str, str]:
         "POWERTOOLS_SERVICE_NAME": name,
         "POWERTOOLS_LOG_LEVEL": "INFO",
         **({"PUNCTUAL_LANE": lane} if lane != name else {}),
+        **({"PUNCTUAL_DEAD_LETTERS": DEAD} if name == "dead-letters" else {}),
         **(
             {"PUNCTUAL_TOKEN_PARAMETER": "/punctual/dev/token-hash"} if name == "authorizer" else {}
         ),

@@ -3,12 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.accounts import Line, dollars, total
-from bench.idle import Standing, standing
+from bench.accounts import dollars, total
+from bench.idle import Idle, Standing, given, standing
+from bench.levers import levers
 from bench.meter import Unit
 from bench.prices import MILLION, Prices, prices
 from bench.words import buys, short_role, short_what
-from tests.life.scenes import SCENES, Counted, measured, metrics_of
+from tests.life.scenes import IDLE, SCENES, Counted, measured, metrics_of
 from tests.life.template import synthesised
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
@@ -16,49 +17,10 @@ GIGABYTE = 1_000_000_000
 A_DAY = 100 * MILLION
 RUN_DAYS = 30  # history is kept so long
 AIM = 6.0
+PEAK = 10_000  # runs a second
 STAGES = ("dev", "prod")
+MEMORIES = (256, 512, 1024, 1769)
 LEAST = 0.00005  # dollars a million: less than this is no line
-
-# What could be had for less: where, what it would save of a run in batches of ten, at what price.
-LEVERS = (
-    (
-        "executors that wait for the moment",
-        (Unit.GB_SECOND, "executor-quick", "waiting"),
-        "send at the moment, not half a second before it: a run is then late by what the queue "
-        "takes; or less memory, which is less of a processor too",
-    ),
-    (
-        "pollers that wait for the moment",
-        (Unit.GB_SECOND, "poller", "waiting"),
-        "called later: then a cold start is seen in the lateness; or half the memory, which "
-        "halves the price and the pace",
-    ),
-    (
-        "an event for each run that ended",
-        (Unit.EVENT, "status", "Run State Change"),
-        "`runEvents: none`, where nobody listens",
-    ),
-    (
-        "outputs in objects",
-        (Unit.PUT, "executor-quick", "outputs: PutObject"),
-        "tasks that answer nothing, or text of a few bytes, which stays in the run's row",
-    ),
-    (
-        "the line of history, read for the lists over all jobs",
-        (Unit.READ, "status", "runs: run"),
-        "build the lists from the stream alone, without what a run left behind",
-    ),
-    (
-        "whether the last run's history is written",
-        (Unit.READ, "poller", "runs: run"),
-        "leave ended runs in the head until there are several, and ask for all at once",
-    ),
-    (
-        "the log line of a run",
-        (Unit.LOG_BYTE, "executor-quick", "executor-quick"),
-        "log level WARNING; the Infrequent Access class halves it",
-    ),
-)
 
 
 def document(found: Mapping[str, Counted]) -> str:
@@ -72,7 +34,8 @@ def document(found: Mapping[str, Counted]) -> str:
         *_stored(found),
         *_a_day(found, known),
         *_idle(found),
-        *_levers(found),
+        *_memory(known),
+        *levers(found["ten"].lines, LEAST),
     ]
     return "\n".join(parts) + "\n"
 
@@ -86,7 +49,8 @@ def _head(known: Prices) -> Iterator[str]:
         "at the boto3 boundary while the deployed functions live through the scenes below, by "
         "AWS's rules and the real sizes of rows. Dollars are the published prices of "
         f"{known.region} as noted on {known.noted} in `bench/prices.json`, which names their "
-        "pages; free tiers are not counted."
+        "pages; free tiers are not counted, but for the million requests that SQS's price table "
+        "begins with, and those only where it says so."
     )
     yield ""
     yield (
@@ -202,7 +166,6 @@ def _a_day(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
 
 
 def _idle(found: Mapping[str, Counted]) -> Iterator[str]:
-    minute, day = (dollars(found[name].lines) / MILLION for name in ("minute", "day"))
     yield ""
     yield "## A month of nothing"
     yield ""
@@ -212,7 +175,7 @@ def _idle(found: Mapping[str, Counted]) -> Iterator[str]:
         "everything is done, every five minutes), and starts one function."
     )
     for stage in STAGES:
-        lines = idle(stage, minute, day)
+        lines, free = idle(stage)
         needed = [one for one in lines if not one.chosen]
         chosen = [one for one in lines if one.chosen]
         yield ""
@@ -223,22 +186,59 @@ def _idle(found: Mapping[str, Counted]) -> Iterator[str]:
         for one in needed:
             yield _standing(one)
         yield f"| **scheduling itself** | | **{_sum(needed):.2f}** | |"
+        yield (
+            f"| the first million requests to SQS | 1,000,000 | -{free:.2f} | in SQS's own price "
+            "table, of each account and month, also after the first year |"
+        )
+        yield f"| **scheduling itself, with these** | | **{_sum(needed) - free:.2f}** | |"
         for one in chosen:
             yield _standing(one)
         yield f"| **what the stage chose beside** | | **{_sum(chosen):.2f}** | |"
     yield ""
     yield (
-        "The aim is under a dollar a month for scheduling itself. What is over it is Lambda "
-        "asking empty queues: AWS writes of five pollers a source, which wait up to 20 s each. "
-        "SQS takes the first million requests of each account and month for nothing. A source "
-        "less saves its line; dead letters could be fetched by the planner where an alarm says "
-        "that there are any."
+        "The aim is under a dollar a month for scheduling itself. Nearly all of it is Lambda "
+        "asking empty queues: AWS writes of five pollers a source, which wait up to 20 s each. So "
+        "dead letters have no source and are fetched each five minutes, and a stage whose "
+        "priorities share a queue has two sources of lanes and one of wake-ups. The first million "
+        "requests are counted once for both kinds of queues, and as if nothing else in the "
+        "account used any."
     )
 
 
-def idle(stage: str, minute: float, day: float) -> list[Standing]:
+def idle(stage: str) -> tuple[list[Standing], float]:
+    """What stands in a month, and what of it SQS gives for nothing."""
     templates = [stack.template for stack in synthesised(stage)]
-    return standing(templates, minute, day, prices(), metrics_of(stage))
+    one = Idle(*(dollars(measured(name, stage).lines) / MILLION for name in IDLE))
+    lines = standing(templates, one, prices(), metrics_of(stage))
+    return lines, given(templates, prices())
+
+
+def _memory(known: Prices) -> Iterator[str]:
+    whole, cpu = known.assumed["memory_of_a_processor"], known.assumed["poller_cpu_ms_a_job"]
+    second = known.units[Unit.GB_SECOND]
+    yield ""
+    yield "## Memory and pace"
+    yield ""
+    yield (
+        f"Of a processor a function has the share that its memory is of {whole:,.0f} MB. A "
+        f"recurring job takes {cpu:g} ms of it through boto3 in a poller (`make bench-poller`), "
+        "and threads add nothing. Waiting costs by memory, whatever the processor does meanwhile: "
+        "so `dev` and `prod` begin with 512 MB, and a deployment with bursts raises `memory` of "
+        "poller and executors in `cdk.json`. More memory makes a batch shorter; it makes waiting "
+        "for the moment dearer, which is most of what a poller does. The milliseconds of a call "
+        "that are assumed above are the same for any memory: under load they are more with less."
+    )
+    yield ""
+    yield (
+        "| memory of the poller, MB | of a processor | recurring jobs a second for each poller | "
+        "pollers for 10,000 a second | dollars an hour of one |"
+    )
+    yield "|---:|---:|---:|---:|---:|"
+    for size in MEMORIES:
+        share = min(1.0, size / whole)
+        pace = int(share * 1000 / cpu)
+        hour = second * size / 1024 * 3600
+        yield f"| {size:,} | {share:.2f} | {pace:,} | {-(-PEAK // pace)} | {hour:.3f} |"
 
 
 def _standing(one: Standing) -> str:
@@ -247,23 +247,6 @@ def _standing(one: Standing) -> str:
 
 def _sum(lines: Sequence[Standing]) -> float:
     return sum(one.dollars for one in lines)
-
-
-def _levers(found: Mapping[str, Counted]) -> Iterator[str]:
-    lines = found["ten"].lines
-    yield ""
-    yield "## What would lower it"
-    yield ""
-    yield "| of a run in batches of ten | $ a million | how |"
-    yield "|---|---:|---|"
-    for what, (unit, role, of), how in LEVERS:
-        cost = sum(one.dollars for one in lines if _is(one, unit, role, of))
-        if cost >= LEAST:
-            yield f"| {what} | {cost:.2f} | {how} |"
-
-
-def _is(line: Line, unit: Unit, role: str, what: str) -> bool:
-    return (line.unit, short_role(line.role)) == (unit, role) and line.what.endswith(what)
 
 
 def main() -> None:

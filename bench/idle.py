@@ -9,6 +9,17 @@ from bench.prices import Prices
 Template = Mapping[str, Any]
 
 
+PRIORITIES = ("high", "normal", "low")
+
+
+class Idle(NamedTuple):
+    """Dollars of one without work: a tick, a round over the dead letters, a day's walk."""
+
+    minute: float
+    round: float
+    day: float
+
+
 class Standing(NamedTuple):
     """One line of a month's bill. `chosen`: a stage may do without it."""
 
@@ -20,55 +31,82 @@ class Standing(NamedTuple):
 
 
 def standing(
-    templates: Sequence[Template], minute: float, day: float, prices: Prices, metrics: int
+    templates: Sequence[Template], idle: Idle, prices: Prices, metrics: int
 ) -> list[Standing]:
-    """`minute`, `day`: dollars of one without work. `metrics`: how many the functions emit."""
-    found = [*_scheduling(templates, minute, day, prices), *_chosen(templates, prices, metrics)]
+    """`metrics`: how many the functions emit."""
+    found = [*_scheduling(templates, idle, prices), *_chosen(templates, prices, metrics)]
     return [one for one in found if one.number]
 
 
-def _scheduling(
-    templates: Sequence[Template], minute: float, day: float, prices: Prices
-) -> list[Standing]:
+def _scheduling(templates: Sequence[Template], idle: Idle, prices: Prices) -> list[Standing]:
     minutes = prices.assumed["hours_a_month"] * 60
-    polls = (
-        prices.assumed["idle_pollers_a_source"]
-        * prices.assumed["hours_a_month"]
-        * 3600
-        / prices.assumed["long_poll_seconds"]
-    )
-    days = minutes / (24 * 60)
-    lines = [
-        Standing("minutes in which nothing is due", minutes, minute * minutes, "the tick: a look"),
-        Standing("days", days, day * days, "the walk over all jobs, which finds none"),
+    rounds, days = minutes / 5, minutes / (24 * 60)
+    fed = _fed(templates)
+    apart = _apart(fed)
+    standard = [one for one in fed if not one.endswith(".fifo")]
+    fifo = [one for one in fed if one.endswith(".fifo")]
+    return [
+        Standing(
+            "minutes in which nothing is due", minutes, idle.minute * minutes, "the tick: a look"
+        ),
+        Standing(
+            "rounds over the dead letters",
+            rounds,
+            idle.round * rounds,
+            "a request for each lane's queue, where an event source would make thousands",
+        ),
+        Standing("days", days, idle.day * days, "the walk over all jobs, which finds none"),
+        _polled("event sources on standard queues", len(standard), Unit.SQS, prices),
+        _polled("event sources on FIFO queues", len(fifo) - apart, Unit.FIFO, prices),
     ]
+
+
+def _polled(what: str, sources: int, unit: Unit, prices: Prices, chosen: bool = False) -> Standing:
+    polls = polls_a_source(prices)
+    buys = f"Lambda asks an empty queue all the time: {polls:,.0f} requests a month for each"
+    return Standing(what, sources, sources * polls * prices.units[unit], buys, chosen)
+
+
+def polls_a_source(prices: Prices) -> float:
+    """Requests a month."""
+    assumed = prices.assumed
+    a_poller = assumed["hours_a_month"] * 3600 / assumed["long_poll_seconds"]
+    return assumed["idle_pollers_a_source"] * a_poller
+
+
+def given(templates: Sequence[Template], prices: Prices) -> float:
+    """What the first million requests take off; the cheaper ones are taken to come first."""
+    polls, left = polls_a_source(prices), prices.free_sqs
+    saved = 0.0
+    fed = _fed(templates)
     for unit, is_fifo in ((Unit.SQS, False), (Unit.FIFO, True)):
-        sources = _sources(templates, is_fifo)
-        kind = "FIFO" if is_fifo else "standard"
-        lines.append(
-            Standing(
-                f"event sources on {kind} queues",
-                len(sources),
-                len(sources) * polls * prices.units[unit],
-                f"Lambda asks an empty queue all the time: {polls:,.0f} requests a month for each",
-            )
-        )
-    return lines
+        asked = polls * sum(one.endswith(".fifo") == is_fifo for one in fed)
+        free = min(asked, left)
+        left -= free
+        saved += free * prices.units[unit]
+    return saved
 
 
-def _sources(templates: Sequence[Template], fifo: bool) -> list[str]:
-    """Event sources that are queues, by name; a queue's name ends in .fifo, or it is standard."""
+def _fed(templates: Sequence[Template]) -> list[str]:
+    """Names of queues that are event sources; a FIFO queue's ends so."""
     names = {
         name: str(one["Properties"].get("QueueName", ""))
         for name, one in _resources(templates, "AWS::SQS::Queue").items()
     }
-    found = []
-    for name, one in _resources(templates, "AWS::Lambda::EventSourceMapping").items():
-        said = str(one["Properties"]["EventSourceArn"])
-        queue = next((queue for queue in names if queue in said), None)
-        if queue is not None and names[queue].endswith(".fifo") == fifo:
-            found.append(name)
-    return found
+    sources = _resources(templates, "AWS::Lambda::EventSourceMapping").values()
+    said = [str(one["Properties"]["EventSourceArn"]) for one in sources]
+    return [name for queue, name in names.items() if any(queue in one for one in said)]
+
+
+def _apart(fed: Sequence[str]) -> int:
+    """Queues that a stage has only because it keeps a lane's priorities apart."""
+    split = [
+        one.removesuffix(f"-{priority}.fifo")
+        for one in fed
+        for priority in PRIORITIES
+        if one.endswith(f"-{priority}.fifo")
+    ]
+    return len(split) - len(set(split))
 
 
 def _chosen(templates: Sequence[Template], prices: Prices, metrics: int) -> list[Standing]:
@@ -82,6 +120,13 @@ def _chosen(templates: Sequence[Template], prices: Prices, metrics: int) -> list
         return len(_resources(templates, kind))
 
     return [
+        _polled(
+            "event sources on FIFO queues, by priority",
+            _apart(_fed(templates)),
+            Unit.FIFO,
+            prices,
+            chosen=True,
+        ),
         line("metrics watched by alarms", watched, "alarm-metric", f"{len(alarms)} alarms"),
         line(
             "composite alarms",

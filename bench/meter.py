@@ -58,6 +58,7 @@ class Call:
     units: Mapping[tuple[Unit, str], float]  # by unit and by what it was spent on
     writes: Sequence[Written] = ()
     error: str = ""
+    by_lambda: bool = False  # its pollers make it in the function's name: it takes that no time
 
 
 @dataclass

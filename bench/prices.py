@@ -20,6 +20,7 @@ class Prices:
     units: Mapping[Unit, float]  # dollars for one
     monthly: Mapping[str, float]
     pages: Mapping[str, str]
+    free_sqs: float  # requests of each account and month
     assumed: Mapping[str, float]
 
     def a_million(self, unit: Unit, amount: float) -> float:
@@ -38,5 +39,6 @@ def prices() -> Prices:
         pages={
             name: one["page"] for kind in ("units", "monthly") for name, one in values[kind].items()
         },
+        free_sqs=values["free"]["sqs"]["requests"],
         assumed=values["assumed"],
     )

@@ -33,6 +33,7 @@ _BUYS = (
     (r"dynamodb-read \S+ control: #shards", "shards in force, and the kill switch"),
     (r"dynamodb-read \S+ control: #watermark", "how far everything is done"),
     # messages and events
+    (r"sqs-fifo dead-letters \S+: ReceiveMessage", "whether a message came back too often"),
     (r"sqs-fifo \S+ \S+: SendMessageBatch", "the run, to an executor; ten a request"),
     (r"sqs-fifo \S+ \S+: ReceiveMessage", "handed out by Lambda's poller; ten a request"),
     (r"sqs-fifo \S+ \S+: DeleteMessageBatch", "acknowledged; ten a request"),

@@ -1,9 +1,13 @@
 """The stack that does the work: executors by lane, dead letters, and the stream of changes."""
 
+from dataclasses import replace
+
 from aws_cdk import ArnFormat, Duration, Stack
+from aws_cdk import aws_events as events
 from constructs import Construct
 
 from infra import rights
+from infra.clock import Clock
 from infra.data import Data
 from infra.function import Function, Shape
 from infra.layers import Layers
@@ -19,13 +23,17 @@ DESCRIPTIONS = {
     "quick": "Runs what takes seconds, ten at a time",
     "long": "Runs what takes up to 15 minutes, one at a time, and renews its claim",
 }
+ROUND = Duration.minutes(5)
+NEXT_ROUND = "The next round finds what this one left, and an alarm says that letters arrived."
 DEAD_LETTERS = Shape(
     "dead-letters",
     "dead_letters",
     "Ends the run of a message that came back too often, as FAILED, with the reason",
-    seconds=30,
-    without_dead_letters="What it cannot take stays in the dead-letter queue that feeds it.",
-    in_a_chain=True,
+    seconds=240,
+    without_dead_letters=NEXT_ROUND,
+    # The next round is five minutes away and finds what this one left.
+    retries=0,
+    oldest=ROUND,
 )
 STATUS = Shape(
     "status",
@@ -95,16 +103,23 @@ class Execution(Stack):
                     batch=LANE_SHAPES[lane].batch,
                     at_most=one.executors,
                 )
-        self.dead_letters = make(DEAD_LETTERS, rights.dead_letters(arns, queues))
-        for one in scheduling.lanes:
-            QueueSource(
-                self,
-                f"Dead{pascal(one.name)}",
-                function=self.dead_letters,
-                queue=one.dead,
-                batch=10,
-                at_most=2,
-            )
+        urls = " ".join(one.dead.queue_url for one in scheduling.lanes)
+        self.dead_letters = make(
+            replace(DEAD_LETTERS, environment={"PUNCTUAL_DEAD_LETTERS": urls}),
+            rights.dead_letters(arns, queues),
+        )
+        self.round = Clock(
+            self,
+            "Bury",
+            stage=stage,
+            name="bury",
+            description="Looks for messages of runs that came back too often",
+            schedule=events.Schedule.rate(ROUND),
+            function=self.dead_letters,
+            retries=1,
+            oldest=ROUND,
+            why_dropped=NEXT_ROUND,
+        )
         self.status_failed = failures(self, "StatusFailed", stage.physical("status-failed"))
         self.status = make(STATUS, rights.status(arns, self.status_failed.queue_arn))
         self.stream = StreamSource(

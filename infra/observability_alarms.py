@@ -29,6 +29,7 @@ LAG = 300  # seconds; a watermark that follows is two to four minutes behind
 STREAM_AGE = 60_000  # milliseconds
 OLDEST = {"quick": 60, "long": 300}  # seconds in a queue, by lane
 OLDEST_LOW = 600  # where runs of low priority have a queue, they may wait
+SELDOM = ("reconciler", "dead-letters")  # started each hour, each five minutes
 OLDEST_WAKE = 1_200  # SQS delays a wake-up by up to 900, and a visit takes up to 180
 
 AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
@@ -207,8 +208,8 @@ def _left_over(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
 def _failing(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
     """What happens once is tried again: three of ten minutes are a person's business."""
     for name in watched.functions:
-        # Its event comes once an hour, so that one failure is all there is to see.
-        after, of = (1, 1) if name == "reconciler" else (3, 10)
+        # Their events come seldom, so that one failure is all there is to see.
+        after, of = (1, 1) if name in SELDOM else (3, 10)
         yield Rule(
             "errors",
             name,

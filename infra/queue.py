@@ -21,6 +21,10 @@ RECEIVED_AT_MOST = 50
 
 WOKEN_AT_MOST = 5
 
+ONE_ROUND = Duration.seconds(270)
+"""A dead letter that could not be dealt with is hidden for longer than the function that reads
+them may run, and seen again by its next round, after 300 s."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaneShape:
@@ -78,7 +82,7 @@ class Lane(Construct):
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
             enforce_ssl=True,
-            visibility_timeout=hidden or Duration.seconds(60),
+            visibility_timeout=hidden or ONE_ROUND,
             retention_period=FAILURES_KEPT if dead is None else Duration.days(4),
             dead_letter_queue=None
             if dead is None

@@ -164,7 +164,7 @@ def executor(
 
 
 def dead_letters(data: Data, queues: Queues) -> list[Right]:
-    return [*_steps(data, queues), consume(queues.dead)]
+    return [*_steps(data, queues), _sqs(queues.dead, "ReceiveMessage", "DeleteMessage")]
 
 
 def status(data: Data, failed: str) -> list[Right]:

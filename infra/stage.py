@@ -190,7 +190,6 @@ def _starved(stage: Stage) -> list[str]:
     """Queues that ask for more than their function has: what is throttled counts as received."""
     asked = {f"executor-{lane}": sum(queues.values()) for lane, queues in stage.lanes.items()}
     asked["poller"] = 2  # the least that a queue may ask for
-    asked["dead-letters"] = 2 * sum(len(queues) for queues in stage.lanes.values())
     return [
         f"`reservedConcurrency.{name}` must be at least the {most} that its queues ask for"
         for name, most in asked.items()

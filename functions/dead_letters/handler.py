@@ -1,5 +1,6 @@
-"""Messages that came back too often: their runs end as FAILED, and somebody is told."""
+"""Each five minutes: messages that came back too often; their runs end, and somebody is told."""
 
+import os
 from typing import Any
 
 from punctual.serverless.burying import Burying
@@ -7,8 +8,8 @@ from punctual.serverless.runtime import Runtime
 
 _runtime = Runtime.from_env("dead-letters")
 _runtime.clients.prepare("dynamodb", "sqs")
-_burying = Burying(_runtime)
+_burying = Burying(_runtime, os.environ["PUNCTUAL_DEAD_LETTERS"].split())
 
 
-def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    return _burying.handle(event)
+def handler(_event: Any, context: Any) -> None:
+    _burying.bury(lambda: context.get_remaining_time_in_millis() / 1000)

@@ -70,6 +70,7 @@ def environment() -> dict[str, str]:
         "AWS_EC2_METADATA_DISABLED": "true",
         "POWERTOOLS_SERVICE_NAME": "cold",
         "PUNCTUAL_LANE": "quick",
+        "PUNCTUAL_DEAD_LETTERS": "https://sqs.invalid/1/quick-dead.fifo",
         "PUNCTUAL_TOKEN_PARAMETER": "/punctual/dev/token-hash",
         "PYTHONDONTWRITEBYTECODE": "1",
     }

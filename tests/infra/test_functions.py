@@ -107,11 +107,17 @@ def test_an_executor_knows_its_lane_and_the_authorizer_its_parameter(stage: str)
     assert told["authorizer"]["PUNCTUAL_TOKEN_PARAMETER"] == {"Ref": parameter}
 
 
+def test_dead_letters_knows_the_queue_behind_each_lane(stage: str) -> None:
+    made = functions(assembly(stage))["dead-letters"]
+    told = plain(made.properties["Environment"]["Variables"]["PUNCTUAL_DEAD_LETTERS"])
+    assert len(told.split()) == sum(len(one) for one in values(stage)["lanes"].values())
+
+
 def test_who_sends_to_a_queue_and_is_fed_by_one_may_go_on(stage: str) -> None:
     """Lambda stops a chain through SQS after some 16 hops unless the function allows it."""
     made = functions(assembly(stage))
     loops = {name for name, one in made.items() if one.properties.get("RecursiveLoop") == "Allow"}
-    assert loops == {"poller", "executor-quick", "executor-long", "dead-letters"}
+    assert loops == {"poller", "executor-quick", "executor-long"}
 
 
 def test_no_function_outlives_what_waits_for_it(stage: str) -> None:
@@ -127,10 +133,12 @@ def test_what_a_clock_starts_is_not_tried_again_for_long(stage: str) -> None:
         function_of(one, stage): one.properties
         for one in resources(assembly(stage), "AWS::Lambda::EventInvokeConfig")
     }
-    assert set(found) == {"planner", "reconciler"}
+    assert set(found) == {"planner", "reconciler", "dead-letters"}
     planner = found["planner"]
     assert (planner["MaximumRetryAttempts"], planner["MaximumEventAgeInSeconds"]) == (0, 60)
     assert found["reconciler"]["MaximumEventAgeInSeconds"] <= 3600
+    buries = found["dead-letters"]
+    assert (buries["MaximumRetryAttempts"], buries["MaximumEventAgeInSeconds"]) == (0, 300)
 
 
 def function_of(one: Resource, stage: str) -> str:

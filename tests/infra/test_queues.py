@@ -91,10 +91,18 @@ def test_a_message_stays_hidden_for_as_long_as_its_function_may_take(stage: str)
             assert hidden >= made[function].properties["Timeout"]
 
 
+def test_a_dead_letter_that_is_left_is_seen_by_the_next_round_and_not_by_its_own(
+    stage: str,
+) -> None:
+    takes = functions(assembly(stage))["dead-letters"].properties["Timeout"]
+    for lane in LANES[stage]:
+        hidden = queues(stage)[f"{lane}-dead.fifo"].properties["VisibilityTimeout"]
+        assert takes < hidden < 300
+
+
 def test_each_queue_feeds_one_function(stage: str) -> None:
     fed = {queue: function for function, queue, _ in mappings(stage)}
     expected = {f"{lane}.fifo": f"executor-{lane.split('-')[0]}" for lane in LANES[stage]}
-    expected |= {f"{lane}-dead.fifo": "dead-letters" for lane in LANES[stage]}
     assert fed == {**expected, "wake": "poller", "": "status"}
 
 
@@ -137,7 +145,7 @@ def test_the_stream_of_jobs_is_followed_with_an_end_to_every_failure(stage: str)
     assert one["DestinationConfig"] == {"OnFailure": {"Destination": failed}}
 
 
-def test_the_clocks_start_the_planner_and_the_reconciler(stage: str) -> None:
+def test_the_clocks_start_who_looks_for_work(stage: str) -> None:
     names = {one.name: name for name, one in functions(assembly(stage)).items()}
     found = {}
     for one in resources(assembly(stage), "AWS::Events::Rule"):
@@ -147,7 +155,11 @@ def test_the_clocks_start_the_planner_and_the_reconciler(stage: str) -> None:
         assert one.properties["State"] == "ENABLED"
         assert retry["MaximumRetryAttempts"] <= 1
         assert retry["MaximumEventAgeInSeconds"] <= 1800
-    assert found == {"planner": "rate(1 minute)", "reconciler": "rate(1 hour)"}
+    assert found == {
+        "planner": "rate(1 minute)",
+        "reconciler": "rate(1 hour)",
+        "dead-letters": "rate(5 minutes)",
+    }
 
 
 def test_the_knobs_are_what_the_stage_says(stage: str) -> None:

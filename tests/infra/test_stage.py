@@ -27,7 +27,7 @@ def test_what_is_reserved_leaves_a_hundred_of_the_usual_thousand() -> None:
 
 @pytest.mark.parametrize(
     ("name", "asked"),
-    [("executor-quick", 10), ("executor-long", 10), ("poller", 2), ("dead-letters", 4)],
+    [("executor-quick", 10), ("executor-long", 10), ("poller", 2)],
 )
 def test_the_queues_of_a_function_share_what_is_reserved_for_it(name: str, asked: int) -> None:
     assert described("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}

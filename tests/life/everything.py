@@ -162,7 +162,7 @@ def _poisoned(world: World, api: Gateway) -> None:
         )
         timeout = 900 if short.startswith("long") else 60
         submitted(api, schedule_type="IMMEDIATE", task=EVENT, timeout_seconds=timeout)
-        world.run(source.visibility + 2 * MINUTE)
+        world.run(source.visibility + 7 * MINUTE)
         source.most = 50
     world.faults.plan = None
     (stream,) = world.streams.values()

@@ -71,7 +71,7 @@ class Feeding:
         unit = Unit.FIFO if queue.fifo else Unit.SQS
         params = {"QueueUrl": queue.url}
         units = {(unit, f"{queue.name}: {operation}"): 1.0}
-        self.meter.add(Call(function, "sqs", operation, params, units))
+        self.meter.add(Call(function, "sqs", operation, params, units, by_lambda=True))
 
     def _pump_streams(self) -> int:
         self._gather()
@@ -108,7 +108,8 @@ class Feeding:
         if not batch or stream.due_at(source) > self.clock():
             return 0
         for operation in ("DescribeStream", "GetShardIterator", "GetRecords"):
-            self.meter.add(Call(source.function, "dynamodb", operation, {"StreamArn": arn}, {}))
+            params = {"StreamArn": arn}
+            self.meter.add(Call(source.function, "dynamodb", operation, params, {}, by_lambda=True))
         stream.busy = True
 
         def done(actor: Actor) -> None:
@@ -143,7 +144,7 @@ class Feeding:
             },
         }
         params = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}
-        self.meter.add(Call(source.function, "sqs", "SendMessage", params, {}))
+        self.meter.add(Call(source.function, "sqs", "SendMessage", params, {}, by_lambda=True))
         self.sqs.send(queue, params)
 
 

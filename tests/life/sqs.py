@@ -86,6 +86,7 @@ class Sqs:
     def answer(self, client: Any) -> None:
         """From now on the client's calls come here."""
         for operation in (
+            "ReceiveMessage",
             "SendMessage",
             "SendMessageBatch",
             "ChangeMessageVisibility",
@@ -103,6 +104,9 @@ class Sqs:
             return Answer(400), {
                 "Error": {"Code": "AWS.SimpleQueueService.NonExistentQueue", "Message": "none"}
             }
+        if model.name == "ReceiveMessage":
+            letters = self.receive(queue, params["MaxNumberOfMessages"])
+            return Answer(200), {"Messages": [_shown(one) for one in letters]}
         if not model.name.endswith("Batch"):
             return Answer(200), self._one(queue, model.name, params)
         done = [
@@ -150,7 +154,7 @@ class Sqs:
         return {"MessageId": "sent", "MD5OfMessageBody": digest.hexdigest()}
 
     def receive(self, queue: Queue, most: int) -> list[Letter]:
-        """What Lambda's poller would get now; what came too often goes to the dead letters."""
+        """What whoever asks would get now; what came too often goes to the dead letters."""
         now = self._clock()
         busy = {one.group for one in queue.letters if queue.fifo and one.visible_at > now}
         found: list[Letter] = []
@@ -190,6 +194,17 @@ class Sqs:
 
 def _keep_params(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -> None:
     context["sqs_params"] = dict(params)
+
+
+def _shown(letter: Letter) -> dict[str, str]:
+    """As SQS shows a message to whoever receives it."""
+    digest = hashlib.md5(letter.body.encode(), usedforsecurity=False).hexdigest()
+    return {
+        "MessageId": letter.id,
+        "ReceiptHandle": letter.receipt,
+        "Body": letter.body,
+        "MD5OfBody": digest,
+    }
 
 
 def record(queue: Queue, letter: Letter, region: str) -> dict[str, Any]:

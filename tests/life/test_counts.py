@@ -3,7 +3,7 @@
 import pytest
 
 from bench.accounts import dollars, total
-from bench.cost import DOCUMENT, document
+from bench.cost import DOCUMENT, STAGES, document, idle
 from bench.meter import Unit
 from bench.words import buys, short_role
 from tests.life.scenes import SCENES, measured
@@ -96,7 +96,23 @@ def test_an_empty_minute_is_two_queries_a_shard_and_seldom_writes_the_watermark(
     assert by_kind("minute", Unit.WRITE) == {"planner, control: #watermark": 0.2}
 
 
-CEILINGS = {"many": 8.3, "ten": 9.3, "one-shot": 10.2, "submission": 5.35}
+def test_a_round_over_the_dead_letters_is_a_request_for_each_lane_and_no_more() -> None:
+    asked = "dead-letters, punctual-dev-{}-dead.fifo: ReceiveMessage"
+    assert by_kind("round", Unit.FIFO) == {asked.format(lane): 1 for lane in ("quick", "long")}
+    assert by_kind("round", Unit.READ) == by_kind("round", Unit.WRITE) == {}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_month_of_nothing_costs_scheduling_less_than_a_dollar_beyond_what_sqs_gives(
+    stage: str,
+) -> None:
+    lines, free = idle(stage)
+    needed = sum(one.dollars for one in lines if not one.chosen)
+    assert needed - free < 0.7
+    assert needed < 1.15
+
+
+CEILINGS = {"many": 7.45, "ten": 8.1, "one-shot": 8.67, "submission": 5.32}
 
 
 @pytest.mark.parametrize("scene", CEILINGS)

@@ -40,7 +40,7 @@ def test_a_message_whose_executor_always_dies_ends_its_run_with_the_reason(
     )
     world.queue("quick.fifo").most = 3
     job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
-    world.run(20 * MINUTE)
+    world.run(25 * MINUTE)
     (run,) = runs_of(api, job)
     assert (run["status"], run["reason"]["code"]) == ("FAILED", "POISON")
     assert {name for name, _ in world.failures} == {world.name("executor-quick")}

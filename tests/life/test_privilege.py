@@ -54,8 +54,6 @@ UNUSED: Mapping[tuple[str, str, str], str] = {
             ("poller", "wake"),
             ("executor-quick", "quick.fifo"),
             ("executor-long", "long.fifo"),
-            ("dead-letters", "quick-dead.fifo"),
-            ("dead-letters", "long-dead.fifo"),
         )
     },
     ("status", "dynamodb:ListStreams", "*"): MADE,

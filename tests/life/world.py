@@ -28,6 +28,7 @@ from punctual.serverless.telling import PowertoolsTelling
 from punctual.settings import Settings
 from tests.builders import NOON
 from tests.life.actors import Actor, Actors
+from tests.life.clocks import Clock, every
 from tests.life.deployed import REGION, Deployed, Rule, deploy
 from tests.life.faults import Faults
 from tests.life.feeding import Feeding
@@ -66,7 +67,10 @@ class World(Feeding):
         self._streamed = 0
         self.ticks = True
         self.throttled: set[str] = set()  # functions of which Lambda starts none
-        self.tick_at = now.replace(second=tick_second, microsecond=0)
+        first = now.replace(second=tick_second, microsecond=0)
+        self.clocks = [
+            Clock(short, every(self.rule(short)), first) for short in ("planner", "dead-letters")
+        ]
         for service in SERVICES:
             client = getattr(self.clients, service)
             self.faults.watch(client)
@@ -174,21 +178,20 @@ class World(Feeding):
     def _logs(self, name: str) -> None:
         for operation in ("CreateLogStream", "PutLogEvents"):
             params = {"logGroupName": f"/aws/lambda/{name}"}
-            self.meter.add(Call(name, "logs", operation, params, {}))
+            self.meter.add(Call(name, "logs", operation, params, {}, by_lambda=True))
 
-    def rules(self, target: str) -> list[Rule]:
-        return [
-            rule
-            for rule in self.deployed.rules
-            if any(one["Arn"].endswith(f":{target}") for one in rule.targets)
-        ]
+    def rule(self, short: str) -> Rule:
+        """The one that starts it by time."""
+        target = f":{self.name(short)}"
+        found = [one for one in self.deployed.rules if one.targets[0]["Arn"].endswith(target)]
+        return found[0]
 
     def tick(self, short: str = "planner") -> None:
         """The rule of a scheduled function fires; what failed is tried again as the rule says."""
         name = self.name(short)
         if name in self.throttled:
-            return  # EventBridge tries for a minute, and by then the next tick is due
-        (rule,) = self.rules(name)
+            return  # EventBridge tries until the next is due
+        rule = self.rule(short)
         (target,) = [one for one in rule.targets if one["Arn"].endswith(f":{name}")]
         event = (
             json.loads(target["Input"])
@@ -212,23 +215,19 @@ class World(Feeding):
 
     def _until(self, end: datetime) -> None:
         while True:
-            if self.ticks and self.tick_at <= self.clock.now:
-                self.tick_at = self._minute(self.tick_at)
-                self.tick()
+            for clock in self.clocks if self.ticks else ():
+                if clock.rings(self.clock.now):
+                    self.tick(clock.short)
             self.pump()
             if self.clock.now >= end:
                 return
             later = (
-                self.tick_at if self.ticks else None,
+                *(clock.at for clock in self.clocks if self.ticks),
                 self.sqs.next_at(self.clock.now),
                 self._stream_at(),
                 self.actors.next_at(),
             )
             self.clock.set(min([end, *(at for at in later if at is not None)]))
-
-    def _minute(self, last: datetime) -> datetime:
-        """The next tick: those of an outage do not come all at once."""
-        return last + MINUTE * ((self.clock.now - last) // MINUTE + 1)
 
     def expire(self, table: keys.Table) -> int:
         """What DynamoDB's TTL removes, and tells in the stream as its own doing."""

@@ -1,12 +1,14 @@
 """Dead letters: a message that came back too often ends its run, and somebody is told.
 
-What cannot be read is told with its whole text and acknowledged: a message only points at a run,
+A clock starts this: an event source would ask each empty queue all day, which costs more than all
+else that stands idle. What could not be dealt with stays hidden until the next round.
+What cannot be read is told with its whole text and deleted: a message only points at a run,
 whose timers stand, and nobody would ever be able to read it later.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
 
+from punctual.aws.dead_letters import DeadLetters, Letter
 from punctual.aws.queue import parse_message
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Invalid, Unavailable
@@ -16,49 +18,69 @@ from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric
 
 TOLD = 1_024  # characters of a body that nobody can read
-
-
-class _Dead(NamedTuple):
-    id: str
-    message: Message
+SPARE = 60.0  # seconds: ten letters, while the store answers late
 
 
 class Burying:
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, urls: Sequence[str]) -> None:
         self._runtime = runtime
         self._tell = runtime.tell
+        self._letters = DeadLetters(lambda: runtime.clients.sqs, urls)
 
-    def handle(self, event: Mapping[str, Any]) -> dict[str, Any]:
-        """The partial answer: what could not be written now comes again."""
+    def bury(self, left: Callable[[], float]) -> None:
+        """Empty one queue after another; `left` says how many seconds this function has."""
         with self._tell.told():
-            dead = [one for one in map(self._read, event["Records"]) if one is not None]
-            failed = self._bury(dead)
-        return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
+            failure: Unavailable | None = None
+            for url in self._letters.urls:
+                try:
+                    self._empty(url, left)
+                except Unavailable as error:
+                    failure = error
+            if failure is not None:
+                raise failure
 
-    def _read(self, record: Mapping[str, Any]) -> _Dead | None:
+    def _empty(self, url: str, left: Callable[[], float]) -> None:
+        """Until nothing is there, or nothing of ten could be done."""
+        while left() > SPARE:
+            letters = self._letters.receive(url)
+            done = self._settled(letters)
+            if not done:
+                return
+            self._letters.delete(url, done)
+
+    def _settled(self, letters: Sequence[Letter]) -> list[Letter]:
+        read = [(letter, self._read(letter)) for letter in letters]
+        dead = [(letter, message) for letter, message in read if message is not None]
+        kept = self._kept(dead)
+        return [letter for letter in letters if letter.id not in kept]
+
+    def _read(self, letter: Letter) -> Message | None:
         self._tell.measure(Metric.DEAD_LETTERS)
         try:
-            return _Dead(record["messageId"], parse_message(record["body"]))
+            return parse_message(letter.body)
         except Invalid as error:
             self._tell.problem(
                 "dead_letter_unreadable",
-                message_id=record["messageId"],
+                message_id=letter.id,
                 error=error.message,
-                body=record["body"][:TOLD],
+                body=letter.body[:TOLD],
             )
             return None
 
-    def _bury(self, dead: Sequence[_Dead]) -> list[str]:
+    def _kept(self, dead: Sequence[tuple[Letter, Message]]) -> set[str]:
+        """Ids of those that could not be written now."""
+        if not dead:
+            return set()
         try:
-            results = self._runtime.executor.poison([one.message for one in dead])
+            results = self._runtime.executor.poison([message for _, message in dead])
         except Unavailable as error:
             self._tell.problem("dead_letters_kept", messages=len(dead), error=error.message)
-            return [one.id for one in dead]
-        return [
-            one.id
-            for one, result in zip(dead, results, strict=True)
-            if not self._is_settled(one.message, result)
-        ]
+            return {letter.id for letter, _ in dead}
+        return {
+            letter.id
+            for (letter, message), result in zip(dead, results, strict=True)
+            if not self._is_settled(message, result)
+        }
 
     def _is_settled(self, message: Message, result: Result) -> bool:
         if not result.failed and (result.contended or not result.effects_done):

@@ -1,0 +1,64 @@
+"""What could be had for less, and at what price."""
+
+from collections.abc import Iterator, Sequence
+
+from bench.accounts import Line
+from bench.meter import Unit
+from bench.words import short_role
+
+# Where, what it would save of a run in batches of ten, and how.
+LEVERS = (
+    (
+        "executors that wait for the moment",
+        (Unit.GB_SECOND, "executor-quick", "waiting"),
+        "send at the moment, not half a second before it: a run is then late by what the queue "
+        "takes",
+    ),
+    (
+        "pollers that wait for the moment",
+        (Unit.GB_SECOND, "poller", "waiting"),
+        "called later: then a cold start is seen in the lateness; or half the memory, which "
+        "halves the price and the pace (above)",
+    ),
+    (
+        "an event for each run that ended",
+        (Unit.EVENT, "status", "Run State Change"),
+        "`runEvents: none`, where nobody listens",
+    ),
+    (
+        "outputs in objects",
+        (Unit.PUT, "executor-quick", "outputs: PutObject"),
+        "tasks that answer nothing, or text of a few bytes, which stays in the run's row",
+    ),
+    (
+        "the line of history, read for the lists over all jobs",
+        (Unit.READ, "status", "runs: run"),
+        "build the lists from the stream alone, without what a run left behind",
+    ),
+    (
+        "whether the last run's history is written",
+        (Unit.READ, "poller", "runs: run"),
+        "leave ended runs in the head until there are several, and ask for all at once",
+    ),
+    (
+        "the log line of a run",
+        (Unit.LOG_BYTE, "executor-quick", "executor-quick"),
+        "log level WARNING; the Infrequent Access class halves it",
+    ),
+)
+
+
+def levers(lines: Sequence[Line], least: float) -> Iterator[str]:
+    yield ""
+    yield "## What would lower it"
+    yield ""
+    yield "| of a run in batches of ten | $ a million | how |"
+    yield "|---|---:|---|"
+    for what, (unit, role, of), how in LEVERS:
+        cost = sum(one.dollars for one in lines if _is(one, unit, role, of))
+        if cost >= least:
+            yield f"| {what} | {cost:.2f} | {how} |"
+
+
+def _is(line: Line, unit: Unit, role: str, what: str) -> bool:
+    return (line.unit, short_role(line.role)) == (unit, role) and line.what.endswith(what)
