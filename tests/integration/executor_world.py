@@ -134,10 +134,10 @@ class ExecutorWorld:
         )
         answer = executing.handle({"Records": list(records)}, Left(self.clock, left))
         failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
-        self._acknowledge([one for one in records if one["messageId"] not in failed])
+        self.acknowledge([one for one in records if one["messageId"] not in failed])
         return failed
 
-    def _acknowledge(self, records: Sequence[Record]) -> None:
+    def acknowledge(self, records: Sequence[Record]) -> None:
         """What Lambda does with all that was not answered as failed."""
         urls = {url.rsplit("/", 1)[-1]: url for url in self.aws.settings.queues.values()}
         for one in records:
@@ -147,6 +147,17 @@ class ExecutorWorld:
     def run(self, key: Key) -> RunView:
         (listed,) = self.search.runs(*key, RunFilters(), 10, None).items
         return self.search.run(*key, listed.run.run_id)
+
+    def outdate(self, key: Key, layout: int = keys.LAYOUT + 1) -> None:
+        """Its head is one of a later version, or ours again once that gave it back."""
+        self.aws.clients.dynamodb.update_item(
+            TableName=self.aws.settings.jobs_table,
+            Key=keys.head(*key).item(),
+            UpdateExpression="SET #f = :f ADD #version :one",
+            ConditionExpression="attribute_exists(#f)",
+            ExpressionAttributeNames={"#f": keys.FORMAT, "#version": keys.VERSION},
+            ExpressionAttributeValues={":f": {"N": str(layout)}, ":one": {"N": "1"}},
+        )
 
     def spoil(self, key: Key) -> None:
         """Its head is one that nobody can read: edited by hand, or by a version that knew more."""

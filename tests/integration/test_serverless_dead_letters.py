@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from punctual.aws.queue import parse_message
+from punctual.aws import keys
+from punctual.aws.queue import parse_message, to_body
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Reason, Status
 from punctual.serverless.burying import SPARE, Burying
@@ -251,3 +252,23 @@ def test_a_letter_of_a_head_that_nobody_can_read_is_told_and_keeps_no_other(
     assert world.status(other) is Status.FAILED
     told = {name: said["job_id"] for name, said in world.tell.problems}
     assert told["dead_letter_undecided"] == broken.job_id
+
+
+def test_a_letter_of_a_later_versions_head_goes_back_into_its_lane(
+    world: ExecutorWorld, behind: Behind
+) -> None:
+    theirs, other = world.submit(), world.submit()
+    records = world.records()
+    world.acknowledge(records)
+    messages = [parse_message(record["body"]) for record in records]
+    # The queue, whose clock is the real one, would know the ids of these for five minutes.
+    behind.put(*(to_body(one._replace(version=one.version + 1)) for one in messages))
+    world.outdate(theirs)
+    behind.bury()
+    assert behind.left == 0
+    told = {name: said["job_id"] for name, said in world.tell.problems}
+    assert told["dead_letter_of_later_version"] == theirs.job_id
+    world.outdate(theirs, keys.LAYOUT)
+    assert (world.status(theirs), world.status(other)) == (Status.QUEUED, Status.FAILED)
+    assert world.invoke(world.records()) == []
+    assert world.status(theirs) is Status.SUCCESS

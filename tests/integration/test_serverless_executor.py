@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from punctual.aws import keys
 from punctual.aws.attributes import size
 from punctual.aws.queue import parse_message, to_body
 from punctual.domain.errors import NotFound
@@ -310,6 +311,47 @@ def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
     ]
     assert world.status(other) is Status.SUCCESS
     assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.tell.problems]
+
+
+def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_longer(
+    world: ExecutorWorld,
+) -> None:
+    theirs, ours = world.submit(), world.submit()
+    world.outdate(theirs)
+    records = world.records()
+    (back,) = [one for one in records if theirs.job_id in one["body"]]
+    assert world.invoke(records) == [back["messageId"]]
+    assert world.status(ours) is Status.SUCCESS
+    for receives, seconds in [(3, 120), (40, 300)]:
+        attributes = {**back["attributes"], "ApproximateReceiveCount": str(receives)}
+        assert world.invoke([{**back, "attributes": attributes}]) == [back["messageId"]]
+        assert world.hidden[-1][1] == seconds
+    assert {(n, f["job_id"]) for n, f in world.tell.problems} == {("look_failed", theirs.job_id)}
+    world.outdate(theirs, keys.LAYOUT)
+    assert world.invoke([back]) == []
+    assert world.status(theirs) is Status.SUCCESS
+
+
+@pytest.mark.parametrize("lasts", [2, 30])
+def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_ending(
+    world: ExecutorWorld, lasts: float
+) -> None:
+    """An update in the middle: the new version changed the job that the old one is working on."""
+    theirs, ours = world.submit(payload={"lasts": lasts}), world.submit(payload={"lasts": lasts})
+    records = world.records()
+    world.hands.at(after(1), lambda: world.outdate(theirs))
+    world.invoke(records)
+    assert world.status(ours) is Status.SUCCESS
+    assert world.run(ours).run.past == ""
+    assert elapsed(world) < lasts + 15
+    assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.tell.problems]
+    world.outdate(theirs, keys.LAYOUT)
+    world.clock.set(after(120))
+    world.look()
+    world.clock.set(after(600))
+    world.invoke([one for one in [*records, *world.records()] if theirs.job_id in one["body"]])
+    world.invoke(world.records())
+    assert world.status(theirs) is Status.SUCCESS
 
 
 def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim(

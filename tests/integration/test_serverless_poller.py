@@ -242,6 +242,32 @@ def test_a_head_that_nobody_can_read_keeps_no_other_of_its_minute_from_running(
     assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
 
 
+def test_a_head_of_a_later_version_is_waited_for_and_keeps_no_other_of_its_minute(
+    deployed: Functions,
+) -> None:
+    at = after(100).isoformat()
+    theirs, other = (deployed.submit(schedule_type="FUTURE", schedule_time=at) for _ in range(2))
+    outdate(deployed, theirs, keys.LAYOUT + 1)
+    deployed.run(after(3 * 3600))
+    assert {job for _, job in deployed.runs_sent()} == {other.job_id}
+    assert set(deployed.told.problems) == {"look_failed"}, "and it is never set aside"
+    assert len(deployed.aws.rows(keys.TIMERS.name)) == 1
+    outdate(deployed, theirs, keys.LAYOUT)
+    deployed.run(after(3 * 3600 + 600))
+    assert {job for _, job in deployed.runs_sent()} == {theirs.job_id, other.job_id}
+
+
+def outdate(deployed: Functions, key: Key, layout: int) -> None:
+    deployed.aws.clients.dynamodb.update_item(
+        TableName=deployed.aws.settings.jobs_table,
+        Key=keys.head(*key).item(),
+        UpdateExpression="SET #f = :f",
+        ConditionExpression="attribute_exists(#f)",
+        ExpressionAttributeNames={"#f": keys.FORMAT},
+        ExpressionAttributeValues={":f": {"N": str(layout)}},
+    )
+
+
 def spoil(deployed: Functions, key: Key) -> None:
     """As an edit by hand would, or a version that knows more and was rolled back."""
     row = keys.head(*key)

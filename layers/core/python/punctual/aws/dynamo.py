@@ -9,7 +9,7 @@ from punctual.aws.attributes import Item
 from punctual.aws.calls import Client, Patience, Refused, Unsure, answer, conditional, once
 from punctual.aws.crew import Crew
 from punctual.aws.keys import FORMAT, LAYOUT, PK, SK, RowKey
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import LaterVersion, Unavailable
 
 T = TypeVar("T")
 
@@ -203,7 +203,7 @@ def known(row: Mapping[str, Any]) -> Mapping[str, Any]:
     """The row itself, if its layout is one that this version knows."""
     layout = int(row[FORMAT]["N"])
     if layout > LAYOUT:
-        raise Unavailable(f"A row was written by a later version of Punctual (layout {layout}).")
+        raise LaterVersion(f"A row was written by a later version of Punctual (layout {layout}).")
     return row
 
 

@@ -141,7 +141,11 @@ class DynamoHeads:
         answer = self._dynamo.update_if(
             self._table, head(*beat.key), rows.renewal(beat), answers=True
         )
-        return None if isinstance(answer, Refused) else rows.from_row(answer).head
+        try:
+            return None if isinstance(answer, Refused) else rows.from_row(answer).head
+        except Exception:
+            # Whoever gives the claim back, which is lost by this, tells that nobody can read it.
+            return None
 
 
 def _begun(heads: Iterator[Head]) -> Iterator[Head]:

@@ -54,3 +54,7 @@ class Unavailable(PunctualError):
     """A store or a queue did not answer; trying again later may help."""
 
     code = "UNAVAILABLE"
+
+
+class LaterVersion(Unavailable):
+    """Written by a version that knew more: it stays as it is until that version is back."""

@@ -47,13 +47,14 @@ class Handed(NamedTuple):
     """What became of each message: ours to run, to come again, or done with.
 
     `unread` are ours too, but nobody could read what they are to do: to be claimed once more under
-    the nonce beside them, or left until the claim is over.
+    the nonce beside them, or left until the claim is over. `later` are a later version's to run.
     """
 
     granted: Sequence[Assignment]
     again: Sequence[tuple[Message, datetime]]
     settled: Sequence[Message]
     unread: Sequence[tuple[Message, str]] = ()
+    later: Sequence[Message] = ()
 
 
 class Finished(NamedTuple):
@@ -101,14 +102,17 @@ class Executor:
         results = self._steps.apply(changes)
         won: list[tuple[Message, str, Result]] = []
         refused: list[tuple[Message, Result]] = []
+        later: list[Message] = []
         for message, change, result in zip(messages, changes, results, strict=True):
-            if result.verdict is Verdict.OK and not result.contended:
+            if result.later:
+                later.append(message)
+            elif result.verdict is Verdict.OK and not result.contended:
                 won.append((message, change.writer, result))
             else:
                 refused.append((message, result))
         again, settled = self.look_at(refused)
         granted, unread = self._assign(won)
-        return Handed(granted, again, settled, unread)
+        return Handed(granted, again, settled, unread, later)
 
     def _assign(
         self, won: Sequence[tuple[Message, str, Result]]
@@ -192,8 +196,11 @@ class Executor:
                 settled.append(message)
         return again, settled
 
-    def finish(self, finished: Sequence[Finished]) -> list[Result]:
-        """Write how attempts ended; who lost the claim meanwhile is FENCED and changes nothing."""
+    def finish(self, finished: Sequence[Finished], spared: bool = False) -> list[Result]:
+        """Write how attempts ended; who lost the claim meanwhile is FENCED and changes nothing.
+
+        `spared`: a head that cannot be read any more fails its own end only.
+        """
         return self._steps.apply(
             [
                 Change(
@@ -201,6 +208,7 @@ class Executor:
                     _finish(one),
                     writer,
                     detail=one.detail,
+                    spared=spared,
                 )
                 for one, writer in zip(finished, marks(self._new_id, len(finished)), strict=True)
             ]
@@ -208,7 +216,8 @@ class Executor:
 
     def release(self, key: Key, run_id: str, token: int, begun: bool) -> Result:
         """Give a run back, so that another executor takes it."""
-        change = Change(key, events.Release(run_id, token, begun), self._new_id(), safety=True)
+        release = events.Release(run_id, token, begun)
+        change = Change(key, release, self._new_id(), safety=True, spared=True)
         return self._steps.apply([change])[0]
 
     def beat(self, held: Sequence[tuple[Key, str, int]], first: bool = False) -> list[Alive]:

@@ -1,4 +1,4 @@
-"""Looks that fail each time: tried again after pauses that double, and set aside in the end."""
+"""Looks that fail each time: again after pauses that double; most are set aside in the end."""
 
 from datetime import datetime, timedelta
 
@@ -18,15 +18,16 @@ class Failing:
     def __len__(self) -> int:
         return len(self._tries)
 
-    def again_at(self, key: Key, now: datetime) -> datetime | None:
+    def again_at(self, key: Key, now: datetime, waits: bool = False) -> datetime | None:
         """When to look again; None: no more, until something else asks for a look.
 
-        A look that somebody asked for within the pause does not count.
+        A look that somebody asked for within the pause does not count. What `waits` is not set
+        aside, however often its look has failed.
         """
         before, again = self._tries.get(key, (0, now))
         if now < again:
             return again
-        tries = before + 1
+        tries = min(before + 1, TRIES - 1) if waits else before + 1
         if tries >= TRIES:
             del self._tries[key]
             return None

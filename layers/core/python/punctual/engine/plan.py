@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from punctual.domain.decide import Decision
 from punctual.domain.draft import WRITERS
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.engine.change import Change
 from punctual.engine.ports import Heads, Key, Stored, Swap, Timer
 
@@ -32,9 +32,9 @@ def load(heads: Heads, keys: Sequence[Key]) -> tuple[Mapping[Key, Stored], Mappi
     """What stands; and what nobody can read, which keeps no other from being looked at."""
     try:
         return heads.load(keys), {}
-    except Unavailable:
-        raise
     except Exception as error:
+        if isinstance(error, Unavailable) and not isinstance(error, LaterVersion):
+            raise
         if len(keys) == 1:
             return {}, {keys[0]: error}
     half = len(keys) // 2

@@ -94,7 +94,7 @@ class Poller:
             if result.held:
                 continue
             if result.failed:
-                self._fail(brought, now)
+                self._fail(brought, now, result.later)
                 continue
             if self._failing:
                 self._failing.mended(brought[0].key)
@@ -107,10 +107,13 @@ class Poller:
                 over.extend(brought)
         self._window.forget(over)
 
-    def _fail(self, brought: Sequence[Timer], now: datetime) -> None:
-        """Again after a pause; in the end not before the reconciler puts a timer once more."""
+    def _fail(self, brought: Sequence[Timer], now: datetime, later: bool) -> None:
+        """Again after a pause; in the end not before the reconciler puts a timer once more.
+
+        A head of a later version only waits for that: its timers stay, and the watermark with them.
+        """
         key = brought[0].key
-        at = self._failing.again_at(key, now)
+        at = self._failing.again_at(key, now, waits=later)
         if at is not None:
             self._later.extend((at, timer) for timer in brought)
             return

@@ -11,7 +11,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from punctual.domain.decide import Decision, Verdict, decide, joined
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Claim, Event, Finish, Look, Perform
 from punctual.domain.head import Head
 from punctual.domain.line import resend_at
@@ -132,7 +132,8 @@ class Steps:
                 if not (change.brought or change.spared):
                     raise
                 self._log("look_failed", job_id=change.key.job_id, error=type(error).__name__)
-                results[index] = Result(None, effects_done=False, failed=True)
+                later = isinstance(error, LaterVersion)
+                results[index] = Result(None, effects_done=False, failed=True, later=later)
                 continue
             if plan is None:
                 results[index] = Result(None)

@@ -83,6 +83,8 @@ class Burying:
         }
 
     def _is_settled(self, message: Message, result: Result) -> bool:
+        if result.later:
+            return self._is_sent_back(message)
         if not result.failed and (result.contended or not result.effects_done):
             return False
         ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
@@ -97,3 +99,10 @@ class Burying:
             # An old message: the run has ended, is being worked on, or was sent again since.
             self._tell("dead_letter_stale", **ids, verdict=result.verdict.value)
         return True
+
+    def _is_sent_back(self, message: Message) -> bool:
+        """Its head waits for a later version, so must its run: into its lane again, not ended."""
+        ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
+        self._tell.problem("dead_letter_of_later_version", **ids)
+        (taken,) = self._runtime.ports.messages.send([message])
+        return taken

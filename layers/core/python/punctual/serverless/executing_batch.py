@@ -5,14 +5,13 @@ anywhere leaves the messages, which come again, and from the first beat on a tim
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import NamedTuple
 
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import Run
-from punctual.domain.timing import CLAIM_LEASE, HOLD, LEASE
+from punctual.domain.timing import LEASE
 from punctual.engine.change import Result
 from punctual.engine.executor import Assignment
 from punctual.engine.holding import Claims
@@ -20,7 +19,7 @@ from punctual.engine.marks import marks
 from punctual.serverless.executing_hands import Beside, Hands
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_telling import tell_ended, tell_started
-from punctual.serverless.executing_work import Attempting, Delivery
+from punctual.serverless.executing_work import Attempting, Delivery, is_old, taken
 from punctual.serverless.packing import Packer
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.registry import Registry
@@ -129,9 +128,8 @@ class Batch:
         granted = {one.run.nonce: one for one in handed.granted}
         rest = [one for nonce, one in due.items() if nonce not in granted and nonce not in unread]
         for message, at in handed.again:
-            one = next(one for one in rest if one.message == message)
-            rest.remove(one)
-            self._mail.again(one, at)
+            self._mail.again(taken(rest, message), at)
+        self._mail.later([taken(rest, message) for message in handed.later])
         self._begin([(due[nonce], one) for nonce, one in granted.items()])
 
     def _claim_again(self, due: Mapping[str, Delivery], why: str) -> None:
@@ -151,7 +149,7 @@ class Batch:
         left = self._over - MARGIN - steady
         new = []
         for delivery, one in granted:
-            if left < min(one.timeout_seconds, LEAST) or _is_old(one.run, now):
+            if left < min(one.timeout_seconds, LEAST) or is_old(one.run, now):
                 self._return_unbegun(delivery, one)
                 continue
             registry = self._tasks(one.key.tenant)
@@ -239,9 +237,14 @@ class Batch:
             return
         self._keep([one for one in ended if one.detail is None], ended[0].ended_at or 0)
         finished = [one.finished for one in ended]
-        for one, said, result in zip(ended, finished, self._executor.finish(finished), strict=True):
-            if result.contended or result.failed:
+        results = self._executor.finish(finished, spared=True)
+        for one, said, result in zip(ended, finished, results, strict=True):
+            if result.contended:
                 self._write_at = self._steady() + AGAIN
+                continue
+            if result.failed:  # and is told: when the claim is over, whoever can read it goes on
+                self._let_go(one)
+                self._mail.later([one.delivery])
                 continue
             self._settle(one, result)
             if result.decision is not None and result.verdict is Verdict.OK:
@@ -287,8 +290,3 @@ class Batch:
             moments.append(self._began + HIDE_AFTER)
         later = [at - steady for at in moments if at > steady]
         return min(later, default=LOOK)
-
-
-def _is_old(run: Run, now: datetime) -> bool:
-    """What it is to do was read so slowly that its claim may be over before it is renewed."""
-    return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - HOLD

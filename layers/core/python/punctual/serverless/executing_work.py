@@ -1,13 +1,14 @@
 """One attempt under way in an invocation: its thread, its bounds, and when it is given up."""
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import Status
+from punctual.domain.run import Run, Status
+from punctual.domain.timing import CLAIM_LEASE, HOLD
 from punctual.engine.executor import Assignment, Finished
 from punctual.engine.ports import Detail, Message
 from punctual.serverless.packing import Left, NoStore, Packer
@@ -144,3 +145,15 @@ def _cut_short(outcome: Outcome, after: timedelta, allowed: int) -> Outcome:
         f"the job allows {allowed} s"
     )
     return replace(outcome, error=text)
+
+
+def taken(rest: list[Delivery], message: Message) -> Delivery:
+    """The first that brought it, which is then out of the rest."""
+    one = next(one for one in rest if one.message == message)
+    rest.remove(one)
+    return one
+
+
+def is_old(run: Run, now: datetime) -> bool:
+    """What it is to do was read so slowly that its claim may be over before it is renewed."""
+    return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - HOLD
