@@ -93,7 +93,7 @@ authorizerError, requestId, agent
         """\
 # Jobs that were mended, timers that were left behind, and walks that ended. Time range: 2 days.
 fields @timestamp, message, number, jobs.0, jobs.1, jobs.2, timers, finds, over, @message
-| filter message in ["reconciler_mended", "timers_behind_watermark", "walked"]
+| filter message in ["reconciler_mended", "head_unreadable", "timers_behind_watermark", "walked"]
 | sort @timestamp desc
 | limit 1000""",
     ),

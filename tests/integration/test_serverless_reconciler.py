@@ -70,6 +70,35 @@ def test_a_timer_that_is_gone_is_put_again_and_told(deployed: Functions) -> None
     assert deployed.runs_sent() == [(7_200, key.job_id)]
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "why"),
+    [
+        (keys.STATE, {"S": "UNHEARD_OF"}, "ValidationError"),
+        (keys.FORMAT, {"N": str(keys.LAYOUT + 1)}, "LaterVersion"),
+        (keys.TTL, {"S": "soon"}, "KeyError"),
+    ],
+)
+def test_a_head_that_nobody_can_read_is_told_and_the_walk_goes_on(
+    deployed: Functions, name: str, value: dict[str, str], why: str
+) -> None:
+    broken = deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
+    other = forgotten(deployed)
+    deployed.aws.clients.dynamodb.update_item(
+        TableName=deployed.aws.settings.jobs_table,
+        Key=keys.head(*broken).item(),
+        UpdateExpression="SET #name = :value",
+        ConditionExpression="attribute_exists(#state)",
+        ExpressionAttributeNames={"#name": name, "#state": keys.STATE},
+        ExpressionAttributeValues={":value": value},
+    )
+    walked(deployed)
+    assert kept(deployed).over
+    told = dict(deployed.told.events)
+    assert told["head_unreadable"] == {"tenant": "acme", "job_id": broken.job_id, "error": why}
+    assert told["reconciler_mended"]["jobs"] == [f"acme/{other.job_id}"]
+    assert deployed.told.latest[Metric.RECONCILER_FINDS] == 2
+
+
 def test_what_stands_behind_the_watermark_is_looked_at(deployed: Functions) -> None:
     job = deployed.submit(schedule_type="FUTURE", schedule_time=after(120).isoformat())
     standing = timers(deployed)

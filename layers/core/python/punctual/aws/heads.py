@@ -9,8 +9,8 @@ from punctual.aws import head_rows as rows
 from punctual.aws.attributes import Item
 from punctual.aws.bodies import Bodies
 from punctual.aws.calls import Refused
-from punctual.aws.dynamo import Dynamo, Range
-from punctual.aws.keys import ENDED, LINE, RUNS, STATE, VERSION, RowKey, head, slot
+from punctual.aws.dynamo import Dynamo, Range, key_of
+from punctual.aws.keys import ENDED, LINE, RUNS, STATE, VERSION, RowKey, head, parse_head, slot
 from punctual.aws.sorting import escape
 from punctual.domain.coming import in_order
 from punctual.domain.errors import Unavailable
@@ -99,8 +99,15 @@ class DynamoHeads:
         }
         found, last = self._dynamo.scan(self._table, after, limit, filtered)
         now = self._clock()
-        heads = [rows.from_row(row).head for row in found if not rows.is_expired(row, now)]
-        return Walk(heads, None if last is None else f"{last.pk} {last.sk}")
+        heads: list[Head] = []
+        unread: list[tuple[Key, str]] = []
+        for row in found:
+            try:
+                if not rows.is_expired(row, now):
+                    heads.append(rows.from_row(row).head)
+            except Exception as error:
+                unread.append((_named(row), type(error).__name__))
+        return Walk(heads, None if last is None else f"{last.pk} {last.sk}", unread)
 
     def _in_slot(
         self, where: Range, page: int, filtered: Mapping[str, object] | None = None
@@ -146,6 +153,15 @@ class DynamoHeads:
         except Exception:
             # Whoever gives the claim back, which is lost by this, tells that nobody can read it.
             return None
+
+
+def _named(row: Item) -> Key:
+    """Whose head it should be, also where its key is none of ours."""
+    at = key_of(row)
+    try:
+        return Key(*parse_head(at))
+    except ValueError:
+        return Key(at.pk, at.sk)
 
 
 def _begun(heads: Iterator[Head]) -> Iterator[Head]:

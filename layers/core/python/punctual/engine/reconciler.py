@@ -8,6 +8,7 @@ from punctual.domain.head import Head
 from punctual.domain.placement import EPOCH, bucket_of
 from punctual.domain.run import Lease, Status
 from punctual.engine.looker import Looker
+from punctual.engine.plan import load
 from punctual.engine.ports import Key, Ports, Timer
 from punctual.engine.steps import Steps
 
@@ -20,6 +21,7 @@ class Walked(NamedTuple):
     seen: int
     mended: tuple[Key, ...]
     cursor: str | None
+    unread: Sequence[tuple[Key, str]] = ()  # whose head nobody can read, and why
 
 
 class Reconciler:
@@ -46,11 +48,11 @@ class Reconciler:
         ]
         self._steps.placing.put(timers, begun)
         self._ports.wake.nudge(timers)
-        return Walked(len(page.heads), keys, page.cursor)
+        return Walked(len(page.heads), keys, page.cursor, page.unread)
 
     def _unchanged(self, missing: Mapping[Key, tuple[int, datetime]]) -> tuple[Key, ...]:
         """A timer goes only after a swap: a head that moved on since it was read says nothing."""
-        standing = self._ports.heads.load(list(missing)) if missing else {}
+        standing, _ = load(self._ports.heads, list(missing)) if missing else ({}, {})
         return tuple(
             key
             for key, (version, _) in missing.items()
@@ -66,7 +68,7 @@ class Reconciler:
         ]
         return {
             key: (stored.head.version, now)
-            for key, stored in (self._ports.heads.load(suspects) if suspects else {}).items()
+            for key, stored in (load(self._ports.heads, suspects)[0] if suspects else {}).items()
             if any(
                 run.held and _ended(stored.leases.get(run.run_id)) < now - FORGOTTEN
                 for run in stored.head.runs

@@ -134,7 +134,11 @@ class Coming(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Some heads of all tenants, in any order; `cursor` goes on from there."""
+    """Some heads of all tenants, in any order; `cursor` goes on from there.
+
+    `unread`: jobs whose head nobody can read, each with why.
+    """
 
     heads: Sequence[Head]
     cursor: str | None
+    unread: Sequence[tuple[Key, str]] = ()

@@ -55,8 +55,11 @@ class Walking:
             if walked.mended:
                 jobs = [f"{key.tenant}/{key.job_id}" for key in walked.mended]
                 self._tell.problem("reconciler_mended", number=len(jobs), jobs=jobs[:NAMED])
+            for key, why in walked.unread:
+                ids = {"tenant": key.tenant, "job_id": key.job_id}
+                self._tell.problem("head_unreadable", **ids, error=why)
             following = replace(progress, heads=walked.cursor, walked=walked.cursor is None)
-            return len(walked.mended), following
+            return len(walked.mended) + len(walked.unread), following
         swept = self._sweeper.step(progress.sweep)
         if swept.found:
             self._tell.problem("timers_behind_watermark", timers=swept.found)
