@@ -88,10 +88,12 @@ def _verdict(one: Counted) -> str:
     cost = dollars(one.lines)
     waiting = sum(line.dollars for line in one.lines if line.what == "waiting")
     met = "met" if cost <= AIM else "**not met**"
+    told = sum(line.dollars for line in one.lines if line.unit is Unit.EVENT)
     return (
         f"The aim is {AIM:.2f} dollars a million, all told, in batches of ten: {met}, it is "
-        f"{cost:.2f}, of which {waiting:.2f} is functions that wait for the moment; without "
-        f"that {cost - waiting:.2f}."
+        f"{cost:.2f}, of which {waiting:.2f} is functions that wait for the moment, and {told:.2f} "
+        "events that a stage may turn off (`runEvents`). Without waiting it is "
+        f"{cost - waiting:.2f}, without both {cost - waiting - told:.2f}."
     )
 
 

@@ -23,7 +23,10 @@ _BUYS = (
     (r"dynamodb-(write|read) reconciler control: #\w+", "how far the walk has come"),
     # what is read
     (r"dynamodb-read reconciler jobs: scan", "every head there is"),
-    (r"dynamodb-read executor\S* jobs: head", "the head, read to claim and read to end"),
+    (
+        r"dynamodb-read executor\S* jobs: head",
+        "the head, read to claim; to end it the claim is known",
+    ),
     (r"dynamodb-read executor\S* jobs: body", "what to do, with its payload"),
     (r"dynamodb-read poller jobs: head", "the head, read to fire"),
     (r"dynamodb-read (poller|executor\S*) runs: run", "whether the last run's history is written"),

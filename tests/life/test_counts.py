@@ -47,11 +47,12 @@ def test_a_recurring_run_alone_shares_with_nobody() -> None:
     assert by_kind("alone", Unit.PUT) == {}
 
 
-def test_a_recurring_run_reads_its_head_three_times() -> None:
+def test_a_recurring_run_reads_its_head_twice() -> None:
+    """To fire and to claim; to end it the executor knows what its claim wrote."""
     own = {what: n for what, n in by_kind("ten", Unit.READ).items() if n >= 1}
     assert own == {
         "poller, jobs: head": 1,
-        "executor-quick, jobs: head": 2,
+        "executor-quick, jobs: head": 1,
         "executor-quick, jobs: body": 1,
         "poller, runs: run": 1,
         "status, runs: run": 1,
@@ -112,7 +113,7 @@ def test_a_month_of_nothing_costs_scheduling_less_than_a_dollar_beyond_what_sqs_
     assert needed < 1.15
 
 
-CEILINGS = {"many": 7.45, "ten": 8.1, "one-shot": 8.67, "submission": 5.32}
+CEILINGS = {"many": 7.32, "ten": 7.97, "one-shot": 8.54, "submission": 5.32}
 
 
 @pytest.mark.parametrize("scene", CEILINGS)

@@ -192,7 +192,8 @@ class ExecutorProcess(Process):
         run, key = work.assignment.run, work.assignment.key
         detail = Detail(output_blob=output_name(key, run.run_id, run.token))
         one = Finished(key, run.run_id, run.token, work.status, True, detail)
-        (result,) = self._executor.finish([one])
+        # However old: others may have written it since, and then the swap loses.
+        (result,) = self._executor.finish([one], known={key: work.assignment.head})
         if result.contended:
             return
         self._works.remove(work)

@@ -26,6 +26,7 @@ from punctual.engine.ports import (
     Message,
     NewId,
     Ports,
+    Stored,
     Timer,
 )
 from punctual.engine.steps import Steps
@@ -41,6 +42,7 @@ class Assignment(NamedTuple):
     body: Body
     payload: Any
     timeout_seconds: int
+    head: Head  # as the claim wrote it
 
 
 class Handed(NamedTuple):
@@ -157,7 +159,8 @@ class Executor:
             if run.own_payload
             else self._documents.payload(body)
         )
-        return Assignment(key, run, body, payload, head.rules[run.definition].timeout_seconds)
+        timeout = head.rules[run.definition].timeout_seconds
+        return Assignment(key, run, body, payload, timeout, head)
 
     def look_at(
         self, refused: Sequence[tuple[Message, Result]]
@@ -196,11 +199,18 @@ class Executor:
                 settled.append(message)
         return again, settled
 
-    def finish(self, finished: Sequence[Finished], spared: bool = False) -> list[Result]:
+    def finish(
+        self,
+        finished: Sequence[Finished],
+        spared: bool = False,
+        known: Mapping[Key, Head] | None = None,
+    ) -> list[Result]:
         """Write how attempts ended; who lost the claim meanwhile is FENCED and changes nothing.
 
         `spared`: a head that cannot be read any more fails its own end only.
+        `known`: heads as the caller last wrote them; only one that has moved on is read.
         """
+        stood = {key: Stored(head, {}) for key, head in known.items()} if known else None
         return self._steps.apply(
             [
                 Change(
@@ -211,7 +221,8 @@ class Executor:
                     spared=spared,
                 )
                 for one, writer in zip(finished, marks(self._new_id, len(finished)), strict=True)
-            ]
+            ],
+            known=stood,
         )
 
     def release(self, key: Key, run_id: str, token: int, begun: bool) -> Result:

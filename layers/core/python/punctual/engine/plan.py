@@ -28,8 +28,13 @@ class Plan(NamedTuple):
         return Swap(decision.head, expect, decision.leases, decision.required)
 
 
-def load(heads: Heads, keys: Sequence[Key]) -> tuple[Mapping[Key, Stored], Mapping[Key, Exception]]:
+def load(
+    heads: Heads, keys: Sequence[Key], known: Mapping[Key, Stored] | None = None
+) -> tuple[Mapping[Key, Stored], Mapping[Key, Exception]]:
     """What stands; and what nobody can read, which keeps no other from being looked at."""
+    if known:
+        read, unread = load(heads, [key for key in keys if key not in known])
+        return {**read, **known}, unread
     try:
         return heads.load(keys), {}
     except Exception as error:

@@ -56,17 +56,24 @@ class Steps:
     def tell(self, event: str, **facts: object) -> None:
         self._log(event, **facts)
 
-    def apply(self, changes: Sequence[Change], inline: Inline | None = None) -> list[Result]:
+    def apply(
+        self,
+        changes: Sequence[Change],
+        inline: Inline | None = None,
+        known: Mapping[Key, Stored] | None = None,
+    ) -> list[Result]:
         """Decide and write each; several of one job happen one after another.
 
         What `inline` holds is not written: it is fired in memory, and completed when it is due.
+        What is `known` is not read before the first decision: if it is old, the swap loses.
         """
         results: list[Result | None] = [None] * len(changes)
         tries = [0] * len(changes)
         pending = list(range(len(changes)))
         while pending:
             first, later = one_a_job(pending, changes)
-            lost = self._round(first, changes, results, inline)
+            lost = self._round(first, changes, results, inline, known)
+            known = None
             for index in lost:
                 tries[index] += 1
                 if tries[index] >= TRIES:
@@ -117,9 +124,10 @@ class Steps:
         changes: Sequence[Change],
         results: list[Result | None],
         inline: Inline | None,
+        known: Mapping[Key, Stored] | None,
     ) -> list[int]:
         begun = self.placing.begin()
-        stored, unread = load(self._ports.heads, [changes[index].key for index in indexes])
+        stored, unread = load(self._ports.heads, [changes[index].key for index in indexes], known)
         recorded = self._recorded([changes[index] for index in indexes], stored)
         plans: list[Plan] = []
         for index in indexes:

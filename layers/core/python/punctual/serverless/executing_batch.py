@@ -17,6 +17,7 @@ from punctual.engine.executor import Assignment
 from punctual.engine.holding import Claims
 from punctual.engine.marks import marks
 from punctual.serverless.executing_hands import Beside, Hands
+from punctual.serverless.executing_heads import Heads
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_telling import tell_ended, tell_started
 from punctual.serverless.executing_work import Attempting, Delivery, is_old, taken
@@ -59,6 +60,7 @@ class Batch:
         self._new_id = runtime.new_id
         self._executor = runtime.executor
         self._claims = Claims(runtime.executor, runtime.steady)
+        self._heads = Heads(runtime.steady)
         self._packer = Packer(runtime.ports.blobs)
         self._lane = lane
         self._mail = mail
@@ -126,6 +128,8 @@ class Batch:
             self._claim_again(unread, "What they are to do cannot be read.")
         self._forget(nonce for nonce in due if nonce not in unread)
         granted = {one.run.nonce: one for one in handed.granted}
+        for assignment in handed.granted:
+            self._heads.note(assignment.key, assignment.head)
         rest = [one for nonce, one in due.items() if nonce not in granted and nonce not in unread]
         for message, at in handed.again:
             self._mail.again(taken(rest, message), at)
@@ -237,7 +241,8 @@ class Batch:
             return
         self._keep([one for one in ended if one.detail is None], ended[0].ended_at or 0)
         finished = [one.finished for one in ended]
-        results = self._executor.finish(finished, spared=True)
+        known = self._heads.take(one.key for one in finished)
+        results = self._executor.finish(finished, spared=True, known=known)
         for one, said, result in zip(ended, finished, results, strict=True):
             if result.contended:
                 self._write_at = self._steady() + AGAIN
@@ -247,6 +252,8 @@ class Batch:
                 self._mail.later([one.delivery])
                 continue
             self._settle(one, result)
+            if result.decision is not None:
+                self._heads.note(said.key, result.decision.head)
             if result.decision is not None and result.verdict is Verdict.OK:
                 tell_ended(self._tell, said, result.decision.run)
             else:
