@@ -210,6 +210,35 @@ def test_work_that_was_not_begun_is_given_back_without_an_attempt() -> None:
     assert story.head.started == 1
 
 
+def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_an_end() -> None:
+    story, run = a_claimed_run(max_retries=0)
+    waits = []
+    for _ in range(10):
+        decision = story.release(run, begun=False, waits=True)
+        assert (decision.attempts, decision.sends) == ((), ())
+        (waiting,) = story.head.runs
+        assert (waiting.status, waiting.reason) == (Status.WAITING, Reason.BACKOFF)
+        assert waiting.next_at is not None
+        assert decision.timer_at == waiting.next_at
+        waits.append((waiting.next_at - story.now).total_seconds())
+        story.now = waiting.next_at
+        story.look()
+        run = story.claim()
+        assert run.attempt == 1
+    assert waits == [15, 30, 60, 120, 240, 300, 300, 300, 300, 300]
+    decision = story.release(run, begun=False, waits=True)
+    assert [letter for _, letter in decision.attempts] == ["L"], "now it counts"
+    claims = 0
+    while not story.ledger:
+        claims += 1
+        story.release(story.claim(), begun=False, waits=True)
+        for waiting in story.head.runs:
+            story.now = waiting.next_at or story.now
+        story.look()
+    assert claims == 4 * 11
+    assert [(r.status, r.reason) for r in story.ledger.values()] == [(Status.FAILED, Reason.LOST)]
+
+
 def test_a_lease_that_is_over_makes_the_attempt_lost_and_requires_what_was_read() -> None:
     story, run = a_claimed_run()
     story.beat(run)

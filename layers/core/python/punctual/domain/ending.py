@@ -10,7 +10,7 @@ from punctual.domain.head import Rules, State
 from punctual.domain.placement import fraction
 from punctual.domain.run import NOT_RUN, Lease, Reason, Run, Status, Trigger, Waiting
 from punctual.domain.schedule import Every, after_completion
-from punctual.domain.timing import CLAIM_LEASE, LOST_AT_MOST
+from punctual.domain.timing import CLAIM_LEASE, LOST_AT_MOST, RETURN, RETURN_MOST
 
 
 def end_run(d: Draft, run: Run, status: Status, reason: Reason = Reason.NONE) -> None:
@@ -185,6 +185,22 @@ def lose(d: Draft, run: Run) -> None:
         end_run(d, run, Status.FAILED, Reason.LOST)
     else:
         queue_again(d, replace(run, past=run.past + past.LOST))
+
+
+def hold_back(d: Draft, run: Run) -> None:
+    """The same attempt once more, each time after a longer wait."""
+    waited = replace(
+        run,
+        status=Status.WAITING,
+        reason=Reason.BACKOFF,
+        claimer="",
+        nonce="",
+        returns=run.returns + 1,
+        next_at=d.now + min(RETURN * 2**run.returns, RETURN_MOST),
+        changed_at=d.now,
+    )
+    d.put(waited)
+    d.leases[run.run_id] = None
 
 
 def queue_again(d: Draft, run: Run) -> None:

@@ -51,11 +51,15 @@ class Perform(Struct, frozen=True, gc=False):
 
 
 class Release(Struct, frozen=True, gc=False):
-    """The holder gives a run back; `begun` when the work may have had effects."""
+    """The holder gives a run back; `begun` when the work may have had effects.
+
+    `waits`: it could not be begun, nor could it anywhere else for now.
+    """
 
     run_id: str
     token: int
     begun: bool = True
+    waits: bool = False
 
 
 class Poison(Struct, frozen=True, gc=False):

@@ -5,7 +5,15 @@ from msgspec.structs import replace
 from punctual.domain import ending, events
 from punctual.domain.answer import OK, Answer, Verdict, now_of
 from punctual.domain.draft import Draft
-from punctual.domain.ending import begin, end_run, end_unstarted, finish_attempt, lose, queue_again
+from punctual.domain.ending import (
+    begin,
+    end_run,
+    end_unstarted,
+    finish_attempt,
+    hold_back,
+    lose,
+    queue_again,
+)
 from punctual.domain.firing import settle
 from punctual.domain.line import admit, refuse_claim, send_again, wake_backoffs
 from punctual.domain.run import Lease, Reason, Run, Status
@@ -103,10 +111,14 @@ def release(d: Draft, event: events.Release) -> Answer:
     run = d.run(event.run_id)
     if run is None or run.token != event.token or not run.held:
         return Answer(Verdict.FENCED)
-    if event.begun or d.rules_of(run.definition).at_most_once or run.returns >= RETURNED_AT_MOST:
+    if event.begun or d.rules_of(run.definition).at_most_once:
         lose(d, run)
+    elif run.returns >= RETURNED_AT_MOST:
+        lose(d, replace(run, returns=0))
     elif run.cancel:
         end_run(d, run, Status.CANCELLED, run.cancel)
+    elif event.waits:
+        hold_back(d, run)
     else:
         queue_again(d, replace(run, returns=run.returns + 1))
     settle(d)

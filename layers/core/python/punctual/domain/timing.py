@@ -14,3 +14,5 @@ RETENTION = timedelta(days=30)
 RECEIPT = timedelta(hours=24)  # an Idempotency-Key is remembered
 LOST_AT_MOST = 5  # attempts whose executor died before the run is given up
 RETURNED_AT_MOST = 10  # claims given back before they began, until one counts as lost
+RETURN = timedelta(seconds=15)  # what could not be begun waits so long, then doubling
+RETURN_MOST = timedelta(minutes=5)
