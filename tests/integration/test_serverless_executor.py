@@ -10,7 +10,7 @@ from punctual.aws import keys
 from punctual.aws.attributes import size
 from punctual.aws.queue import parse_message, to_body
 from punctual.domain.errors import NotFound
-from punctual.domain.run import Status
+from punctual.domain.run import Reason, Status
 from punctual.engine.change import Result
 from punctual.engine.packs import pack_name
 from punctual.engine.ports import Key
@@ -291,13 +291,55 @@ def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
     records = world.records()
     with refused(world.aws.clients.s3, "GetObject", 99, "InternalError", 500):
         came = world.invoke(records)
-    assert came == [one["messageId"] for one in records if keys[1].job_id in one["body"]]
+    assert came == [], "a timer brings it back"
+    waiting = world.run(keys[1]).run
+    assert (waiting.status, waiting.reason) == (Status.WAITING, Reason.BACKOFF)
+    assert (waiting.past, waiting.returns) == ("", 1)
     assert [world.status(keys[0]), world.status(keys[2])] == [Status.SUCCESS] * 2
     assert len(world.doing.ran) == 2
     world.clock.set(after(60))
-    world.invoke([one for one in records if one["messageId"] in came])
-    world.invoke(world.records())
+    world.look()
+    assert world.invoke(world.records()) == []
     assert world.status(keys[1]) is Status.SUCCESS
+
+
+def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_one(
+    world: ExecutorWorld,
+) -> None:
+    """Five lost attempts end a run: they must not all be those of one outage."""
+    key = world.submit(payload={"x": "y" * 10_000}, max_retries=0)
+    with refused(world.aws.clients.s3, "GetObject", 9_999, "InternalError", 500):
+        while elapsed(world) < 3_600:
+            world.invoke(world.records())
+            world.clock.advance(timedelta(seconds=15))
+            world.look()
+    run = world.run(key).run
+    assert run.past in ("", "L")
+    assert {name for name, _ in world.tell.problems} == {"claim_failed"}
+    world.clock.advance(timedelta(minutes=5))
+    world.look()
+    world.invoke(world.records())
+    assert world.status(key) is Status.SUCCESS
+
+
+def test_of_many_payloads_that_hang_no_more_are_waited_for_than_claims_live(
+    world: ExecutorWorld,
+) -> None:
+    keys = [world.submit(payload={"x": "y" * 10_000}) for _ in range(6)]
+    small = world.submit()
+    records = world.records()
+    s3 = world.aws.clients.s3
+
+    def hang(**_: Any) -> None:
+        world.clock.advance(timedelta(seconds=7))
+
+    s3.meta.events.register_first("before-call.s3.GetObject", hang)
+    with refused(s3, "GetObject", 999, "InternalError", 500):
+        assert world.invoke(records) == []
+    s3.meta.events.unregister("before-call.s3.GetObject", hang)
+    assert elapsed(world) < 40
+    assert {world.run(key).run.past for key in [*keys, small]} == {""}
+    assert {world.run(key).run.reason for key in keys} == {Reason.BACKOFF}
 
 
 def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
@@ -380,7 +422,7 @@ def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
     s3.meta.events.unregister("before-call.s3.GetObject", hang)
     assert world.doing.ran == []
     run = world.run(key).run
-    assert (run.status, run.returns, run.past) == (Status.QUEUED, 1, "")
+    assert (run.status, run.returns, run.past) == (Status.WAITING, 1, "")
 
 
 def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(

@@ -12,7 +12,7 @@ from punctual.domain.decide import Verdict
 from punctual.domain.errors import Unavailable
 from punctual.domain.head import Head
 from punctual.domain.run import Reason, Run, Status
-from punctual.domain.timing import LEASE
+from punctual.domain.timing import HOLD, LEASE
 from punctual.engine.change import Change, Result
 from punctual.engine.documents import Documents
 from punctual.engine.marks import marks
@@ -45,17 +45,25 @@ class Assignment(NamedTuple):
     head: Head  # as the claim wrote it
 
 
+class Unread(NamedTuple):
+    """A run that is ours, but nobody could read what it is to do."""
+
+    message: Message
+    nonce: str
+    run: Run
+
+
 class Handed(NamedTuple):
     """What became of each message: ours to run, to come again, or done with.
 
-    `unread` are ours too, but nobody could read what they are to do: to be claimed once more under
-    the nonce beside them, or left until the claim is over. `later` are a later version's to run.
+    `unread` are to be claimed once more under their nonces, or given back unbegun. `later` are a
+    later version's to run.
     """
 
     granted: Sequence[Assignment]
     again: Sequence[tuple[Message, datetime]]
     settled: Sequence[Message]
-    unread: Sequence[tuple[Message, str]] = ()
+    unread: Sequence[Unread] = ()
     later: Sequence[Message] = ()
 
 
@@ -118,7 +126,7 @@ class Executor:
 
     def _assign(
         self, won: Sequence[tuple[Message, str, Result]]
-    ) -> tuple[list[Assignment], list[tuple[Message, str]]]:
+    ) -> tuple[list[Assignment], list[Unread]]:
         """What one run lacks keeps no other of its batch from being run."""
         found: list[tuple[Key, Head, Run]] = []
         for message, _, result in won:
@@ -128,16 +136,15 @@ class Executor:
             found.append((Key(message.tenant, message.job_id), decision.head, decision.run))
         bodies = self._bodies(found)
         granted: list[Assignment] = []
-        unread: list[tuple[Message, str]] = []
-        failure: Unavailable | None = None
+        unread: list[Unread] = []
+        until = self._clock() + HOLD
         for (message, nonce, _), run in zip(won, found, strict=True):
             try:
+                if unread and self._clock() > until:  # the others' claims would not outlive it
+                    raise Unavailable("The store of payloads does not answer.")
                 granted.append(self._assignment(*run, bodies))
-            except Unavailable as error:
-                unread.append((message, nonce))
-                failure = error
-        if failure is not None and not granted:
-            raise failure
+            except Unavailable:
+                unread.append(Unread(message, nonce, run[2]))
         return granted, unread
 
     def assign(self, runs: Sequence[tuple[Key, Head, Run]]) -> list[Assignment]:
@@ -225,9 +232,11 @@ class Executor:
             known=stood,
         )
 
-    def release(self, key: Key, run_id: str, token: int, begun: bool) -> Result:
-        """Give a run back, so that another executor takes it."""
-        release = events.Release(run_id, token, begun)
+    def release(
+        self, key: Key, run_id: str, token: int, begun: bool, waits: bool = False
+    ) -> Result:
+        """Give a run back, so that another executor takes it, or none for a while."""
+        release = events.Release(run_id, token, begun, waits)
         change = Change(key, release, self._new_id(), safety=True, spared=True)
         return self._steps.apply([change])[0]
 

@@ -207,7 +207,7 @@ class Node:
         for assignment in handed.granted:
             self.monitor.started(assignment.run)
         over = self._clock() + CLAIM_LEASE
-        self._come_again([*handed.again, *((message, over) for message, _ in handed.unread)])
+        self._come_again([*handed.again, *((one.message, over) for one in handed.unread)])
         return handed
 
     def _come_again(self, messages: Sequence[tuple[Message, datetime]]) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Unavailable
+from punctual.domain.run import Run
 from punctual.domain.timing import LEASE
 from punctual.engine.change import Result
 from punctual.engine.executor import Assignment
@@ -19,6 +20,7 @@ from punctual.engine.marks import marks
 from punctual.serverless.executing_hands import Beside, Hands
 from punctual.serverless.executing_heads import Heads
 from punctual.serverless.executing_mail import Mail
+from punctual.serverless.executing_returns import Returns
 from punctual.serverless.executing_telling import tell_ended, tell_started
 from punctual.serverless.executing_work import Attempting, Delivery, is_old, taken
 from punctual.serverless.packing import Packer
@@ -64,11 +66,13 @@ class Batch:
         self._packer = Packer(runtime.ports.blobs)
         self._lane = lane
         self._mail = mail
+        self._returns = Returns(runtime, mail)
         self._tasks = tasks
         self._hands = hands
         self._began = self._steady()
         self._over = self._began + left
         self._waiting: dict[str, Delivery] = {}  # not claimed yet, by the nonce of its claim
+        self._unread: dict[str, Run] = {}  # claimed, but what they are to do cannot be read
         self._attempts: list[Attempting] = []
         self._claim_at = self._write_at = self._beat_at = self._began
         self._hidden = False
@@ -123,8 +127,9 @@ class Batch:
         except Unavailable as error:
             self._claim_again(due, error.message)
             return
-        unread = {nonce: due[nonce] for _, nonce in handed.unread}
+        unread = {one.nonce: due[one.nonce] for one in handed.unread}
         if unread:
+            self._unread.update((one.nonce, one.run) for one in handed.unread)
             self._claim_again(unread, "What they are to do cannot be read.")
         self._forget(nonce for nonce in due if nonce not in unread)
         granted = {one.run.nonce: one for one in handed.granted}
@@ -137,12 +142,18 @@ class Batch:
         self._begin([(due[nonce], one) for nonce, one in granted.items()])
 
     def _claim_again(self, due: Mapping[str, Delivery], why: str) -> None:
-        """Under the same nonces, or not here."""
+        """Under the same nonces, or not here; what was claimed is no attempt, for nobody began."""
         self._claim_at = self._steady() + AGAIN
-        if self._claim_at > self._began + PATIENCE:
-            self._tell.problem("claim_failed", messages=len(due), error=why)
-            self._forget(due)
-            self._mail.later(due.values())
+        if self._claim_at <= self._began + PATIENCE:
+            return
+        self._tell.problem("claim_failed", messages=len(due), error=why)
+        self._forget(due)
+        for nonce, delivery in due.items():
+            run = self._unread.get(nonce)
+            if run is None:
+                self._mail.later([delivery])
+            else:
+                self._returns.unbegun(delivery, run, waits=True)
 
     def _forget(self, claimed: Iterable[str]) -> None:
         for nonce in claimed:
@@ -153,8 +164,9 @@ class Batch:
         left = self._over - MARGIN - steady
         new = []
         for delivery, one in granted:
-            if left < min(one.timeout_seconds, LEAST) or is_old(one.run, now):
-                self._return_unbegun(delivery, one)
+            old = is_old(one.run, now)
+            if old or left < min(one.timeout_seconds, LEAST):
+                self._returns.unbegun(delivery, one.run, waits=old)
                 continue
             registry = self._tasks(one.key.tenant)
             is_lost = partial(self._claims.is_lost, one)
@@ -167,20 +179,6 @@ class Batch:
             self._beside.guarded(lambda: self._renew(early=True), "beat_failed")
         for attempt in new:
             self._hands.start(attempt)
-
-    def _return_unbegun(self, delivery: Delivery, one: Assignment) -> None:
-        try:
-            result = self._release(one, begun=False)
-        except Unavailable:
-            self._mail.later([delivery])
-            return
-        if not result.effects_done:
-            self._mail.again(delivery, self._clock() + LEASE)
-
-    def _release(self, one: Assignment, begun: bool) -> Result:
-        run = one.run
-        self._tell("run_given_back", job_id=one.key.job_id, run_id=run.run_id, begun=begun)
-        return self._executor.release(one.key, run.run_id, run.token, begun)
 
     # Beats
 
@@ -227,7 +225,8 @@ class Batch:
         try:
             self._finish([one for one in ended if not one.lost])
             for one in [one for one in ended if one.lost]:
-                self._settle(one, self._release(one.assignment, begun=True))
+                key, run = one.assignment.key, one.assignment.run
+                self._settle(one, self._returns.give_back(key, run, begun=True))
         except Unavailable as error:
             self._write_at = self._steady() + AGAIN
             if self._write_at > min(self._over - LAST, first + HELD):

@@ -1,0 +1,33 @@
+"""Runs given back by who holds them: another takes them, at once or after a while."""
+
+from punctual.domain.errors import Unavailable
+from punctual.domain.run import Run
+from punctual.domain.timing import LEASE
+from punctual.engine.change import Result
+from punctual.engine.ports import Key
+from punctual.serverless.executing_mail import Mail
+from punctual.serverless.executing_work import Delivery
+from punctual.serverless.runtime import Runtime
+
+
+class Returns:
+    def __init__(self, runtime: Runtime, mail: Mail) -> None:
+        self._executor = runtime.executor
+        self._clock = runtime.clock
+        self._tell = runtime.tell
+        self._mail = mail
+
+    def give_back(self, key: Key, run: Run, begun: bool, waits: bool = False) -> Result:
+        self._tell("run_given_back", job_id=key.job_id, run_id=run.run_id, begun=begun)
+        return self._executor.release(key, run.run_id, run.token, begun, waits)
+
+    def unbegun(self, delivery: Delivery, run: Run, waits: bool) -> None:
+        """No attempt; `waits` where it could not be begun elsewhere either."""
+        key = Key(delivery.message.tenant, delivery.message.job_id)
+        try:
+            result = self.give_back(key, run, begun=False, waits=waits)
+        except Unavailable:
+            self._mail.later([delivery])
+            return
+        if not result.effects_done:
+            self._mail.again(delivery, self._clock() + LEASE)
