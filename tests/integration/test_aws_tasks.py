@@ -15,6 +15,7 @@ from punctual.aws.secrets import KEPT, AwsSecrets
 from punctual.aws.sending import SqsSender
 from punctual.domain.errors import Unavailable
 from punctual.domain.timing import BEAT, LEASE
+from punctual.serverless.executing_work import GRACE
 from punctual.tasks.contract import BadTask
 from punctual.tasks.invoke import Invoked
 from tests.integration.moto_faults import refused
@@ -56,7 +57,7 @@ def error(code: str, status: int = 400) -> ClientError:
 
 def test_a_function_is_invoked_once_and_its_answer_read() -> None:
     client = Lambda({"Payload": io.BytesIO(b"[1]"), "StatusCode": 200})
-    assert LambdaInvoker(lambda: client).invoke("report", b"{}") == Invoked(b"[1]", "")
+    assert LambdaInvoker(lambda _: client).invoke("report", b"{}", 60) == Invoked(b"[1]", "")
     assert client.asked == [
         {"FunctionName": "report", "InvocationType": "RequestResponse", "Payload": b"{}"}
     ]
@@ -64,7 +65,7 @@ def test_a_function_is_invoked_once_and_its_answer_read() -> None:
 
 def test_a_functions_error_comes_with_what_it_said() -> None:
     client = Lambda({"Payload": io.BytesIO(b'{"errorType":"X"}'), "FunctionError": "Unhandled"})
-    invoked = LambdaInvoker(lambda: client).invoke("report", b"{}")
+    invoked = LambdaInvoker(lambda _: client).invoke("report", b"{}", 60)
     assert invoked == Invoked(b'{"errorType":"X"}', "Unhandled")
 
 
@@ -82,13 +83,15 @@ def test_a_functions_error_comes_with_what_it_said() -> None:
 def test_what_may_pass_is_unavailable(code: str, status: int) -> None:
     client = Lambda(error(code, status))
     with pytest.raises(Unavailable):
-        LambdaInvoker(lambda: client).invoke("report", b"{}")
+        LambdaInvoker(lambda _: client).invoke("report", b"{}", 60)
     assert len(client.asked) == 1, "once: the second call might be a second run"
 
 
 def test_an_answer_that_never_comes_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="ReadTimeoutError"):
-        LambdaInvoker(lambda: Lambda(ReadTimeoutError(endpoint_url="x"))).invoke("report", b"{}")
+        LambdaInvoker(lambda _: Lambda(ReadTimeoutError(endpoint_url="x"))).invoke(
+            "report", b"{}", 60
+        )
 
 
 @pytest.mark.parametrize(
@@ -100,13 +103,32 @@ def test_an_answer_that_never_comes_is_unavailable() -> None:
 )
 def test_what_stays_wrong_is_not_tried_again(code: str, text: str) -> None:
     with pytest.raises(BadTask, match=text):
-        LambdaInvoker(lambda: Lambda(error(code, 404))).invoke("report", b"{}")
+        LambdaInvoker(lambda _: Lambda(error(code, 404))).invoke("report", b"{}", 60)
 
 
-def test_the_client_for_functions_waits_long_and_asks_once(clients: Clients) -> None:
-    config = clients.awslambda.meta.config
-    assert config.read_timeout == 900
+@pytest.mark.parametrize(
+    ("allowed", "waited"), [(1, 5), (3, 5), (3.5, 30), (60, 120), (118, 120), (895, 900)]
+)
+def test_a_function_is_waited_for_little_longer_than_its_attempt_may_take(
+    clients: Clients, allowed: float, waited: int
+) -> None:
+    """A call that hangs keeps a thread and a socket, of which an environment has a thousand."""
+    config = clients.invoking(allowed).meta.config
+    assert config.read_timeout == waited
+    assert config.read_timeout > allowed + GRACE
     assert config.retries["total_max_attempts"] == 1
+    assert clients.invoking(allowed) is clients.invoking(allowed)
+
+
+def test_the_invoker_asks_for_a_client_by_its_attempts_time() -> None:
+    asked: list[float] = []
+
+    def client(seconds: float) -> Lambda:
+        asked.append(seconds)
+        return Lambda({"Payload": io.BytesIO(b"1")})
+
+    LambdaInvoker(client).invoke("report", b"{}", 7)
+    assert asked == [7]
 
 
 def test_a_blob_is_not_waited_for_until_claims_are_over(clients: Clients) -> None:

@@ -41,6 +41,13 @@ SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "awslambda", "secretsmanag
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
+class Watched(Clients):
+    """One client of Lambda for all that ask it, however long they wait."""
+
+    def invoking(self, _seconds: float) -> Any:
+        return super().invoking(0)
+
+
 class World(Feeding):
     def __init__(
         self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime, tick_second: int
@@ -55,7 +62,7 @@ class World(Feeding):
         self.meter = Meter(self.bare)
         self.actors = Actors(self.clock, self.meter)
         self.faults = Faults(lambda: self.meter.role)
-        self.clients = Clients(session)
+        self.clients = Watched(session)
         self.environments: dict[str, list[Environment]] = {
             name: [] for name in self.deployed.functions
         }

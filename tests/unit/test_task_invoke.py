@@ -20,10 +20,10 @@ class Lambda:
 
     def __init__(self, answer: Invoked | Exception) -> None:
         self._answer = answer
-        self.asked: list[tuple[str, bytes]] = []
+        self.asked: list[tuple[str, bytes, float]] = []
 
-    def invoke(self, function: str, payload: bytes, /) -> Invoked:
-        self.asked.append((function, payload))
+    def invoke(self, function: str, payload: bytes, seconds: float, /) -> Invoked:
+        self.asked.append((function, payload, seconds))
         if isinstance(self._answer, Exception):
             raise self._answer
         return self._answer
@@ -54,7 +54,7 @@ def run(function: str, answer: Invoked | Exception, payload: Any = None) -> tupl
 
 def test_the_payload_goes_in_as_json_and_the_answer_is_the_output() -> None:
     outcome, asked = run("report", Invoked(b'{"ok":true}'), {"n": [1, None], "ä": "ö"})
-    assert asked.asked == [("report", '{"n":[1,null],"ä":"ö"}'.encode())]
+    assert asked.asked == [("report", '{"n":[1,null],"ä":"ö"}'.encode(), 5)]
     assert outcome == Outcome("SUCCESS", output=b'{"ok":true}', output_type="application/json")
 
 

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # imported with the first client: 80 ms
     from botocore.session import Session
 
+# How long functions that jobs invoke are waited for: an attempt that was given up leaves its thread
+# and its connection for no longer, so that many short ones cannot pile up in one environment.
+INVOKING = (5, 30, 120, 900)
+SLACK = 2.0  # seconds beyond the attempt's own, which ends by its timeout and not by this
 CREW = 16  # calls at the same time; as many connections are kept open
 
 SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
@@ -22,6 +26,7 @@ class Clients:
 
     def __init__(self, session: Any = None) -> None:
         self._given = session
+        self._invoking: dict[int, Any] = {}
         self._making = Lock()  # a session is not safe to use from several threads, a client is
 
     def prepare(self, *names: str) -> None:
@@ -59,9 +64,17 @@ class Clients:
     def ssm(self) -> Any:
         return self._client("ssm")
 
-    @cached_property
+    @property
     def awslambda(self) -> Any:
-        return self._client("lambda")
+        return self.invoking(INVOKING[-1])
+
+    def invoking(self, seconds: float) -> Any:
+        """A client for an attempt that may take so long."""
+        longest = next((one for one in INVOKING if one >= seconds + SLACK), INVOKING[-1])
+        if longest not in self._invoking:
+            made = self._client("lambda", longest)
+            self._invoking.setdefault(longest, made)
+        return self._invoking[longest]
 
     @cached_property
     def secretsmanager(self) -> Any:
@@ -73,7 +86,7 @@ class Clients:
 
         return session(SERVICES)
 
-    def _client(self, service: str) -> Any:
+    def _client(self, service: str, read_timeout: int = 3) -> Any:
         from botocore.config import Config
 
         retries: Any = {"mode": "standard", "max_attempts": 2}
@@ -81,12 +94,13 @@ class Clients:
             # A function that jobs invoke may take its time, and must not be run twice for that.
             retries = {"mode": "standard", "total_max_attempts": 1}
         elif service == "s3":
-            # Claims that are not renewed meanwhile must outlive this.
+            # Claims that are not renewed meanwhile must outlive this; and it takes its time with
+            # megabytes, where the others answer in milliseconds or not at all.
             retries = {"mode": "standard", "total_max_attempts": 2}
+            read_timeout = 6
         config = Config(
             connect_timeout=1,
-            # S3 takes its time with megabytes; the others answer in milliseconds or not at all.
-            read_timeout={"s3": 6, "lambda": 900}.get(service, 3),
+            read_timeout=read_timeout,
             retries=retries,
             tcp_keepalive=True,
             max_pool_connections=CREW,

@@ -1,8 +1,11 @@
 """Functions that jobs invoke: asked once, for a second call would be a second run."""
 
+from collections.abc import Callable
+from typing import Any
+
 from botocore.exceptions import ClientError
 
-from punctual.aws.calls import Client, Unsure, once
+from punctual.aws.calls import Unsure, once
 from punctual.domain.errors import Unavailable
 from punctual.tasks.contract import BadTask
 from punctual.tasks.invoke import Invoked
@@ -20,25 +23,29 @@ _BUSY = frozenset(
 
 
 class LambdaInvoker:
-    def __init__(self, client: Client) -> None:
+    """`client`: the one that waits for so many seconds."""
+
+    def __init__(self, client: Callable[[float], Any]) -> None:
         self._client = client
 
-    def invoke(self, function: str, payload: bytes, /) -> Invoked:
+    def invoke(self, function: str, payload: bytes, seconds: float, /) -> Invoked:
+        client = self._client(seconds)
         try:
-            return once("invoking a function", lambda: self._invoke(function, payload))
+            return once("invoking a function", lambda: _invoke(client, function, payload))
         except Unsure as unsure:
             raise Unavailable(f"Lambda did not answer: {unsure}.") from unsure
 
-    def _invoke(self, function: str, payload: bytes) -> Invoked:
-        try:
-            said = self._client().invoke(
-                FunctionName=function, InvocationType="RequestResponse", Payload=payload
-            )
-        except ClientError as error:
-            code = error.response.get("Error", {}).get("Code", "")
-            if code in _HOPELESS:
-                raise BadTask(_HOPELESS[code]) from error
-            if code in _BUSY:
-                raise Unsure("it is busy") from error
-            raise
-        return Invoked(said["Payload"].read(), said.get("FunctionError", ""))
+
+def _invoke(client: Any, function: str, payload: bytes) -> Invoked:
+    try:
+        said = client.invoke(
+            FunctionName=function, InvocationType="RequestResponse", Payload=payload
+        )
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        if code in _HOPELESS:
+            raise BadTask(_HOPELESS[code]) from error
+        if code in _BUSY:
+            raise Unsure("it is busy") from error
+        raise
+    return Invoked(said["Payload"].read(), said.get("FunctionError", ""))

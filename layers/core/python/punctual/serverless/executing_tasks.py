@@ -46,7 +46,7 @@ def registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Regis
         from punctual.aws.invoking import LambdaInvoker
         from punctual.tasks.invoke import InvokeTask
 
-        return InvokeTask(LambdaInvoker(lambda: clients.awslambda))
+        return InvokeTask(LambdaInvoker(clients.invoking))
 
     def queue() -> Runner:
         from punctual.aws.sending import SqsSender

@@ -26,8 +26,11 @@ class Invoked(NamedTuple):
 
 
 class Invoker(Protocol):
-    def invoke(self, function: str, payload: bytes, /) -> Invoked:
-        """Once, waiting for the answer. `BadTask` where asking again would not help."""
+    def invoke(self, function: str, payload: bytes, seconds: float, /) -> Invoked:
+        """Once, waiting for the answer so long, or somewhat longer; who asks gives up by itself.
+
+        `BadTask` where asking again would not help.
+        """
 
 
 class InvokeTask:
@@ -41,7 +44,9 @@ class InvokeTask:
         problem = function_problem(function)
         if problem:
             raise BadTask(f"The function {problem}")
-        invoked = self._invoker.invoke(function, json_bytes(attempt.payload))
+        invoked = self._invoker.invoke(
+            function, json_bytes(attempt.payload), attempt.timeout.total_seconds()
+        )
         kept = invoked.answer[:MAX_ANSWER_BYTES]
         return Outcome(
             "FAILED" if invoked.error else "SUCCESS",
