@@ -257,6 +257,36 @@ def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Execut
     assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.tell.lines]
 
 
+@pytest.mark.parametrize("hangs", [30, 60])
+def test_an_end_that_hangs_costs_neither_its_own_claim_nor_another(
+    world: ExecutorWorld, hangs: float
+) -> None:
+    short, long = (world.submit(payload={"lasts": lasts}) for lasts in (2, 100))
+    records = world.records()
+    world.hands.beside = [0, hangs]  # first the call that hides the messages, then the end
+    assert world.invoke(records) == []
+    for key in (short, long):
+        run = world.run(key).run
+        assert (run.status, run.past) == (Status.SUCCESS, "")
+    assert world.run(short).run.ended_at == after(2.2 + hangs)
+    assert world.run(long).run.ended_at == after(100)
+
+
+def test_an_end_that_hangs_until_the_functions_own_end_is_left_to_a_timer(
+    world: ExecutorWorld,
+) -> None:
+    key = world.submit(payload={"lasts": 2})
+    records = world.records()
+    world.hands.beside = [0, 1_000]
+    world.invoke(records, left=60)
+    assert elapsed(world) < 60
+    assert ("finish_failed", 1) in [(n, f.get("runs")) for n, f in world.tell.problems]
+    world.clock.advance(timedelta(seconds=60))
+    world.look()
+    world.invoke(world.records())
+    assert world.status(key) is Status.SUCCESS
+
+
 def test_work_sees_for_itself_that_its_claim_was_not_renewed_while_the_loop_hangs(
     world: ExecutorWorld,
 ) -> None:

@@ -114,7 +114,7 @@ def release(d: Draft, event: events.Release) -> Answer:
     if event.begun or d.rules_of(run.definition).at_most_once:
         lose(d, run)
     elif run.returns >= RETURNED_AT_MOST:
-        lose(d, replace(run, returns=0))
+        lose(d, replace(run, returns=0) if event.waits else run)
     elif run.cancel:
         end_run(d, run, Status.CANCELLED, run.cancel)
     elif event.waits:

@@ -11,10 +11,10 @@ from typing import Any, Protocol
 from punctual.aws.deliveries import SqsDeliveries
 from punctual.aws.queue import parse_message
 from punctual.domain.errors import Invalid
-from punctual.serverless.executing_batch import Batch, Lane
+from punctual.serverless.executing_batch import Batch
 from punctual.serverless.executing_hands import Hands, Threads
 from punctual.serverless.executing_mail import Mail
-from punctual.serverless.executing_work import Delivery
+from punctual.serverless.executing_work import Delivery, Lane
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.registry import Registry
 

@@ -7,9 +7,8 @@ anywhere leaves the messages, which come again, and from the first beat on a tim
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import NamedTuple
+from typing import TypeVar
 
-from punctual.domain.decide import Verdict
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
 from punctual.domain.timing import LEASE
@@ -17,12 +16,12 @@ from punctual.engine.change import Result
 from punctual.engine.executor import Assignment
 from punctual.engine.holding import Claims
 from punctual.engine.marks import marks
-from punctual.serverless.executing_hands import Beside, Hands
+from punctual.serverless.executing_hands import Beside, Hands, meanwhile
 from punctual.serverless.executing_heads import Heads
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_returns import Returns
-from punctual.serverless.executing_telling import tell_ended, tell_started
-from punctual.serverless.executing_work import Attempting, Delivery, is_old, taken
+from punctual.serverless.executing_telling import tell_started, tell_written
+from punctual.serverless.executing_work import Attempting, Delivery, Lane, is_old, keep, taken
 from punctual.serverless.packing import Packer
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.registry import Registry
@@ -39,11 +38,7 @@ LEAST = 2.0  # seconds that a run is not begun for
 LINGER = 2.0  # seconds that calls beside the loop may take when all else is done
 LOOK = 1.0  # seconds between two looks at what runs
 
-
-class Lane(NamedTuple):
-    """`beats_at_once`: with the claim, for work that is expected to take long."""
-
-    beats_at_once: bool
+T = TypeVar("T")
 
 
 class Batch:
@@ -123,7 +118,8 @@ class Batch:
         if not due or steady < self._claim_at:
             return
         try:
-            handed = self._executor.claim([one.message for one in due.values()], list(due))
+            messages = [one.message for one in due.values()]
+            handed = self._meanwhile(lambda: self._executor.claim(messages, list(due)))
         except Unavailable as error:
             self._claim_again(due, error.message)
             return
@@ -225,8 +221,8 @@ class Batch:
         try:
             self._finish([one for one in ended if not one.lost])
             for one in [one for one in ended if one.lost]:
-                key, run = one.assignment.key, one.assignment.run
-                self._settle(one, self._returns.give_back(key, run, begun=True))
+                back = partial(self._returns.give_back, *one.assignment[:2], begun=True)
+                self._settle(one, self._meanwhile(back))
         except Unavailable as error:
             self._write_at = self._steady() + AGAIN
             if self._write_at > min(self._over - LAST, first + HELD):
@@ -241,7 +237,7 @@ class Batch:
         self._keep([one for one in ended if one.detail is None], ended[0].ended_at or 0)
         finished = [one.finished for one in ended]
         known = self._heads.take(one.key for one in finished)
-        results = self._executor.finish(finished, spared=True, known=known)
+        results = self._meanwhile(lambda: self._executor.finish(finished, True, known))
         for one, said, result in zip(ended, finished, results, strict=True):
             if result.contended:
                 self._write_at = self._steady() + AGAIN
@@ -253,21 +249,15 @@ class Batch:
             self._settle(one, result)
             if result.decision is not None:
                 self._heads.note(said.key, result.decision.head)
-            if result.decision is not None and result.verdict is Verdict.OK:
-                tell_ended(self._tell, said, result.decision.run)
-            else:
-                self._tell("run_taken_over", job_id=said.key.job_id, run_id=said.run_id)
+            tell_written(self._tell, said, result)
 
     def _keep(self, ended: Sequence[Attempting], since: float) -> None:
-        """Store what they left; whose cannot be stored for long has failed."""
-        try:
-            details = self._packer.keep([one.left for one in ended])
-        except Unavailable as error:
-            if self._steady() < since + PATIENCE:
-                raise
-            details = [one.kept_alone(error.message) for one in ended]
-        for one, detail in zip(ended, details, strict=True):
-            one.detail = detail
+        left = [one.left for one in ended]
+        keep(
+            ended,
+            lambda: self._meanwhile(lambda: self._packer.keep(left)),
+            lambda: self._steady() < since + PATIENCE,
+        )
 
     def _settle(self, one: Attempting, result: Result) -> None:
         """What is not all done comes again, and is then a look at the whole job."""
@@ -278,6 +268,18 @@ class Batch:
     def _let_go(self, one: Attempting) -> None:
         self._claims.let_go(one.assignment)
         self._attempts.remove(one)
+
+    def _meanwhile(self, call: Callable[[], T]) -> T:
+        """A store may hang for longer than claims live without a beat: of others, or of these."""
+        return meanwhile(self._hands, call, self._tend) if self._attempts else call()
+
+    def _tend(self) -> float:
+        if self._steady() >= self._over - LAST:
+            raise Unavailable("The store did not answer before the function's end.")
+        self._hide()
+        self._beat()
+        self._look()
+        return max(0.001, self._pause())
 
     def _pause(self) -> float:
         """Seconds until the next thing is due that nobody wakes the loop for."""

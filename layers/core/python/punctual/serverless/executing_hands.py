@@ -2,11 +2,12 @@
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from punctual.domain.errors import Unavailable
 from punctual.serverless.telling import Telling
 
+T = TypeVar("T")
 Work = Callable[[], None]
 
 
@@ -49,6 +50,29 @@ class Threads:
             elif self._ended == self._seen:
                 self._pause(seconds)
             self._seen = self._ended
+
+
+def meanwhile(hands: Hands, call: Callable[[], T], tend: Callable[[], float]) -> T:
+    """What the call answers, made beside the caller, who tends to all else in between.
+
+    `tend` says how many seconds may pass until it is to be done again; what it raises leaves the
+    call to itself.
+    """
+    said: list[T] = []
+    raised: list[BaseException] = []
+
+    def beside() -> None:
+        try:
+            said.append(call())
+        except BaseException as error:
+            raised.append(error)
+
+    hands.start(beside)
+    while not said and not raised:
+        hands.wait(tend())
+    if raised:
+        raise raised[0]
+    return said[0]
 
 
 class Beside:

@@ -2,7 +2,9 @@
 
 from datetime import timedelta
 
+from punctual.domain.decide import Verdict
 from punctual.domain.run import Run, Status
+from punctual.engine.change import Result
 from punctual.engine.executor import Finished
 from punctual.serverless.telling import Metric, Telling
 
@@ -16,6 +18,13 @@ def tell_started(tell: Telling, run: Run) -> None:
     late = run.lateness
     if late is not None and run.started_at == run.attempt_at:
         tell.measure(Metric.LATENESS, late / _MILLISECOND)
+
+
+def tell_written(tell: Telling, finished: Finished, result: Result) -> None:
+    if result.decision is not None and result.verdict is Verdict.OK:
+        tell_ended(tell, finished, result.decision.run)
+    else:
+        tell("run_taken_over", job_id=finished.key.job_id, run_id=finished.run_id)
 
 
 def tell_ended(tell: Telling, finished: Finished, run: Run | None) -> None:

@@ -1,6 +1,6 @@
 """One attempt under way in an invocation: its thread, its bounds, and when it is given up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -17,6 +17,12 @@ from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
 
 GRACE = 0.5  # seconds for a task to end by itself once it should
+
+
+class Lane(NamedTuple):
+    """`beats_at_once`: with the claim, for work that is expected to take long."""
+
+    beats_at_once: bool
 
 
 class Delivery(NamedTuple):
@@ -145,6 +151,20 @@ def _cut_short(outcome: Outcome, after: timedelta, allowed: int) -> Outcome:
         f"the job allows {allowed} s"
     )
     return replace(outcome, error=text)
+
+
+def keep(
+    ended: Sequence[Attempting], store: Callable[[], list[Detail]], waits: Callable[[], bool]
+) -> None:
+    """Note where what they left is stored; whose cannot be stored for long has failed."""
+    try:
+        details = store()
+    except Unavailable as error:
+        if waits():
+            raise
+        details = [one.kept_alone(error.message) for one in ended]
+    for one, detail in zip(ended, details, strict=True):
+        one.detail = detail
 
 
 def taken(rest: list[Delivery], message: Message) -> Delivery:
