@@ -138,9 +138,9 @@ class Machine(RuleBasedStateMachine):
         self.world.do(Finish(run_id, token, Status(status), retryable), recorded)
 
     @precondition(lambda self: self.seen)
-    @rule(pick=st.integers(0, 5), begun=st.booleans())
-    def release(self, pick: int, begun: bool) -> None:
-        self.world.do(Release(*self._holder(pick), begun))
+    @rule(pick=st.integers(0, 5), begun=st.booleans(), waits=st.booleans())
+    def release(self, pick: int, begun: bool, waits: bool) -> None:
+        self.world.do(Release(*self._holder(pick), begun, waits))
 
     @precondition(lambda self: self.seen)
     @rule(pick=st.integers(0, 5))
