@@ -20,7 +20,7 @@ help: ## list what there is to make
 run: ## start Punctual here: API on 127.0.0.1:8080/v1, data in ./.punctual
 	@requirements/install run && exec $(PYTHON_IN_VENV) -m punctual.local
 
-test: ## run the tests; T='tests/unit -k cron' runs some of them
+test: node_modules/.package-lock.json ## run the tests; T='tests/unit -k cron' runs some of them
 	@requirements/install dev
 	@$(PYTHON_IN_VENV) -m pytest $(T)
 
