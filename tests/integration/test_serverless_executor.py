@@ -571,7 +571,8 @@ def test_a_runs_line_and_its_row_are_short(
         world.submit(name="n" * 256, payload={"out": f"{number}{BELOW_ROW}", "type": JSON})
     noted = world.submit(payload={"out": "e" * 36})
     world.clock.set(NOON + timedelta(microseconds=123_456))
-    world.runtime.tell = PowertoolsTelling("executor-quick", "prod")
+    # A name of its own: a logger keeps the stream it was first made with.
+    world.runtime.tell = PowertoolsTelling("executor-lines", "prod")
     world.invoke(world.records())
     lines = [line for line in capsys.readouterr().out.splitlines() if "run_ended" in line]
     assert len(lines) == 10
