@@ -59,7 +59,8 @@ class World:
 
     def client(self, service: str) -> Any:
         if service not in self._clients:
-            self._clients[service] = self._session.client(service)
+            # Its stubs know one name at a time.
+            self._clients[service] = self._session.client(service)  # type: ignore[call-overload]
         return self._clients[service]
 
     def write(self, *ids: str) -> list[str]:

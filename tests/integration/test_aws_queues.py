@@ -189,7 +189,7 @@ def test_a_wake_up_is_delayed_and_never_too_late(aws: Moto, seconds: float, dela
         sent.extend(entry["DelaySeconds"] for entry in params["Entries"])
 
     aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
-    aws.ports.wake.call([Place(NOON, 0)], after(seconds))  # type: ignore[attr-defined]
+    aws.ports.wake.call([Place(NOON, 0)], after(seconds))
     assert sent == [delay]
 
 
