@@ -142,7 +142,7 @@ def _of_run(run: Run) -> str:
 REASONS = {
     Reason.CONCURRENCY: "It waits: as many runs as max_concurrency allows are active.",
     Reason.PAUSED: "The job is or was paused then.",
-    Reason.BACKOFF: "The last attempt failed or could not be begun; the next follows after a delay.",
+    Reason.BACKOFF: "An attempt failed or could not be begun; the next follows after a delay.",
     Reason.OVERLAP: "Skipped: an earlier run was still active and overlap_policy is SKIP.",
     Reason.QUEUE_FULL: "Skipped: max_waiting runs stood in line already.",
     Reason.COALESCED: "Skipped: several were missed, and RUN_ONCE runs only the latest of them.",
