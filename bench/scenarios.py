@@ -77,7 +77,7 @@ async def succeeded(node: RunningNode, count: int, within: float) -> float:
             return time.perf_counter()
         if time.perf_counter() > until:
             raise RuntimeError(f"only {stats['runs']} after {within} s")
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.005)
 
 
 async def lateness(node: RunningNode, moments: Sequence[datetime]) -> Late:
@@ -89,14 +89,13 @@ async def lateness(node: RunningNode, moments: Sequence[datetime]) -> Late:
     wall = (max(moments) - datetime.now(UTC)).total_seconds()
     await asyncio.sleep(max(0.0, wall))
     await succeeded(node, known + len(moments), 60)
+    # By this clock and through the API: what a batch says of itself is the moment it began.
+    drained = (datetime.now(UTC) - min(moments)).total_seconds()
     spent = node.cpu - cpu
     ours = (await runs(node))[: len(moments)]
     values = [run["lateness_ms"] for run in ours]
     assert len({run["job_id"] for run in ours}) == len(moments), "a run is missing or double"
     assert min(values) >= 0, "a run was early"
-    first = min(run["due_time"] for run in ours)
-    last = max(run["end_time"] for run in ours)
-    drained = (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()
     return Late(values, drained, spent / len(moments) * 1_000)
 
 
