@@ -1,8 +1,11 @@
 """What a function tells: one structured line an event, and metrics that ride on such lines."""
 
+import logging
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import cache
 from typing import Any, Protocol
 
 NAMESPACE = "Punctual"
@@ -51,6 +54,26 @@ def of_engine(tell: Telling) -> Callable[..., None]:
     return log
 
 
+class _StandardOutput(logging.StreamHandler[Any]):
+    """A logger outlives who made it, by its name: it writes to what standard output is by then."""
+
+    def __init__(self) -> None:
+        super().__init__(sys.stdout)
+
+    @property
+    def stream(self) -> Any:
+        return sys.stdout
+
+    @stream.setter
+    def stream(self, _stream: Any) -> None: ...
+
+
+@cache
+def _output(_service: str) -> _StandardOutput:
+    """One a logger: powertools looks for what it gave the logger of this name before."""
+    return _StandardOutput()
+
+
 class PowertoolsTelling:
     """Powertools' Logger and Metrics; `measured` is off where a stage does not pay for metrics."""
 
@@ -58,7 +81,12 @@ class PowertoolsTelling:
         from aws_lambda_powertools import Logger
 
         # Where in our code a line was written says nothing here, and lines cost by the byte.
-        self._logger = Logger(service=service, location=None, log_uncaught_exceptions=False)
+        self._logger = Logger(
+            service=service,
+            location=None,
+            log_uncaught_exceptions=False,
+            logger_handler=_output(service),
+        )
         self._logger.append_keys(stage=stage)
         self._metrics: Any = None
         if measured:
