@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from punctual.domain.access import Role
+
 READER, WRITER = "job_search", "job_service"
 REST = READER  # what no route names: 404, 405, HEAD and OPTIONS
 
@@ -13,6 +15,7 @@ class Call(NamedTuple):
     method: str
     path: str  # as an HTTP API writes it
     function: str
+    needs: Role = Role.VIEWER  # and whoever may more
 
     @property
     def rule(self) -> str:
@@ -50,13 +53,13 @@ CALLS: tuple[Call, ...] = (
         )
     ),
     Call("POST", "/schedules/preview", READER),
-    Call("POST", "/jobs", WRITER),
-    Call("POST", "/jobs/batch", WRITER),
-    Call("PUT", _JOB, WRITER),
-    Call("PATCH", _JOB, WRITER),
-    Call("DELETE", _JOB, WRITER),
+    Call("POST", "/jobs", WRITER, Role.EDITOR),
+    Call("POST", "/jobs/batch", WRITER, Role.EDITOR),
+    Call("PUT", _JOB, WRITER, Role.EDITOR),
+    Call("PATCH", _JOB, WRITER, Role.EDITOR),
+    Call("DELETE", _JOB, WRITER, Role.OPERATOR),
     *(
-        Call("POST", path, WRITER)
+        Call("POST", path, WRITER, Role.OPERATOR)
         for path in (
             f"{_JOB}/pause",
             f"{_JOB}/resume",
@@ -73,3 +76,5 @@ CALLS: tuple[Call, ...] = (
 OPEN_API = Call("GET", "/openapi.json", READER)
 
 ROUTES = (*CALLS, OPEN_API)
+
+NEEDS = {(call.method, call.rule): call.needs for call in CALLS if not call.public}

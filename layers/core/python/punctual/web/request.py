@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from punctual.domain.access import Role
+
 JSON = "application/json"
 Header = tuple[str, str]
 
@@ -14,6 +16,9 @@ class Caller(NamedTuple):
 
     tenant: str
     name: str
+    role: Role = Role.ADMIN  # where nobody needs a token, everybody may everything
+    token_id: str = ""  # empty where no token of ours was used
+    address: str = ""  # where the call came from, as the server or gateway saw it
 
 
 class Request(NamedTuple):

@@ -6,7 +6,9 @@ from urllib.parse import unquote_to_bytes
 
 from aws_lambda_powertools.event_handler.api_gateway import Router
 
+from punctual.domain.access import Role
 from punctual.domain.errors import NotFound, PunctualError
+from punctual.web.contract import NEEDS
 from punctual.web.features import NOT_HERE
 from punctual.web.guards import check_accept
 from punctual.web.problems import Refused, problem_reply, unknown_problem
@@ -27,6 +29,14 @@ class Declared(NamedTuple):
     rule: str
     handler: Handler
     produces: str
+
+    def perform(self, request: Request, arguments: Mapping[str, str]) -> Reply:
+        needs = NEEDS.get((self.method, self.rule))
+        if needs is not None and request.caller.role < needs:
+            raise _may_not(request.caller.role, needs)
+        if self.produces is not ANYTHING:
+            check_accept(request.headers, self.produces)
+        return self.handler(request, **arguments)
 
 
 class _Place:
@@ -68,8 +78,9 @@ class Table(Router):
         def register(handler: Handler) -> Handler:
             kind = getattr(handler, "produces", JSON)
             for one in [method] if isinstance(method, str) else method:
-                self._add(Declared(one.upper(), rule, handler, kind))
-            declare(self._for_lambda(handler, kind))
+                declared = Declared(one.upper(), rule, handler, kind)
+                self._add(declared)
+            declare(self._for_lambda(declared))
             return handler
 
         return register
@@ -90,9 +101,7 @@ class Table(Router):
                 declared = place.here["GET"]
             else:
                 return self._other_method(request, place)
-        if declared.produces is not ANYTHING:
-            check_accept(request.headers, declared.produces)
-        return declared.handler(request, **arguments)
+        return declared.perform(request, arguments)
 
     def _other_method(self, request: Request, place: _Place) -> Reply:
         known = {*place.here, "OPTIONS"} | ({"HEAD"} if "GET" in place.here else set())
@@ -132,12 +141,10 @@ class Table(Router):
                 place = place.below.setdefault(part, _Place())
         place.here[declared.method] = declared
 
-    def _for_lambda(self, handler: Handler, kind: str) -> Callable[..., Any]:
+    def _for_lambda(self, declared: Declared) -> Callable[..., Any]:
         def call(**arguments: str) -> Any:
             def perform(request: Request) -> Reply:
-                if kind is not ANYTHING:
-                    check_accept(request.headers, kind)
-                return handler(request, **arguments)
+                return declared.perform(request, arguments)
 
             return self.from_event(lambda request: self._guarded(perform, request, {}))
 
@@ -167,6 +174,11 @@ class Table(Router):
             where=_where(error),
         )
         return unknown_problem(request.request_id)
+
+
+def _may_not(role: Role, needs: Role) -> Refused:
+    text = f"This call needs the role {needs.word} or a higher one; the token's is {role.word}."
+    return Refused("FORBIDDEN", text)
 
 
 def _go_there(request: Request, **_names: str) -> Reply:

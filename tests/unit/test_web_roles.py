@@ -1,0 +1,52 @@
+"""What a role may: each call's own lowest, refused below it and served from there on."""
+
+import json
+
+import pytest
+
+from punctual.domain.access import Role
+from punctual.local.installed import FEATURES
+from punctual.web.app import routes
+from punctual.web.contract import CALLS, NEEDS, PUBLIC, Call
+from punctual.web.render_rest import About
+from punctual.web.request import Caller, Reply, Request
+from punctual.web.services import Services
+from tests.web_engine import MemoryEngine
+
+ID = "01939f6a-7b12-7000-8000-000000000000"
+GUARDED = [call for call in CALLS if not call.public]
+
+
+def asked(call: Call, role: Role) -> Reply:
+    engine = MemoryEngine()
+    services = Services(engine.as_jobs, engine.as_search, engine.clock, FEATURES, About("0", ()))
+    path = call.path.replace("{job_id}", ID).replace("{run_id}", ID)
+    request = Request(call.method, path, "", {}, b"", Caller("t", "c", role), "id")
+    return routes(services, lambda *_, **__: None).answer(request)
+
+
+@pytest.mark.parametrize("call", GUARDED, ids=lambda call: f"{call.method} {call.path}")
+def test_a_call_is_served_from_its_own_role_on_and_refused_below(call: Call) -> None:
+    for role in Role:
+        reply = asked(call, role)
+        if role < call.needs:
+            assert reply.status == 403
+            problem = json.loads(reply.body)
+            assert problem["code"] == "FORBIDDEN"
+            assert call.needs.word in problem["detail"]
+            assert role.word in problem["detail"]
+        else:
+            assert reply.status not in (401, 403)
+
+
+def test_only_what_is_open_needs_no_role() -> None:
+    assert {call.path for call in CALLS if (call.method, call.rule) not in NEEDS} <= PUBLIC
+
+
+def test_roles_need_what_the_contract_says() -> None:
+    least: dict[Role, set[str]] = {}
+    for call in GUARDED:
+        least.setdefault(call.needs, set()).add(f"{call.method} {call.path}")
+    assert {"POST /jobs", "POST /jobs/batch", "PUT /jobs/{job_id}"} <= least[Role.EDITOR]
+    assert {"DELETE /jobs/{job_id}", "POST /jobs/{job_id}/pause"} <= least[Role.OPERATOR]
+    assert {"GET /jobs", "POST /schedules/preview"} <= least[Role.VIEWER]
