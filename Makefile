@@ -6,7 +6,7 @@ export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 STAGE = dev
 
 PYTHON_IN_VENV = .venv/bin/python
-CODE = $(foreach tree,layers functions infra tests bench,$(if $(shell find $(tree) -name '*.py' 2>/dev/null),$(tree)))
+CODE = $(foreach tree,layers functions cli infra tests bench,$(if $(shell find $(tree) -name '*.py' 2>/dev/null),$(tree)))
 COMPILE = $(PYTHON_IN_VENV) -m piptools compile --quiet --generate-hashes --allow-unsafe --strip-extras \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 # Of aws-sam-cli only a program is used: its 80 packages stay away, some of them change what
@@ -103,4 +103,4 @@ lock: ## pin the newest allowed requirements: UPGRADE=--upgrade, or keep the pin
 
 clean: ## remove what the others made; never the data in ./.punctual
 	@rm -rf .venv .venv-rehearse .venv-cold .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
-	@find layers functions infra tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	@find layers functions cli infra tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
