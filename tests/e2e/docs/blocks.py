@@ -1,0 +1,103 @@
+"""The fenced blocks of a page, in order, and what becomes of each."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`]*)$")
+NAME = re.compile(r"^# (?P<name>[\w.-]+\.\w+)$")
+GIVEN = re.compile(r"^file=(?P<name>[\w.-]+)$")
+NOT_RUN = "not run: "
+
+
+class Use(Enum):
+    SHELL = "typed into a shell"
+    NODE = "typed into another terminal: it serves until the page ends"
+    PYTHON = "run by Python"
+    FILE = "written into a file"
+    OUTPUT = "compared with what the block before said"
+    DONE = "what other tests do, or the rehearsal with a stage of its own"
+    NOT_RUN = "not run, for the reason it names"
+    DRAWING = "a drawing"
+
+
+class Wrong(ValueError):
+    """A block that says nothing about what becomes of it."""
+
+
+@dataclass(frozen=True)
+class Block:
+    page: str
+    line: int
+    language: str
+    info: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def on_aws(self) -> bool:
+        return self.info.split()[:1] == ["aws"]
+
+    @property
+    def file(self) -> str | None:
+        """The name it is written under: its first line's comment, or the one that info gives."""
+        given = GIVEN.match(self.info)
+        if given:
+            return given["name"]
+        named = NAME.match(self.text.partition("\n")[0])
+        return named["name"] if named else None
+
+    @property
+    def reason(self) -> str:
+        return self.info.removeprefix(NOT_RUN)
+
+    @property
+    def use(self) -> Use:
+        if self.info.startswith(NOT_RUN) and self.reason:
+            return Use.NOT_RUN
+        if self.file:
+            return Use.FILE
+        kind = (self.language, self.info.removeprefix("aws").strip())
+        if kind not in USES:
+            raise Wrong(f"{self}: nothing is known about a block `{self.language} {self.info}`")
+        return USES[kind]
+
+
+USES = {
+    ("bash", ""): Use.SHELL,
+    ("bash", "node"): Use.NODE,
+    ("bash", "done"): Use.DONE,
+    ("python", ""): Use.PYTHON,
+    ("text", ""): Use.OUTPUT,
+    ("mermaid", ""): Use.DRAWING,
+}
+
+
+def blocks(page: str, text: str) -> Iterator[Block]:
+    r"""
+    >>> [found] = blocks("a.md", "Say\n\n```bash aws\nls\n```\n")
+    >>> found.line, found.language, found.info, found.text
+    (3, 'bash', 'aws', 'ls\n')
+    """
+    lines = iter(enumerate(text.splitlines(), 1))
+    for number, line in lines:
+        begin = FENCE.match(line)
+        if not begin:
+            continue
+        language, _, info = begin["info"].strip().partition(" ")
+        held: list[str] = []
+        for _, inner in lines:
+            if inner.strip() == begin["ticks"]:
+                break
+            held.append(inner.removeprefix(begin["indent"]) + "\n")
+        else:
+            raise Wrong(f"{page}:{number}: this block has no end")
+        yield Block(page, number, language, info.strip(), "".join(held))
+
+
+def blocks_of(root: Path, page: str) -> list[Block]:
+    return list(blocks(page, (root / page).read_text()))

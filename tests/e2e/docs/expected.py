@@ -1,0 +1,49 @@
+"""Whether a command said what the page shows."""
+
+import re
+
+WRITTEN_ON = "2026-11-18"
+"""Times of this day stand for whenever it is tried; all others are meant as they stand."""
+
+ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+TIME = re.compile(WRITTEN_ON + r"[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
+ANY_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?"
+ANY_LINES = r"(?:[^\n]*\n)*?"
+
+
+def shows(expected: str, said: str) -> bool:
+    r"""`…` stands for anything in its line, alone in a line for any lines; blanks do not count.
+
+    >>> shows("a  b\n…\nz …\n", "a b\n1\n2\nz 3\n")
+    True
+    >>> shows("at 2026-11-18T10:00:00Z", "at 2027-01-01T03:04:05.678Z\n")
+    True
+    >>> shows("at 2026-03-29T10:00:00Z", "at 2026-03-29T10:00:01Z\n")
+    False
+    >>> shows("id 01a2b3c4-0000-7000-8000-000000000000", "id 99999999-9999-7999-8999-999999999999")
+    True
+    """
+    return re.fullmatch(_pattern(expected), _plain(said)) is not None
+
+
+def _plain(text: str) -> str:
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return "".join(f"{line}\n" for line in lines if line)
+
+
+def _pattern(expected: str) -> str:
+    return "".join(
+        ANY_LINES if line == "…" else f"{_in_a_line(line)}\n"
+        for line in _plain(expected).splitlines()
+    )
+
+
+def _in_a_line(line: str) -> str:
+    known = re.compile(f"(?P<id>{ID.pattern})|(?P<time>{TIME.pattern})|(?P<any> ?… ?)")
+    parts: list[str] = []
+    place = 0
+    for found in known.finditer(line):
+        parts.append(re.escape(line[place : found.start()]))
+        parts.append({"id": ID.pattern, "time": ANY_TIME}.get(found.lastgroup or "", ".*"))
+        place = found.end()
+    return "".join([*parts, re.escape(line[place:])])

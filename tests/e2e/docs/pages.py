@@ -1,0 +1,147 @@
+"""The pages, and how the blocks of one are run from its beginning to its end."""
+
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from tests.e2e.docs.blocks import Block, Use, blocks_of
+from tests.e2e.docs.expected import shows
+from tests.e2e.docs.sessions import Failed, Python, Shell, Terminal, answers
+from tests.rehearsal.emulator import free_port
+
+ROOT = Path(__file__).parents[3]
+OWN = {
+    "docs/deploying.md": "tests/infra/test_deploying_doc.py",
+    "docs/runbook.md": "tests/infra/test_runbook.py",
+    "docs/events.md": "tests/unit/test_events_documented.py",
+    "docs/requirements.md": "tests/unit/test_requirements.py",
+}
+"""Pages that a test of their own holds to what is there."""
+
+PORTS = ("8080", "9000")
+"""Where a reader's node and receiver are; whoever tries a page takes ports that are free."""
+
+INHERITED = ("LANG", "SYSTEMROOT", "TMPDIR")
+
+
+def pages() -> list[str]:
+    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    names = [path.relative_to(ROOT).as_posix() for path in found]
+    return [name for name in names if not name.startswith("docs/decisions/") and name not in OWN]
+
+
+def has_local_commands(page: str) -> bool:
+    uses = {block.use for block in blocks_of(ROOT, page) if not block.on_aws}
+    return bool(uses & {Use.SHELL, Use.PYTHON, Use.NODE})
+
+
+def has_aws_commands(page: str) -> bool:
+    return any(block.on_aws for block in blocks_of(ROOT, page))
+
+
+class Page:
+    """One page in a folder and a home of its own."""
+
+    def __init__(self, name: str, folder: Path, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self._folder = folder / "page"
+        self._home = folder / "home"
+        self._folder.mkdir()
+        self._home.mkdir()
+        self._ports = {port: str(free_port()) for port in PORTS}
+        self._environment = {
+            **{name: os.environ[name] for name in INHERITED if name in os.environ},
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "HOME": str(self._home),
+            "COLUMNS": "110",
+            "NO_COLOR": "1",
+            "PYTHONUNBUFFERED": "1",
+            "PUNCTUAL_PORT": self._ports["8080"],
+            "PUNCTUAL_DATA": str(folder / "data"),
+            "PUNCTUAL_URL": f"http://127.0.0.1:{self._ports['8080']}/v1",
+            **environment,
+        }
+        self._log = folder / "node.log"
+        self._terminal: Terminal | None = None
+        self._shell: Shell | None = None
+        self._python: Python | None = None
+
+    def run(self, blocks: Sequence[Block], *, served: bool) -> None:
+        """With `served`, the page takes a node for granted and finds one."""
+        with ExitStack() as stack:
+            stack.callback(self._stop)
+            if served:
+                self._serve(f"{sys.executable} -m punctual.local")
+            said: str | None = None
+            for block in blocks:
+                try:
+                    said = self._one(block, said, stack)
+                except Failed as error:
+                    raise Failed(f"{block}: {error}") from None
+
+    def _one(self, block: Block, said: str | None, stack: ExitStack) -> str | None:
+        text = self._here(block.text)
+        match block.use:
+            case Use.SHELL:
+                if self._shell is None:
+                    self._shell = stack.enter_context(Shell(self._environment, self._folder))
+                return self._there(self._shell.run(text))
+            case Use.PYTHON:
+                if self._python is None:
+                    self._python = stack.enter_context(Python(self._environment, self._folder))
+                return self._there(self._python.run(text, str(block)))
+            case Use.NODE:
+                return self._there(self._serve(text))
+            case Use.FILE:
+                assert block.file is not None
+                (self._folder / block.file).write_text(text)
+            case Use.OUTPUT:
+                if said is None:
+                    raise Failed("nothing was said before it")
+                if not shows(block.text, said):
+                    raise Failed(f"what was said is\n{said}")
+        return None
+
+    def _serve(self, command: str) -> str:
+        self._stop()
+        self._terminal = Terminal(command, self._environment, ROOT, self._log)
+        return self._terminal.until(lambda: answers(self._environment["PUNCTUAL_URL"]))
+
+    def _stop(self) -> None:
+        if self._terminal is not None:
+            self._terminal.stop()
+            self._terminal = None
+
+    def _here(self, text: str) -> str:
+        return re.sub(rf"\b({'|'.join(PORTS)})\b", lambda found: self._ports[found[1]], text)
+
+    def _there(self, text: str) -> str:
+        for port, mine in self._ports.items():
+            text = re.sub(rf"\b{mine}\b", port, text)
+        return text
+
+
+def try_here(name: str, folder: Path) -> None:
+    """All that is for the local node."""
+    found = list(_those(blocks_of(ROOT, name), aws=False))
+    Page(name, folder, {}).run(found, served=all(block.use is not Use.NODE for block in found))
+
+
+def try_on_aws(name: str, folder: Path, environment: Mapping[str, str]) -> None:
+    """All that is for a deployment, which `environment` names."""
+    Page(name, folder, environment).run(list(_those(blocks_of(ROOT, name), aws=True)), served=False)
+
+
+def _those(found: list[Block], *, aws: bool) -> Iterator[Block]:
+    """What is shown as said goes where its block goes; files are written for both."""
+    ours = True
+    for block in found:
+        if block.use is Use.FILE:
+            yield block
+            continue
+        ours = ours if block.use is Use.OUTPUT else block.on_aws is aws
+        if ours:
+            yield block

@@ -1,0 +1,172 @@
+"""What a page's blocks are typed into: a shell, a Python, and terminals where something serves."""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.error import URLError
+from urllib.request import urlopen
+
+WITHIN = 60.0
+MARK = "\x1eended "
+
+PYTHON = r"""
+import json, sys, traceback
+space = {"__name__": "__main__"}
+for line in sys.stdin:
+    page, text = json.loads(line)
+    try:
+        exec(compile(text, page, "exec"), space)
+        ended = 0
+    except BaseException:
+        traceback.print_exc()
+        ended = 1
+    print(f"\x1eended {ended}", flush=True)
+"""
+
+
+class Failed(AssertionError):
+    """A block did not do what its page says."""
+
+
+class Session:
+    """A process that is handed one block after the other and says when each has ended."""
+
+    def __init__(self, command: list[str], environment: Mapping[str, str], folder: Path) -> None:
+        self._process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        _end_group(self._process, signal.SIGTERM)
+        self._process.stdout.close()
+
+    def _say(self, line: str) -> str:
+        """What it says to this line, until it says that it has ended well."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
+        self._process.stdin.flush()
+        said = self._heard()
+        text, mark, code = said.rpartition(MARK)
+        if not mark or code.strip() != "0":
+            raise Failed(text + code if not mark else text)
+        return text
+
+    def _heard(self) -> str:
+        assert self._process.stdout is not None
+        source = self._process.stdout.fileno()
+        said = b""
+        until = time.monotonic() + WITHIN
+        while not (MARK.encode() in said and said.endswith(b"\n")):
+            ready, _, _ = select.select([source], [], [], until - time.monotonic())
+            if not ready:
+                raise Failed(f"it took over {WITHIN:.0f} s, and had said:\n{said.decode()}")
+            chunk = os.read(source, 65_536)
+            if not chunk:
+                break
+            said += chunk
+        return said.decode()
+
+
+class Shell(Session):
+    """One bash: what a block sets the next one finds, and whatever fails ends the page."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        super().__init__(["bash", "--norc"], environment, folder)
+        self._folder = folder
+        self._say(
+            "trap 'printf \"\\036ended %s\\n\" $?' EXIT; set -euo pipefail; "
+            "printf '\\036ended 0\\n'"
+        )
+
+    def run(self, text: str) -> str:
+        script = self._folder / ".block.sh"
+        script.write_text(text)
+        return self._say(f"source {script} < /dev/null; printf '\\036ended 0\\n'")
+
+
+class Python(Session):
+    """One namespace, in a process of its own."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path) -> None:
+        super().__init__([sys.executable, "-W", "error", "-c", PYTHON], environment, folder)
+
+    def run(self, text: str, page: str = "<page>") -> str:
+        return self._say(json.dumps([page, text]))
+
+
+class Terminal:
+    """A command that serves until it is stopped as by Ctrl-C."""
+
+    def __init__(
+        self, command: str, environment: Mapping[str, str], folder: Path, log: Path
+    ) -> None:
+        self._log = log
+        with log.open("a") as kept:
+            self._process = subprocess.Popen(
+                ["bash", "--norc", "-c", f"exec {command.strip()}"],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=kept,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def until(self, serves: Callable[[], bool]) -> str:
+        """What it has said by the time it serves."""
+        deadline = time.monotonic() + WITHIN
+        while not serves():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise Failed(f"it does not serve, and says:\n{self._log.read_text()}")
+            time.sleep(0.05)
+        return self._log.read_text()
+
+    def stop(self) -> None:
+        _end_group(self._process, signal.SIGINT)
+
+
+def answers(url: str) -> bool:
+    try:
+        with urlopen(f"{url}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (URLError, OSError):
+        return False
+
+
+def _end_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    """The process and what it left running; its group is its own."""
+    try:
+        os.killpg(process.pid, number)
+    except ProcessLookupError:
+        process.wait()
+        return
+    try:
+        process.wait(15)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,109 @@
+"""No block of a page goes untried without a word, and no link leads nowhere."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.docs.blocks import Block, Use, Wrong, blocks, blocks_of
+from tests.e2e.docs.pages import OWN, ROOT, pages
+
+MOST_NOT_RUN = 6
+DONE = {
+    "make test": "tests/rehearsal/__main__.py",
+    "make rehearse": "tests/rehearsal/__main__.py",
+    "make deploy STAGE=dev": "tests/rehearsal/deployment.py",
+    "make destroy STAGE=dev YES=1": "tests/rehearsal/deployment.py",
+    "make acceptance URL=$PUNCTUAL_URL TOKEN=$PUNCTUAL_TOKEN": "tests/rehearsal/acceptance.py",
+}
+"""Commands that a page names and that another file does, with a stage or folder of its own."""
+
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^( *)(`{3,})[^`]*\n.*?^\1\2$", re.MULTILINE | re.DOTALL)
+
+
+def every_block() -> Iterator[Block]:
+    for page in pages():
+        yield from blocks_of(ROOT, page)
+
+
+def documents() -> list[str]:
+    return [*pages(), *OWN]
+
+
+def prose(page: str) -> str:
+    return FENCED.sub("", (ROOT / page).read_text())
+
+
+@pytest.mark.parametrize("page", pages())
+def test_every_block_is_run_or_marked(page: str) -> None:
+    assert [block.use for block in blocks_of(ROOT, page)].count(Use.NOT_RUN) <= MOST_NOT_RUN
+
+
+@pytest.mark.parametrize("page", pages())
+def test_code_stands_in_fences(page: str) -> None:
+    assert re.findall(r"(?:\A|\n)\n    \S.*", prose(page)) == []
+
+
+def test_few_blocks_are_not_run() -> None:
+    found = [block for block in every_block() if block.use is Use.NOT_RUN]
+    assert len(found) <= MOST_NOT_RUN, [f"{block}: {block.reason}" for block in found]
+
+
+def test_what_others_do_is_done_there() -> None:
+    said = {
+        line.partition(" #")[0].strip()
+        for block in every_block()
+        if block.use is Use.DONE
+        for line in block.text.splitlines()
+    }
+    assert said - set(DONE) == set()
+    assert all((ROOT / path).is_file() for path in DONE.values())
+
+
+def test_drawings_are_the_only_blocks_that_say_nothing_to_do() -> None:
+    drawn = {block.page for block in every_block() if block.use is Use.DRAWING}
+    assert drawn <= {"docs/lifecycle.md", "docs/concepts.md"}
+
+
+def test_what_is_shown_as_said_follows_what_says_it() -> None:
+    for page in pages():
+        before: Use | None = None
+        for block in blocks_of(ROOT, page):
+            if block.use is Use.OUTPUT:
+                assert before in (Use.SHELL, Use.PYTHON, Use.NODE), str(block)
+            before = block.use
+
+
+def test_a_page_with_a_test_of_its_own_has_that_test() -> None:
+    for page, test in OWN.items():
+        assert Path(page).stem in (ROOT / test).read_text().lower(), test
+
+
+def test_a_block_of_no_known_kind_is_refused() -> None:
+    (block,) = blocks("a.md", "```zsh\nls\n```\n")
+    with pytest.raises(Wrong, match=r"a\.md:1"):
+        assert block.use
+
+
+def test_a_block_without_an_end_is_refused() -> None:
+    with pytest.raises(Wrong, match="no end"):
+        list(blocks("a.md", "```bash\nls\n"))
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", page.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+
+
+@pytest.mark.parametrize("page", documents())
+def test_links_lead_somewhere(page: str) -> None:
+    for link in LINK.findall(prose(page)):
+        if link.startswith(("https://", "http://", "mailto:")):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.exists(), link
+        if anchor:
+            assert anchor in anchors(target), link

@@ -1,0 +1,12 @@
+"""Whatever a page tells its reader to type is typed here, and says what the page shows."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.docs.pages import has_local_commands, pages, try_here
+
+
+@pytest.mark.parametrize("name", [one for one in pages() if has_local_commands(one)])
+def test_a_page_does_what_it_says(name: str, tmp_path: Path) -> None:
+    try_here(name, tmp_path)
