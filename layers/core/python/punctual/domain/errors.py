@@ -47,7 +47,13 @@ class Invalid(PunctualError):
 
 
 class LimitExceeded(PunctualError):
+    """Less, or later: `again_after` seconds from now there may be room."""
+
     code = "LIMIT_EXCEEDED"
+
+    def __init__(self, message: str, again_after: float = 1.0) -> None:
+        super().__init__(message)
+        self.again_after = again_after
 
 
 class Unavailable(PunctualError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from math import ceil
 from typing import Any
 
 from punctual.domain.errors import Invalid, LimitExceeded, PunctualError, Unavailable
@@ -84,7 +85,9 @@ def unknown_problem(request_id: str) -> Reply:
 def _headers(error: PunctualError) -> Sequence[Header]:
     if isinstance(error, Refused):
         return error.headers
-    if isinstance(error, LimitExceeded | Unavailable):
+    if isinstance(error, LimitExceeded):
+        return (("retry-after", str(max(1, ceil(error.again_after)))),)
+    if isinstance(error, Unavailable):
         return (("retry-after", RETRY_AFTER),)
     return ()
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from punctual.domain.errors import NotFound, PreconditionFailed
+from punctual.domain.limits import UNLIMITED, Limits
+from punctual.engine.limits import LimitsOf
 from punctual.engine.search import Search
+from punctual.engine.tokens import Tokens
 from punctual.web.conditions import if_match
 from punctual.web.features import Features
 from punctual.web.paging import Pager
@@ -19,14 +22,20 @@ if TYPE_CHECKING:  # who only reads has no use for what writes
 _ID_LENGTH = 36
 
 
+def unlimited(_tenant: str) -> Limits:
+    return UNLIMITED
+
+
 class Reads(NamedTuple):
     """What the reading calls stand on; `most` bytes an answer may have, where a gateway says so."""
 
     search: Search
     clock: Callable[[], datetime]
     about: About
+    tokens: Tokens
     pager: Pager = Pager()
     most: int | None = None
+    limits_of: LimitsOf = unlimited
 
 
 class Services(NamedTuple):
@@ -35,8 +44,10 @@ class Services(NamedTuple):
     clock: Callable[[], datetime]
     features: Features
     about: About
+    tokens: Tokens
     pager: Pager = Pager()
     most: int | None = None
+    limits_of: LimitsOf = unlimited
 
     def edition(self, request: Request, job_id: str) -> int | None:
         """The one edition that If-Match allows; None where any will do."""
