@@ -1,6 +1,7 @@
 """botocore's clients, each made when it is first used, or while a function's environment starts."""
 
 import gc
+from collections.abc import Callable
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,14 @@ class Clients:
         self._given = session
         self._invoking: dict[int, Any] = {}
         self._making = Lock()  # a session is not safe to use from several threads, a client is
+        self._made: list[Any] = []
+        self._watches: list[Callable[[Any], None]] = []
+
+    def watched(self, watch: Callable[[Any], None]) -> None:
+        """Show each client to this, those that are made later too."""
+        self._watches.append(watch)
+        for client in self._made:
+            watch(client)
 
     def prepare(self, *names: str) -> None:
         """Make these now.
@@ -107,5 +116,10 @@ class Clients:
         )
         with self._making:
             if self._given is not None:
-                return self._given.client(service, config=config)
-            return self._session.create_client(service, config=config)
+                client = self._given.client(service, config=config)
+            else:
+                client = self._session.create_client(service, config=config)
+            self._made.append(client)
+        for watch in self._watches:
+            watch(client)
+        return client

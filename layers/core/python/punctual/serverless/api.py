@@ -13,6 +13,9 @@ from punctual.web.request import Caller
 
 TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
 TENANT, CALLER, UNSURE = "tenant", "caller", "unsure"  # what the authorizer says of a call
+# A request may begin calls to AWS for so long, and its last one takes up to 8 s more: an answer
+# comes within 25 s, where an HTTP API waits for 30.
+SECONDS = 15.0
 MOST = 5_900_000  # bytes of one list, quoted: with its frame it stays under Lambda's 6 MiB
 
 _NOBODY = Caller("", "")

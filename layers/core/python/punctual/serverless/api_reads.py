@@ -1,11 +1,12 @@
 """The reading half of the API: nothing here decides, writes or checks a definition."""
 
+from functools import partial
 from typing import Any
 
 from punctual.aws.control import DynamoBuckets
 from punctual.aws.tallies import Tallies
 from punctual.engine.search import Search
-from punctual.serverless.api import MOST, TASK_TYPES, about, caller_of
+from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.monitoring import DeployedMonitor
 from punctual.serverless.runtime import Runtime
 from punctual.web.contract import CALLS, READER
@@ -29,4 +30,5 @@ def reading(runtime: Runtime) -> Any:
         caller_of,
         [(call.method, call.rule) for call in CALLS if call.function != READER],
         access=runtime.tell,
+        bounded=partial(runtime.deadline.within, SECONDS),
     )

@@ -1,11 +1,12 @@
 """The writing half of the API."""
 
 from datetime import datetime
+from functools import partial
 from typing import Any, NoReturn
 
 from punctual.engine.jobs import Jobs
 from punctual.engine.search import Search
-from punctual.serverless.api import MOST, TASK_TYPES, about, caller_of
+from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.rules import task_problems
 from punctual.web.features import Features
@@ -23,7 +24,8 @@ def writing(runtime: Runtime) -> Any:
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id)
     services = Services(jobs, search, runtime.clock, FEATURES, about(), most=MOST)
     nouns = (JobRoutes(services), RunRoutes(services))
-    return gateway(nouns, runtime.tell, caller_of, access=runtime.tell)
+    bounded = partial(runtime.deadline.within, SECONDS)
+    return gateway(nouns, runtime.tell, caller_of, access=runtime.tell, bounded=bounded)
 
 
 class _NotAsked:

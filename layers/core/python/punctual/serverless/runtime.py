@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from punctual.aws.deadline import Deadline
 from punctual.aws.dynamo import Dynamo
 from punctual.aws.knobs import Gate
 from punctual.aws.wiring import (
@@ -62,6 +63,13 @@ class Runtime:
     @cached_property
     def ports(self) -> AwsPorts:
         return aws_ports(self.settings, self.clock, self.clients, gate=self.gate, **self._wired)
+
+    @cached_property
+    def deadline(self) -> Deadline:
+        """For who answers somebody that waits: from here on all calls are held to it."""
+        made = Deadline(self.steady)
+        self.clients.watched(made.watch)
+        return made
 
     @cached_property
     def gate(self) -> Gate:

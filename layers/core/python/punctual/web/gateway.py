@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
 from aws_lambda_powertools.event_handler import Response
@@ -29,12 +30,14 @@ def gateway(
     caller_of: CallerOf,
     elsewhere: Iterable[tuple[str, str]] = (),
     access: Callable[..., None] | None = None,
+    bounded: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> APIGatewayHttpResolver:
     """Answers events by these routes; `elsewhere` are those that another function serves.
 
     `access`, where given, is called with each answer's method, route, status, tenant and id.
+    Each request happens inside one `bounded`.
     """
-    table = Table(_Gateway(caller_of, log, access).perform, log)
+    table = Table(_Gateway(caller_of, log, access, bounded).perform, log)
     for noun in nouns:
         noun.declare(table)
     for method, rule in elsewhere:
@@ -46,19 +49,27 @@ def gateway(
 
 
 class _Gateway:
-    def __init__(self, caller_of: CallerOf, log: Log, access: Callable[..., None] | None) -> None:
+    def __init__(
+        self,
+        caller_of: CallerOf,
+        log: Log,
+        access: Callable[..., None] | None,
+        bounded: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._caller_of = caller_of
         self._log = log
         self._access = access
+        self._bounded = bounded
 
     def perform(self, table: Table, perform: Callable[[Request], Reply]) -> Response[Any]:
         event = table.current_event
         request_id = table.lambda_context.aws_request_id
         tenant = ""
         try:
-            request = self._request(event, request_id)
-            tenant = request.caller.tenant
-            reply = _bounded(self._answered(perform, request), request_id)
+            with self._bounded():
+                request = self._request(event, request_id)
+                tenant = request.caller.tenant
+                reply = _bounded(self._answered(perform, request), request_id)
         except PunctualError as error:
             reply = problem_reply(error, request_id)
         except Exception as error:
