@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Lease
+from punctual.engine.audit import Note
 from punctual.engine.records import (
     AttemptRow,
     Body,
@@ -68,15 +69,17 @@ class Stored(NamedTuple):
 class Swap(NamedTuple):
     """Write `head` if the stored version is still `expect` (0: no such head yet).
 
-    With it, atomically: set or drop (None) leases; and hold only if `required` leases are
-    as they were read. `head.writers[-1]` marks the swap as its caller's own: one whose answer
-    was lost has won if that mark stands in what is stored.
+    With it, atomically: set or drop (None) leases; hold only if `required` leases are as they
+    were read; and note for the audit which client's change it is. `head.writers[-1]` marks the
+    swap as its caller's own: one whose answer was lost has won if that mark stands in what is
+    stored.
     """
 
     head: Head
     expect: int
     leases: Mapping[str, Lease | None] = {}
     required: Mapping[str, Lease] = {}
+    note: Note | None = None
 
     @property
     def key(self) -> Key:

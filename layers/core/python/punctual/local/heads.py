@@ -22,6 +22,7 @@ from punctual.engine.ports import (
     Swap,
     Walk,
 )
+from punctual.local.audit import SqliteAudit
 from punctual.local.bodies import SqliteBodies
 from punctual.local.codec import micros, moment
 from punctual.local.counts import Counts
@@ -45,9 +46,11 @@ class SqliteHeads:
         counts: Counts,
         recorded: Container[RunKey],
         clock: Clock,
+        audit: SqliteAudit,
         cached: int = CACHED,
     ) -> None:
         self._unit = unit
+        self._audit = audit
         self._bodies = bodies
         self._counts = counts
         self._clock = clock
@@ -212,7 +215,7 @@ class SqliteHeads:
         return at is not None and at <= self._clock()
 
     def _swap(self, swap: Swap) -> bool:
-        head, expect, changes, required = swap
+        head, expect, changes, required, note = swap
         key = (head.tenant, head.job_id)
         kept = self._memory.find(key)
         version, leases = 0, NO_LEASES
@@ -229,6 +232,8 @@ class SqliteHeads:
         if changes:
             leases = merged(leases, changes)
         self._memory.change(key, kept, Stored(head, leases))
+        if note is not None:
+            self._audit.changed(note, head)
         return True
 
     def _beat(self, beat: Beat) -> Head | None:

@@ -46,7 +46,8 @@ class Purge:
         with self._unit:
             self._heads.flush()
             self._unit.begin()
-            steps = (self._jobs, self._runs, self._receipts, self._events, self._minutes)
+            kept = (self._receipts, self._tokens, self._events, self._minutes, self._audit)
+            steps = (self._jobs, self._runs, *kept)
             more = [step(now, limit) for step in steps]
             return any(more)
 
@@ -123,12 +124,29 @@ class Purge:
         ).rowcount
         return gone >= limit
 
+    def _tokens(self, now: datetime, limit: int) -> bool:
+        gone = self._unit.db.execute(
+            "DELETE FROM tokens WHERE hash IN "
+            "(SELECT hash FROM tokens WHERE forgotten_at <= ? LIMIT ?)",
+            (micros(now), limit),
+        ).rowcount
+        return gone >= limit
+
     def _events(self, now: datetime, limit: int) -> bool:
         """In order, and never the newest: the numbers go on from it."""
         gone = self._unit.db.execute(
             "DELETE FROM feed WHERE seq IN (SELECT seq FROM feed ORDER BY seq LIMIT ?) "
             "AND at <= ? AND seq < (SELECT max(seq) FROM feed)",
             (limit, micros(now - EVENTS_KEPT)),
+        ).rowcount
+        return gone >= limit
+
+    def _audit(self, now: datetime, limit: int) -> bool:
+        """Rows stand in the order of time, as near as the clock went."""
+        gone = self._unit.db.execute(
+            "DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT ?) "
+            "AND latest <= ?",
+            (limit, micros(now - RETENTION)),
         ).rowcount
         return gone >= limit
 

@@ -159,7 +159,32 @@ _THIRD: Sequence[Step] = (
 # earlier programs that they cannot read this.
 _FOURTH: Sequence[Step] = ()
 
-MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD, _FOURTH)
+_FIFTH: Sequence[Step] = (
+    """CREATE TABLE tokens (
+        hash TEXT PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        token_id TEXT NOT NULL,
+        name TEXT NOT NULL,
+        role INTEGER NOT NULL,
+        created_at INTEGER NOT NULL,
+        created_by TEXT NOT NULL,
+        expires_at INTEGER,
+        last_used_at INTEGER,
+        revoked_at INTEGER,
+        forgotten_at INTEGER
+    ) WITHOUT ROWID""",
+    "CREATE UNIQUE INDEX tokens_of_tenant ON tokens (tenant, token_id)",
+    """CREATE TABLE audit (
+        id INTEGER PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        earliest INTEGER NOT NULL,
+        latest INTEGER NOT NULL,
+        noted BLOB NOT NULL
+    )""",
+    "CREATE INDEX audit_of_tenant ON audit (tenant)",
+)
+
+MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
 
 
 def connect(path: Path, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> sqlite3.Connection:

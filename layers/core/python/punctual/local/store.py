@@ -7,6 +7,7 @@ from pathlib import Path
 
 from punctual.domain.head import Head
 from punctual.engine.ports import Clock, Feed, Key, Messages, Ports, Wake
+from punctual.local.audit import SqliteAudit
 from punctual.local.blobs import FileBlobs
 from punctual.local.bodies import SqliteBodies
 from punctual.local.clock import wall
@@ -37,13 +38,17 @@ class Store:
         self._counts = Counts(self._unit)
         self.history = SqliteHistory(self._unit, self._counts)
         bodies = SqliteBodies(self._unit)
-        self.heads = SqliteHeads(self._unit, bodies, self._counts, self.history.held, clock)
+        self.audit = SqliteAudit(self._unit)
+        self.heads = SqliteHeads(
+            self._unit, bodies, self._counts, self.history.held, clock, self.audit
+        )
         self.timers = SqliteTimers(self._unit)
         self.buckets = SqliteBuckets(self._unit, clock)
         self.receipts = SqliteReceipts(self._unit)
         self.feed = SqliteFeed(self._unit, clock)
         self.blobs = blobs
-        for part in (self.timers, bodies, self.heads, self.history, self.feed, self._counts):
+        parts = (self.timers, bodies, self.heads, self.history, self.feed, self.audit)
+        for part in (*parts, self._counts):
             self._unit.join(part)
         self._purge = Purge(self._unit, self._counts, self.heads, self.history, self.buckets, blobs)
 
