@@ -16,7 +16,7 @@ from pathlib import Path
 from punctual.settings import VERSION
 from tests.e2e.acceptance.contract import Api, a_client, eventually
 from tests.e2e.acceptance.target import a_target
-from tests.rehearsal.acceptance import SUITE, Accepted, accept
+from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept
 from tests.rehearsal.deployment import STAGE, Deployment
 from tests.rehearsal.emulator import ROOT, Account, emulator
 from tests.rehearsal.guard import guarded
@@ -38,10 +38,11 @@ class Pass:
     tests: Sequence[str]
     options: Mapping[str, str] = field(default_factory=dict)
     updates: bool = False
+    pages: bool = False
 
 
 PASSES = (
-    Pass("whole", "everything, as one account's owner", [SUITE], updates=True),
+    Pass("whole", "everything, as one account's owner", [SUITE], updates=True, pages=True),
     Pass(
         "roles",
         "each function under its own role",
@@ -91,6 +92,7 @@ def ticking(url: str, account: Account) -> None:
 
 
 def rehearse(one: Pass, folder: Path) -> Accepted:
+    chosen = os.environ.get("T", "").split()
     with emulator(folder, one.options) as account:
         environment = account.environment
         deployment = Deployment(folder, environment, CONTEXT)
@@ -114,7 +116,10 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
         with step("the first tick"):
             ticking(url, account)
         with step(f"acceptance against {url}"):
-            result = accept(url, token, environment, one.tests, folder)
+            result = accept(url, token, environment, chosen or one.tests, folder)
+        if one.pages and not chosen:
+            with step("what docs tell to type"):
+                accept(url, token, environment, [PAGES], folder, "docs")
         if one.updates:
             update(url, token, account, deployment, folder)
         with step("make destroy"):

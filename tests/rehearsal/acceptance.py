@@ -1,4 +1,4 @@
-"""The suite that holds an installation to the contract, against the emulated one."""
+"""What is held against the emulated installation: the contract's suite, and the pages' commands."""
 
 import os
 import re
@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.rehearsal.deployment import STAGE
 from tests.rehearsal.emulator import ROOT
 from tests.rehearsal.progress import Failed, everything, run
 
 SUITE = "tests/e2e/acceptance"
+PAGES = "tests/e2e/docs/test_docs_on_aws.py"
 PATIENCE = "4"  # the emulator, every function and the tests share the machine
 SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] \S+: (.*)$", re.MULTILINE)
 
@@ -25,16 +27,21 @@ class Accepted:
 
 
 def accept(
-    url: str, token: str, environment: Mapping[str, str], tests: Sequence[str], folder: Path
+    url: str,
+    token: str,
+    environment: Mapping[str, str],
+    tests: Sequence[str],
+    folder: Path,
+    name: str = "acceptance",
 ) -> Accepted:
-    asked = os.environ.get("T", "").split() or tests
-    log = folder / "acceptance.log"
+    log = folder / f"{name}.log"
     code, said = run(
-        [sys.executable, "-m", "pytest", "-rs", "--color=no", *asked],
+        [sys.executable, "-m", "pytest", "-rs", "--color=no", *tests],
         {
             **environment,
             "PUNCTUAL_URL": url,
             "PUNCTUAL_TOKEN": token,
+            "PUNCTUAL_STAGE": STAGE,
             "PUNCTUAL_PATIENCE": os.environ.get("PUNCTUAL_PATIENCE") or PATIENCE,
         },
         log,
@@ -42,7 +49,7 @@ def accept(
         ROOT,
     )
     if code:
-        raise Failed(f"the acceptance suite failed: {log}")
+        raise Failed(f"{' '.join(tests)} failed: {log}")
     return accepted(said)
 
 
