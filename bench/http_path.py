@@ -25,6 +25,7 @@ from tests.web_engine import NOON, MemoryEngine
 
 ROUNDS = 7
 CALLS = 4_000
+TOKENS = MemoryEngine().tokens
 BODY = (
     b'{"name":"hello","schedule_type":"FUTURE","schedule_time":"2026-12-01T10:00:00Z",'
     b'"payload":{"customer":1234},"task":{"type":"event"}}'
@@ -67,7 +68,7 @@ def microseconds(call: Callable[[], object]) -> float:
 def services() -> Services:
     engine = Accepts()
     about = About("bench", ("event",))
-    return Services(cast(Jobs, engine), cast(Search, engine), lambda: NOON, FEATURES, about)
+    return Services(cast(Jobs, engine), cast(Search, engine), lambda: NOON, FEATURES, about, TOKENS)
 
 
 def direct() -> Callable[[], object]:
@@ -109,7 +110,9 @@ def asgi(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
         "headers": HEADERS,
     }
     engine = Accepts()
-    app = application(cast(Jobs, engine), cast(Search, engine), turn, quiet, clock=lambda: NOON)
+    app = application(
+        cast(Jobs, engine), cast(Search, engine), turn, quiet, TOKENS, clock=lambda: NOON
+    )
 
     async def many() -> None:
         for _ in range(100):
@@ -133,6 +136,7 @@ def whole() -> Callable[[], object]:
         cast(Search, engine),
         never,
         quiet,
+        TOKENS,
         clock=lambda: NOON,
         soon=soon,
     )

@@ -39,6 +39,7 @@ class Client:
             self.engine.as_search,
             self._turn,
             self._log,
+            self.engine.tokens,
             clock=self.engine.clock,
             access=self._log,
         )

@@ -20,10 +20,12 @@ from punctual.domain.head import Head, Misfire, State
 from punctual.domain.placement import sortable_id
 from punctual.domain.run import ENDED, Run, Status, Trigger
 from punctual.domain.schedule import next_after
+from punctual.domain.tokens import Token
 from punctual.engine.definition import compiled
 from punctual.engine.jobs import Jobs, Submission
 from punctual.engine.ports import Body, Detail
 from punctual.engine.search import JobFilters, RunFilters, Search
+from punctual.engine.tokens import Tokens
 from punctual.engine.views import (
     Explanation,
     Health,
@@ -39,6 +41,44 @@ NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 replace = msgspec.structs.replace
 
 
+class MemoryTokens:
+    """Rows of tokens, and the same by hash."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Token] = {}
+
+    def put(self, token: Token, hashed: str) -> None:
+        self.rows[hashed] = token
+
+    def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        return next((one for one in self._kept(tenant, now) if one.token_id == token_id), None)
+
+    def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> list[Token]:
+        mine = sorted(self._kept(tenant, now), key=lambda one: one.token_id, reverse=True)
+        return [one for one in mine if before is None or one.token_id < before][:limit]
+
+    def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        token = self.get(tenant, token_id, now)
+        if token is None or token.revoked_at is not None:
+            return token
+        (hashed,) = (at for at, one in self.rows.items() if one == token)
+        self.rows[hashed] = token._replace(revoked_at=now)
+        return self.rows[hashed]
+
+    def find(self, hashed: str) -> Token | None:
+        return self.rows.get(hashed)
+
+    def used(self, hashed: str, now: datetime) -> None:
+        self.rows[hashed] = self.rows[hashed]._replace(last_used_at=now)
+
+    def _kept(self, tenant: str, now: datetime) -> list[Token]:
+        return [
+            one
+            for one in self.rows.values()
+            if one.tenant == tenant and ((at := one.forgotten_at()) is None or at > now)
+        ]
+
+
 class MemoryEngine:
     """Both services in one; `error`, where set, is raised by every call."""
 
@@ -51,6 +91,12 @@ class MemoryEngine:
         self.outputs: dict[str, Output] = {}
         self.asked: list[tuple[Any, ...]] = []
         self._ids = count(1)
+        self.tokens = Tokens(
+            MemoryTokens(), lambda: bytes(32), self.clock, self.new_id, self._random, "local"
+        )
+
+    def _random(self, size: int) -> bytes:
+        return next(self._ids).to_bytes(size, "big")
 
     @property
     def as_jobs(self) -> Jobs:
@@ -67,7 +113,7 @@ class MemoryEngine:
         return sortable_id(self.now, next(self._ids).to_bytes(10, "big"))
 
     def submit(
-        self, tenant: str, caller: str, wanted: Sequence[Submission]
+        self, tenant: str, caller: str, wanted: Sequence[Submission], by: Any = None
     ) -> list[JobView | PunctualError]:
         self._ask("submit", tenant, caller, len(wanted))
         return [self._submit(tenant, caller, one) for one in wanted]
@@ -143,6 +189,7 @@ class MemoryEngine:
         job_id: str,
         revise: Callable[[dict[str, Any]], dict[str, Any]],
         if_match: int | None = None,
+        by: Any = None,
     ) -> JobView:
         view = self._matching(tenant, job_id, if_match)
         if view.head.state is State.CANCELLED:
@@ -155,16 +202,25 @@ class MemoryEngine:
         body = self._body(job_id, document, view.body.created_by)
         return self._put(JobView(replace(head, state=view.head.state), body))
 
-    def pause(self, tenant: str, job_id: str, if_match: int | None = None) -> JobView:
+    def pause(
+        self, tenant: str, job_id: str, if_match: int | None = None, by: Any = None
+    ) -> JobView:
         return self._to(State.PAUSED, tenant, job_id, if_match)
 
     def resume(
-        self, tenant: str, job_id: str, missed: Misfire | None = None, if_match: int | None = None
+        self,
+        tenant: str,
+        job_id: str,
+        missed: Misfire | None = None,
+        if_match: int | None = None,
+        by: Any = None,
     ) -> JobView:
         self._ask("resume", missed)
         return self._to(State.SCHEDULED, tenant, job_id, if_match)
 
-    def cancel(self, tenant: str, job_id: str, if_match: int | None = None) -> JobView:
+    def cancel(
+        self, tenant: str, job_id: str, if_match: int | None = None, by: Any = None
+    ) -> JobView:
         return self._to(State.CANCELLED, tenant, job_id, if_match, final=True)
 
     def _to(
@@ -192,6 +248,7 @@ class MemoryEngine:
         payload: Any = UNSET,
         key: str | None = None,
         fingerprint: str = "",
+        by: Any = None,
     ) -> RunView:
         self.job(tenant, job_id)
         return cast(
@@ -200,7 +257,13 @@ class MemoryEngine:
         )
 
     def retry(
-        self, tenant: str, job_id: str, run_id: str, key: str | None = None, fingerprint: str = ""
+        self,
+        tenant: str,
+        job_id: str,
+        run_id: str,
+        key: str | None = None,
+        fingerprint: str = "",
+        by: Any = None,
     ) -> RunView:
         if self.run(tenant, job_id, run_id).run.status not in ENDED:
             raise Conflict("This run is alive.")
@@ -241,7 +304,7 @@ class MemoryEngine:
         self.ordered[view.tenant, view.job_id][view.run.run_id] = view
         return view
 
-    def cancel_run(self, tenant: str, job_id: str, run_id: str) -> RunView:
+    def cancel_run(self, tenant: str, job_id: str, run_id: str, by: Any = None) -> RunView:
         view = self.run(tenant, job_id, run_id)
         if view.run.status in ENDED:
             raise Conflict("The run has ended already.")
@@ -249,7 +312,13 @@ class MemoryEngine:
         return self.put_run(view._replace(run=run))
 
     def backfill(
-        self, tenant: str, job_id: str, start: datetime, end: datetime, dry_run: bool
+        self,
+        tenant: str,
+        job_id: str,
+        start: datetime,
+        end: datetime,
+        dry_run: bool,
+        by: Any = None,
     ) -> Sequence[datetime]:
         self.job(tenant, job_id)
         return [start]

@@ -1,5 +1,6 @@
 """The calls on the real engine and the embedded store, stepped by hand on a clock that stands."""
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -9,12 +10,14 @@ from typing import Any, cast
 import pytest
 
 from punctual.domain.head import Lane
+from punctual.engine.tokens import Tokens
 from punctual.identity import new_id
 from punctual.local.clock import ManualClock
 from punctual.local.groups import GroupFiles
 from punctual.local.http import application
 from punctual.local.node import Node
 from punctual.local.store import Store
+from punctual.local.token_key import TokenKey
 from punctual.local.workers import Workers
 from punctual.tasks.registry import Registry
 from tests.web_client import Answer, Client
@@ -45,8 +48,10 @@ class NodeClient(Client):
             self.workers,
             lambda: None,
         )
+        key, ids = TokenKey(folder), new_id(self.clock)
+        tokens = Tokens(self.store.tokens, key.read, self.clock, ids, os.urandom, "local")
         self._app = application(
-            self.node.jobs, self.node.search, self._perform, self._log, clock=self.clock
+            self.node.jobs, self.node.search, self._perform, self._log, tokens, clock=self.clock
         )
         self.node.start()
         self.node.step()

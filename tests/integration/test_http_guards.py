@@ -175,7 +175,9 @@ def test_a_slow_body_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch
         "query_string": b"",
         "headers": [HOST, JSON, (b"content-length", b"10")],
     }
-    app = application(engine.as_jobs, engine.as_search, turn, client._log, clock=engine.clock)
+    app = application(
+        engine.as_jobs, engine.as_search, turn, client._log, engine.tokens, clock=engine.clock
+    )
     asyncio.run(app(scope, never, send))
     assert sent[0]["status"] == 408
     assert (b"connection", b"close") in sent[0]["headers"]
@@ -244,7 +246,7 @@ def test_there_is_nothing_elsewhere(client: Client, path: str) -> None:
     assert (answer.status, answer.json["code"]) == (404, "NOT_FOUND")
 
 
-@pytest.mark.parametrize("path", ["artifacts", "events", "openapi.json", "tokens", "tokens/x"])
+@pytest.mark.parametrize("path", ["artifacts", "events", "openapi.json"])
 def test_what_is_not_built_yet_says_so(client: Client, path: str) -> None:
     for method in ("GET", "POST"):
         answer = client.call(method, f"/v1/{path}")

@@ -65,6 +65,7 @@ class Node:
             engine.as_search,
             self._turn,
             quiet,
+            engine.tokens,
             clock=lambda: NOON,
             new_id=lambda: ID,
             soon=self._soon,

@@ -52,7 +52,7 @@ def no_log(_event: str, /, **_fields: Any) -> None:
 def declared() -> set[tuple[str, str]]:
     nothing = cast(Any, None)
     services = Services(
-        cast(Jobs, nothing), cast(Search, nothing), nothing, FEATURES, About("0", ())
+        cast(Jobs, nothing), cast(Search, nothing), nothing, FEATURES, About("0", ()), nothing
     )
     return {
         (one.method, re.sub(r"<\w+>", "*", one.rule)) for one in routes(services, no_log).declared

@@ -16,7 +16,9 @@ LAYER = Path(__file__).parents[2] / "layers/core/python"
 
 def test_every_declared_call_has_a_function_and_none_besides() -> None:
     engine = MemoryEngine()
-    services = Services(engine.as_jobs, engine.as_search, engine.clock, FEATURES, About("0", ()))
+    services = Services(
+        engine.as_jobs, engine.as_search, engine.clock, FEATURES, About("0", ()), engine.tokens
+    )
     declared = {(one.method, one.rule) for one in routes(services, lambda *_, **__: None).declared}
     assert {(call.method, call.rule) for call in CALLS} == declared
     assert len(CALLS) == len(declared)

@@ -10,6 +10,7 @@ import pytest
 from punctual.engine.views import Output
 from punctual.local.installed import FEATURES
 from punctual.web.app import resolver, routes
+from punctual.web.contract import CALLS
 from punctual.web.render_rest import About
 from punctual.web.request import Caller
 from punctual.web.services import Services
@@ -26,7 +27,9 @@ class Gateway:
         self.logged: list[str] = []
         jobs, search = self.engine.as_jobs, self.engine.as_search
         about = About("0", ())
-        services = Services(jobs, search, self.engine.clock, FEATURES, about, most=most)
+        services = Services(
+            jobs, search, self.engine.clock, FEATURES, about, self.engine.tokens, most=most
+        )
         self.services = services
         self.app = resolver(services, self.log, lambda event, _path: Caller(event["tenant"], "me"))
 
@@ -162,7 +165,7 @@ def test_logs_come_in_pieces_where_an_answer_is_bounded() -> None:
 
 def test_both_ways_know_the_same_routes(gateway: Gateway) -> None:
     declared = routes(gateway.services, gateway.log).declared
-    assert len(declared) == 24
+    assert len(declared) == len(CALLS)
     for one in declared:
         path = one.rule.replace("<job_id>", "x").replace("<run_id>", "y")
         answer = gateway.call(one.method, path, "{}" if one.method != "GET" else "")

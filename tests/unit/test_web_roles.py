@@ -19,7 +19,9 @@ GUARDED = [call for call in CALLS if not call.public]
 
 def asked(call: Call, role: Role) -> Reply:
     engine = MemoryEngine()
-    services = Services(engine.as_jobs, engine.as_search, engine.clock, FEATURES, About("0", ()))
+    services = Services(
+        engine.as_jobs, engine.as_search, engine.clock, FEATURES, About("0", ()), engine.tokens
+    )
     path = call.path.replace("{job_id}", ID).replace("{run_id}", ID)
     request = Request(call.method, path, "", {}, b"", Caller("t", "c", role), "id")
     return routes(services, lambda *_, **__: None).answer(request)

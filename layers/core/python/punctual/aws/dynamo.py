@@ -1,6 +1,6 @@
 """DynamoDB as the adapter uses it: batches, ranges, and single rows under a condition."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, TypeVar
@@ -207,7 +207,7 @@ def known(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return row
 
 
-def chunked(items: Sequence[T], size: int) -> Iterator[list[T]]:
+def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
     """
     >>> list(chunked([1, 2, 3], 2))
     [[1, 2], [3]]

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from punctual.domain.errors import PunctualError
 from punctual.engine.jobs import Jobs
 from punctual.engine.search import Search
+from punctual.engine.tokens import Tokens
 from punctual.identity import new_id as id_maker
 from punctual.local import clock as clocks
 from punctual.local.installed import FEATURES
@@ -62,6 +63,7 @@ def application(
     search: Search,
     turn: Turn,
     log: Log,
+    tokens: Tokens,
     *,
     clock: Callable[[], datetime] = clocks.wall,
     new_id: Callable[[], str] | None = None,
@@ -71,7 +73,7 @@ def application(
 ) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id."""
     about = About(_version(), tuple(features.task_types))
-    services = Services(jobs, search, clock, features, about)
+    services = Services(jobs, search, clock, features, about, tokens)
     return Application(services, turn, log, new_id or id_maker(clock), access, soon)
 
 

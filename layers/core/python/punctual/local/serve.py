@@ -16,6 +16,7 @@ import uvloop
 
 from punctual.domain.errors import PunctualError
 from punctual.domain.head import Lane
+from punctual.engine.tokens import Tokens
 from punctual.identity import new_id
 from punctual.local import clock
 from punctual.local.groups import GroupFiles
@@ -24,6 +25,7 @@ from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
 from punctual.local.store import Store
+from punctual.local.token_key import TokenKey
 from punctual.local.wire import Wire
 from punctual.local.workers import Workers
 from punctual.tasks.addresses import LOOPBACK
@@ -36,6 +38,7 @@ QUICK_WORKERS = 32
 LONG_WORKERS = 8
 GOODBYE = 8.0  # seconds for what runs to end or be handed back
 HOST = "127.0.0.1"
+HOME = "local"  # whose admins make tokens of other tenants
 
 
 class Refused(PunctualError):
@@ -100,12 +103,14 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
     holder: list[Loop] = []
     node, http = build(store, options.data, log, lambda: holder[0].wake())
     node.start()
+    key = TokenKey(options.data)
+    tokens = Tokens(store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, HOME)
     remove_left_behind(options.data / "work")
     loop = Loop(node, clock.wall, log)
     holder.append(loop)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(node.jobs, node.search, loop.turn, log, soon=loop.soon),
+            application(node.jobs, node.search, loop.turn, log, tokens, soon=loop.soon),
             http=Wire,
             loop="none",
             lifespan="off",

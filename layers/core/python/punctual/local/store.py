@@ -21,6 +21,7 @@ from punctual.local.history import SqliteHistory
 from punctual.local.purge import Purge
 from punctual.local.schema import connect
 from punctual.local.timers import SqliteTimers
+from punctual.local.tokens import SqliteTokens
 from punctual.local.unit import Unit
 
 FILE = "punctual.db"
@@ -46,6 +47,7 @@ class Store:
         self.buckets = SqliteBuckets(self._unit, clock)
         self.receipts = SqliteReceipts(self._unit)
         self.feed = SqliteFeed(self._unit, clock)
+        self.tokens = SqliteTokens(self._unit)
         self.blobs = blobs
         parts = (self.timers, bodies, self.heads, self.history, self.feed, self.audit)
         for part in (*parts, self._counts):

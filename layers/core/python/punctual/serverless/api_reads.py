@@ -1,18 +1,20 @@
 """The reading half of the API: nothing here decides, writes or checks a definition."""
 
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from punctual.aws.control import DynamoBuckets
 from punctual.aws.tallies import Tallies
 from punctual.engine.search import Search
 from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
+from punctual.serverless.api_tokens import tokens
 from punctual.serverless.monitoring import DeployedMonitor
 from punctual.serverless.runtime import Runtime
 from punctual.web.contract import CALLS, READER
 from punctual.web.gateway import gateway
 from punctual.web.reading_jobs import JobReading
 from punctual.web.reading_runs import RunReading
+from punctual.web.reading_tokens import TokenReading
 from punctual.web.routes_schedules import ScheduleRoutes
 from punctual.web.services import Reads
 
@@ -23,12 +25,16 @@ def reading(runtime: Runtime) -> Any:
     planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
     monitor = DeployedMonitor(planned, Tallies(runtime.dynamo, table), TASK_TYPES)
     search = Search(runtime.ports, runtime.clock, monitor)
-    reads = Reads(search, runtime.clock, about(), most=MOST)
+    reads = Reads(search, runtime.clock, about(), tokens(runtime, key=_not_asked), most=MOST)
     return gateway(
-        (JobReading(reads), RunReading(reads), ScheduleRoutes(reads)),
+        (JobReading(reads), RunReading(reads), ScheduleRoutes(reads), TokenReading(reads)),
         runtime.tell,
         caller_of,
         [(call.method, call.rule) for call in CALLS if call.function != READER],
         access=runtime.tell,
         bounded=partial(runtime.deadline.within, SECONDS),
     )
+
+
+def _not_asked() -> NoReturn:
+    raise AssertionError("nobody makes tokens who only reads")

@@ -7,12 +7,14 @@ from typing import Any, NoReturn
 from punctual.engine.jobs import Jobs
 from punctual.engine.search import Search
 from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
+from punctual.serverless.api_tokens import read_key, tokens
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.rules import task_problems
 from punctual.web.features import Features
 from punctual.web.gateway import gateway
 from punctual.web.routes_jobs import JobRoutes
 from punctual.web.routes_runs import RunRoutes
+from punctual.web.routes_tokens import TokenRoutes
 from punctual.web.services import Services
 
 FEATURES = Features(task_types=TASK_TYPES, secrets=True, check_task=task_problems)
@@ -22,8 +24,9 @@ def writing(runtime: Runtime) -> Any:
     """A resolver for the calls that write."""
     search = Search(runtime.ports, runtime.clock, _NotAsked())
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id)
-    services = Services(jobs, search, runtime.clock, FEATURES, about(), most=MOST)
-    nouns = (JobRoutes(services), RunRoutes(services))
+    made = tokens(runtime, key=lambda: read_key(runtime))
+    services = Services(jobs, search, runtime.clock, FEATURES, about(), made, most=MOST)
+    nouns = (JobRoutes(services), RunRoutes(services), TokenRoutes(services))
     bounded = partial(runtime.deadline.within, SECONDS)
     return gateway(nouns, runtime.tell, caller_of, access=runtime.tell, bounded=bounded)
 

@@ -8,10 +8,12 @@ from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 from punctual.web.gateway import CallerOf, Noun, gateway
 from punctual.web.reading_jobs import JobReading
 from punctual.web.reading_runs import RunReading
+from punctual.web.reading_tokens import TokenReading
 from punctual.web.request import Reply, Request
 from punctual.web.routes_jobs import JobRoutes
 from punctual.web.routes_runs import RunRoutes
 from punctual.web.routes_schedules import ScheduleRoutes
+from punctual.web.routes_tokens import TokenRoutes
 from punctual.web.routing import Log, Table
 from punctual.web.services import Services
 
@@ -40,6 +42,8 @@ def _nouns(services: Services) -> tuple[Noun, ...]:
         RunReading(services),
         RunRoutes(services),
         ScheduleRoutes(services),
+        TokenReading(services),
+        TokenRoutes(services),
     )
 
 

@@ -33,6 +33,7 @@ class Call(NamedTuple):
 
 _JOB = "/jobs/{job_id}"
 _RUN = "/jobs/{job_id}/runs/{run_id}"
+_TOKEN = "/tokens/{token_id}"
 
 CALLS: tuple[Call, ...] = (
     *(
@@ -53,6 +54,11 @@ CALLS: tuple[Call, ...] = (
         )
     ),
     Call("POST", "/schedules/preview", READER),
+    Call("GET", "/whoami", READER),
+    Call("GET", "/tokens", READER, Role.ADMIN),
+    Call("GET", _TOKEN, READER, Role.ADMIN),
+    Call("POST", "/tokens", WRITER, Role.ADMIN),
+    Call("DELETE", _TOKEN, WRITER, Role.ADMIN),
     Call("POST", "/jobs", WRITER, Role.EDITOR),
     Call("POST", "/jobs/batch", WRITER, Role.EDITOR),
     Call("PUT", _JOB, WRITER, Role.EDITOR),

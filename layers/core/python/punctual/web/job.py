@@ -1,6 +1,5 @@
 """From what a client sent to a document that the engine may trust, or to every wrong field."""
 
-import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -11,7 +10,14 @@ from punctual.web import moments
 from punctual.web.features import NOT_HERE, Features
 from punctual.web.field_errors import Path, paths_and_errors, refusal, without
 from punctual.web.job_fields import READ_ONLY, JobFields
-from punctual.web.json_body import CONTAINERS, MAX_PAYLOAD, Parsed, is_too_long, value_problems
+from punctual.web.json_body import (
+    CONTAINERS,
+    CONTROL,
+    MAX_PAYLOAD,
+    Parsed,
+    is_too_long,
+    value_problems,
+)
 from punctual.web.schedule_fields import NAMES, TIMES, Add, check_schedule
 from punctual.web.schedule_types import OF_TYPE, RECURRING
 from punctual.web.task_fields import check_task, check_timeout
@@ -26,7 +32,6 @@ MAX_TAG_VALUE = 256
 
 _CONTAINERS = frozenset(CONTAINERS)
 _FREE = ("payload", "task.body")
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _validate = JobFields.__pydantic_validator__.validate_python
 
 
@@ -145,7 +150,7 @@ def _check(
 ) -> None:
     """The meaning of what has the right type."""
     name = fields.get("name")
-    if name is not None and _CONTROL.search(name):
+    if name is not None and CONTROL.search(name):
         add("name", "must not hold control characters")
     _check_limits(fields, add)
     task = fields.get("task")

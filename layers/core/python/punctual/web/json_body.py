@@ -1,5 +1,6 @@
 """Request bodies: strict JSON, and a cheap look for what only a slow one would find."""
 
+import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
 from itertools import islice
@@ -17,6 +18,7 @@ MAX_DEPTH = 64
 MAX_FOUND = 100
 CONTAINERS = (dict, list)
 _SHOWN_PATH = 256
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode

@@ -1,6 +1,7 @@
 """A request and its answer, whatever server or gateway stands before us."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +20,7 @@ class Caller(NamedTuple):
     role: Role = Role.ADMIN  # where nobody needs a token, everybody may everything
     token_id: str = ""  # empty where no token of ours was used
     address: str = ""  # where the call came from, as the server or gateway saw it
+    expires_at: datetime | None = None  # of the token, where it ends
 
 
 class Request(NamedTuple):

@@ -63,7 +63,7 @@ class PreviewOf(NamedTuple):
     most: int
 
 
-class _Findings:
+class Findings:
     """Every wrong field of one body, the first word about each."""
 
     def __init__(self) -> None:
@@ -123,7 +123,7 @@ def run_now(parsed: Parsed) -> Any:
 
 def batch(parsed: Parsed) -> Sequence[Any]:
     """Jobs still to be looked at, each on its own."""
-    findings = _Findings()
+    findings = Findings()
     shallow = parsed._replace(may_be_deep=False, may_hold_nul=False)
     jobs: list[Any] = findings.right_part(BatchFields, shallow).get("jobs", [])
     findings.finish()
@@ -131,7 +131,7 @@ def batch(parsed: Parsed) -> Sequence[Any]:
 
 
 def backfill(parsed: Parsed) -> Backfill:
-    findings = _Findings()
+    findings = Findings()
     fields = findings.right_part(BackfillFields, parsed)
     start, end = findings.moment(fields, "from"), findings.moment(fields, "to")
     if start is not None and end is not None and end <= start:
@@ -143,7 +143,7 @@ def backfill(parsed: Parsed) -> Backfill:
 
 
 def preview(parsed: Parsed, now: datetime) -> PreviewOf:
-    findings = _Findings()
+    findings = Findings()
     fields = findings.right_part(PreviewFields, parsed)
     start = findings.moment(fields, "from") or now
     schedule = {n: v for n, v in fields.items() if n not in ("from", "count") and v is not None}
@@ -153,7 +153,7 @@ def preview(parsed: Parsed, now: datetime) -> PreviewOf:
 
 
 def _fields(model: type[Strict], parsed: Parsed) -> dict[str, Any]:
-    findings = _Findings()
+    findings = Findings()
     fields = findings.right_part(model, parsed)
     findings.finish()
     return fields

@@ -1,0 +1,200 @@
+"""Tokens in the control table: a row found by the hash, and one by tenant that says which hash.
+
+The row by tenant is put first and holds nothing but the hash: one that leads nowhere is no token.
+So each step is one write, and what lets a call in is what a list shows. Nothing heavy is imported
+here, for it runs before every call.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from punctual.aws import keys, token_keys
+from punctual.aws.attributes import Item, to_attribute, to_item
+from punctual.aws.calls import Client, Patience, Refused, answer, conditional
+from punctual.aws.dynamo import Condition, Dynamo, Range, chunked, known
+from punctual.aws.sorting import moment, parse_moment
+from punctual.domain.access import Role
+from punctual.domain.errors import Unavailable
+from punctual.domain.tokens import USED, Token
+
+_READ = 50  # rows of a list at a time
+
+
+class DynamoTokens:
+    """For admins, by tenant."""
+
+    def __init__(self, dynamo: Dynamo, table: str) -> None:
+        self._dynamo = dynamo
+        self._table = table
+
+    def put(self, token: Token, hashed: str) -> None:
+        about = {token_keys.HASH: to_attribute(hashed), **_ends(token)}
+        self._put({**token_keys.listed(token.tenant, token.token_id).item(), **_layout(), **about})
+        self._put({**token_keys.door(hashed).item(), **_layout(), **_row(token)})
+
+    def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        hashed = self._hash(tenant, token_id)
+        return None if hashed is None else self._kept(tenant, [hashed], now).get(hashed)
+
+    def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
+        found: list[Token] = []
+        for some in chunked(self._hashes(tenant, before, limit), min(limit, _READ)):
+            kept = self._kept(tenant, some, now)
+            found += [kept[hashed] for hashed in some if hashed in kept]
+            if len(found) >= limit:
+                break
+        return found[:limit]
+
+    def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        hashed = self._hash(tenant, token_id)
+        token = None if hashed is None else self._kept(tenant, [hashed], now).get(hashed)
+        if hashed is None or token is None:
+            return None
+        if token.revoked_at is None:
+            token = self._revoke(hashed, token._replace(revoked_at=now))
+        self._end_list_row(token)
+        return token
+
+    def _revoke(self, hashed: str, token: Token) -> Token:
+        names = {"#revoked": token_keys.REVOKED, "#ttl": keys.TTL, "#pk": keys.PK}
+        assert token.revoked_at is not None
+        values = {":now": to_attribute(moment(token.revoked_at)), ":ttl": _ends(token)[keys.TTL]}
+        condition = Condition(
+            "attribute_exists(#pk) AND attribute_not_exists(#revoked)",
+            "SET #revoked = :now, #ttl = :ttl",
+            names,
+            values,
+        )
+        refused = self._dynamo.update_if(self._table, token_keys.door(hashed), condition)
+        if isinstance(refused, Refused) and refused.item:
+            return _token(known(refused.item))  # somebody was first, or an earlier try of ours
+        return token
+
+    def _end_list_row(self, token: Token) -> None:
+        """It may go with the other one; if this fails, it leads nowhere."""
+        names = {"#ttl": keys.TTL, "#pk": keys.PK}
+        values = {":ttl": _ends(token)[keys.TTL]}
+        condition = Condition("attribute_exists(#pk)", "SET #ttl = :ttl", names, values)
+        at = token_keys.listed(token.tenant, token.token_id)
+        self._dynamo.update_if(self._table, at, condition)
+
+    def _put(self, item: Item) -> None:
+        condition = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
+        refused = self._dynamo.put_if(self._table, item, condition)
+        if refused is not None and not refused.ambiguous:
+            raise Unavailable("This token stands already: make another.")
+
+    def _hash(self, tenant: str, token_id: str) -> str | None:
+        at = token_keys.listed(tenant, token_id)
+        row = self._dynamo.read(self._table, [at]).get(at)
+        return None if row is None else str(known(row)[token_keys.HASH]["S"])
+
+    def _hashes(self, tenant: str, before: str | None, limit: int) -> Iterator[str]:
+        where = Range(
+            token_keys.tokens_of(tenant),
+            high=token_keys.before(before),
+            below=True,
+            newest_first=True,
+        )
+        for row in self._dynamo.query(self._table, where, min(limit, _READ)):
+            yield str(known(row)[token_keys.HASH]["S"])
+
+    def _kept(self, tenant: str, hashes: Sequence[str], now: datetime) -> dict[str, Token]:
+        """By hash, those that are this tenant's and not forgotten yet."""
+        places = {token_keys.door(hashed): hashed for hashed in hashes}
+        rows = self._dynamo.read(self._table, list(places))
+        tokens = {places[at]: _token(known(row)) for at, row in rows.items()}
+        return {
+            hashed: token
+            for hashed, token in tokens.items()
+            if token.tenant == tenant and not _forgotten(token, now)
+        }
+
+
+class DoorTokens:
+    """For who lets calls in, by hash: a row each, read and noted with calls of its own."""
+
+    def __init__(self, client: Client, table: str, patience: Patience) -> None:
+        self._client = client
+        self._table = table
+        self._patience = patience
+
+    def find(self, hashed: str) -> Token | None:
+        found = answer(
+            "reading a token",
+            lambda: self._client().get_item(
+                TableName=self._table, Key=token_keys.door(hashed).item(), ConsistentRead=True
+            ),
+        )
+        return _token(known(found["Item"])) if "Item" in found else None
+
+    def used(self, hashed: str, now: datetime) -> None:
+        """Several environments may have the same thought: one of them writes."""
+        condition = Condition(
+            "attribute_exists(#pk) AND (attribute_not_exists(#used) OR #used <= :before)",
+            "SET #used = :now",
+            {"#pk": keys.PK, "#used": token_keys.USED},
+            {":now": to_attribute(moment(now)), ":before": to_attribute(moment(now - USED))},
+        )
+        conditional(
+            "noting that a token was used",
+            lambda: self._client().update_item(
+                TableName=self._table, Key=token_keys.door(hashed).item(), **condition.arguments()
+            ),
+            self._patience,
+        )
+
+
+def _layout() -> Item:
+    return {keys.FORMAT: to_attribute(keys.LAYOUT)}
+
+
+def _row(token: Token) -> Item:
+    moments = {
+        token_keys.CREATED: token.created_at,
+        keys.UNTIL: token.expires_at,
+        token_keys.USED: token.last_used_at,
+        token_keys.REVOKED: token.revoked_at,
+    }
+    return to_item(
+        {
+            token_keys.TENANT: token.tenant,
+            token_keys.TOKEN_ID: token.token_id,
+            token_keys.NAME: token.name,
+            token_keys.ROLE: token.role.word,
+            token_keys.BY: token.created_by,
+            **{name: moment(at) for name, at in moments.items() if at is not None},
+        }
+    ) | _ends(token)
+
+
+def _ends(token: Token) -> Item:
+    at = token.forgotten_at()
+    return {} if at is None else {keys.TTL: to_attribute(keys.expiry(at))}
+
+
+def _token(row: Mapping[str, Any]) -> Token:
+    role = Role.of(row[token_keys.ROLE]["S"])
+    if role is None:
+        raise Unavailable("A token has a role that this version does not know.")
+    return Token(
+        token_id=row[token_keys.TOKEN_ID]["S"],
+        tenant=row[token_keys.TENANT]["S"],
+        name=row[token_keys.NAME]["S"],
+        role=role,
+        created_at=parse_moment(row[token_keys.CREATED]["S"]),
+        created_by=row[token_keys.BY]["S"],
+        expires_at=_moment(row, keys.UNTIL),
+        last_used_at=_moment(row, token_keys.USED),
+        revoked_at=_moment(row, token_keys.REVOKED),
+    )
+
+
+def _moment(row: Mapping[str, Any], name: str) -> datetime | None:
+    return parse_moment(row[name]["S"]) if name in row else None
+
+
+def _forgotten(token: Token, now: datetime) -> bool:
+    at = token.forgotten_at()
+    return at is not None and at <= now

@@ -1,0 +1,46 @@
+"""The key of the node's tokens: a file that only its owner may read, made when first needed."""
+
+import os
+from pathlib import Path
+
+from punctual.domain.tokens import KEY_BYTES
+from punctual.local.errors import StoreError
+
+FILE = "token.key"
+
+
+class TokenKey:
+    """Without it all tokens are worth nothing; with it and the store they still cannot be made
+    out, for the store holds hashes alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / FILE
+        self._key = b""
+
+    def read(self) -> bytes:
+        if not self._key:
+            try:
+                self._key = self._path.read_bytes() if self._path.exists() else self._made()
+            except OSError as error:
+                raise StoreError(
+                    f"The key of tokens {self._path} cannot be used: {error.strerror}."
+                ) from error
+        if len(self._key) != KEY_BYTES:
+            found, self._key = len(self._key), b""
+            raise StoreError(
+                f"The key of tokens {self._path} has {found} bytes, not {KEY_BYTES}: put the "
+                "right file back, or remove it, and all tokens are made anew."
+            )
+        return self._key
+
+    def _made(self) -> bytes:
+        """Whole or not at all: a crash leaves no half of it."""
+        key = os.urandom(KEY_BYTES)
+        drawn = self._path.with_suffix(".new")
+        drawn.unlink(missing_ok=True)
+        with open(os.open(drawn, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(key)
+            file.flush()
+            os.fsync(file.fileno())
+        drawn.replace(self._path)
+        return key

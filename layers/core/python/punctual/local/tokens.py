@@ -1,0 +1,92 @@
+"""Rows of tokens, by tenant and id for admins, by hash for who lets calls in."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from punctual.domain.access import Role
+from punctual.domain.tokens import USED, Token
+from punctual.local.codec import micros, moment
+from punctual.local.unit import Unit
+
+_COLUMNS = (
+    "token_id, tenant, name, role, created_at, created_by, expires_at, last_used_at, revoked_at"
+)
+_KEPT = "(forgotten_at IS NULL OR forgotten_at > ?)"
+_ONE = f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND token_id = ? AND {_KEPT}"
+
+
+class SqliteTokens:
+    """Written at once, within the unit: their rows are few."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def put(self, token: Token, hashed: str) -> None:
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                f"INSERT INTO tokens (hash, {_COLUMNS}, forgotten_at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (hashed, *_row(token), _micros(token.forgotten_at())),
+            )
+
+    def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        with self._unit:
+            row = self._unit.db.execute(_ONE, (tenant, token_id, micros(now))).fetchone()
+            return None if row is None else _token(row)
+
+    def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
+        behind = "" if before is None else "AND token_id < ? "
+        values = (tenant, micros(now), *(() if before is None else (before,)), limit)
+        with self._unit:
+            rows = self._unit.db.execute(
+                f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND {_KEPT} {behind}"
+                "ORDER BY token_id DESC LIMIT ?",
+                values,
+            )
+            return [_token(row) for row in rows.fetchall()]
+
+    def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        with self._unit:
+            token = self.get(tenant, token_id, now)
+            if token is None or token.revoked_at is not None:
+                return token
+            token = token._replace(revoked_at=now)
+            self._unit.begin()
+            self._unit.db.execute(
+                "UPDATE tokens SET revoked_at = ?, forgotten_at = ? "
+                "WHERE tenant = ? AND token_id = ?",
+                (micros(now), _micros(token.forgotten_at()), tenant, token_id),
+            )
+            return token
+
+    def find(self, hashed: str) -> Token | None:
+        with self._unit:
+            row = self._unit.db.execute(
+                f"SELECT {_COLUMNS} FROM tokens WHERE hash = ?", (hashed,)
+            ).fetchone()
+            return None if row is None else _token(row)
+
+    def used(self, hashed: str, now: datetime) -> None:
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                "UPDATE tokens SET last_used_at = ? WHERE hash = ? "
+                "AND (last_used_at IS NULL OR last_used_at <= ?)",
+                (micros(now), hashed, micros(now - USED)),
+            )
+
+
+def _row(token: Token) -> tuple[Any, ...]:
+    return tuple(micros(value) if isinstance(value, datetime) else value for value in token)
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    token_id, tenant, name, role, created_at, created_by, *moments = row
+    known = [None if at is None else moment(at) for at in moments]
+    return Token(token_id, tenant, name, Role(role), moment(created_at), created_by, *known)
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else micros(at)

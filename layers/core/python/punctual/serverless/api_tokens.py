@@ -1,0 +1,26 @@
+"""Tokens as both functions of the API handle them; only the writing one knows their key."""
+
+import os
+
+from punctual.aws.parameters import Parameter
+from punctual.aws.tokens import DynamoTokens
+from punctual.domain.errors import Unavailable
+from punctual.engine.tokens import Key, Tokens
+from punctual.serverless.runtime import Runtime
+from punctual.serverless.secret_parameters import TOKEN_KEY, key_of
+
+HOME = "default"  # the tenant of the token that a deploy makes
+
+
+def tokens(runtime: Runtime, key: Key) -> Tokens:
+    rows = DynamoTokens(runtime.dynamo, runtime.settings.control_table)
+    return Tokens(rows, key, runtime.clock, runtime.new_id, os.urandom, HOME)
+
+
+def read_key(runtime: Runtime) -> bytes:
+    """Seldom enough that it is asked for each time: a token is made by a person."""
+    name = runtime.settings.knobs + TOKEN_KEY
+    key = key_of(Parameter(lambda: runtime.clients.ssm, name).read())
+    if not key:
+        raise Unavailable(f"The parameter {name} holds no key of tokens: run `make deploy`.")
+    return key

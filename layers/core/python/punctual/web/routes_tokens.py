@@ -1,0 +1,40 @@
+"""/tokens: made, and taken back."""
+
+from punctual.web import requests
+from punctual.web.json_body import parse_object, parse_optional
+from punctual.web.problems import Refused
+from punctual.web.reading_tokens import token_json
+from punctual.web.request import Reply, Request, json_reply
+from punctual.web.routing import Table
+from punctual.web.services import Services, checked_id
+from punctual.web.token_fields import new_token
+
+
+class TokenRoutes:
+    def __init__(self, api: Services) -> None:
+        self._tokens = api.tokens
+        self._clock = api.clock
+
+    def declare(self, table: Table) -> None:
+        table.post("/tokens", status_code=201)(self.create)
+        table.delete("/tokens/<token_id>")(self.revoke)
+
+    def create(self, request: Request) -> Reply:
+        """No Idempotency-Key: the answer holds a secret, which is kept nowhere."""
+        wanted = new_token(parse_object(request.body), self._clock())
+        caller = request.caller
+        tenant = wanted.tenant or caller.tenant
+        home = self._tokens.home
+        if tenant != caller.tenant and caller.tenant != home:
+            text = f"Only admins of the tenant {home} make tokens of other tenants."
+            raise Refused("FORBIDDEN", text)
+        token, secret = self._tokens.create(
+            tenant, wanted.name, wanted.role, wanted.expires_at, caller.name
+        )
+        location = ("location", f"{request.root}/tokens/{token.token_id}")
+        return json_reply(201, {**token_json(token), "token": secret}, location)
+
+    def revoke(self, request: Request, token_id: str) -> Reply:
+        token_id = checked_id(token_id, "token")
+        requests.no_fields(parse_optional(request.body))
+        return json_reply(200, token_json(self._tokens.revoke(request.caller.tenant, token_id)))
