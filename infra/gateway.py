@@ -12,7 +12,7 @@ from constructs import Construct
 from infra.findings import acknowledge
 from infra.function import Function
 from infra.stage import Stage
-from punctual.web.contract import REST, ROUTES
+from punctual.web.contract import CALLS, REST
 
 API_STAGE = "v1"
 PAYLOAD = "2.0"
@@ -72,7 +72,7 @@ class Gateway(Construct):
         self._integrations = {
             name: self._integrate(function) for name, function in functions.items()
         }
-        for call in ROUTES:
+        for call in CALLS:
             self._route(f"{call.method} {call.path}", call.function, call.public)
         self._route("$default", REST, public=False)
         self.access_log = self._access_log(stage)

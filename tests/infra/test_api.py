@@ -7,7 +7,7 @@ import pytest
 
 from infra.app import context
 from infra.gateway import TOLD_HEADERS
-from punctual.web.contract import CALLS, ROUTES
+from punctual.web.contract import CALLS
 from tests.infra.synthesised import (
     DOMAIN,
     STAGES,
@@ -43,7 +43,7 @@ def integrations(stage: str) -> dict[str, str]:
 
 
 def test_there_is_a_route_for_each_call_of_the_contract_and_one_for_the_rest(stage: str) -> None:
-    assert set(routes(stage)) == {f"{c.method} {c.path}" for c in ROUTES} | {"$default"}
+    assert set(routes(stage)) == {f"{c.method} {c.path}" for c in CALLS} | {"$default"}
 
 
 def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: str) -> None:
@@ -51,7 +51,7 @@ def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: st
     for key, route in routes(stage).items():
         (integration,) = [i for i in integrations(stage) if i in json.dumps(route["Target"])]
         served[key] = integrations(stage)[integration]
-    wanted = {f"{c.method} {c.path}": c.function.replace("_", "-") for c in ROUTES}
+    wanted = {f"{c.method} {c.path}": c.function.replace("_", "-") for c in CALLS}
     assert served == {**wanted, "$default": "job-search"}
     assert {served[f"{c.method} {c.path}"] for c in CALLS if c.method == "GET"} == {"job-search"}
 

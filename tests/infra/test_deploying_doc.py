@@ -10,7 +10,7 @@ import pytest
 from infra import fields, stage
 from infra.app import context
 from infra.observability_kinds import MEASURED
-from punctual.web.contract import ROUTES
+from punctual.web.contract import CALLS
 from tests.infra.synthesised import DOMAIN, VPC, assembly
 
 ROOT = Path(__file__).parents[2]
@@ -109,7 +109,7 @@ def test_outputs_that_are_named_are_told() -> None:
 
 
 def test_calls_that_are_open_are_those_of_the_contract() -> None:
-    assert {call.path for call in ROUTES if call.public} == {"/health", "/openapi.json"}
+    assert {call.path for call in CALLS if call.public} == {"/health", "/openapi.json"}
     assert "`/health` and `/openapi.json`" in TEXT
 
 

@@ -18,7 +18,7 @@ from infra.observability_kinds import ALARMS
 from infra.restored import TABLES
 from punctual.aws import keys
 from punctual.aws.knobs import SsmKnobs
-from punctual.web.contract import ROUTES
+from punctual.web.contract import CALLS
 from tests.infra.observed import alarms, board, observed, queries
 from tests.infra.synthesised import assembly, resources
 
@@ -154,7 +154,7 @@ def test_events_and_fields_are_those_of_the_code() -> None:
 def test_calls_of_the_api_are_those_of_the_contract() -> None:
     calls = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`]*)`", TEXT))
     assert len(calls) > 3
-    assert calls <= {(one.method, one.path) for one in ROUTES}
+    assert calls <= {(one.method, one.path) for one in CALLS}
 
 
 def test_everything_that_is_named_is_deployed() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from punctual.aws.wiring import real_clock
 from punctual.domain.placement import bucket_of
 from punctual.serverless.authorizing import Authorizer
-from punctual.web.contract import ROUTES
+from punctual.web.contract import CALLS
 from tests.integration.serverless_api import Deployed, an_event, deployed, route_of
 
 HOST = "127.0.0.2"  # a loopback address that no test takes for the local node's
@@ -44,7 +44,7 @@ class Gateway:
             event["body"] = None
         event["headers"] = headers
         route, _function = route_of(method, path)
-        if not any(one.public and route == f"{one.method} {one.path}" for one in ROUTES):
+        if not any(one.public and route == f"{one.method} {one.path}" for one in CALLS):
             said = self._door.answer(event)
             event["requestContext"]["authorizer"] = {"lambda": said["context"]}
         with self._turn:

@@ -18,7 +18,7 @@ from punctual.serverless.api_reads import reading
 from punctual.serverless.api_writes import writing
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric
-from punctual.web.contract import READER, REST, ROUTES, WRITER
+from punctual.web.contract import CALLS, READER, REST, WRITER
 from tests.builders import NOON
 from tests.integration.moto_adapter import Moto, moto
 
@@ -76,7 +76,7 @@ def route_of(method: str, path: str) -> tuple[str, str]:
     """The route key, and the function behind it, that an HTTP API finds for a call."""
     parts = path.split("/")
     best: tuple[int, str, str] | None = None
-    for route in ROUTES:
+    for route in CALLS:
         wanted = route.path.split("/")
         if route.method == method and len(wanted) == len(parts):
             fits = [

@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from punctual.domain.placement import bucket_of
-from punctual.web.contract import READER, ROUTES, WRITER
+from punctual.web.contract import CALLS, READER, WRITER
 from tests.integration.moto_adapter import Moto
 from tests.integration.serverless_api import (
     Answer,
@@ -61,7 +61,7 @@ def test_a_job_that_one_function_takes_the_other_shows(api: Deployed) -> None:
 
 def test_every_call_reaches_the_function_that_serves_it(api: Deployed) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
-    for route in ROUTES:
+    for route in CALLS:
         path = route.path.replace("{job_id}", job_id).replace("{run_id}", job_id)
         assert route_of(route.method, path) == (f"{route.method} {route.path}", route.function)
         sent: Any = None if route.method in ("GET", "DELETE") else {}
@@ -92,7 +92,7 @@ def test_a_whole_life_of_calls(api: Deployed) -> None:
 @pytest.mark.parametrize("authorizer", [None, {}, {"lambda": None}, {"lambda": {}}, {"jwt": {}}])
 def test_without_a_tenant_nothing_goes_on(api: Deployed, authorizer: Any) -> None:
     before = api.store.rows(api.store.settings.jobs_table)
-    for route in ROUTES:
+    for route in CALLS:
         path = route.path.replace("{job_id}", "x").replace("{run_id}", "y")
         sent = None if route.method == "GET" else DAILY
         answer = api(route.method, path, sent, authorizer=authorizer)

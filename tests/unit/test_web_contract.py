@@ -6,7 +6,7 @@ from pathlib import Path
 
 from punctual.local.installed import FEATURES
 from punctual.web.app import routes
-from punctual.web.contract import CALLS, PUBLIC, READER, ROUTES, WRITER
+from punctual.web.contract import CALLS, PUBLIC, READER, WRITER
 from punctual.web.render_rest import About
 from punctual.web.services import Services
 from tests.web_engine import MemoryEngine
@@ -36,7 +36,7 @@ def test_reads_and_writes_are_told_apart_by_what_they_do() -> None:
 
 
 def test_only_what_tells_no_secret_is_open() -> None:
-    assert {route.path for route in ROUTES if route.public} == PUBLIC
+    assert {route.path for route in CALLS if route.public} == PUBLIC
 
 
 def test_the_stack_may_import_it_without_anything_heavy() -> None:

@@ -15,6 +15,7 @@ from punctual.web.gateway import gateway
 from punctual.web.reading_jobs import JobReading
 from punctual.web.reading_runs import RunReading
 from punctual.web.reading_tokens import TokenReading
+from punctual.web.routes_openapi import OpenApiReading
 from punctual.web.routes_schedules import ScheduleRoutes
 from punctual.web.services import Reads
 
@@ -27,7 +28,7 @@ def reading(runtime: Runtime) -> Any:
     search = Search(runtime.ports, runtime.clock, monitor)
     reads = Reads(search, runtime.clock, about(), tokens(runtime, key=_not_asked), most=MOST)
     return gateway(
-        (JobReading(reads), RunReading(reads), ScheduleRoutes(reads), TokenReading(reads)),
+        (JobReading(reads), RunReading(reads), ScheduleRoutes(reads), OpenApiReading(), TokenReading(reads)),
         runtime.tell,
         caller_of,
         [(call.method, call.rule) for call in CALLS if call.function != READER],

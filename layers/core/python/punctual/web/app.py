@@ -11,6 +11,7 @@ from punctual.web.reading_runs import RunReading
 from punctual.web.reading_tokens import TokenReading
 from punctual.web.request import Reply, Request
 from punctual.web.routes_jobs import JobRoutes
+from punctual.web.routes_openapi import OpenApiReading
 from punctual.web.routes_runs import RunRoutes
 from punctual.web.routes_schedules import ScheduleRoutes
 from punctual.web.routes_tokens import TokenRoutes
@@ -42,6 +43,7 @@ def _nouns(services: Services) -> tuple[Noun, ...]:
         RunReading(services),
         RunRoutes(services),
         ScheduleRoutes(services),
+        OpenApiReading(),
         TokenReading(services),
         TokenRoutes(services),
     )

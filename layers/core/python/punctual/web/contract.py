@@ -51,6 +51,7 @@ CALLS: tuple[Call, ...] = (
             "/schedules/upcoming",
             "/stats",
             "/health",
+            "/openapi.json",
         )
     ),
     Call("POST", "/schedules/preview", READER),
@@ -76,11 +77,5 @@ CALLS: tuple[Call, ...] = (
         )
     ),
 )
-
-# Served without a token as well, though nothing is declared for it: it is answered as what is not
-# installed.
-OPEN_API = Call("GET", "/openapi.json", READER)
-
-ROUTES = (*CALLS, OPEN_API)
 
 NEEDS = {(call.method, call.rule): call.needs for call in CALLS if not call.public}

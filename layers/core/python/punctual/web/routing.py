@@ -17,7 +17,7 @@ from punctual.web.request import JSON, Reply, Request
 Handler = Callable[..., Reply]
 H = TypeVar("H", bound=Handler)
 ANYTHING = "*/*"
-_LATER = ("artifacts", "events", "openapi.json")
+_LATER = ("artifacts", "events")
 
 
 class Log(Protocol):
