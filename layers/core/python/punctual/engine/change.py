@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Event
+from punctual.engine.audit import Note
 from punctual.engine.ports import Detail, Key, Timer
 
 
@@ -18,6 +19,7 @@ class Change(NamedTuple):
     edition: int | None = None  # only if the job is still at this client's version
     safety: bool = False  # nothing durable brought it: a timer stands in until its effects are done
     spared: bool = False  # one of many messages: that it cannot be decided must not stop the others
+    note: Note | None = None  # whose it is, where a client asked for it
 
 
 class Result(NamedTuple):

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from punctual.domain.decide import Decision
 from punctual.domain.draft import WRITERS
 from punctual.domain.errors import LaterVersion, Unavailable
+from punctual.engine.audit import of_change
 from punctual.engine.change import Change
 from punctual.engine.ports import Heads, Key, Stored, Swap, Timer
 
@@ -23,9 +24,12 @@ class Plan(NamedTuple):
 
     @property
     def swap(self) -> Swap:
-        decision = self.decision
-        expect = 0 if self.stored is None else self.stored.head.version
-        return Swap(decision.head, expect, decision.leases, decision.required)
+        decision, note = self.decision, self.change.note
+        old = None if self.stored is None else self.stored.head
+        if note is not None:
+            note = of_change(note, old, decision.head)
+        expect = 0 if old is None else old.version
+        return Swap(decision.head, expect, decision.leases, decision.required, note)
 
 
 def load(

@@ -11,6 +11,7 @@ from punctual.domain.events import Look
 from punctual.domain.head import Head, State
 from punctual.domain.orders import first_mark
 from punctual.domain.schedule import next_after
+from punctual.engine.audit import JOB_CREATE, Actor, Note
 from punctual.engine.change import Change
 from punctual.engine.definition import compiled
 from punctual.engine.documents import Documents
@@ -30,6 +31,7 @@ class _New(NamedTuple):
     head: Head
     body: Body
     writer: str
+    note: Note | None
 
     @property
     def key(self) -> Key:
@@ -58,9 +60,10 @@ class Submitting:
         self._new_id = new_id
 
     def submit(
-        self, tenant: str, caller: str, wanted: Sequence[Submission]
+        self, tenant: str, caller: str, wanted: Sequence[Submission], by: Actor | None
     ) -> list[JobView | PunctualError]:
         now = self._clock()  # the moment of the request, however long it takes from here
+        note = None if by is None else Note(by, JOB_CREATE, now)
         answers: list[JobView | PunctualError | None] = [None] * len(wanted)
         fresh = [self._new_id() for _ in wanted]
         new: list[_New] = []
@@ -71,15 +74,14 @@ class Submitting:
             elif answer != fresh[index]:
                 again.append((index, Key(tenant, answer)))
             else:
-                new.append(
-                    self._new(index, tenant, caller, answer, wanted[index], mark_of(answer), now)
-                )
+                one, writer = wanted[index], mark_of(answer)
+                new.append(self._new(index, tenant, caller, answer, one, writer, note, now))
         standing = self._ports.heads.load([key for _, key in again]) if again else {}
         for index, key in again:
             found = standing.get(key)
             if found is None or found.head.blank:  # its first request did not get so far
                 one, writer = wanted[index], mark_of(fresh[index])
-                new.append(self._new(index, tenant, caller, key.job_id, one, writer, now))
+                new.append(self._new(index, tenant, caller, key.job_id, one, writer, note, now))
             else:
                 answers[index] = self._present(key, found.head)
         self._create(new, answers)
@@ -110,6 +112,7 @@ class Submitting:
         job_id: str,
         asked: Submission,
         writer: str,
+        note: Note | None,
         now: datetime,
     ) -> _New:
         """A job whose time is to come needs no decision: nothing can be due, queued or missed."""
@@ -140,7 +143,7 @@ class Submitting:
             writers=(writer,) if planned else (),
         )
         body = self._documents.body(Key(tenant, job_id), asked.document, ref, 1, now, caller)
-        return _New(place, head, body, writer)
+        return _New(place, head, body, writer, note)
 
     def _create(self, new: Sequence[_New], answers: list[JobView | PunctualError | None]) -> None:
         self._ports.heads.put_bodies([one.body for one in new])
@@ -167,7 +170,7 @@ class Submitting:
             if one.head.timer_at is not None
         ]
         placing.put(timers, begun)
-        won = self._ports.heads.swap([Swap(one.head, 0) for one in new])
+        won = self._ports.heads.swap([Swap(one.head, 0, {}, {}, one.note) for one in new])
         lost = []
         for one, stored in zip(new, won, strict=True):
             if stored:
@@ -182,7 +185,10 @@ class Submitting:
     ) -> list[_New]:
         """What is due at once is fired by the swap that creates it."""
         results = self._steps.create(
-            [(Change(one.key, Look(), one.writer, safety=True), one.head) for one in new]
+            [
+                (Change(one.key, Look(), one.writer, safety=True, note=one.note), one.head)
+                for one in new
+            ]
         )
         lost = []
         for one, result in zip(new, results, strict=True):

@@ -8,6 +8,7 @@ from punctual.domain.errors import FieldError, Invalid, PunctualError
 from punctual.engine.jobs import Submission
 from punctual.engine.views import JobView
 from punctual.web import requests
+from punctual.web.acting import actor
 from punctual.web.conditions import etag, idempotency_key
 from punctual.web.job import changed_job, new_job
 from punctual.web.json_body import Parsed, fingerprint, parse_object, parse_optional
@@ -67,27 +68,29 @@ class JobRoutes:
         now, features = self._api.clock(), self._api.features
         revise = partial(_revised, parsed=parsed, now=now, features=features)
         edition = self._api.edition(request, job_id)
-        view = self._api.jobs.change(request.caller.tenant, job_id, revise, edition)
+        tenant, by = request.caller.tenant, actor(request)
+        view = self._api.jobs.change(tenant, job_id, revise, edition, by)
         return self._job(view, request)
 
     def cancel(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
         edition = self._api.edition(request, job_id)
-        view = self._api.jobs.cancel(request.caller.tenant, job_id, if_match=edition)
+        view = self._api.jobs.cancel(request.caller.tenant, job_id, edition, actor(request))
         return self._job(view, request)
 
     def pause(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
         requests.no_fields(parse_optional(request.body))
         edition = self._api.edition(request, job_id)
-        view = self._api.jobs.pause(request.caller.tenant, job_id, if_match=edition)
+        view = self._api.jobs.pause(request.caller.tenant, job_id, edition, actor(request))
         return self._job(view, request)
 
     def resume(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
         missed = requests.resume(parse_optional(request.body))
         edition = self._api.edition(request, job_id)
-        view = self._api.jobs.resume(request.caller.tenant, job_id, missed, if_match=edition)
+        tenant, by = request.caller.tenant, actor(request)
+        view = self._api.jobs.resume(tenant, job_id, missed, edition, by)
         return self._job(view, request)
 
     def _submission(self, parsed: Parsed, key: str | None) -> Submission:
@@ -98,7 +101,8 @@ class JobRoutes:
     def _submit(
         self, request: Request, wanted: Sequence[Submission]
     ) -> Sequence[JobView | PunctualError]:
-        return self._api.jobs.submit(request.caller.tenant, request.caller.name, wanted)
+        caller = request.caller
+        return self._api.jobs.submit(caller.tenant, caller.name, wanted, actor(request))
 
     def _job(self, view: JobView, request: Request) -> Reply:
         tag = ("etag", etag(view.head.edition))

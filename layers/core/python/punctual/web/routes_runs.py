@@ -2,6 +2,7 @@
 
 from punctual.engine.views import RunView
 from punctual.web import requests
+from punctual.web.acting import actor
 from punctual.web.conditions import idempotency_key
 from punctual.web.json_body import fingerprint, parse_optional
 from punctual.web.moments import shown
@@ -27,14 +28,20 @@ class RunRoutes:
         payload = requests.run_now(parsed)
         operation = f"POST /jobs/{job_id}/runNow"
         mark = "" if key is None else fingerprint(operation, parsed.value)
-        view = self._api.jobs.run_now(request.caller.tenant, job_id, payload, key, mark)
+        tenant, by = request.caller.tenant, actor(request)
+        view = self._api.jobs.run_now(tenant, job_id, payload, key, mark, by)
         return _ordered(view, request)
 
     def backfill(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
         wanted = requests.backfill(parse_optional(request.body))
         times = self._api.jobs.backfill(
-            request.caller.tenant, job_id, wanted.start, wanted.end, wanted.dry_run
+            request.caller.tenant,
+            job_id,
+            wanted.start,
+            wanted.end,
+            wanted.dry_run,
+            actor(request),
         )
         if wanted.dry_run:
             found = {"runs": len(times), "times": [shown(at) for at in times]}
@@ -44,7 +51,7 @@ class RunRoutes:
     def cancel(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = checked_id(job_id), checked_id(run_id, "run")
         requests.no_fields(parse_optional(request.body))
-        view = self._api.jobs.cancel_run(request.caller.tenant, *ids)
+        view = self._api.jobs.cancel_run(request.caller.tenant, *ids, actor(request))
         return json_reply(202, run_json(view, request.root))
 
     def retry(self, request: Request, job_id: str, run_id: str) -> Reply:
@@ -54,7 +61,8 @@ class RunRoutes:
         requests.no_fields(parsed)
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
         mark = "" if key is None else fingerprint(operation, parsed.value)
-        return _ordered(self._api.jobs.retry(request.caller.tenant, *ids, key, mark), request)
+        tenant, by = request.caller.tenant, actor(request)
+        return _ordered(self._api.jobs.retry(tenant, *ids, key, mark, by), request)
 
 
 def _ordered(view: RunView, request: Request) -> Reply:

@@ -1,0 +1,196 @@
+"""What people order: runs, once more or again, and an end to one; what all calls share."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import UNSET
+
+from punctual.domain import events
+from punctual.domain.decide import Verdict
+from punctual.domain.errors import Conflict, LimitExceeded, NotFound, Unavailable
+from punctual.domain.events import Event
+from punctual.domain.head import Head
+from punctual.domain.line import LINE_MOST
+from punctual.domain.placement import derived_id
+from punctual.domain.run import Trigger
+from punctual.engine import audit
+from punctual.engine.audit import Actor, Note
+from punctual.engine.backfilling import Backfilling
+from punctual.engine.change import Change, Result
+from punctual.engine.documents import Documents
+from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Stored
+from punctual.engine.receipts import Receipts
+from punctual.engine.search import Search
+from punctual.engine.steps import Steps
+from punctual.engine.views import RunView
+
+
+class Ordering:
+    def __init__(
+        self, ports: Ports, steps: Steps, search: Search, clock: Clock, new_id: NewId
+    ) -> None:
+        self._ports = ports
+        self._steps = steps
+        self._search = search
+        self._clock = clock
+        self._new_id = new_id
+        self._documents = Documents(ports)
+        self._receipts = Receipts(ports, clock)
+        self._backfilling = Backfilling(ports)
+
+    def run_now(
+        self,
+        tenant: str,
+        job_id: str,
+        payload: Any = UNSET,
+        key: str | None = None,
+        fingerprint: str = "",
+        by: Actor | None = None,
+    ) -> RunView:
+        job = Key(tenant, job_id)
+        fresh = self._new_run_id(job_id)
+        run_id = self._receipts.one(tenant, key, fingerprint, fresh)
+        made = None if run_id == fresh else self._made(job, run_id)
+        if made is not None:
+            return made
+        if payload is not UNSET:
+            self._documents.put_payload(job, run_id, payload)
+        given = payload is not UNSET
+        event = events.Order(run_id, own_payload=given)
+        return self._order(job, event, by, audit.RUN_ORDER, {"payload_given": given})
+
+    def retry(
+        self,
+        tenant: str,
+        job_id: str,
+        run_id: str,
+        key: str | None = None,
+        fingerprint: str = "",
+        by: Actor | None = None,
+    ) -> RunView:
+        """Once more, by the present definition, with the payload it had."""
+        job = Key(tenant, job_id)
+        former = self._search.run(tenant, job_id, run_id)
+        if former.run.ended_at is None:
+            raise Conflict("Only a run that has ended can be retried: this one is alive.")
+        fresh = self._new_run_id(job_id)
+        new_id = self._receipts.one(tenant, key, fingerprint, fresh)
+        made = None if new_id == fresh else self._made(job, new_id)
+        if made is not None:
+            return made
+        payload = self._documents.payload_of(job, former.run, self._load(job)[1])
+        if payload is not UNSET:
+            self._documents.put_payload(job, new_id, payload)
+        order = events.Order(
+            new_id,
+            trigger=Trigger.RETRY,
+            own_payload=payload is not UNSET,
+            retried_from=run_id,
+            scheduled_at=former.run.scheduled_at,
+        )
+        return self._order(job, order, by, audit.RUN_RETRY, {"retried_from": run_id})
+
+    def _made(self, key: Key, run_id: str) -> RunView | None:
+        """The run that an earlier request with the same key made: it may have left the head."""
+        try:
+            return self._search.run(*key, run_id)
+        except NotFound:
+            return None
+
+    def _new_run_id(self, job_id: str) -> str:
+        return derived_id(self._clock(), job_id, self._new_id())
+
+    def _order(
+        self,
+        key: Key,
+        order: events.Order,
+        by: Actor | None,
+        action: str,
+        after: dict[str, Any],
+    ) -> RunView:
+        writer, run_id = self._new_id(), order.run_id
+        change = self._change(key, order, writer, by, action, run_id=run_id, after=after)
+        (result,) = self._steps.apply([change])
+        self._refuse(result)
+        return self._search.run(*key, order.run_id)
+
+    def cancel_run(self, tenant: str, job_id: str, run_id: str, by: Actor | None = None) -> RunView:
+        event, writer = events.CancelRun(run_id), self._new_id()
+        change = self._change(
+            Key(tenant, job_id), event, writer, by, audit.RUN_CANCEL, run_id=run_id
+        )
+        (result,) = self._steps.apply([change])
+        if result.decision is None or result.contended:
+            self._refuse(result)
+        view = self._search.run(tenant, job_id, run_id)
+        if result.verdict is not Verdict.OK:
+            raise Conflict(f"The run has ended already: it is {view.run.status}.")
+        return view
+
+    def backfill(
+        self,
+        tenant: str,
+        job_id: str,
+        start: datetime,
+        end: datetime,
+        dry_run: bool,
+        by: Actor | None = None,
+    ) -> Sequence[datetime]:
+        """Run what fell into [start, end) and did not run; the nominal times of it."""
+        key = Key(tenant, job_id)
+        head = self._load(key)[0].head
+        asked = self._backfilling.missing(key, head, start, end, self._clock())
+        times = [at for _, at in asked]
+        if dry_run or not times:
+            return times
+        event, writer = events.Backfill(tuple(asked)), self._new_id()
+        after = {"from": _shown(start), "to": _shown(end)}
+        change = self._change(key, event, writer, by, audit.JOB_BACKFILL, after=after)
+        (result,) = self._steps.apply([change])
+        self._refuse(result)
+        return times
+
+    def _change(
+        self,
+        key: Key,
+        event: Event,
+        writer: str,
+        by: Actor | None,
+        action: str,
+        at: datetime | None = None,
+        run_id: str = "",
+        after: dict[str, Any] | None = None,
+    ) -> Change:
+        """`by` asks for it: it is noted with what it changes, and only if it does."""
+        note = None
+        if by is not None:
+            note = Note(by, action, at or self._clock(), run_id, after=after)
+        return Change(key, event, writer, safety=True, note=note)
+
+    def _load(self, key: Key) -> tuple[Stored, Body]:
+        stored = self._ports.heads.load([key]).get(key)
+        if stored is None or stored.head.blank:
+            raise NotFound("There is no such job.")
+        wanted = (key, stored.head.current.body)
+        return stored, self._ports.heads.bodies([wanted])[wanted]
+
+    def _refuse(self, result: Result) -> None:
+        if result.contended:
+            raise Unavailable("Too many changes of this job at the same time: try again.")
+        if result.decision is None or result.decision.head.blank:
+            raise NotFound("There is no such job.")
+        if result.verdict is Verdict.FULL:
+            raise LimitExceeded(
+                f"The job's line holds {LINE_MOST} runs at most: order again when some have ended."
+            )
+        if result.verdict is Verdict.CONFLICT:
+            raise conflict(result.decision.head)
+
+
+def conflict(head: Head) -> Conflict:
+    return Conflict(f"The job is {head.state}: this cannot be done to it any more.")
+
+
+def _shown(at: datetime) -> str:
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
