@@ -1,0 +1,156 @@
+"""Every call about jobs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, Unpack
+
+from punctual.client.batching import chunks, items_of
+from punctual.client.fields import JobChanges, JobState, Misfire, Moment, NewJob, ScheduleType
+from punctual.client.job import Accepted, Backfill, Batch, Declined, Explanation, Job, JobStatus
+from punctual.client.model import one, parsed, part, seen, times
+from punctual.client.paging import paged
+from punctual.client.run import Run
+from punctual.client.steps import Core, Steps, Stream, ask
+from punctual.client.waiting import until_ended
+from punctual.client.wire import Repeat, Request, body, keyed, path, query
+
+JobRef = str | Job
+Version = int | str | Job  # "*": any, which is also what None means
+_ABSENT: Any = object()
+
+
+def create(
+    core: Core, *, idempotency_key: str | None = None, **fields: Unpack[NewJob]
+) -> Steps[Job]:
+    """Make a job; however often it has to be asked, one."""
+    key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
+    request = Request("POST", "/jobs", body=body(fields), headers=key, repeat=Repeat.SAFE)
+    return one(Job, (yield from ask(core, request)))
+
+
+def create_many(
+    core: Core, jobs: Iterable[Mapping[str, object]], *, idempotency_key: str | None = None
+) -> Steps[Batch]:
+    """Make jobs, each accepted or declined on its own, in as many requests as it takes."""
+    key = core.new_key() if idempotency_key is None else idempotency_key
+    results: list[Accepted | Declined] = []
+    for number, chunk in enumerate(chunks(jobs)):
+        headers = keyed(f"{key}.{number}" if number else key)
+        request = Request(
+            "POST", "/jobs/batch", body=chunk.body, headers=headers, repeat=Repeat.SAFE
+        )
+        answer = yield from ask(core, request)
+        results += items_of(parsed(answer), chunk.jobs)
+    return Batch(tuple(results), key)
+
+
+def listed(
+    core: Core,
+    *,
+    status: JobState | Sequence[JobState] | None = None,
+    schedule_type: ScheduleType | None = None,
+    name_prefix: str | None = None,
+    created_by: str | None = None,
+    tags: Mapping[str, str] | None = None,
+    limit: int | None = None,
+) -> Stream[Job]:
+    """Jobs, the newest first, those that have all of what is asked; `limit`: so many in all."""
+    filters = query(
+        status=status,
+        schedule_type=schedule_type,
+        name_prefix=name_prefix,
+        created_by=created_by,
+        tag=[f"{name}:{value}" for name, value in (tags or {}).items()],
+    )
+    return paged(core, "/jobs", filters, "jobs", lambda value: seen(Job, value), limit)
+
+
+def get(core: Core, job: JobRef) -> Steps[Job]:
+    request = Request("GET", _path(job), repeat=Repeat.READS)
+    return one(Job, (yield from ask(core, request)))
+
+
+def update(
+    core: Core, job: JobRef, *, if_match: Version | None = None, **changes: Unpack[JobChanges]
+) -> Steps[Job]:
+    """Change the fields that are given; `if_match`: only while the job has this version."""
+    return (yield from _change(core, "PATCH", _path(job), if_match, changes))
+
+
+def cancel(core: Core, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
+    """End what is scheduled, and stop what runs; again: nothing more."""
+    return (yield from _change(core, "DELETE", _path(job), if_match))
+
+
+def pause(core: Core, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
+    """Hold the schedule; what runs goes on."""
+    return (yield from _change(core, "POST", _path(job, "pause"), if_match))
+
+
+def resume(
+    core: Core, job: JobRef, *, missed: Misfire | None = None, if_match: Version | None = None
+) -> Steps[Job]:
+    """Go on; `missed` says what becomes of what a pause held off, else the job's policy does."""
+    sent = {} if missed is None else {"missed": missed}
+    return (yield from _change(core, "POST", _path(job, "resume"), if_match, sent))
+
+
+def run(
+    core: Core,
+    job: JobRef,
+    *,
+    payload: Any = _ABSENT,
+    idempotency_key: str | None = None,
+    wait: bool = False,
+    timeout: float | timedelta | None = None,
+) -> Steps[Run]:
+    """Run it now, the schedule untouched; `wait`: until the run has ended, or for `timeout`."""
+    key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
+    sent = body({} if payload is _ABSENT else {"payload": payload})
+    request = Request("POST", _path(job, "runNow"), body=sent, headers=key, repeat=Repeat.SAFE)
+    begun = one(Run, (yield from ask(core, request)))
+    return (yield from until_ended(core, begun, timeout)) if wait else begun
+
+
+def backfill(
+    core: Core, job: JobRef, from_: Moment, to: Moment, *, dry_run: bool = False
+) -> Steps[Backfill]:
+    """Run what fell into the range and did not run; `dry_run`: only say what that is."""
+    sent = body({"from": from_, "to": to, "dry_run": dry_run})
+    repeat = Repeat.READS if dry_run else Repeat.NEVER
+    request = Request("POST", _path(job, "backfill"), body=sent, repeat=repeat)
+    value = parsed((yield from ask(core, request)))
+    return Backfill(part(value, "runs"), times(value.get("times", [])))
+
+
+def explain(core: Core, job: JobRef, at: Moment) -> Steps[Explanation]:
+    """What happened, or will, at that time, and why."""
+    request = Request("GET", _path(job, "explain"), query(at=at), repeat=Repeat.READS)
+    return one(Explanation, (yield from ask(core, request)))
+
+
+def status(core: Core, job: JobRef) -> Steps[JobStatus]:
+    request = Request("GET", _path(job, "status"), repeat=Repeat.READS)
+    return one(JobStatus, (yield from ask(core, request)))
+
+
+def _path(job: JobRef, *more: str) -> str:
+    return path("jobs", job if isinstance(job, str) else job.job_id, *more)
+
+
+def _change(
+    core: Core, method: str, where: str, if_match: Version | None, sent: Any = None
+) -> Steps[Job]:
+    headers = () if if_match is None else (("if-match", _version(if_match)),)
+    content = None if sent is None else body(sent)
+    request = Request(method, where, body=content, headers=headers, repeat=Repeat.SAFE)
+    return one(Job, (yield from ask(core, request)))
+
+
+def _version(wanted: Version) -> str:
+    """
+    >>> _version(3), _version("*")
+    ('"3"', '*')
+    """
+    version = wanted.version if isinstance(wanted, Job) else wanted
+    return "*" if version == "*" else f'"{version}"'

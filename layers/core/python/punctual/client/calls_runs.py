@@ -1,0 +1,156 @@
+"""Every call about runs."""
+
+import codecs
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from punctual.client.errors import Conflict, Misuse, Unexpected
+from punctual.client.fields import Moment, RunState, Trigger
+from punctual.client.job import Job
+from punctual.client.model import one, seen
+from punctual.client.paging import paged
+from punctual.client.run import Logs, Output, Run
+from punctual.client.steps import Core, Give, Pause, Steps, Stream, ask
+from punctual.client.waiting import LATER, SLOWER, SOON, read_run, until_ended
+from punctual.client.wire import SUCCESSFUL, Answer, Repeat, Request, keyed, path, query
+
+RunRef = str | Job | Run  # a run, or its job and then `run_id`
+_ELSEWHERE = frozenset({302, 303, 307})
+
+
+def listed(
+    core: Core,
+    job: str | Job | None = None,
+    *,
+    status: RunState | Sequence[RunState] | None = None,
+    trigger: Trigger | None = None,
+    from_: Moment | None = None,
+    to: Moment | None = None,
+    limit: int | None = None,
+) -> Stream[Run]:
+    """Runs of a job, or of all, the newest first, without their attempts; `limit`: so many."""
+    filters = query(status=status, trigger=trigger, from_=from_, to=to)
+    where = "/runs" if job is None else path("jobs", _job_id(job), "runs")
+    return paged(core, where, filters, "runs", lambda value: seen(Run, value), limit)
+
+
+def get(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Run]:
+    """With every attempt."""
+    return (yield from read_run(core, *_ids(run, run_id)))
+
+
+def cancel(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Run]:
+    """Stop it; Conflict where it had ended before."""
+    ids = _ids(run, run_id)
+    request = Request("POST", _path(ids, "cancel"), repeat=Repeat.SAFE)
+    try:
+        return one(Run, (yield from ask(core, request)))
+    except Conflict as error:
+        if not error.uncertain:
+            raise
+        # An attempt that nobody answered may be what ended it.
+        found = yield from read_run(core, *ids)
+        if found.status != "CANCELLED":
+            raise
+        return found
+
+
+def retry(
+    core: Core, run: RunRef, run_id: str | None = None, *, idempotency_key: str | None = None
+) -> Steps[Run]:
+    """Once more, as a new run: the job's present definition, the payload that the run had."""
+    key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
+    where = _path(_ids(run, run_id), "retry")
+    request = Request("POST", where, headers=key, repeat=Repeat.SAFE)
+    return one(Run, (yield from ask(core, request)))
+
+
+def output(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Output]:
+    """What the task answered or printed."""
+    request = Request(
+        "GET",
+        _path(_ids(run, run_id), "output"),
+        repeat=Repeat.READS,
+        expected=SUCCESSFUL | _ELSEWHERE,
+    )
+    answer = yield from ask(core, request)
+    if answer.status in _ELSEWHERE:
+        answer = yield from ask(core, _there(answer))
+    cut = answer.headers.get("x-output-truncated") == "true"
+    kind = answer.headers.get("content-type", "application/octet-stream")
+    return Output(answer.body, kind, cut)
+
+
+def logs(core: Core, run: RunRef, run_id: str | None = None, *, after: int = 0) -> Steps[Logs]:
+    """What is logged so far, from the offset `after` on."""
+    ids = _ids(run, run_id)
+    pieces: list[bytes] = []
+    while True:
+        data, following = yield from _piece(core, ids, after)
+        if not data:
+            return Logs(b"".join(pieces).decode(errors="replace"), following)
+        pieces.append(data)
+        after = following
+
+
+def follow_logs(
+    core: Core, run: RunRef, run_id: str | None = None, *, after: int = 0
+) -> Stream[str]:
+    """What is logged, as it comes, until the run has ended."""
+    ids = _ids(run, run_id)
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    delay, ended = SOON, False
+    while True:
+        data, after = yield from _piece(core, ids, after)
+        text = decoder.decode(data)
+        if text:
+            yield Give(text)
+        if data:
+            delay = SOON
+        elif ended:
+            break
+        else:
+            ended = (yield from read_run(core, *ids)).ended
+            if not ended:
+                yield Pause(delay)
+                delay = min(LATER, delay * SLOWER)
+    rest = decoder.decode(b"", final=True)
+    if rest:
+        yield Give(rest)
+
+
+def wait_for(core: Core, run: Run, *, timeout: float | timedelta | None = None) -> Steps[Run]:
+    """The run as it ended; WaitTimeout where it has not after `timeout`."""
+    return (yield from until_ended(core, run, timeout))
+
+
+def _piece(core: Core, ids: tuple[str, str], after: int) -> Steps[tuple[bytes, int]]:
+    request = Request("GET", _path(ids, "logs"), query(after=after), repeat=Repeat.READS)
+    answer = yield from ask(core, request)
+    following = answer.headers.get("x-next-offset", "")
+    return answer.body, int(following) if following.isdigit() else after + len(answer.body)
+
+
+def _there(answer: Answer) -> Request:
+    """Where the bytes are: the address itself is the right to read them."""
+    where = answer.headers.get("location", "")
+    if not where.startswith(("https://", "http://")):
+        raise Unexpected("The server sent us on, and did not say where to.")
+    return Request("GET", where, repeat=Repeat.READS, with_token=False)
+
+
+def _job_id(job: Any) -> str:
+    return job if isinstance(job, str) else str(job.job_id)
+
+
+def _ids(run: RunRef, run_id: str | None) -> tuple[str, str]:
+    if run_id is not None:
+        return _job_id(run), run_id
+    if isinstance(run, Run):
+        return run.job_id, run.run_id
+    raise Misuse("Pass a Run, or the job_id and the run_id.")
+
+
+def _path(ids: tuple[str, str], what: str) -> str:
+    return path("jobs", ids[0], "runs", ids[1], what)

@@ -1,0 +1,129 @@
+"""What can go wrong, each with a text that says what to do."""
+
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+
+
+class FieldError(NamedTuple):
+    """One wrong field: its dotted path, as it was sent, and what to do about it."""
+
+    field: str
+    message: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """A refusal as the server wrote it (RFC 9457)."""
+
+    status: int
+    code: str
+    title: str
+    detail: str
+    request_id: str | None = None
+    errors: tuple[FieldError, ...] = ()
+    raw: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class PunctualError(Exception):
+    """Whatever goes wrong here is one of these."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        problem: Problem | None = None,
+        uncertain: bool = False,
+        retry_after: float | None = None,
+        idempotency_key: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.problem = problem
+        # Whether the call, or an attempt of it, may have been carried out all the same.
+        self.uncertain = uncertain
+        self.retry_after = retry_after  # seconds
+        # Of the call: asked again with this key it does nothing twice.
+        self.idempotency_key = idempotency_key
+
+    @property
+    def status(self) -> int | None:
+        return None if self.problem is None else self.problem.status
+
+    @property
+    def code(self) -> str | None:
+        return None if self.problem is None else self.problem.code
+
+    @property
+    def request_id(self) -> str | None:
+        return None if self.problem is None else self.problem.request_id
+
+    @property
+    def errors(self) -> tuple[FieldError, ...]:
+        """Every wrong field, where fields were wrong."""
+        return () if self.problem is None else self.problem.errors
+
+
+class Misuse(PunctualError, ValueError):
+    """What was asked of the client itself makes no sense: nothing was sent."""
+
+
+class Refused(PunctualError):
+    """The server said no, and will say it again."""
+
+    advice: ClassVar[str] = ""
+
+
+class Unauthenticated(Refused):
+    advice = "Set PUNCTUAL_TOKEN, or pass token=, to a token that is in force."
+
+
+class Forbidden(Refused):
+    advice = "Use a token with a higher role; whoami() shows the role of this one."
+
+
+class NotFound(Refused):
+    advice = "Check the id and the token's tenant; what ended over 30 days ago is gone."
+
+
+class Conflict(Refused):
+    """The state of the job or run does not allow it."""
+
+
+class PreconditionFailed(Refused):
+    advice = "Read the job again, and repeat the change with its version."
+
+
+class Invalid(Refused):
+    """`errors` names every wrong field at once."""
+
+
+class TooLarge(Refused):
+    advice = "Send less at once: 512 KiB, 5 MiB as a batch, 256 KiB as a payload."
+
+
+class RateLimited(PunctualError):
+    """More was asked than the tenant may: `retry_after` says when to ask again."""
+
+
+class Unavailable(PunctualError):
+    """No answer, or one that means that trying later may help; `uncertain` says what is open."""
+
+
+class Unexpected(PunctualError):
+    """The server answered something that no Punctual of this contract says."""
+
+
+class WaitTimeout(PunctualError):
+    """What was waited for has not come in time; `status` is the last that was seen."""
+
+    def __init__(self, message: str, *, run: Any = None) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+class RunFailed(PunctualError):
+    """A run ended, and not with success."""
+
+    def __init__(self, message: str, *, run: Any = None) -> None:
+        super().__init__(message)
+        self.run = run

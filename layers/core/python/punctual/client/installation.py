@@ -1,0 +1,135 @@
+"""What is to come, and how the installation does."""
+
+from typing import Any
+
+import msgspec
+
+from punctual.client.model import At, Model
+
+
+class Time(Model, frozen=True, kw_only=True):
+    """An instant, and what the clocks of the schedule's zone show then."""
+
+    utc: At
+    local: At
+
+
+class Preview(Model, frozen=True, kw_only=True):
+    times: tuple[Time, ...] = ()
+    description: str = ""
+    warnings: tuple[str, ...] = ()
+    tzdata: str | None = None
+
+
+class Upcoming(Model, frozen=True, kw_only=True):
+    job_id: str
+    name: str
+    utc: At
+    local: At
+
+
+class Minute(Model, frozen=True, kw_only=True):
+    minute: At
+    started: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class Lateness(Model, frozen=True, kw_only=True):
+    """In milliseconds; None where nothing has run."""
+
+    p50: float | None = None
+    p99: float | None = None
+    max: float | None = None
+
+
+class Queue(Model, frozen=True, kw_only=True):
+    depth: int | None = None
+    oldest_seconds: float | None = None
+
+
+class Executor(Model, frozen=True, kw_only=True):
+    executor_id: str
+    last_heartbeat: At | None = None
+    running: int | None = None
+
+
+class Stats(Model, frozen=True, kw_only=True):
+    jobs: dict[str, int] = msgspec.field(default_factory=dict)
+    runs: dict[str, int] = msgspec.field(default_factory=dict)
+    last_hour: tuple[Minute, ...] = ()
+    lateness_ms: Lateness | None = None
+    queue: Queue | None = None
+    executors: tuple[Executor, ...] = ()
+
+
+class Health(Model, frozen=True, kw_only=True):
+    status: str
+    lateness_ms_p99: float | None = None
+    watermark: At | None = None
+    planner_heartbeat: At | None = None
+    version: str | None = None
+    tzdata: str | None = None
+    task_types: tuple[str, ...] = ()
+    guarantee: str | None = None
+    margin_seconds: float | None = None
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+
+class Limits(Model, frozen=True, kw_only=True):
+    """Of a tenant; None: no limit."""
+
+    calls_per_second: float | None = None
+    burst: float | None = None
+    jobs: int | None = None
+    runs_per_minute: float | None = None
+    concurrent_runs: int | None = None
+    payload_bytes: int | None = None
+
+
+class Identity(Model, frozen=True, kw_only=True):
+    """Whom the server takes us for."""
+
+    tenant: str
+    name: str
+    role: str
+    token_id: str | None = None
+    expires_at: At | None = None
+    limits: Limits | None = None
+
+
+class Token(Model, frozen=True, kw_only=True):
+    token_id: str
+    tenant: str
+    name: str
+    role: str
+    created_at: At | None = None
+    created_by: str | None = None
+    expires_at: At | None = None
+    last_used_at: At | None = None
+    revoked_at: At | None = None
+
+
+class NewToken(Token, frozen=True, kw_only=True):
+    """With the token itself, which the server shows this once."""
+
+    token: str
+
+
+class AuditEntry(Model, frozen=True, kw_only=True):
+    audit_id: str
+    at: At
+    caller: str
+    action: str
+    token_id: str | None = None
+    address: str | None = None
+    request_id: str | None = None
+    job_id: str | None = None
+    run_id: str | None = None
+    subject_token_id: str | None = None
+    before: dict[str, Any] | None = None
+    after: dict[str, Any] | None = None
+    count: int = 1

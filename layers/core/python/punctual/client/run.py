@@ -1,0 +1,110 @@
+"""Runs, and what they left behind."""
+
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import msgspec
+
+from punctual.client.errors import RunFailed
+from punctual.client.model import At, Model
+
+ENDED = frozenset({"SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"})
+
+
+class Reason(Model, frozen=True, kw_only=True):
+    """Why a run waits, was skipped, missed or lost."""
+
+    code: str
+    text: str = ""
+
+
+class Attempt(Model, frozen=True, kw_only=True):
+    attempt_number: int
+    start_time: At | None = None
+    end_time: At | None = None
+    status: str
+    executor_id: str | None = None
+    error_message: str | None = None
+
+
+class Run(Model, frozen=True, kw_only=True):
+    run_id: str
+    job_id: str
+    status: str
+    trigger: str = "SCHEDULE"
+    job_version: int | None = None
+    retried_from: str | None = None
+    reason: Reason | None = None
+    scheduled_time: At | None = None
+    last_scheduled_time: At | None = None
+    due_time: At | None = None
+    start_time: At | None = None
+    end_time: At | None = None
+    modified_time: At | None = None
+    created_at: At | None = None
+    next_attempt_time: At | None = None
+    lateness_ms: float | None = None
+    attempt_number: int | None = None
+    attempts: tuple[Attempt, ...] = ()  # left out where runs are listed
+    executor_id: str | None = None
+    error_message: str | None = None
+    exit_code: int | None = None
+    log_url: str | None = None
+    output_url: str | None = None
+    output_truncated: bool = False
+    log_truncated: bool = False
+    http_status: int | None = None
+    http_headers: tuple[tuple[str, str], ...] = ()
+    payload: Any = None  # only where the run has one of its own
+    count: int = 1
+    tzdata: str | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self.status in ENDED or self.end_time is not None
+
+    @property
+    def succeeded(self) -> bool:
+        return self.status == "SUCCESS"
+
+    @property
+    def lateness(self) -> timedelta | None:
+        return None if self.lateness_ms is None else timedelta(milliseconds=self.lateness_ms)
+
+    @property
+    def duration(self) -> timedelta | None:
+        """From the first start to the end, with what lay between attempts."""
+        if self.start_time is None or self.end_time is None:
+            return None
+        return self.end_time - self.start_time
+
+    def raise_for_outcome(self) -> "Run":
+        """Itself after a success; anything else, not having ended too, raises RunFailed."""
+        if self.succeeded:
+            return self
+        why = self.error_message or (self.reason and self.reason.text) or ""
+        began = "has ended" if self.ended else "has not ended: it is"
+        text = f"Run {self.run_id} of job {self.job_id} {began} {self.status}"
+        raise RunFailed(f"{text}: {why}" if why else f"{text}.", run=self)
+
+
+class Output(NamedTuple):
+    """What a task answered or printed."""
+
+    data: bytes
+    content_type: str
+    truncated: bool
+
+    @property
+    def text(self) -> str:
+        return self.data.decode(errors="replace")
+
+    def json(self) -> Any:
+        return msgspec.json.decode(self.data)
+
+
+class Logs(NamedTuple):
+    """What a run has logged so far; `next_offset` is where to go on, as `after`."""
+
+    text: str
+    next_offset: int

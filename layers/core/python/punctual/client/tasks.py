@@ -1,0 +1,94 @@
+"""What a job runs: builders for `task`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from punctual.client.fields import Task
+
+Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
+Runtime = Literal["python", "node", "bash", "binary"]
+_ABSENT: Any = object()
+
+
+def event(detail_type: str | None = None) -> Task:
+    """Publishes the payload as an event.
+
+    >>> event("Nightly")
+    {'type': 'event', 'detail_type': 'Nightly'}
+    """
+    return _given("event", detail_type=detail_type)
+
+
+def http(
+    url: str,
+    *,
+    method: Method | None = None,
+    headers: Mapping[str, str] | None = None,
+    body: Any = _ABSENT,
+    expect_status: Any = None,
+    follow_redirects: int | None = None,
+) -> Task:
+    """Calls an API; without a body it sends the payload as JSON.
+
+    >>> http("https://example.com/hook", method="PUT")
+    {'type': 'http', 'url': 'https://example.com/hook', 'method': 'PUT'}
+    """
+    task = _given(
+        "http",
+        url=url,
+        method=method,
+        headers=headers,
+        expect_status=expect_status,
+        follow_redirects=follow_redirects,
+    )
+    return task if body is _ABSENT else {**task, "body": body}
+
+
+def invoke(function: str) -> Task:
+    """Invokes a Lambda function with the payload."""
+    return _given("lambda", function=function)
+
+
+def queue(queue_url: str) -> Task:
+    """Sends the payload to an SQS queue."""
+    return _given("sqs", queue_url=queue_url)
+
+
+def script(
+    code: str | None = None,
+    *,
+    runtime: Runtime = "python",
+    artifact_id: str | None = None,
+    args: Sequence[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    resources: Mapping[str, float] | None = None,
+) -> Task:
+    """Runs code in a sandbox; the payload is on its standard input.
+
+    >>> script("print(1)")
+    {'type': 'script', 'runtime': 'python', 'code': 'print(1)'}
+    """
+    return _given(
+        "script",
+        runtime=runtime,
+        code=code,
+        artifact_id=artifact_id,
+        args=args,
+        env=env,
+        resources=resources,
+    )
+
+
+def container(
+    image: str,
+    *,
+    command: Sequence[str] | None = None,
+    env: Mapping[str, str] | None = None,
+    resources: Mapping[str, float] | None = None,
+) -> Task:
+    """Runs an image on Fargate."""
+    return _given("container", image=image, command=command, env=env, resources=resources)
+
+
+def _given(kind: str, **fields: Any) -> dict[str, Any]:
+    return {"type": kind, **{name: value for name, value in fields.items() if value is not None}}

@@ -1,0 +1,118 @@
+"""What both transports say to httpx, and what they make of what it says."""
+
+import ssl
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+
+from punctual.client.errors import Misuse, Unexpected
+from punctual.client.steps import Send
+from punctual.client.wire import Answer, Failure
+from punctual.settings import VERSION
+
+DEFAULT_URL = "http://127.0.0.1:8080/v1"
+MOST_BYTES = 128 * 1024 * 1024  # 200 jobs, each with the longest payload and script there are
+CONNECT_SECONDS = 5.0
+# Shorter than servers keep connections: one that they have just closed is no good to a POST.
+IDLE_SECONDS = 3.0
+CONNECTIONS = 100
+
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+_NEVER_SENT = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolError)
+
+
+class Place(NamedTuple):
+    """Where the API is, and the token that opens it."""
+
+    root: str
+    token: str | None
+
+
+def place(url: str | None, token: str | None, env: Mapping[str, str]) -> Place:
+    """
+    >>> place(None, None, {"PUNCTUAL_URL": "https://punctual.example/v1/"})
+    Place(root='https://punctual.example/v1', token=None)
+    """
+    root = (url or env.get("PUNCTUAL_URL") or DEFAULT_URL).rstrip("/")
+    parts = urlsplit(root)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Misuse(f"{root!r} is no address of an API: it looks like {DEFAULT_URL}.")
+    given = token or env.get("PUNCTUAL_TOKEN") or None
+    if given is not None and not (given.isascii() and given.isprintable() and " " not in given):
+        raise Misuse("The token holds characters that no token has: was a line break copied?")
+    return Place(root, given)
+
+
+def options(root: str, transport: Any) -> dict[str, Any]:
+    """Of the httpx client: no proxy stands between us and this machine."""
+    return {
+        "transport": transport,
+        "trust_env": urlsplit(root).hostname not in ("127.0.0.1", "localhost", "::1"),
+        "limits": httpx.Limits(
+            max_connections=CONNECTIONS,
+            max_keepalive_connections=CONNECTIONS,
+            keepalive_expiry=IDLE_SECONDS,
+        ),
+        "headers": {"user-agent": f"punctual-python/{VERSION}", "accept": "*/*"},
+        "follow_redirects": False,
+    }
+
+
+def arguments(send: Send, at: Place) -> dict[str, Any]:
+    """Of `stream`."""
+    request = send.request
+    headers = dict(request.headers)
+    if request.body is not None:
+        headers["content-type"] = "application/json"
+    if at.token is not None and request.with_token:
+        headers["authorization"] = f"Bearer {at.token}"
+    return {
+        "method": request.method,
+        "url": request.url(at.root),
+        "content": request.body,
+        "headers": headers,
+        "timeout": httpx.Timeout(send.seconds, connect=min(CONNECT_SECONDS, send.seconds)),
+    }
+
+
+class Gathered:
+    """A body as it comes, to a bound of bytes and of time."""
+
+    def __init__(self, until: float) -> None:
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._until = until
+
+    def add(self, piece: bytes, now: float) -> None:
+        self._size += len(piece)
+        if self._size > MOST_BYTES:
+            raise Unexpected(f"The answer is longer than {MOST_BYTES:,} bytes.")
+        if now > self._until:
+            raise httpx.ReadTimeout("the answer took too long")
+        self._pieces.append(piece)
+
+    def answer(self, response: httpx.Response) -> Answer:
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        return Answer(response.status_code, headers, b"".join(self._pieces))
+
+
+def failure(error: Exception) -> Failure:
+    """What an error of httpx means for the request."""
+    text = str(error) or type(error).__name__
+    if isinstance(error, _NEVER_SENT):
+        return Failure(text, sent=False, final=True)
+    if isinstance(error, _NOT_SENT):
+        return Failure(f"no connection ({text})", sent=False, final=_is_untrusted(error))
+    kind = "no answer in time" if isinstance(error, httpx.TimeoutException) else "no answer"
+    return Failure(f"{kind} ({text})", sent=True)
+
+
+def _is_untrusted(error: BaseException | None) -> bool:
+    """A certificate that is not good now is not good in a second."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

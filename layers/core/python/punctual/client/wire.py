@@ -1,0 +1,131 @@
+"""Requests and what became of them, as values."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import date, datetime, timedelta
+from enum import Enum
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+import msgspec
+
+from punctual.client.errors import Misuse
+
+_KEY = re.compile(r"[\x20-\x7e]{1,255}")
+SUCCESSFUL = frozenset(range(200, 300))
+
+
+class Repeat(Enum):
+    """What may happen when a request is carried out twice."""
+
+    READS = "reads"  # it changes nothing
+    SAFE = "safe"  # the second time changes nothing that the first did not
+    NEVER = "never"  # it could do its work twice, or answer something else
+
+
+class Request(NamedTuple):
+    method: str
+    path: str  # below the API's root; whole, with its host, where a server sent us there
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+    repeat: Repeat = Repeat.NEVER
+    expected: frozenset[int] = SUCCESSFUL
+    with_token: bool = True
+
+    def url(self, root: str) -> str:
+        start = self.path if "://" in self.path else f"{root}{self.path}"
+        return f"{start}?{urlencode(self.query)}" if self.query else start
+
+
+class Answer(NamedTuple):
+    """What a server said."""
+
+    status: int
+    headers: Mapping[str, str]  # by lower-case names
+    body: bytes = b""
+
+
+class Failure(NamedTuple):
+    """Nothing was answered, or not all of it."""
+
+    text: str
+    sent: bool  # whether the server may have got the request
+    final: bool = False  # trying again cannot help
+
+
+Outcome = Answer | Failure
+
+
+def path(*parts: str) -> str:
+    """
+    >>> path("jobs", "a/b", "runs")
+    '/jobs/a%2Fb/runs'
+    """
+    for part in parts:
+        if part in ("", ".", ".."):
+            raise Misuse(f"{part!r} is no id: pass the job_id or run_id that the server gave.")
+    return "".join(f"/{quote(part, safe='')}" for part in parts)
+
+
+def body(value: Any) -> bytes:
+    """As JSON: times with their offset, durations as seconds, nothing that JSON has not.
+
+    >>> body({"interval_seconds": timedelta(minutes=5), "name": "é"})
+    b'{"interval_seconds":300,"name":"\\xc3\\xa9"}'
+    """
+    try:
+        text = json.dumps(
+            value, allow_nan=False, ensure_ascii=False, separators=(",", ":"), default=_plain
+        )
+        return text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Misuse(f"This cannot be written as JSON: {error}") from error
+
+
+def query(**values: Any) -> tuple[tuple[str, str], ...]:
+    """The parameters that are given; a trailing underscore keeps a name from being Python's.
+
+    >>> query(from_=None, status=["FAILED", "MISSED"], limit=5)
+    (('status', 'FAILED'), ('status', 'MISSED'), ('limit', '5'))
+    """
+    pairs = []
+    for name, value in values.items():
+        several = value if isinstance(value, list | tuple | set | frozenset) else [value]
+        pairs += [(name.rstrip("_"), _text(one)) for one in several if one is not None]
+    return tuple(pairs)
+
+
+def keyed(key: str) -> tuple[tuple[str, str], ...]:
+    """The header that makes asking twice the same as asking once."""
+    if not _KEY.fullmatch(key):
+        raise Misuse("An idempotency_key is 1 to 255 printable ASCII characters.")
+    return (("idempotency-key", key),)
+
+
+def moment(at: datetime) -> str:
+    if at.tzinfo is None:
+        raise Misuse(f"{at!r} has no time zone: use datetime.now(UTC), or give it a tzinfo.")
+    return at.isoformat()
+
+
+def _text(value: Any) -> str:
+    return moment(value) if isinstance(value, datetime) else str(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return moment(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        seconds = value.total_seconds()
+        return int(seconds) if seconds.is_integer() else seconds
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, Sequence | set | frozenset) and not isinstance(value, bytes | bytearray):
+        return list(value)
+    raise TypeError(f"a value of type {type(value).__name__}")
