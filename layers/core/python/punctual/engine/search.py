@@ -1,16 +1,18 @@
 """The reads of the API over jobs and runs."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
-from punctual.domain.errors import NotFound
+from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.head import Head
-from punctual.domain.run import NOT_RUN, Run
+from punctual.domain.run import NOT_RUN
 from punctual.engine import runs as views
 from punctual.engine.documents import Documents
 from punctual.engine.explaining import Explaining
+from punctual.engine.filters import JobFilters as JobFilters
+from punctual.engine.filters import RunFilters as RunFilters
 from punctual.engine.forecast import Forecast
-from punctual.engine.ports import Body, Clock, Detail, Key, Ports, RunKey, Stored
+from punctual.engine.ports import Body, Clock, Detail, Key, Ports, RunKey, RunRow, Stored
 from punctual.engine.views import (
     Explanation,
     Health,
@@ -23,40 +25,9 @@ from punctual.engine.views import (
 )
 
 SCAN = 5  # pages read for one answer at most: a page may be short
+WIDE = 50  # rows a page at least where a filter may pass few of them
 LATEST_SCAN = 200
 _EVENT_ID = "text/plain; charset=utf-8"
-
-
-class JobFilters(NamedTuple):
-    status: frozenset[str] = frozenset()
-    schedule_type: str = ""
-    name_prefix: str = ""
-    created_by: str = ""
-    tags: tuple[tuple[str, str], ...] = ()
-
-    def admit(self, head: Head, body: Body) -> bool:
-        return (
-            (not self.status or head.state in self.status)
-            and (not self.schedule_type or head.kind == self.schedule_type)
-            and body.name.startswith(self.name_prefix)
-            and (not self.created_by or body.created_by == self.created_by)
-            and all(body.tags.get(key) == value for key, value in self.tags)
-        )
-
-
-class RunFilters(NamedTuple):
-    status: frozenset[str] = frozenset()
-    trigger: str = ""
-    start: datetime | None = None
-    end: datetime | None = None
-
-    def admit(self, run: Run) -> bool:
-        return (
-            (not self.status or run.status in self.status)
-            and (not self.trigger or run.trigger == self.trigger)
-            and (self.start is None or (run.last_at or run.scheduled_at) >= self.start)
-            and (self.end is None or run.scheduled_at < self.end)
-        )
 
 
 class Search:
@@ -78,30 +49,42 @@ class Search:
         if stored is None or stored.head.blank:
             raise NotFound("There is no such job.")
         wanted = (key, stored.head.current.body)
-        return stored, self._ports.heads.bodies([wanted])[wanted]
+        body = self._ports.heads.bodies([wanted]).get(wanted)
+        if body is None:
+            if key not in self._ports.heads.load([key]):  # its time to be kept ended just now
+                raise NotFound("There is no such job.")
+            raise Unavailable("The job's definition cannot be read from the store.")
+        return stored, body
 
-    def _latest(self, key: Key, head: Head) -> RunView | None:
+    def _latest(
+        self, key: Key, head: Head, rows: Mapping[RunKey, RunRow] | None = None
+    ) -> RunView | None:
         """The run last made that ran or will; else the last that did not run; else none."""
         for run_id in (head.latest, head.latest_not_run):
             if run_id:
-                view = self._find(key, head, run_id)
+                view = self._find(key, head, run_id, rows)
                 if view is not None and (view.run.status not in NOT_RUN or not head.latest):
                     return view
         if not head.latest and not head.latest_not_run:
             return None
         now = self._clock()
-        rows = self._ports.history.page(key, None, None, LATEST_SCAN, now)
-        found = [*views.in_head(head, now), *(views.of_row(row) for row in rows)]
+        kept = self._ports.history.page(key, None, None, LATEST_SCAN, now)
+        found = [*views.in_head(head, now), *(views.of_row(row) for row in kept)]
         ran = [view for view in found if view.run.status not in NOT_RUN]
         return max(ran or found, key=lambda view: view.run.created_at, default=None)
 
-    def _find(self, key: Key, head: Head, run_id: str) -> RunView | None:
+    def _find(
+        self, key: Key, head: Head, run_id: str, rows: Mapping[RunKey, RunRow] | None = None
+    ) -> RunView | None:
+        """`rows`, where given, are read already: what is not among them is asked for."""
         known = views.in_head(head, self._clock())
         alive = next((view for view in known if view.run.run_id == run_id), None)
         if alive is not None and alive.run.ended_at is None:
             return alive
         wanted = RunKey(*key, run_id)
-        row = self._ports.history.get([wanted], self._clock()).get(wanted)
+        row = None if rows is None else rows.get(wanted)
+        if row is None:
+            row = self._ports.history.get([wanted], self._clock()).get(wanted)
         return alive if row is None else views.of_row(row)
 
     def jobs(
@@ -109,23 +92,42 @@ class Search:
     ) -> Page:
         """Newest first; a page may be short where a filter passes few."""
         before = after[0] if after else None
-        found: list[JobView] = []
+        wide = limit if filters == JobFilters() else max(limit, WIDE)
+        found: list[tuple[Head, Body]] = []
         for _ in range(SCAN):
-            page = self._ports.heads.page(tenant, before, limit)
+            page = self._ports.heads.page(tenant, before, wide)
             for head, body in page.items:
                 before = head.job_id
                 if filters.admit(head, body):
-                    found.append(self._listed(head, body))
+                    found.append((head, body))
                     if len(found) == limit:
-                        return Page(found, (before,))
+                        return Page(self._listed(found), (before,))
             before = page.before
             if before is None:
-                return Page(found, None)
-        return Page(found, (before,) if before else None)
+                return Page(self._listed(found), None)
+        return Page(self._listed(found), (before,) if before else None)
 
-    def _listed(self, head: Head, body: Body) -> JobView:
-        key = Key(head.tenant, head.job_id)
-        return JobView(head, self._documents.full(body), self._latest(key, head))
+    def _listed(self, jobs: Sequence[tuple[Head, Body]]) -> list[JobView]:
+        """With their latest runs, which are read together."""
+        now = self._clock()
+        wanted = [
+            RunKey(head.tenant, head.job_id, run_id)
+            for head, _ in jobs
+            if (run_id := head.latest or head.latest_not_run)
+            and not any(
+                view.run.run_id == run_id and view.run.ended_at is None
+                for view in views.in_head(head, now)
+            )
+        ]
+        rows = self._ports.history.get(wanted, now) if wanted else {}
+        return [
+            JobView(
+                head,
+                self._documents.full(body),
+                self._latest(Key(head.tenant, head.job_id), head, rows),
+            )
+            for head, body in jobs
+        ]
 
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
         key = Key(tenant, job_id)
@@ -156,12 +158,14 @@ class Search:
             return self._all_runs(tenant, filters, limit, after)
         key = Key(tenant, job_id)
         head = self.load(key)[0].head
-        before = after[0] if after else None
+        before = _lower(after[0] if after else None, filters.top)
+        bottom = filters.bottom if filters.single else None
+        wide = limit if filters == RunFilters() else max(limit, WIDE)
         alive = [view for view in views.in_head(head, self._clock()) if filters.admit(view.run)]
         found: list[RunView] = []
         for _ in range(SCAN):
-            rows = self._ports.history.page(key, before, None, limit, self._clock())
-            last = rows[-1].run.run_id if len(rows) == limit else None
+            rows = self._ports.history.page(key, before, bottom, wide, self._clock())
+            last = rows[-1].run.run_id if len(rows) == wide else None
             recorded = {row.run.run_id for row in rows}
             here = [
                 view
@@ -173,7 +177,9 @@ class Search:
             before = last
             if len(found) >= limit:
                 return Page(found[:limit], (found[limit - 1].run.run_id,))
-            if before is None:
+            if bottom is None and filters.passed(row.run for row in rows):
+                bottom = filters.bottom
+            if before is None or (bottom is not None and before <= bottom):
                 return Page(found, None)
         return Page(found, (before,) if before else None)
 
@@ -182,6 +188,10 @@ class Search:
     ) -> Page:
         """Over all jobs: first the living, from the heads that have any, then the ended."""
         before = (after[0], after[1]) if after else None
+        if (top := filters.top) is not None and (before is None or top < before[0]):
+            before = (top, "")
+        bottom = filters.bottom if filters.single else None
+        wide = limit if filters == RunFilters() else max(limit, WIDE)
         alive = [
             view
             for head in self._ports.heads.busy(tenant)
@@ -190,8 +200,8 @@ class Search:
         ]
         found: list[RunView] = []
         for _ in range(SCAN):
-            rows = self._ports.history.page_all(tenant, before, limit, self._clock())
-            last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == limit else None
+            rows = self._ports.history.page_all(tenant, before, wide, self._clock())
+            last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
             recorded = {row.run.run_id for row in rows}
             here = [
                 view
@@ -203,7 +213,7 @@ class Search:
             before = last
             if len(found) >= limit:
                 return Page(found[:limit], _place(found[limit - 1]))
-            if before is None:
+            if before is None or (bottom is not None and before[0] <= bottom):
                 return Page(found, None)
         return Page(found, before)
 
@@ -266,6 +276,10 @@ def log_name(key: Key, run_id: str, token: int) -> str:
 
 def output_name(key: Key, run_id: str, token: int) -> str:
     return f"outputs/{key.tenant}/{key.job_id}/{run_id}/{token}"
+
+
+def _lower(one: str | None, other: str | None) -> str | None:
+    return min((bound for bound in (one, other) if bound is not None), default=None)
 
 
 def _place(view: RunView) -> tuple[str, str]:
