@@ -71,12 +71,14 @@ def _not_understood(what: str, error: Exception | None) -> Unexpected:
 def _with_raw(kind: type[Model], value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    filled = {**value, "raw": value}
+    # Null says what leaving out says: a field has its default.
+    filled = {name: given for name, given in value.items() if given is not None}
+    filled["raw"] = value
     for name, inner in _models_in(kind).items():
         given = filled.get(name)
         if isinstance(given, list):
             filled[name] = [_with_raw(inner, each) for each in given]
-        else:
+        elif given is not None:
             filled[name] = _with_raw(inner, given)
     return filled
 
