@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from punctual.local.http import application
+from punctual.local.http import ROOT, application
+from tests import openapi_answers
 from tests.web_engine import MemoryEngine
 
 Scope = dict[str, Any]
@@ -84,6 +85,7 @@ class Client:
         return asyncio.run(self._call(scope, list(chunks)))
 
     async def _call(self, scope: Scope, chunks: list[bytes]) -> Answer:
+        sent_body = b"".join(chunks)
         sent: list[dict[str, Any]] = []
 
         async def receive() -> dict[str, Any]:
@@ -100,6 +102,10 @@ class Client:
         headers = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
         body = b"".join(message["body"] for message in bodies)
         assert headers["content-length"] == str(len(body))
+        if scope["path"].startswith(f"{ROOT}/"):
+            path = scope["path"].removeprefix(ROOT)
+            openapi_answers.check(scope["method"], path, start["status"], headers, body)
+            openapi_answers.check_sent(scope["method"], path, start["status"], sent_body)
         return Answer(start["status"], headers, body)
 
     async def _turn(self, request: Callable[[], Any]) -> Any:

@@ -402,7 +402,7 @@ class MemoryEngine:
         self._ask("stats", tenant)
         minute = {"minute": self.now, "started": 1, "succeeded": 1, "failed": 0}
         lateness = {"p50": 0.1, "p99": 0.2, "max": 0.3}
-        return Stats({"SCHEDULED": 1}, {}, [minute], lateness, {"depth": 0}, [])
+        return Stats({"SCHEDULED": 1}, {}, [minute], lateness, {"depth": 0, "oldest_seconds": 0}, [])
 
     def health(self) -> Health:
         self._ask("health")

@@ -1,0 +1,273 @@
+"""What calls answer, as models: the document shows them, and tests hold every answer to them.
+
+Nothing is rendered by them, so an answer costs no more for being described.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from punctual.domain.head import Kind, State
+from punctual.domain.run import Reason, Status, Trigger
+from punctual.web.task_fields import Task
+
+_REASONS = [reason.value for reason in Reason if reason]
+_OUTCOMES = ["PLANNED", "NOT_SCHEDULED", "EXCLUDED", "PAUSED", "CANCELLED"]
+_OFFSET_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d(:\d\d)?$"
+
+Id = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
+Time = Annotated[
+    str,
+    Field(
+        pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$",
+        json_schema_extra={"format": "date-time"},
+    ),
+]
+Local = Annotated[str, Field(pattern=_OFFSET_TIME)]
+Address = Annotated[str, Field(json_schema_extra={"format": "uri-reference"})]
+Count = Annotated[int, Field(ge=0)]
+NextToken = Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")] | None
+
+
+class Answer(BaseModel):
+    """The contract may grow: a client passes over fields that it does not know."""
+
+    model_config = ConfigDict(strict=True)
+
+
+class RunReason(Answer):
+    code: Annotated[str, Field(json_schema_extra={"enum": _REASONS})]
+    text: str
+
+
+class ListedRun(Answer):
+    run_id: Id
+    job_id: Id
+    job_version: Annotated[int, Field(ge=1)]
+    trigger: Trigger
+    retried_from: Id | None
+    status: Status
+    reason: RunReason | None
+    scheduled_time: Time
+    due_time: Time
+    start_time: Time | None
+    end_time: Time | None
+    modified_time: Time
+    created_at: Time
+    next_attempt_time: Time | None
+    lateness_ms: float | None
+    attempt_number: Count
+    executor_id: str | None
+    error_message: str | None
+    exit_code: int | None
+    log_url: Address | None
+    output_url: Address | None
+    output_truncated: bool
+    log_truncated: bool
+    count: Annotated[int, Field(ge=1)]
+    tzdata: str
+    last_scheduled_time: Time | None = None
+    http_status: Annotated[int, Field(ge=100, le=599)] | None = None
+    http_headers: list[Annotated[list[str], Field(min_length=2, max_length=2)]] | None = None
+    payload: Any = None
+
+
+class Attempt(Answer):
+    attempt_number: Annotated[int, Field(ge=1)]
+    start_time: Time
+    end_time: Time | None
+    status: Annotated[str, Field(json_schema_extra={"enum": [*Status, "LOST"]})]
+    executor_id: str | None
+    error_message: str | None
+
+
+class Run(ListedRun):
+    attempts: list[Attempt]
+
+
+class RunPage(Answer):
+    runs: list[ListedRun]
+    next_token: NextToken
+
+
+class ShownRetry(Answer):
+    backoff_seconds: float
+    max_backoff_seconds: float
+    multiplier: float
+    jitter: bool
+
+
+class ShownNotify(Answer):
+    on: list[str]
+    url: str
+
+
+class Job(Answer):
+    job_id: Id
+    name: str
+    schedule_type: Kind
+    schedule_time: Time | None
+    cron_expression: str | None
+    timezone: str | None
+    dst_gap: Literal["NEXT", "SKIP", "SHIFT"] | None
+    dst_fold: Literal["FIRST", "SECOND", "BOTH"] | None
+    interval_seconds: int | None
+    interval_from: Literal["SCHEDULED", "COMPLETED"] | None
+    start_time: Time | None
+    end_time: Time | None
+    max_runs: int | None
+    exclude: list[str]
+    jitter_seconds: int
+    misfire_policy: Literal["RUN_ONCE", "RUN_ALL", "SKIP"]
+    misfire_grace_seconds: int
+    task: Task
+    payload: Any
+    priority: Literal["HIGH", "NORMAL", "LOW"]
+    max_concurrency: int
+    overlap_policy: Literal["QUEUE", "SKIP", "REPLACE"]
+    max_waiting: int
+    timeout_seconds: int
+    max_retries: int
+    retry: ShownRetry
+    deadline_seconds: int | None
+    delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"]
+    notify: list[ShownNotify]
+    tags: dict[str, str]
+    status: State
+    next_run_time: Time | None
+    latest_run: ListedRun | None
+    created_at: Time
+    created_by: str
+    updated_at: Time
+    version: Annotated[int, Field(ge=1)]
+
+
+class JobPage(Answer):
+    jobs: list[Job]
+    next_token: NextToken
+
+
+class JobStatus(Answer):
+    job_id: Id
+    status: State
+    latest_run: ListedRun | None
+    next_run_time: Time | None
+
+
+class FieldProblem(Answer):
+    field: str
+    message: str
+
+
+class Problem(Answer):
+    type: Annotated[str, Field(pattern="^urn:punctual:[a-z-]+$")]
+    title: str
+    status: Annotated[int, Field(ge=400, le=599)]
+    detail: str
+    code: Annotated[str, Field(pattern="^[A-Z_]+$", description="Its name, for programs.")]
+    request_id: Annotated[str, Field(min_length=1)]
+    errors: list[FieldProblem] | None = None
+
+
+class Accepted(Answer):
+    status: Literal[202]
+    job_id: Id
+    location: Address
+
+
+class RefusedItem(Answer):
+    status: Annotated[int, Field(ge=400, le=599)]
+    problem: Problem
+
+
+class BatchResults(Answer):
+    results: list[Accepted | RefusedItem]
+
+
+class Backfilled(Answer):
+    runs: Count
+
+
+class BackfillPreview(Answer):
+    runs: Count
+    times: list[Time]
+
+
+class PreviewTime(Answer):
+    utc: Time
+    local: Local
+
+
+class Preview(Answer):
+    times: list[PreviewTime]
+    description: str
+    warnings: list[str]
+    tzdata: str
+
+
+class UpcomingTime(Answer):
+    job_id: Id
+    name: str
+    utc: Time
+    local: Local
+
+
+class UpcomingPage(Answer):
+    times: list[UpcomingTime]
+    next_token: NextToken
+
+
+class Explanation(Answer):
+    job_id: Id
+    at: Time
+    occurrence: Time | None
+    outcome: Annotated[str, Field(json_schema_extra={"enum": [*Status, *_OUTCOMES]})]
+    reason: str
+    run_id: Id | None
+    previous: Time | None
+    next: Time | None
+
+
+class Minute(Answer):
+    minute: Time
+    started: Count
+    succeeded: Count
+    failed: Count
+
+
+class Lateness(Answer):
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+
+class Queue(Answer):
+    depth: Count
+    oldest_seconds: Annotated[float, Field(ge=0)]
+
+
+class Executor(Answer):
+    executor_id: str
+    last_heartbeat: Time | None
+    running: Count
+
+
+class Stats(Answer):
+    jobs: dict[State, Count]
+    runs: dict[Status, Count]
+    last_hour: list[Minute]
+    lateness_ms: Lateness
+    queue: Queue
+    executors: list[Executor]
+
+
+class Health(Answer):
+    status: Literal["ok", "late", "down"]
+    lateness_ms_p99: float | None
+    watermark: Time | None
+    planner_heartbeat: Time | None
+    version: str
+    tzdata: str
+    task_types: list[str]
+    guarantee: str
+    margin_seconds: int

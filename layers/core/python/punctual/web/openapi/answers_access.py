@@ -1,0 +1,82 @@
+"""What the calls about who calls answer: identities, tokens and the audit."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from punctual.web.openapi.answers import Answer, Count, Id, NextToken, Time
+
+RoleWord = Literal["viewer", "operator", "editor", "admin"]
+Action = Literal[
+    "job.create",
+    "job.update",
+    "job.cancel",
+    "job.pause",
+    "job.resume",
+    "run.order",
+    "run.cancel",
+    "run.retry",
+    "job.backfill",
+    "token.create",
+    "token.revoke",
+]
+
+
+class Limits(Answer):
+    calls_per_second: float | None
+    burst: float | None
+    jobs: Count | None
+    runs_per_minute: Count | None
+    concurrent_runs: Count | None
+    payload_bytes: Count | None
+
+
+class Whoami(Answer):
+    tenant: str
+    name: str
+    role: RoleWord
+    token_id: str | None
+    expires_at: Time | None
+    limits: Limits
+
+
+class Token(Answer):
+    token_id: str
+    tenant: str
+    name: str
+    role: RoleWord
+    created_at: Time
+    created_by: str
+    expires_at: Time | None
+    last_used_at: Time | None
+    revoked_at: Time | None
+
+
+class NewToken(Token):
+    token: Annotated[str, Field(pattern="^pnc_")]
+
+
+class TokenPage(Answer):
+    tokens: list[Token]
+    next_token: NextToken
+
+
+class AuditEntry(Answer):
+    audit_id: Id
+    at: Time
+    caller: str
+    token_id: str | None
+    address: str
+    request_id: str
+    action: Action
+    job_id: Id | None
+    run_id: Id | None
+    subject_token_id: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    count: Annotated[int, Field(ge=1)]
+
+
+class AuditPage(Answer):
+    entries: list[AuditEntry]
+    next_token: NextToken

@@ -1,0 +1,83 @@
+"""The calls about who calls: identities, tokens, the audit."""
+
+from typing import get_args
+
+from punctual.web.openapi.answers_access import Action
+from punctual.web.openapi.operation import (
+    FROM,
+    PAGING,
+    TO,
+    UUID,
+    Answer,
+    Link,
+    Operation,
+    Parameter,
+    listed,
+)
+
+_TOKEN_ID = Parameter("token_id", UUID, "The token.", "path", required=True)
+_MADE = {"token_id": "$response.body#/token_id"}
+
+ACCESS = (
+    Operation(
+        "whoami",
+        "Access",
+        "Who calls, and what the tenant may",
+        {200: Answer("The caller.", "Whoami")},
+    ),
+    Operation(
+        "createToken",
+        "Access",
+        "Make a token",
+        {
+            201: Answer(
+                "The token, with its secret, which is shown this once.",
+                "NewToken",
+                ("Location",),
+                {name: Link(name, _MADE) for name in ("getToken", "revokeToken")},
+            )
+        },
+        "For another tenant only by admins of the installation's own. An Idempotency-Key is not "
+        "honoured, for a secret is never kept.",
+        body="TokenRequest",
+    ),
+    Operation(
+        "listTokens",
+        "Access",
+        "List tokens",
+        {200: Answer("A page, newest first.", "TokenPage")},
+        parameters=PAGING,
+    ),
+    Operation(
+        "getToken",
+        "Access",
+        "Read a token",
+        {200: Answer("The token, without its secret.", "Token")},
+        parameters=(_TOKEN_ID,),
+    ),
+    Operation(
+        "revokeToken",
+        "Access",
+        "Revoke a token",
+        {200: Answer("The token; it is refused within 60 s.", "Token")},
+        "It stays readable; again: 200.",
+        (_TOKEN_ID,),
+        "Nothing",
+        must=False,
+    ),
+    Operation(
+        "listAudit",
+        "Access",
+        "Who changed what",
+        {200: Answer("A page, newest first.", "AuditPage")},
+        "Filters combine by AND.",
+        (
+            Parameter("job_id", UUID, "Changes of this job."),
+            Parameter("caller", {"type": "string"}, "Changes by this caller."),
+            Parameter("action", listed(*get_args(Action)), "Changes of this kind."),
+            FROM,
+            TO,
+            *PAGING,
+        ),
+    ),
+)

@@ -1,0 +1,187 @@
+"""The calls about jobs."""
+
+from punctual.domain.head import Kind, State
+from punctual.web.openapi.operation import (
+    JOB_ID,
+    KEY,
+    MATCH,
+    MOMENT,
+    PAGING,
+    Answer,
+    Link,
+    Operation,
+    Parameter,
+    listed,
+)
+
+_JOB = {"job_id": "$response.body#/job_id"}
+_OF_JOB = {
+    name: Link(name, _JOB)
+    for name in (
+        "getJob",
+        "replaceJob",
+        "changeJob",
+        "cancelJob",
+        "pauseJob",
+        "resumeJob",
+        "runJobNow",
+        "backfillJob",
+        "getJobStatus",
+        "listRunsOfJob",
+        "explainJob",
+    )
+}
+_SAME = {"job_id": "$request.path.job_id"}
+_RUN = {"job_id": "$response.body#/job_id", "run_id": "$response.body#/run_id"}
+OF_RUN = {
+    name: Link(name, _RUN)
+    for name in ("getRun", "cancelRun", "retryRun", "getRunOutput", "getRunLogs")
+}
+_CHANGED = Answer("The job as it is now.", "Job", ("ETag",), {"getJob": Link("getJob", _SAME)})
+_CANCELLED = "The job is CANCELLED."
+_WRONG_VERSION = "The job has another version by now."
+
+JOBS = (
+    Operation(
+        "createJob",
+        "Jobs",
+        "Submit a job",
+        {202: Answer("Kept, and sure to run.", "Job", ("Location", "ETag"), _OF_JOB)},
+        "`name` and the fields of one schedule type are a whole job; null sets a default.",
+        (KEY,),
+        "NewJob",
+    ),
+    Operation(
+        "createJobs",
+        "Jobs",
+        "Submit up to 500 jobs",
+        {207: Answer("One result for each, in order.", "BatchResults")},
+        "Each is accepted or refused on its own. Item i's idempotency key is `<key>/<i>`.",
+        (KEY,),
+        "Batch",
+    ),
+    Operation(
+        "listJobs",
+        "Jobs",
+        "List jobs",
+        {
+            200: Answer(
+                "A page, newest first.",
+                "JobPage",
+                links={"getJob": Link("getJob", {"job_id": "$response.body#/jobs/0/job_id"})},
+            )
+        },
+        "Filters combine by AND; `status` and `tag` may repeat.",
+        (
+            Parameter("status", listed(*State), "Jobs in one of these.", many=True),
+            Parameter("schedule_type", listed(*Kind), "Jobs of this type."),
+            Parameter("name_prefix", {"type": "string"}, "Jobs whose name begins so."),
+            Parameter("created_by", {"type": "string"}, "Jobs of this caller."),
+            Parameter(
+                "tag",
+                {"type": "string", "pattern": "^[^:]+:[\\s\\S]*$"},
+                "`key:value`, all of which a job must have.",
+                many=True,
+            ),
+            *PAGING,
+        ),
+    ),
+    Operation(
+        "getJob",
+        "Jobs",
+        "Read a job",
+        {200: Answer("The job.", "Job", ("ETag",))},
+        parameters=(JOB_ID,),
+    ),
+    Operation(
+        "replaceJob",
+        "Jobs",
+        "Change a job (PUT)",
+        {200: _CHANGED},
+        "The same as PATCH: a merge of top-level fields. Another `schedule_type` drops the former "
+        "type's fields. Runs that exist keep the definition they were made with.",
+        (JOB_ID, MATCH),
+        "JobChange",
+        notes={409: _CANCELLED, 412: _WRONG_VERSION},
+    ),
+    Operation(
+        "changeJob",
+        "Jobs",
+        "Change a job",
+        {200: _CHANGED},
+        "A merge of top-level fields. Another `schedule_type` drops the former type's fields. "
+        "Runs that exist keep the definition they were made with.",
+        (JOB_ID, MATCH),
+        "JobChange",
+        notes={409: _CANCELLED, 412: _WRONG_VERSION},
+    ),
+    Operation(
+        "cancelJob",
+        "Jobs",
+        "Cancel a job",
+        {200: _CHANGED},
+        "Ends what is scheduled and stops what runs. It stays readable; again: 200.",
+        (JOB_ID, MATCH),
+        notes={412: _WRONG_VERSION},
+    ),
+    Operation(
+        "pauseJob",
+        "Jobs",
+        "Pause a job",
+        {200: _CHANGED},
+        "Holds its schedule; what runs goes on, and what a person orders runs. Idempotent.",
+        (JOB_ID, MATCH),
+        "Nothing",
+        must=False,
+        notes={409: "The job is CANCELLED or COMPLETED.", 412: _WRONG_VERSION},
+    ),
+    Operation(
+        "resumeJob",
+        "Jobs",
+        "Resume a job",
+        {200: _CHANGED},
+        "Held runs go on; what was missed follows `misfire_policy`, or `missed`. Idempotent.",
+        (JOB_ID, MATCH),
+        "Resume",
+        must=False,
+        notes={409: "The job is CANCELLED or COMPLETED.", 412: _WRONG_VERSION},
+    ),
+    Operation(
+        "getJobStatus",
+        "Jobs",
+        "How a job stands",
+        {200: Answer("Its status, latest run and next time.", "JobStatus")},
+        parameters=(JOB_ID,),
+    ),
+    Operation(
+        "explainJob",
+        "Jobs",
+        "What happened at a time, or will, and why",
+        {200: Answer("By the definition in force then.", "Explanation")},
+        parameters=(JOB_ID, Parameter("at", MOMENT, "The moment.", required=True)),
+    ),
+    Operation(
+        "runJobNow",
+        "Jobs",
+        "Run a job now",
+        {202: Answer("The run.", "Run", ("Location",), OF_RUN)},
+        "One run, the schedule untouched; with `payload`, of another payload.",
+        (JOB_ID, KEY),
+        "RunNow",
+        must=False,
+        notes={409: _CANCELLED},
+    ),
+    Operation(
+        "backfillJob",
+        "Jobs",
+        "Run what fell in a range and did not run",
+        {
+            200: Answer("Of a dry run: what would run.", "BackfillPreview"),
+            202: Answer("How many runs were made.", "Backfilled"),
+        },
+        "Over 1,000 runs: 422 with the number.",
+        (JOB_ID,),
+        "Backfill",
+        notes={409: _CANCELLED},
+    ),
+)

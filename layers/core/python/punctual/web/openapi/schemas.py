@@ -1,0 +1,249 @@
+"""JSON schemas from the models: those that check what is sent, and those of the answers.
+
+A schema may be wider than what the routes take (the meaning of a field is theirs to check), never
+narrower: nothing that they take is refused by it.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from punctual.web import job, task_fields
+from punctual.web.job_fields import JobFields
+from punctual.web.json_body import MAX_PAYLOAD
+from punctual.web.openapi.words import DEFAULTS, FIELDS
+from punctual.web.requests import (
+    BackfillFields,
+    BatchFields,
+    NoFields,
+    PreviewFields,
+    ResumeFields,
+    RunNowFields,
+)
+from punctual.web.schedule_fields import REQUIRED
+from punctual.web.schedule_types import OF_TYPE
+
+Schema = dict[str, Any]
+REF = "#/components/schemas/"
+
+_BODIES: tuple[type[BaseModel], ...] = (
+    JobFields,
+    PreviewFields,
+    BatchFields,
+    NoFields,
+    ResumeFields,
+    RunNowFields,
+    BackfillFields,
+)
+# What a client's generated code calls them.
+_RENAMED = {
+    "NoFields": "Nothing",
+    "ResumeFields": "Resume",
+    "RunNowFields": "RunNow",
+    "BackfillFields": "Backfill",
+    "BatchFields": "Batch",
+    "TokenFields": "TokenRequest",
+    "Status": "RunStatus",
+    "State": "JobState",
+    "Kind": "ScheduleType",
+}
+_TYPES = ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
+_MOMENTS = ("schedule_time", "start_time", "end_time", "from", "to", "expires_at")
+_NO_CONTROL = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"
+_LONG = list(task_fields.LONG_TASKS)
+
+
+def ref(name: str) -> Schema:
+    return {"$ref": REF + name}
+
+
+def components(answers: Iterable[type[BaseModel]], bodies: Iterable[type[BaseModel]]) -> Schema:
+    """All schemas by name; `bodies` are those besides the ones that jobs and schedules have."""
+    sent = [*_BODIES, *bodies]
+    _, found = models_json_schema(
+        [(model, "validation") for model in [*sent, *answers]], ref_template=REF + "{model}"
+    )
+    schemas: Schema = {
+        _RENAMED.get(name, name): _plain(schema) for name, schema in found["$defs"].items()
+    }
+    for model in sent:
+        _say_moments(schemas[_RENAMED.get(model.__name__, model.__name__)])
+    job_fields, preview = schemas.pop("JobFields"), schemas.pop("PreviewFields")
+    _tighten(job_fields["properties"])
+    _tighten_tasks(schemas)
+    _tighten_token(schemas["TokenRequest"]["properties"])
+    schemas |= _by_type("NewJob", "Job", job_fields, with_rules=True)
+    schemas |= _by_type("PreviewOf", "Preview", preview, with_rules=False)
+    schemas["JobChange"] = _change(job_fields)
+    schemas["Batch"]["properties"]["jobs"]["items"] = ref("NewJob")
+    return dict(sorted(schemas.items()))
+
+
+def _plain(schema: Any) -> Any:
+    """Without what pydantic adds for itself, and names as the document has them."""
+    if isinstance(schema, list):
+        return [_plain(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept: Schema = {}
+    for name, value in schema.items():
+        if name == "properties":
+            kept[name] = {field: _field(field, inner) for field, inner in value.items()}
+        elif name == "$ref":
+            kept[name] = _renamed(value)
+        elif name == "mapping":
+            kept[name] = {kind: _renamed(where) for kind, where in value.items()}
+        elif name not in ("title", "default"):
+            kept[name] = _plain(value)
+    return _nullable(kept)
+
+
+def _field(name: str, schema: Schema) -> Schema:
+    plain: Schema = _plain(schema)
+    words = FIELDS.get(name)
+    return {"description": words, **plain} if words else plain
+
+
+def _renamed(where: str) -> str:
+    name = where.removeprefix(REF)
+    return REF + _RENAMED.get(name, name)
+
+
+def _nullable(schema: Schema) -> Schema:
+    """The shorter of two ways to say that a plain value may be null."""
+    either = schema.get("anyOf")
+    if not either or len(either) != 2 or either[1] != {"type": "null"}:
+        return schema
+    first = either[0]
+    if not isinstance(first.get("type"), str) or "enum" in first or "const" in first:
+        return schema
+    rest = {name: value for name, value in schema.items() if name != "anyOf"}
+    return {**first, "type": [first["type"], "null"], **rest}
+
+
+def _say_moments(schema: Schema) -> None:
+    for name in _MOMENTS:
+        if name in schema.get("properties", {}):
+            schema["properties"][name]["format"] = "date-time"
+
+
+def _tighten(fields: Schema) -> None:
+    """What the checks of meaning ask, as far as a schema can say it."""
+    fields["name"]["pattern"] = _NO_CONTROL
+    fields["exclude"]["items"] = {"type": "string", "format": "date"}
+    fields["tags"]["propertyNames"] = {
+        "minLength": 1,
+        "maxLength": job.MAX_TAG_KEY,
+        "pattern": "^[^:]*$",
+    }
+    fields["tags"]["additionalProperties"] = {"type": "string", "maxLength": job.MAX_TAG_VALUE}
+    fields["payload"]["description"] = FIELDS["payload"].replace(
+        "256 KiB", f"{MAX_PAYLOAD // 1024} KiB"
+    )
+    for name, value in DEFAULTS.items():
+        fields[name]["default"] = value
+
+
+def _tighten_tasks(schemas: Schema) -> None:
+    headers = schemas["HttpTask"]["properties"]["headers"]
+    headers["propertyNames"] = {"pattern": "^[!#$%&'*+.^_`|~0-9A-Za-z-]+$"}
+    for task in ("ScriptTask", "ContainerTask"):
+        env = schemas[task]["properties"]["env"]
+        env["propertyNames"] = {"minLength": 1, "pattern": "^(?!PUNCTUAL_)[^=]*$"}
+    script = schemas["ScriptTask"]
+    script["properties"]["code"]["maxLength"] = task_fields.MAX_CODE_BYTES
+    script["description"] = "Runs code in a sandbox: either `code`, or what `artifact_id` names."
+    script["oneOf"] = [
+        {"required": ["code"], "properties": {"code": {"type": "string"}}},
+        {"required": ["artifact_id"], "properties": {"artifact_id": {"type": "string"}}},
+    ]
+
+
+def _tighten_token(fields: Schema) -> None:
+    fields["name"]["pattern"] = _NO_CONTROL
+    fields["tenant"]["description"] = "Another tenant; left out, the caller's own."
+
+
+def _by_type(name: str, suffix: str, fields: Schema, with_rules: bool) -> Schema:
+    """One schema a schedule type, with the fields that it knows, and the choice between them."""
+    made: Schema = {}
+    for kind in _TYPES:
+        made[kind.capitalize() + suffix] = _of_type(kind, fields, with_rules)
+    names = dict(zip(_TYPES, made, strict=True))
+    made[name] = {
+        "oneOf": [ref(one) for one in names.values()],
+        "discriminator": {
+            "propertyName": "schedule_type",
+            "mapping": {kind: REF + one for kind, one in names.items()},
+        },
+    }
+    return made
+
+
+def _of_type(kind: str, fields: Schema, with_rules: bool) -> Schema:
+    properties: Schema = {}
+    for name, schema in fields["properties"].items():
+        if name == "schedule_type":
+            properties[name] = {"const": kind, "type": "string"}
+        elif kind in OF_TYPE.get(name, (kind,)):
+            properties[name] = schema
+        elif name == "exclude":
+            properties[name] = {"type": ["array", "null"], "maxItems": 0}
+        else:
+            properties[name] = {"type": "null"}
+    required = list(fields["required"])
+    needed = REQUIRED.get(kind)
+    if needed is not None:
+        required.append(needed)
+        properties[needed] = _not_null(properties[needed])
+    made = {**fields, "properties": properties, "required": required}
+    if with_rules:
+        made["allOf"] = _rules(kind)
+    return made
+
+
+def _not_null(schema: Schema) -> Schema:
+    kinds = [kind for kind in schema["type"] if kind != "null"]
+    return {**schema, "type": kinds[0]}
+
+
+def _rules(kind: str) -> list[Schema]:
+    """What two fields mean together."""
+    rules = [
+        {
+            "if": _says("delivery", {"const": "AT_MOST_ONCE"}),
+            "then": {"properties": {"max_retries": {"enum": [0, None]}}},
+        },
+        {
+            "if": _says("timeout_seconds", {"type": "integer", "exclusiveMinimum": 900}),
+            "then": _says("task", _says("type", {"enum": _LONG})),
+        },
+    ]
+    if kind == "INTERVAL":
+        rules.append(
+            {
+                "if": _says("interval_from", {"const": "COMPLETED"}),
+                "then": {"properties": {"max_concurrency": {"enum": [1, None]}}},
+            }
+        )
+    return rules
+
+
+def _says(name: str, what: Schema) -> Schema:
+    return {"properties": {name: what}, "required": [name]}
+
+
+def _change(fields: Schema) -> Schema:
+    properties = {
+        name: {inner: value for inner, value in schema.items() if inner != "default"}
+        for name, schema in fields["properties"].items()
+    }
+    text = "Each field sent takes the place of the former one, whole; null sets the default."
+    return {
+        "type": "object",
+        "description": text,
+        "properties": properties,
+        "additionalProperties": False,
+    }

@@ -1,0 +1,124 @@
+"""Holds answers to the OpenAPI document: status, headers and body of whatever operation it was."""
+
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import jsonschema_rs
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "layers/core/python/punctual/web/openapi/openapi.json"
+PROBLEM = "application/problem+json"
+SCHEMAS = "#/components/schemas/"
+_OPEN = ("OpenApi",)  # the document itself: any field may come
+
+
+@cache
+def document() -> Any:
+    return json.loads(DOCUMENT.read_text())
+
+
+def operation_of(method: str, path: str) -> Any:
+    """The operation that a call below the root means; None where there is none."""
+    parts = [unquote(part) for part in path.split("/")]
+    if len(parts) > 2 and not parts[-1]:
+        parts.pop()
+    for template in _templates():
+        wanted = template.split("/")
+        if len(wanted) == len(parts) and all(
+            part and (one == part or one.startswith("{"))
+            for one, part in zip(wanted[1:], parts[1:], strict=True)
+        ):
+            named = "get" if method == "HEAD" else method.lower()
+            return document()["paths"][template].get(named)
+    return None
+
+
+def check_sent(method: str, path: str, status: int, body: bytes) -> None:
+    """What was taken is right by the document too: it is never narrower than the routes."""
+    operation = operation_of(method, path)
+    if status >= 300 or not body.strip() or operation is None or "requestBody" not in operation:
+        return
+    (content,) = operation["requestBody"]["content"].values()
+    if operation["operationId"] != "createJobs":  # its items are taken or refused one by one
+        name = content["schema"]["$ref"].removeprefix(SCHEMAS)
+        _check_body(closed(name), body, f"{operation['operationId']} took")
+
+
+def check(method: str, path: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
+    """`path` is what stands below the root; header names are lower-case."""
+    operation = operation_of(method, path)
+    if status == 500:
+        _check_body(closed("Problem"), body, f"{method} {path}")
+        return
+    if operation is None:
+        assert status >= 300 or method == "OPTIONS", f"{method} {path} is in no document: {status}"
+        if status >= 400 and method != "HEAD":
+            _check_body(closed("Problem"), body, f"{method} {path}")
+        return
+    said = f"{operation['operationId']} {status}"
+    if status == 308 and path.endswith("/"):  # on AWS: the address is spelled another way
+        assert headers["location"].endswith(path.rstrip("/")), said
+        return
+    assert str(status) in operation["responses"], f"{said} is not in the document"
+    answer = _resolved(operation["responses"][str(status)])
+    for name, header in answer.get("headers", {}).items():
+        _check_header(name, _resolved(header), headers, said)
+    if method == "HEAD":
+        return
+    if "content" not in answer:
+        assert body == b"", f"{said} has no body"
+        return
+    ((media, content),) = answer["content"].items()
+    kind = headers.get("content-type", "").partition(";")[0]
+    assert media in ("*/*", kind), f"{said} is {kind}, not {media}"
+    if kind.endswith("json") and "$ref" in content["schema"]:
+        _check_body(closed(content["schema"]["$ref"].removeprefix(SCHEMAS)), body, said)
+
+
+@cache
+def closed(name: str) -> Any:
+    """A validator that lets in no field besides those of the document."""
+    components = json.loads(json.dumps(document()["components"]["schemas"]))
+    for title, schema in components.items():
+        if "properties" in schema and title not in _OPEN:
+            schema.setdefault("additionalProperties", False)
+    whole = {"$ref": SCHEMAS + name, "components": {"schemas": components}}
+    return jsonschema_rs.Draft202012Validator(whole, validate_formats=True)
+
+
+@cache
+def _templates() -> list[str]:
+    """Those with fewer names first: an exact address is meant before any."""
+    return sorted(document()["paths"], key=lambda path: path.count("{"))
+
+
+def _resolved(value: Any) -> Any:
+    while "$ref" in value:
+        found = document()
+        for part in value["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        value = found
+    return value
+
+
+def _check_header(name: str, header: Any, headers: Mapping[str, str], said: str) -> None:
+    value = headers.get(name.lower())
+    assert value is not None, f"{said} lacks the header {name}"
+    schema = header["schema"]
+    if schema["type"] == "integer":
+        assert value.isdecimal(), f"{said}: {name} is no number"
+        assert int(value) >= schema.get("minimum", 0), f"{said}: {name} is {value}"
+    if "pattern" in schema:
+        assert re.search(schema["pattern"], value), f"{said}: {name} is {value!r}"
+    if "enum" in schema:
+        assert value in schema["enum"], f"{said}: {name} is {value!r}"
+
+
+def _check_body(validator: Any, body: bytes, said: str) -> None:
+    for error in validator.iter_errors(json.loads(body)):
+        raise AssertionError(f"{said}: {list(error.instance_path)}: {error.message[:500]}")

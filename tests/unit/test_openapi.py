@@ -1,0 +1,155 @@
+"""The OpenAPI document says what the routes do, and its files are what the models make."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openapi_spec_validator import OpenAPIV31SpecValidator
+
+from punctual.web.contract import CALLS
+from punctual.web.openapi.__main__ import texts
+from punctual.web.openapi.document import document
+from punctual.web.openapi.words import DEFAULTS
+from punctual.web.problems import STATUSES
+from punctual.web.routes_openapi import packaged
+from tests.openapi_answers import closed
+from tests.web_client import Client
+
+ROOT = Path(__file__).parents[2]
+LAYER = ROOT / "layers/core/python"
+IN_NO_DOCUMENT = {500}  # a fault of ours
+CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
+
+
+@pytest.fixture(scope="module")
+def made() -> Any:
+    return document()
+
+
+def operations(made: Any) -> dict[tuple[str, str], Any]:
+    return {
+        (method.upper(), path): operation
+        for path, methods in made["paths"].items()
+        for method, operation in methods.items()
+    }
+
+
+def test_it_is_openapi_3_1(made: Any) -> None:
+    assert [error.message for error in OpenAPIV31SpecValidator(made).iter_errors()] == []
+    assert made["openapi"].startswith("3.1.")
+
+
+@pytest.mark.parametrize("path", list(texts()), ids=lambda path: path.name)
+def test_the_files_are_what_make_openapi_writes(path: Path) -> None:
+    assert (ROOT / path).read_text() == texts()[path], "run `make openapi`"
+
+
+def test_it_has_each_call_of_the_contract_and_none_besides(made: Any) -> None:
+    assert set(operations(made)) == {(call.method, call.path) for call in CALLS}
+
+
+def test_each_operation_has_a_name_of_its_own_for_generated_code(made: Any) -> None:
+    names = Counter(one["operationId"] for one in operations(made).values())
+    assert max(names.values()) == 1
+    assert all(name.isidentifier() and name[0].islower() for name in names)
+
+
+def test_each_operation_says_which_role_it_needs_or_that_it_needs_no_token(made: Any) -> None:
+    for call in CALLS:
+        operation = operations(made)[call.method, call.path]
+        words = "Needs no token." if call.public else f"Needs the role {call.needs.word}."
+        assert operation["description"].endswith(words)
+        assert (operation.get("security") == []) is call.public
+        assert ("401" in operation["responses"]) is not call.public
+
+
+def test_each_name_in_an_address_is_a_parameter(made: Any) -> None:
+    for (_, path), operation in operations(made).items():
+        named = {one["name"] for one in operation.get("parameters", ()) if one["in"] == "path"}
+        assert named == {part[1:-1] for part in path.split("/") if part.startswith("{")}
+
+
+def test_each_status_that_a_problem_can_have_is_told(made: Any) -> None:
+    told = {int(s) for one in operations(made).values() for s in one["responses"] if s >= "400"}
+    apart = {405}  # of no operation: it answers what is none
+    assert told | apart == set(STATUSES.values()) - IN_NO_DOCUMENT
+    assert "Allow" in made["components"]["responses"]["MethodNotAllowed"]["headers"]
+
+
+def test_each_link_leads_to_an_operation_with_such_parameters(made: Any) -> None:
+    by_id = {one["operationId"]: one for one in operations(made).values()}
+    linked = set()
+    for operation in by_id.values():
+        for answer in operation["responses"].values():
+            for link in answer.get("links", {}).values():
+                wanted = by_id[link["operationId"]]
+                known = {one["name"] for one in wanted["parameters"]}
+                assert set(link["parameters"]) <= known
+                linked.add(link["operationId"])
+    assert {"getJob", "cancelJob", "getRun", "retryRun", "getToken", "revokeToken"} <= linked
+
+
+def test_the_defaults_are_those_that_a_job_shows() -> None:
+    shown = Client().post("/v1/jobs", CRON).json
+    for name, value in DEFAULTS.items():
+        if name == "interval_from":
+            continue  # another type's
+        assert (value.items() <= shown[name].items()) if name == "task" else shown[name] == value
+
+
+@pytest.mark.parametrize(
+    ("fields", "right"),
+    [
+        (CRON, True),
+        ({**CRON, "schedule_time": None, "tags": None, "task": None}, True),
+        ({**CRON, "schedule_time": "2026-12-01T10:00:00Z"}, False),
+        ({**CRON, "interval_seconds": 5}, False),
+        ({**CRON, "cron_expression": None}, False),
+        ({**CRON, "max_retries": 3, "delivery": "AT_MOST_ONCE"}, False),
+        ({**CRON, "max_retries": 0, "delivery": "AT_MOST_ONCE"}, True),
+        ({**CRON, "timeout_seconds": 901}, False),
+        ({**CRON, "timeout_seconds": 901, "task": {"type": "container", "image": "x"}}, True),
+        ({**CRON, "task": {"type": "script", "runtime": "bash"}}, False),
+        ({**CRON, "task": {"type": "script", "runtime": "bash", "code": "true"}}, True),
+        ({**CRON, "tags": {"a:b": "c"}}, False),
+        ({**CRON, "name": "a\nb"}, False),
+        ({**CRON, "no_such_field": 1}, False),
+        ({"name": "a", "schedule_type": "IMMEDIATE", "exclude": []}, True),
+        ({"name": "a", "schedule_type": "IMMEDIATE", "exclude": ["2026-12-24"]}, False),
+        ({"name": "a", "schedule_type": "INTERVAL", "interval_seconds": 1}, True),
+        (
+            {
+                "name": "a",
+                "schedule_type": "INTERVAL",
+                "interval_seconds": 1,
+                "interval_from": "COMPLETED",
+                "max_concurrency": 2,
+            },
+            False,
+        ),
+    ],
+)
+def test_the_schema_of_a_job_knows_what_belongs_together(fields: Any, right: bool) -> None:
+    assert closed("NewJob").is_valid(fields) is right
+
+
+def test_it_is_served_to_anybody_with_its_mark() -> None:
+    answer = Client().get("/v1/openapi.json")
+    assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
+    assert json.loads(answer.body) == document()
+    assert answer.headers["etag"] == packaged().tag
+
+
+def test_serving_it_needs_no_models() -> None:
+    code = (
+        "import sys; from punctual.web.routes_openapi import packaged; packaged();"
+        "print([m for m in sys.modules if m.split('.')[0] in ('pydantic', 'pydantic_core')])"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "[]"
