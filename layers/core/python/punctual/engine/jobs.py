@@ -18,6 +18,7 @@ from punctual.domain.head import Head, Misfire, State
 from punctual.engine import audit
 from punctual.engine.audit import Actor
 from punctual.engine.definition import compiled, keep_phase
+from punctual.engine.limits import Quotas
 from punctual.engine.marks import mark
 from punctual.engine.ordering import Ordering, conflict
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Stored
@@ -39,10 +40,18 @@ class Jobs(Ordering):
     """Each call is durable when it returns, and final: nothing it forbids starts afterwards."""
 
     def __init__(
-        self, ports: Ports, steps: Steps, search: Search, clock: Clock, new_id: NewId
+        self,
+        ports: Ports,
+        steps: Steps,
+        search: Search,
+        clock: Clock,
+        new_id: NewId,
+        quotas: Quotas | None = None,
     ) -> None:
-        super().__init__(ports, steps, search, clock, new_id)
-        self._submitting = Submitting(ports, steps, self._documents, self._receipts, clock, new_id)
+        super().__init__(ports, steps, search, clock, new_id, quotas)
+        self._submitting = Submitting(
+            ports, steps, self._documents, self._receipts, clock, new_id, self._quotas
+        )
 
     def submit(
         self,

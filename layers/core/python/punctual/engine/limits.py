@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
-from math import ceil
+from math import ceil, inf
 from typing import Any, NamedTuple, Protocol
 
-from punctual.domain.errors import LimitExceeded, Unavailable
-from punctual.domain.limits import Limits, WrongLimits, limits_from
+from punctual.domain.errors import FieldError, Invalid, LimitExceeded, Unavailable
+from punctual.domain.limits import UNLIMITED, Limits, WrongLimits, limits_from
 from punctual.engine.ports import Clock
 
 FRESH = timedelta(seconds=60)  # so long what was read of a tenant's limits holds
@@ -16,6 +16,10 @@ JOBS_AGAIN = 60.0  # seconds; only its jobs' ends and people make room
 LimitsOf = Callable[[str], Limits]
 Log = Callable[..., None]
 Overrides = Callable[[str], Mapping[str, Any] | None]
+
+
+def unlimited(_tenant: str) -> Limits:
+    return UNLIMITED
 
 
 class _Known(NamedTuple):
@@ -53,6 +57,13 @@ class KnownLimits:
             return _Known(self._defaults if last is None else last.limits, now + AGAIN)
 
 
+class Granted(NamedTuple):
+    """`again_after` seconds there may be room for the rest; never, where it is infinite."""
+
+    number: int
+    again_after: float = 0.0
+
+
 class Quotas(Protocol):
     """What is asked before anything is accepted: for whom nothing is limited, it costs nothing."""
 
@@ -62,10 +73,8 @@ class Quotas(Protocol):
     def jobs(self, tenant: str, asked: int, /) -> int:
         """How many of so many new jobs there is room for."""
 
-    def orders(self, tenant: str, asked: int, /) -> float | None:
-        """None where so many runs may be ordered now, else in how many seconds they may."""
-
-    def payload_bytes(self, tenant: str, /) -> int | None: ...
+    def orders(self, tenant: str, asked: int, whole: bool = False, /) -> Granted:
+        """How many of so many runs may be ordered now; `whole`: all of them, or none."""
 
 
 class NoQuotas:
@@ -77,11 +86,8 @@ class NoQuotas:
     def jobs(self, _tenant: str, asked: int, /) -> int:
         return asked
 
-    def orders(self, _tenant: str, _asked: int, /) -> float | None:
-        return None
-
-    def payload_bytes(self, _tenant: str, /) -> int | None:
-        return None
+    def orders(self, _tenant: str, asked: int, _whole: bool = False, /) -> Granted:
+        return Granted(asked)
 
 
 def too_many_calls(limits: Limits, seconds: float) -> LimitExceeded:
@@ -92,10 +98,28 @@ def too_many_calls(limits: Limits, seconds: float) -> LimitExceeded:
     return LimitExceeded(text, seconds)
 
 
-def too_many_jobs(limits_jobs: int | None) -> LimitExceeded:
+def check_order(quotas: Quotas, tenant: str) -> None:
+    granted = quotas.orders(tenant, 1)
+    if not granted.number:
+        raise too_many_orders(granted.again_after)
+
+
+def check_backfill(quotas: Quotas, tenant: str, runs: int) -> None:
+    """All of it, or none; what will never be allowed is no matter of waiting."""
+    granted = quotas.orders(tenant, runs, True)
+    if granted.number == runs:
+        return
+    if granted.again_after == inf:
+        text = f"the range holds {runs} runs, more than may be ordered in a minute"
+        raise Invalid.of(FieldError("to", text))
+    raise too_many_orders(granted.again_after)
+
+
+def too_many_jobs() -> LimitExceeded:
     text = (
-        f"This tenant may have {limits_jobs} jobs that are neither CANCELLED nor COMPLETED (jobs): "
-        "cancel some (DELETE /jobs/{job_id}), wait until some complete, or have the limit raised."
+        "This tenant has as many jobs that are neither CANCELLED nor COMPLETED as it may (the limit"
+        " jobs): cancel some (DELETE /jobs/{job_id}), wait until some complete, or have the limit "
+        "raised."
     )
     return LimitExceeded(text, JOBS_AGAIN)
 

@@ -19,6 +19,7 @@ from punctual.engine.audit import Actor, Note
 from punctual.engine.backfilling import Backfilling
 from punctual.engine.change import Change, Result
 from punctual.engine.documents import Documents
+from punctual.engine.limits import NoQuotas, Quotas, check_backfill, check_order
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Stored
 from punctual.engine.receipts import Receipts
 from punctual.engine.search import Search
@@ -28,8 +29,15 @@ from punctual.engine.views import RunView
 
 class Ordering:
     def __init__(
-        self, ports: Ports, steps: Steps, search: Search, clock: Clock, new_id: NewId
+        self,
+        ports: Ports,
+        steps: Steps,
+        search: Search,
+        clock: Clock,
+        new_id: NewId,
+        quotas: Quotas | None = None,
     ) -> None:
+        self._quotas = quotas or NoQuotas()
         self._ports = ports
         self._steps = steps
         self._search = search
@@ -54,6 +62,7 @@ class Ordering:
         made = None if run_id == fresh else self._made(job, run_id)
         if made is not None:
             return made
+        check_order(self._quotas, tenant)
         if payload is not UNSET:
             self._documents.put_payload(job, run_id, payload)
         given = payload is not UNSET
@@ -80,6 +89,7 @@ class Ordering:
         if made is not None:
             return made
         payload = self._documents.payload_of(job, former.run, self._load(job)[1])
+        check_order(self._quotas, tenant)
         if payload is not UNSET:
             self._documents.put_payload(job, new_id, payload)
         order = events.Order(
@@ -144,6 +154,7 @@ class Ordering:
         times = [at for _, at in asked]
         if dry_run or not times:
             return times
+        check_backfill(self._quotas, tenant, len(times))
         event, writer = events.Backfill(tuple(asked)), self._new_id()
         after = {"from": _shown(start), "to": _shown(end)}
         change = self._change(key, event, writer, by, audit.JOB_BACKFILL, after=after)

@@ -8,13 +8,14 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.events import Look
-from punctual.domain.head import Head, State
+from punctual.domain.head import Head, Kind, State
 from punctual.domain.orders import first_mark
 from punctual.domain.schedule import next_after
 from punctual.engine.audit import JOB_CREATE, Actor, Note
 from punctual.engine.change import Change
 from punctual.engine.definition import compiled
 from punctual.engine.documents import Documents
+from punctual.engine.limits import Granted, NoQuotas, Quotas, too_many_jobs, too_many_orders
 from punctual.engine.marks import mark_of
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Swap
 from punctual.engine.receipts import Receipts, Submission
@@ -51,7 +52,9 @@ class Submitting:
         receipts: Receipts,
         clock: Clock,
         new_id: NewId,
+        quotas: Quotas | None = None,
     ) -> None:
+        self._quotas = quotas or NoQuotas()
         self._ports = ports
         self._steps = steps
         self._documents = documents
@@ -84,8 +87,25 @@ class Submitting:
                 new.append(self._new(index, tenant, caller, key.job_id, one, writer, note, now))
             else:
                 answers[index] = self._present(key, found.head)
-        self._create(new, answers)
+        self._create(self._within(tenant, new, answers), answers)
         return [answer for answer in answers if answer is not None]
+
+    def _within(
+        self, tenant: str, new: list[_New], answers: list[JobView | PunctualError | None]
+    ) -> list[_New]:
+        """What the tenant's quotas leave of these, the first ones; a job done before is not new."""
+        if not new:
+            return new
+        new.sort(key=lambda one: one.place)
+        room = self._quotas.jobs(tenant, len(new))
+        for one in new[room:]:
+            answers[one.place] = too_many_jobs()
+        ordered = [one for one in new[:room] if one.head.kind is Kind.IMMEDIATE]
+        granted = self._quotas.orders(tenant, len(ordered)) if ordered else Granted(0)
+        refused = {one.place for one in ordered[granted.number :]}
+        for place in refused:
+            answers[place] = too_many_orders(granted.again_after)
+        return [one for one in new[:room] if one.place not in refused]
 
     def _ids(
         self, tenant: str, wanted: Sequence[Submission], fresh: Sequence[str]

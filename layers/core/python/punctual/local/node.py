@@ -11,6 +11,7 @@ from punctual.domain.run import Run, Status
 from punctual.domain.timing import CLAIM_LEASE
 from punctual.engine.executor import Assignment, Executor, Finished, Handed
 from punctual.engine.jobs import Jobs
+from punctual.engine.limits import LimitsOf
 from punctual.engine.looker import Looker
 from punctual.engine.performing import Performing
 from punctual.engine.planner import Planned, Planner
@@ -24,6 +25,7 @@ from punctual.local.groups import GroupFiles
 from punctual.local.holding import Ended, Holding
 from punctual.local.house import House
 from punctual.local.inline import EventsInline
+from punctual.local.limits import Admission, node_quotas
 from punctual.local.monitor import NodeMonitor
 from punctual.local.ready import INLINE, Ready, messages_of
 from punctual.local.store import Store
@@ -62,6 +64,7 @@ class Node:
         workers: dict[str, Workers],
         woken: Callable[[], None],
         executor_id: str = "local",
+        limits_of: LimitsOf | None = None,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -71,7 +74,8 @@ class Node:
         self._workers = workers
         self._woken = woken
         wiring = Wiring()
-        self.ready = Ready(self._queued, frozenset({"event"}))
+        self._admission = Admission(limits_of, clock)
+        self.ready = Ready(self._queued, frozenset({"event"}), self._admission)
         self.ports = Ports(
             heads=store.heads,
             timers=store.timers,
@@ -99,7 +103,8 @@ class Node:
         wiring.poller = self.poller
         self.monitor = NodeMonitor(store, self.holding, registry, executor_id)
         self.search = Search(self.ports, clock, self.monitor)
-        self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id)
+        self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic)
+        self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id, quotas=self.quotas)
         self._ended: deque[Ended] = deque()
         self._starting: list[_Starting] = []
         self._plan_at = clock()
@@ -138,10 +143,12 @@ class Node:
             self.poller.start_over()
             self.ready.start_over()
             self._events.start_over()
+            self._admission.undo()
             for starting in self._starting:
                 self.holding.let_go(starting.assignment)
             self._starting = []
             raise
+        self._admission.keep()
         if self._wiring.kills:
             self.holding.stop(self._wiring.kills)
             self._wiring.kills.clear()
@@ -160,6 +167,7 @@ class Node:
         for one in ended:
             self._ended.popleft()
             self.holding.let_go(one.assignment)
+            self._admission.end(one.assignment.key.tenant, one.finished.run_id)
         starting, self._starting = self._starting, []
         for one_more in starting:
             self._workers[one_more.lane].start(one_more.work)
@@ -176,7 +184,8 @@ class Node:
         if self._closing:
             return False
         free = [lane for lane in (Lane.QUICK, Lane.LONG) if self._workers[lane].free > 0]
-        return any(self.ready.waiting(kind) for kind in (INLINE, *free))
+        now = self._clock()
+        return any(self.ready.waiting(kind, now) for kind in (INLINE, *free))
 
     def _plan(self, now: datetime) -> None:
         if self._plan_at > now:
@@ -198,6 +207,7 @@ class Node:
         for finished, run in ran.done:
             self.monitor.started(run)
             self._note(finished, run)
+        self._admission.begin(((one.key.tenant, run) for one, run in ran.done), instant=True)
         self._come_again(ran.again)
         self.poller.settle(ran.looked, now)
         return ran.taken >= BATCH
@@ -206,6 +216,8 @@ class Node:
         handed = self.executor.claim(messages)
         for assignment in handed.granted:
             self.monitor.started(assignment.run)
+        begun = ((one.key.tenant, one.run) for one in handed.granted)
+        self._admission.begin(begun, instant=False)
         over = self._clock() + CLAIM_LEASE
         self._come_again([*handed.again, *((one.message, over) for one in handed.unread)])
         return handed

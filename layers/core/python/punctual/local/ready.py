@@ -5,6 +5,7 @@ was queued than it keeps.
 """
 
 from bisect import bisect_right, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
@@ -13,6 +14,7 @@ from typing import TypeVar
 from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Run, Status
 from punctual.engine.ports import Message
+from punctual.local.limits import Admission
 
 KEPT = 100_000
 INLINE = "inline"  # done by the node itself: takes no slot
@@ -28,12 +30,21 @@ _Place = TypeVar("_Place", _Early, _Ready)
 class Ready:
     """The Messages port of the node. Lists in order: what comes nearly always comes last."""
 
-    def __init__(self, refill: Refill, inline_types: frozenset[str], kept: int = KEPT) -> None:
+    def __init__(
+        self,
+        refill: Refill,
+        inline_types: frozenset[str],
+        admission: Admission | None = None,
+        kept: int = KEPT,
+    ) -> None:
+        """`admission`, where it is on, says how many runs of a tenant may start."""
         self._refill = refill
+        self._admission = admission if admission is not None and admission.on else None
         self._inline = inline_types
         self._kept = kept
         self._early: list[_Early] = []
         self._ready: dict[str, list[_Ready]] = {INLINE: [], Lane.QUICK: [], Lane.LONG: []}
+        self._lines: dict[str, dict[str, list[_Ready]]] = {kind: {} for kind in self._ready}
         self._known: set[tuple[str, int]] = set()
         self._sent = 0  # what is due together goes as it came: jobs side by side, as their rows are
         self._overflowed = True  # after a start nothing is known
@@ -58,7 +69,10 @@ class Ready:
         """Keep those of runs that stand nowhere else: True for each that is inline, and kept."""
         if len(self._known) + len(messages) > self._kept:
             return [False] * len(messages)
-        kept = [message.task_type in self._inline for message in messages]
+        kept = [
+            message.task_type in self._inline and not self._may_wait(message.tenant)
+            for message in messages
+        ]
         self.send([message for message, ours in zip(messages, kept, strict=True) if ours])
         return kept
 
@@ -70,6 +84,7 @@ class Ready:
         """What was taken may not have been claimed: ask the heads."""
         self._early = []
         self._ready = {kind: [] for kind in self._ready}
+        self._lines = {kind: {} for kind in self._ready}
         self._known = set()
         self._overflowed = True
 
@@ -79,29 +94,87 @@ class Ready:
             self._overflowed = False
             self.send(list(self._refill(now, self._kept // 2)))
         self._ripen(now)
-        ready = self._ready[kind]
-        taken = [message for *_, message in ready[:most]]
-        del ready[:most]
+        if self._admission is None:
+            ready = self._ready[kind]
+            taken = [message for *_, message in ready[:most]]
+            del ready[:most]
+        else:
+            taken = self._admitted(self._admission, kind, now, most)
         for message in taken:
             self._known.discard((message.run_id, message.version))
         return taken
+
+    def _admitted(self, admission: Admission, kind: str, now: datetime, most: int) -> list[Message]:
+        """The most urgent of all that may start: whose limit is reached holds up no other."""
+        self._set_apart(kind, most)
+        ready, lines = self._ready[kind], self._lines[kind]
+        offered = [(place, "") for place in ready[:most]]
+        for tenant, line in lines.items():
+            room = admission.room(tenant, now, most, instant=kind == INLINE)
+            offered += [(place, tenant) for place in line[:room]]
+        offered.sort()
+        chosen = offered[:most]
+        counts = Counter(tenant for _, tenant in chosen)
+        del ready[: counts.pop("", 0)]
+        for tenant, count in counts.items():
+            admission.reserve(tenant, count)
+            del lines[tenant][:count]
+            if not lines[tenant]:
+                del lines[tenant]
+        return [message for (*_, message), _ in chosen]
+
+    def _set_apart(self, kind: str, most: int) -> None:
+        """Of tenants that were given a limit since these became due."""
+        ready = self._ready[kind]
+        kept = []
+        for place in ready[:most]:
+            tenant = place[-1].tenant
+            if self._may_wait(tenant):
+                _put(self._lines[kind].setdefault(tenant, []), place)
+            else:
+                kept.append(place)
+        ready[:most] = kept
+
+    def _may_wait(self, tenant: str) -> bool:
+        return self._admission is not None and self._admission.holds(tenant)
 
     def _ripen(self, now: datetime) -> None:
         early, ready, inline = self._early, self._ready, self._inline
         if not early or early[0][0] > now:
             return
         ripe = bisect_right(early, now, key=itemgetter(0))
+        waits: dict[str, bool] = {}
         for due_at, sent, message in early[:ripe]:
             kind = INLINE if message.task_type in inline else message.lane
-            _put(ready[kind], (message.priority, due_at, sent, message))
+            place = (message.priority, due_at, sent, message)
+            if self._admission is None:
+                _put(ready[kind], place)
+                continue
+            tenant = message.tenant
+            if tenant not in waits:
+                waits[tenant] = self._may_wait(tenant)
+            _put(self._lines[kind].setdefault(tenant, []) if waits[tenant] else ready[kind], place)
         del early[:ripe]
 
     def next_at(self) -> datetime | None:
-        """When the next one is due; those due already wait for a slot, not for time."""
-        return self._early[0][0] if self._early else None
+        """When the next one is due, or a tenant may start more; others wait for a slot."""
+        moments = [self._early[0][0]] if self._early else []
+        if self._admission is not None:
+            free = {self._admission.free_at(tenant) for tenant in self._limited()}
+            moments += [at for at in free if at is not None]
+        return min(moments, default=None)
 
-    def waiting(self, kind: str) -> int:
-        return len(self._ready[kind])
+    def _limited(self) -> set[str]:
+        return {tenant for lines in self._lines.values() for tenant in lines}
+
+    def waiting(self, kind: str, now: datetime) -> bool:
+        """Whether anything of this kind only waits for a slot."""
+        if self._ready[kind]:
+            return True
+        admission = self._admission
+        return admission is not None and any(
+            admission.room(tenant, now, 1, instant=kind == INLINE) for tenant in self._lines[kind]
+        )
 
 
 def _put(line: list[_Place], place: _Place) -> None:

@@ -13,7 +13,6 @@ from punctual.web.job_fields import READ_ONLY, JobFields
 from punctual.web.json_body import (
     CONTAINERS,
     CONTROL,
-    MAX_PAYLOAD,
     Parsed,
     is_too_long,
     value_problems,
@@ -161,7 +160,7 @@ def _check(
         kind = task.get("type") if task is not None else "event"
         check_timeout(timeout, None if "task" in wrong else kind, add)
     if "payload" in fields and is_too_long(fields["payload"], parsed):
-        add("payload", f"must not be longer than {MAX_PAYLOAD} bytes as JSON")
+        add("payload", f"must not be longer than {parsed.payload_most} bytes as JSON")
     if fields.get("tags"):
         _check_tags(fields["tags"], add)
     if fields.get("notify") and not features.notify:

@@ -48,19 +48,21 @@ class Parsed(NamedTuple):
     size: int
     may_be_deep: bool
     may_hold_nul: bool
+    payload_most: int = MAX_PAYLOAD  # bytes; a tenant may be allowed less
 
 
-def parse_object(body: bytes) -> Parsed:
+def parse_object(body: bytes, payload_most: int | None = None) -> Parsed:
     value = parse(body)
     if not isinstance(value, dict):
         raise Refused("BAD_REQUEST", "The body is not a JSON object.")
     # As JSON, U+0000 can only stand in a string escaped.
-    return Parsed(value, len(body), _brackets(body) > MAX_DEPTH, b"\\u0000" in body)
+    most = MAX_PAYLOAD if payload_most is None else min(payload_most, MAX_PAYLOAD)
+    return Parsed(value, len(body), _brackets(body) > MAX_DEPTH, b"\\u0000" in body, most)
 
 
-def parse_optional(body: bytes) -> Parsed:
+def parse_optional(body: bytes, payload_most: int | None = None) -> Parsed:
     """Where a body may be left out."""
-    return parse_object(body) if body.strip() else Parsed({}, 0, False, False)
+    return parse_object(body, payload_most) if body.strip() else Parsed({}, 0, False, False)
 
 
 def value_problems(fields: Mapping[str, Any], parsed: Parsed) -> list[FieldError]:
@@ -84,7 +86,7 @@ def value_problems(fields: Mapping[str, Any], parsed: Parsed) -> list[FieldError
 
 def is_too_long(payload: Any, parsed: Parsed) -> bool:
     """A payload of a small body is not measured."""
-    return parsed.size > MAX_PAYLOAD and len(_encode(payload)) > MAX_PAYLOAD
+    return parsed.size > parsed.payload_most and len(_encode(payload)) > parsed.payload_most
 
 
 def fingerprint(operation: str, value: Any) -> str:

@@ -11,7 +11,7 @@ from punctual.domain.errors import FieldError, Invalid
 from punctual.domain.head import Misfire
 from punctual.web import moments
 from punctual.web.field_errors import Path, paths_and_errors, refusal, without
-from punctual.web.json_body import MAX_PAYLOAD, Parsed, is_too_long, value_problems
+from punctual.web.json_body import Parsed, is_too_long, value_problems
 from punctual.web.schedule_fields import ScheduleFields, Strict, check_schedule
 
 MAX_BATCH = 500
@@ -116,7 +116,7 @@ def run_now(parsed: Parsed) -> Any:
     if "payload" not in fields:
         return UNSET
     if is_too_long(fields["payload"], parsed):
-        text = f"must not be longer than {MAX_PAYLOAD} bytes as JSON"
+        text = f"must not be longer than {parsed.payload_most} bytes as JSON"
         raise Invalid.of(FieldError("payload", text))
     return fields["payload"]
 

@@ -36,7 +36,7 @@ class JobRoutes:
 
     def submit(self, request: Request) -> Reply:
         key = idempotency_key(request)
-        parsed = parse_object(request.body)
+        parsed = parse_object(request.body, self._api.payload_most(request))
         wanted = self._submission(parsed, key)
         (answer,) = self._submit(request, [wanted])
         if isinstance(answer, PunctualError):
@@ -47,7 +47,7 @@ class JobRoutes:
 
     def submit_many(self, request: Request) -> Reply:
         key = idempotency_key(request)
-        parsed = parse_object(request.body)
+        parsed = parse_object(request.body, self._api.payload_most(request))
         wanted: list[Submission] = []
         refused: dict[int, PunctualError] = {}
         items = requests.batch(parsed)
@@ -64,7 +64,7 @@ class JobRoutes:
 
     def change(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
-        parsed = parse_object(request.body)
+        parsed = parse_object(request.body, self._api.payload_most(request))
         now, features = self._api.clock(), self._api.features
         revise = partial(_revised, parsed=parsed, now=now, features=features)
         edition = self._api.edition(request, job_id)

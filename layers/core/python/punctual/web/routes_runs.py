@@ -24,7 +24,7 @@ class RunRoutes:
 
     def run_now(self, request: Request, job_id: str) -> Reply:
         job_id, key = checked_id(job_id), idempotency_key(request)
-        parsed = parse_optional(request.body)
+        parsed = parse_optional(request.body, self._api.payload_most(request))
         payload = requests.run_now(parsed)
         operation = f"POST /jobs/{job_id}/runNow"
         mark = "" if key is None else fingerprint(operation, parsed.value)

@@ -8,7 +8,7 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 
 from punctual.domain.access import Role
 from punctual.domain.errors import NotFound, PunctualError
-from punctual.web.contract import NEEDS
+from punctual.web.contract import NEEDS, PUBLIC
 from punctual.web.features import NOT_HERE
 from punctual.web.guards import check_accept
 from punctual.web.problems import Refused, problem_reply, unknown_problem
@@ -71,6 +71,11 @@ class Table(Router):
         self._log = log
         self._root = _Place()
         self.declared: list[Declared] = []
+        self._admit: Callable[[str], None] | None = None
+
+    def admit_by(self, admit: Callable[[str], None]) -> None:
+        """`admit` is asked with the tenant of each call that is not free, and may refuse it."""
+        self._admit = admit
 
     def route(self, rule: str, method: Any, *args: Any, **options: Any) -> Any:
         declare = super().route(rule, method, *args, **options)
@@ -156,6 +161,8 @@ class Table(Router):
 
     def _guarded(self, handler: Handler, request: Request, arguments: Mapping[str, str]) -> Reply:
         try:
+            if self._admit is not None and request.caller.tenant and request.path not in PUBLIC:
+                self._admit(request.caller.tenant)
             return handler(request, **arguments)
         except PunctualError as error:
             if error.code == "INTERNAL" and not isinstance(error, Refused):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from uuid import UUID
 
 from punctual.domain.errors import NotFound, PreconditionFailed
-from punctual.domain.limits import UNLIMITED, Limits
 from punctual.engine.limits import LimitsOf
+from punctual.engine.limits import unlimited as unlimited
 from punctual.engine.search import Search
 from punctual.engine.tokens import Tokens
 from punctual.web.conditions import if_match
@@ -20,10 +20,6 @@ if TYPE_CHECKING:  # who only reads has no use for what writes
     from punctual.engine.jobs import Jobs
 
 _ID_LENGTH = 36
-
-
-def unlimited(_tenant: str) -> Limits:
-    return UNLIMITED
 
 
 class Reads(NamedTuple):
@@ -48,6 +44,10 @@ class Services(NamedTuple):
     pager: Pager = Pager()
     most: int | None = None
     limits_of: LimitsOf = unlimited
+
+    def payload_most(self, request: Request) -> int | None:
+        """What the caller's tenant may send as a payload, in bytes; None where nothing is said."""
+        return self.limits_of(request.caller.tenant).payload_bytes
 
     def edition(self, request: Request, job_id: str) -> int | None:
         """The one edition that If-Match allows; None where any will do."""

@@ -1,0 +1,238 @@
+"""Limits on the node, exact: it alone accepts its calls and starts its runs."""
+
+import json
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from math import inf
+from pathlib import Path
+from typing import Any
+
+from punctual.domain.errors import PunctualError
+from punctual.domain.limits import Limits, WrongLimits, limits_from, limits_of_text
+from punctual.domain.run import Run
+from punctual.domain.shares import Bucket, full, refilled, tokens, wait, without
+from punctual.engine.limits import (
+    Granted,
+    LimitsOf,
+    NoQuotas,
+    Quotas,
+    too_many_calls,
+    unlimited,
+)
+
+MINUTE = timedelta(minutes=1)
+FILE = "limits.json"
+VARIABLE = "PUNCTUAL_LIMITS"
+
+JobsOf = Callable[[str], Mapping[str, int]]
+_ALIVE = ("SCHEDULED", "PAUSED")
+
+
+class WrongNodeLimits(PunctualError):
+    """What the operator wrote about limits means nothing."""
+
+
+def defaults_from(env: Mapping[str, str]) -> Limits:
+    """
+    >>> defaults_from({"PUNCTUAL_LIMITS": "jobs=500 calls_per_second=20"}).jobs
+    500
+    """
+    try:
+        return limits_from(limits_of_text(env.get(VARIABLE, "")))
+    except WrongLimits as error:
+        raise WrongNodeLimits(f"{VARIABLE}: {error}.") from error
+
+
+class LimitsFile:
+    """`limits.json` in the data folder: an object by tenant, of what differs from the default."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, tenant: str) -> Mapping[str, Any] | None:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongLimits(f"{self._path} cannot be read: {error}") from error
+        try:
+            said = json.loads(text)
+        except ValueError as error:
+            raise WrongLimits(f"{self._path} is not JSON: {error}") from error
+        if not isinstance(said, dict) or not all(isinstance(one, dict) for one in said.values()):
+            raise WrongLimits(f"{self._path} must be an object of objects, by tenant")
+        found: Mapping[str, Any] | None = said.get(tenant)
+        return found
+
+    def check(self) -> None:
+        """At a start, whatever is wrong is said at once."""
+        try:
+            self("")
+            text = self._path.read_text(encoding="utf-8") if self._path.exists() else "{}"
+            for tenant, said in json.loads(text).items():
+                try:
+                    limits_from(said)
+                except WrongLimits as error:
+                    raise WrongLimits(f"{self._path}: {tenant}: {error}") from error
+        except WrongLimits as error:
+            raise WrongNodeLimits(f"{error}.") from error
+
+
+class Window:
+    """What was done in the last minute, one by one."""
+
+    def __init__(self) -> None:
+        self._times: deque[datetime] = deque()
+
+    def room(self, most: int, now: datetime) -> int:
+        times, since = self._times, now - MINUTE
+        while times and times[0] <= since:
+            times.popleft()
+        return max(0, most - len(times))
+
+    def add(self, at: datetime) -> None:
+        """Times come in order, but for a clock that was set back."""
+        self._times.append(max(at, self._times[-1]) if self._times else at)
+
+    def drop_last(self) -> None:
+        self._times.pop()
+
+    def free_at(self, most: int, asked: int = 1) -> datetime | None:
+        """When there is room for so many; None where there is already."""
+        over = len(self._times) + asked - most
+        return self._times[over - 1] + MINUTE if over > 0 else None
+
+
+class NodeQuotas:
+    """What calls ask. Everything happens on the node's one thread."""
+
+    def __init__(
+        self,
+        limits_of: LimitsOf,
+        jobs_of: JobsOf,
+        clock: Callable[[], datetime],
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._limits_of = limits_of
+        self._jobs_of = jobs_of
+        self._clock = clock
+        self._monotonic = monotonic
+        self._buckets: dict[str, Bucket] = {}
+        self._ordered: dict[str, Window] = {}
+
+    def call(self, tenant: str) -> None:
+        limits = self._limits_of(tenant)
+        rate = limits.calls_per_second
+        if rate is None:
+            return
+        now = int(self._monotonic() * 1_000_000)
+        before = self._buckets.get(tenant) or full(limits.at_once, now)
+        bucket = refilled(before, rate, limits.at_once, now)
+        if not tokens(bucket):
+            self._buckets[tenant] = bucket
+            raise too_many_calls(limits, wait(bucket, rate))
+        self._buckets[tenant] = without(bucket, 1)
+
+    def jobs(self, tenant: str, asked: int) -> int:
+        most = self._limits_of(tenant).jobs
+        if most is None:
+            return asked
+        found = self._jobs_of(tenant)
+        return max(0, min(asked, most - sum(found.get(state, 0) for state in _ALIVE)))
+
+    def orders(self, tenant: str, asked: int, whole: bool = False) -> Granted:
+        most = self._limits_of(tenant).runs_per_minute
+        if most is None or asked == 0:
+            return Granted(asked)
+        if whole and asked > most:
+            return Granted(0, inf)
+        window, now = self._ordered.setdefault(tenant, Window()), self._clock()
+        count = min(asked, window.room(most, now))
+        if whole and count < asked:
+            count = 0
+        for _ in range(count):
+            window.add(now)
+        at = window.free_at(most, asked if whole else 1)
+        return Granted(count, 0 if count == asked or at is None else (at - now).total_seconds())
+
+
+def node_quotas(
+    limits_of: LimitsOf | None,
+    jobs_of: JobsOf,
+    clock: Callable[[], datetime],
+    monotonic: Callable[[], float],
+) -> Quotas:
+    return NodeQuotas(limits_of, jobs_of, clock, monotonic) if limits_of else NoQuotas()
+
+
+class Admission:
+    """Which runs may start: no tenant's more than `runs_per_minute` in any minute, and no more
+    at the same time than `concurrent_runs`. What may not stays queued.
+
+    A run is reserved when it is taken, begun when it was claimed, and all that was begun in a
+    transaction that is undone was not.
+    """
+
+    def __init__(self, limits_of: LimitsOf | None, clock: Callable[[], datetime]) -> None:
+        self.on = limits_of is not None
+        self._limits_of = limits_of or unlimited
+        self._clock = clock
+        self._starts: dict[str, Window] = {}
+        self._running: dict[str, set[str]] = {}
+        self._reserved: Counter[str] = Counter()
+        self._begun: list[tuple[str, str]] = []
+
+    def holds(self, tenant: str) -> bool:
+        return self._limits_of(tenant).hold_runs
+
+    def room(self, tenant: str, now: datetime, most: int, instant: bool) -> int:
+        """How many may start now; what is `instant` has ended when the next one begins."""
+        limits = self._limits_of(tenant)
+        reserved = self._reserved[tenant]
+        if limits.runs_per_minute is not None:
+            most = min(most, self._window(tenant).room(limits.runs_per_minute, now) - reserved)
+        if limits.concurrent_runs is not None:
+            free = limits.concurrent_runs - len(self._running.get(tenant, ()))
+            most = min(most, most if instant and free > 0 else free - reserved)
+        return max(0, most)
+
+    def free_at(self, tenant: str) -> datetime | None:
+        """When time alone makes room; where it does not, ends of runs do."""
+        most = self._limits_of(tenant).runs_per_minute
+        if most is None or self._window(tenant).room(most, self._clock()):
+            return None
+        return self._window(tenant).free_at(most)
+
+    def reserve(self, tenant: str, count: int) -> None:
+        self._reserved[tenant] += count
+
+    def begin(self, runs: Iterable[tuple[str, Run]], instant: bool) -> None:
+        """These started, by tenant; whatever else was reserved did not."""
+        if not self.on:
+            return
+        self._reserved.clear()
+        for tenant, run in runs:
+            if run.attempt_at is not None and self.holds(tenant):
+                self._window(tenant).add(run.attempt_at)
+                self._begun.append((tenant, run.run_id))
+            if not instant:
+                self._running.setdefault(tenant, set()).add(run.run_id)
+
+    def end(self, tenant: str, run_id: str) -> None:
+        self._running.get(tenant, set()).discard(run_id)
+
+    def keep(self) -> None:
+        """What was begun is committed."""
+        self._begun.clear()
+
+    def undo(self) -> None:
+        self._reserved.clear()
+        for tenant, run_id in self._begun:
+            self._window(tenant).drop_last()
+            self.end(tenant, run_id)
+        self._begun.clear()
+
+    def _window(self, tenant: str) -> Window:
+        return self._starts.setdefault(tenant, Window())
