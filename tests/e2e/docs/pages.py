@@ -24,7 +24,7 @@ OWN = {
 PORTS = ("8080", "9000")
 """Where a reader's node and receiver are; whoever tries a page takes ports that are free."""
 
-INHERITED = ("LANG", "SYSTEMROOT", "TMPDIR")
+INHERITED = ("LANG", "PYTHONPATH", "TMPDIR")
 
 
 def pages() -> list[str]:
