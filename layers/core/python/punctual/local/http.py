@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from punctual.domain.errors import PunctualError
 from punctual.engine.jobs import Jobs
+from punctual.engine.limits import LimitsOf, Quotas, unlimited
 from punctual.engine.search import Search
 from punctual.engine.tokens import Tokens
 from punctual.identity import new_id as id_maker
@@ -70,10 +71,15 @@ def application(
     features: Features = FEATURES,
     access: Callable[..., None] | None = None,
     soon: Soon | None = None,
+    quotas: Quotas | None = None,
+    limits_of: LimitsOf = unlimited,
 ) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id."""
     about = About(_version(), tuple(features.task_types))
-    services = Services(jobs, search, clock, features, about, tokens)
+    admit = None if quotas is None else quotas.call
+    services = Services(
+        jobs, search, clock, features, about, tokens, limits_of=limits_of, admit=admit
+    )
     return Application(services, turn, log, new_id or id_maker(clock), access, soon)
 
 

@@ -16,11 +16,14 @@ import uvloop
 
 from punctual.domain.errors import PunctualError
 from punctual.domain.head import Lane
+from punctual.domain.limits import UNLIMITED, Limits
+from punctual.engine.limits import KnownLimits, LimitsOf, unlimited
 from punctual.engine.tokens import Tokens
 from punctual.identity import new_id
 from punctual.local import clock
 from punctual.local.groups import GroupFiles
 from punctual.local.http import application
+from punctual.local.limits import FILE, LimitsFile, defaults_from
 from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
@@ -49,13 +52,15 @@ class Refused(PunctualError):
 class Options:
     port: int
     data: Path
+    limits: Limits = UNLIMITED
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Options":
         text = env.get("PUNCTUAL_PORT") or "8080"
         if not text.isdecimal() or not 0 <= int(text) <= 65_535:
             raise Refused(f"PUNCTUAL_PORT must be a port from 0 to 65535, not {text!r}.")
-        return cls(int(text), Path(env.get("PUNCTUAL_DATA") or ".punctual"))
+        data = Path(env.get("PUNCTUAL_DATA") or ".punctual")
+        return cls(int(text), data, defaults_from(env))
 
 
 def listen(port: int) -> socket.socket:
@@ -73,7 +78,19 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
-def build(store: Store, folder: Path, log: EventLog, woken: Any) -> tuple[Node, HttpTask]:
+def limits_here(options: Options, log: EventLog) -> LimitsOf | None:
+    """None where nobody has any: then nothing is looked up, ever."""
+    path = options.data / FILE
+    if options.limits == UNLIMITED and not path.exists():
+        return None
+    overrides = LimitsFile(path)
+    overrides.check()
+    return KnownLimits(options.limits, overrides, clock.wall, log).of
+
+
+def build(
+    store: Store, folder: Path, log: EventLog, woken: Any, limits_of: LimitsOf | None = None
+) -> tuple[Node, HttpTask]:
     groups = GroupFiles(folder / "groups")
     work = folder / "work"
     work.mkdir(exist_ok=True)
@@ -95,13 +112,15 @@ def build(store: Store, folder: Path, log: EventLog, woken: Any) -> tuple[Node, 
         {Lane.QUICK: Workers("quick", QUICK_WORKERS), Lane.LONG: Workers("long", LONG_WORKERS)},
         woken,
         executor_id=f"{socket.gethostname()}-{os.getpid()}",
+        limits_of=limits_of,
     )
     return node, http
 
 
 async def serve(store: Store, options: Options, listener: socket.socket, log: EventLog) -> None:
     holder: list[Loop] = []
-    node, http = build(store, options.data, log, lambda: holder[0].wake())
+    limits_of = limits_here(options, log)
+    node, http = build(store, options.data, log, lambda: holder[0].wake(), limits_of)
     node.start()
     key = TokenKey(options.data)
     tokens = Tokens(store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, HOME)
@@ -110,7 +129,16 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
     holder.append(loop)
     server = uvicorn.Server(
         uvicorn.Config(
-            application(node.jobs, node.search, loop.turn, log, tokens, soon=loop.soon),
+            application(
+                node.jobs,
+                node.search,
+                loop.turn,
+                log,
+                tokens,
+                soon=loop.soon,
+                quotas=node.quotas if limits_of else None,
+                limits_of=limits_of or unlimited,
+            ),
             http=Wire,
             loop="none",
             lifespan="off",

@@ -22,6 +22,8 @@ from punctual.web.services import Services
 def routes(services: Services, log: Log) -> Table:
     """Every route, declared once."""
     table = Table(_no_gateway, log)
+    if services.admit is not None:
+        table.admit_by(services.admit)
     _declare(table, services)
     return table
 

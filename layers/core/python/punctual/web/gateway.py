@@ -31,13 +31,16 @@ def gateway(
     elsewhere: Iterable[tuple[str, str]] = (),
     access: Callable[..., None] | None = None,
     bounded: Callable[[], AbstractContextManager[None]] = nullcontext,
+    admit: Callable[[str], None] | None = None,
 ) -> APIGatewayHttpResolver:
     """Answers events by these routes; `elsewhere` are those that another function serves.
 
     `access`, where given, is called with each answer's method, route, status, tenant and id.
-    Each request happens inside one `bounded`.
+    Each request happens inside one `bounded`; `admit` is asked first, with the caller's tenant.
     """
     table = Table(_Gateway(caller_of, log, access, bounded).perform, log)
+    if admit is not None:
+        table.admit_by(admit)
     for noun in nouns:
         noun.declare(table)
     for method, rule in elsewhere:

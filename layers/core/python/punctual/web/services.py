@@ -32,6 +32,7 @@ class Reads(NamedTuple):
     pager: Pager = Pager()
     most: int | None = None
     limits_of: LimitsOf = unlimited
+    admit: Callable[[str], None] | None = None  # asked with the tenant of each call
 
 
 class Services(NamedTuple):
@@ -44,6 +45,7 @@ class Services(NamedTuple):
     pager: Pager = Pager()
     most: int | None = None
     limits_of: LimitsOf = unlimited
+    admit: Callable[[str], None] | None = None  # asked with the tenant of each call
 
     def payload_most(self, request: Request) -> int | None:
         """What the caller's tenant may send as a payload, in bytes; None where nothing is said."""
