@@ -3,12 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from punctual.client.errors import Unexpected
+from punctual.client.errors import Misuse, Unexpected
 from punctual.client.job import Accepted, Declined
-from punctual.client.model import part
+from punctual.client.model import parsed, part
 from punctual.client.refusals import of_problem, problem_in
-from punctual.client.wire import body
+from punctual.client.retrying import again_in
+from punctual.client.steps import Core, Pause, Steps, ask
+from punctual.client.wire import Repeat, Request, body, keyed
 
+LONGEST_KEY = 240
 MOST_JOBS = 500
 MOST_BYTES = 5 * 1024 * 1024
 _AROUND = b'{"jobs":[%b]}'
@@ -35,7 +38,33 @@ def chunks(jobs: Iterable[Mapping[str, object]]) -> Iterator[Chunk]:
         yield _chunk(texts)
 
 
-def items_of(answer: Any, count: int) -> list[Accepted | Declined]:
+def key_of(key: str, number: int) -> str:
+    """Each request has a key of its own; to it the server adds a slash and a place."""
+    if len(key) > LONGEST_KEY:
+        raise Misuse(f"An idempotency_key for many jobs has at most {LONGEST_KEY} characters.")
+    return f"{key}.{number}" if number else key
+
+
+def settled(core: Core, chunk: Chunk, key: str) -> Steps[list[Accepted | Declined]]:
+    """Asked again while a store that did not answer is why some are declined."""
+    request = Request(
+        "POST", "/jobs/batch", body=chunk.body, headers=keyed(key), repeat=Repeat.SAFE
+    )
+    begun, attempt = core.seconds(), 0
+    while True:
+        attempt += 1
+        answer = yield from ask(core, request)
+        results = _items(parsed(answer), chunk.jobs)
+        if not any(isinstance(one, Declined) and one.problem.status == 503 for one in results):
+            return results
+        spent, as_a_whole = core.seconds() - begun, answer._replace(status=503)
+        delay = again_in(core.retries, request, as_a_whole, attempt, spent, core.chance())
+        if delay is None:
+            return results
+        yield Pause(delay)
+
+
+def _items(answer: Any, count: int) -> list[Accepted | Declined]:
     results = part(answer, "results")
     if not isinstance(results, list) or len(results) != count:
         raise Unexpected(f"The server answered something else than {count} results.")

@@ -4,7 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Unpack
 
-from punctual.client.batching import chunks, items_of
+from msgspec import UNSET
+
+from punctual.client.batching import chunks, key_of, settled
+from punctual.client.errors import Misuse, PunctualError
 from punctual.client.fields import JobChanges, JobState, Misfire, Moment, NewJob, ScheduleType
 from punctual.client.job import Accepted, Backfill, Batch, Declined, Explanation, Job, JobStatus
 from punctual.client.model import one, parsed, part, seen, times
@@ -15,8 +18,7 @@ from punctual.client.waiting import until_ended
 from punctual.client.wire import Repeat, Request, body, keyed, path, query
 
 JobRef = str | Job
-Version = int | str | Job  # "*": any, which is also what None means
-_ABSENT: Any = object()
+Version = int | str | Job  # "*" and None: any
 
 
 def create(
@@ -34,13 +36,14 @@ def create_many(
     """Make jobs, each accepted or declined on its own, in as many requests as it takes."""
     key = core.new_key() if idempotency_key is None else idempotency_key
     results: list[Accepted | Declined] = []
-    for number, chunk in enumerate(chunks(jobs)):
-        headers = keyed(f"{key}.{number}" if number else key)
-        request = Request(
-            "POST", "/jobs/batch", body=chunk.body, headers=headers, repeat=Repeat.SAFE
-        )
-        answer = yield from ask(core, request)
-        results += items_of(parsed(answer), chunk.jobs)
+    for number, chunk in enumerate(list(chunks(jobs))):  # all are written before one is sent
+        try:
+            results += yield from settled(core, chunk, key_of(key, number))
+        except PunctualError as error:
+            error.idempotency_key = key
+            if results:
+                error.add_note(f"{len(results)} jobs before were answered: the same call goes on.")
+            raise
     return Batch(tuple(results), key)
 
 
@@ -99,14 +102,14 @@ def run(
     core: Core,
     job: JobRef,
     *,
-    payload: Any = _ABSENT,
+    payload: Any = UNSET,
     idempotency_key: str | None = None,
     wait: bool = False,
     timeout: float | timedelta | None = None,
 ) -> Steps[Run]:
     """Run it now, the schedule untouched; `wait`: until the run has ended, or for `timeout`."""
     key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
-    sent = body({} if payload is _ABSENT else {"payload": payload})
+    sent = body({} if payload is UNSET else {"payload": payload})
     request = Request("POST", _path(job, "runNow"), body=sent, headers=key, repeat=Repeat.SAFE)
     begun = one(Run, (yield from ask(core, request)))
     return (yield from until_ended(core, begun, timeout)) if wait else begun
@@ -152,5 +155,7 @@ def _version(wanted: Version) -> str:
     >>> _version(3), _version("*")
     ('"3"', '*')
     """
-    version = wanted.version if isinstance(wanted, Job) else wanted
+    version = str(wanted.version if isinstance(wanted, Job) else wanted)
+    if version != "*" and not (version.isascii() and version.isdigit()):
+        raise Misuse(f"{version!r} is no version: pass the job, its version, or '*'.")
     return "*" if version == "*" else f'"{version}"'

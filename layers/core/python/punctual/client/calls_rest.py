@@ -81,7 +81,7 @@ def revoke_token(core: Core, token_id: str) -> Steps[Token]:
 def audit(
     core: Core,
     *,
-    job: str | Job | None = None,
+    job_id: str | Job | None = None,
     caller: str | None = None,
     action: str | None = None,
     from_: Moment | None = None,
@@ -89,8 +89,8 @@ def audit(
     limit: int | None = None,
 ) -> Stream[AuditEntry]:
     """Who changed what, the newest first."""
-    job_id = job.job_id if isinstance(job, Job) else job
-    filters = query(job_id=job_id, caller=caller, action=action, from_=from_, to=to)
+    of = job_id.job_id if isinstance(job_id, Job) else job_id
+    filters = query(job_id=of, caller=caller, action=action, from_=from_, to=to)
     return paged(core, "/audit", filters, "entries", lambda v: seen(AuditEntry, v), limit)
 
 

@@ -3,9 +3,10 @@
 import codecs
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
-from punctual.client.errors import Conflict, Misuse, Unexpected
+from punctual.client.errors import Conflict, Misuse, NotFound, Unexpected
 from punctual.client.fields import Moment, RunState, Trigger
 from punctual.client.job import Job
 from punctual.client.model import one, seen
@@ -16,6 +17,7 @@ from punctual.client.waiting import LATER, SLOWER, SOON, read_run, until_ended
 from punctual.client.wire import SUCCESSFUL, Answer, Repeat, Request, keyed, path, query
 
 RunRef = str | Job | Run  # a run, or its job and then `run_id`
+_decoder = partial(codecs.getincrementaldecoder("utf-8"), errors="replace")
 _ELSEWHERE = frozenset({302, 303, 307})
 
 
@@ -83,7 +85,7 @@ def output(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Output]:
 
 
 def logs(core: Core, run: RunRef, run_id: str | None = None, *, after: int = 0) -> Steps[Logs]:
-    """What is logged so far, from the offset `after` on."""
+    """What the present or last attempt has logged so far, from the offset `after` on."""
     ids = _ids(run, run_id)
     pieces: list[bytes] = []
     while True:
@@ -97,27 +99,27 @@ def logs(core: Core, run: RunRef, run_id: str | None = None, *, after: int = 0) 
 def follow_logs(
     core: Core, run: RunRef, run_id: str | None = None, *, after: int = 0
 ) -> Stream[str]:
-    """What is logged, as it comes, until the run has ended."""
+    """What each attempt logs, as it comes, until the run has ended."""
     ids = _ids(run, run_id)
-    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
-    delay, ended = SOON, False
+    decoder = _decoder()
+    delay, seen_last = SOON, None
     while True:
-        data, after = yield from _piece(core, ids, after)
-        text = decoder.decode(data)
-        if text:
+        data, after = yield from _piece_if_any(core, ids, after)
+        ended = seen_last is not None and seen_last.ended
+        if text := decoder.decode(data, final=ended and not data):
             yield Give(text)
         if data:
             delay = SOON
-        elif ended:
-            break
-        else:
-            ended = (yield from read_run(core, *ids)).ended
-            if not ended:
-                yield Pause(delay)
-                delay = min(LATER, delay * SLOWER)
-    rest = decoder.decode(b"", final=True)
-    if rest:
-        yield Give(rest)
+            continue
+        if ended:
+            return
+        now = yield from read_run(core, *ids)
+        if seen_last is not None and now.attempt_number != seen_last.attempt_number:
+            after, decoder = 0, _decoder()  # each attempt has a log of its own
+        elif not now.ended:
+            yield Pause(delay)
+            delay = min(LATER, delay * SLOWER)
+        seen_last = now
 
 
 def wait_for(core: Core, run: Run, *, timeout: float | timedelta | None = None) -> Steps[Run]:
@@ -130,6 +132,14 @@ def _piece(core: Core, ids: tuple[str, str], after: int) -> Steps[tuple[bytes, i
     answer = yield from ask(core, request)
     following = answer.headers.get("x-next-offset", "")
     return answer.body, int(following) if following.isdigit() else after + len(answer.body)
+
+
+def _piece_if_any(core: Core, ids: tuple[str, str], after: int) -> Steps[tuple[bytes, int]]:
+    """Nothing where nothing is logged yet: whether there is such a run, reading it will tell."""
+    try:
+        return (yield from _piece(core, ids, after))
+    except NotFound:
+        return b"", after
 
 
 def _there(answer: Answer) -> Request:

@@ -47,6 +47,7 @@ class PunctualError(Exception):
 
     @property
     def status(self) -> int | None:
+        """Of HTTP."""
         return None if self.problem is None else self.problem.status
 
     @property
@@ -82,7 +83,7 @@ class Forbidden(Refused):
 
 
 class NotFound(Refused):
-    advice = "Check the id and the token's tenant; what ended over 30 days ago is gone."
+    advice = "If it should be there: check the id, the address, and the tenant of the token."
 
 
 class Conflict(Refused):
@@ -90,7 +91,7 @@ class Conflict(Refused):
 
 
 class PreconditionFailed(Refused):
-    advice = "Read the job again, and repeat the change with its version."
+    advice = "Repeat the change with the version that it has now."
 
 
 class Invalid(Refused):
@@ -114,7 +115,7 @@ class Unexpected(PunctualError):
 
 
 class WaitTimeout(PunctualError):
-    """What was waited for has not come in time; `status` is the last that was seen."""
+    """A run has not ended in time; `run` is how it was last seen."""
 
     def __init__(self, message: str, *, run: Any = None) -> None:
         super().__init__(message)
@@ -122,7 +123,7 @@ class WaitTimeout(PunctualError):
 
 
 class RunFailed(PunctualError):
-    """A run ended, and not with success."""
+    """A run ended without success, or has not ended."""
 
     def __init__(self, message: str, *, run: Any = None) -> None:
         super().__init__(message)

@@ -1,7 +1,7 @@
 """How a call becomes a method: its arguments and its answer are written once, where the call is."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from functools import wraps
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from inspect import Signature, signature
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from punctual.client.steps import Core, Steps, Stream
@@ -42,12 +42,20 @@ class _Method(Generic[P, T]):
     def __init__(self, call: Callable[Concatenate[Core, P], Any]) -> None:
         self._call = call
         self.__doc__ = call.__doc__
+        whole = signature(call)
+        given = list(whole.parameters.values())[1:]
+        self.__signature__ = whole.replace(parameters=given, return_annotation=Signature.empty)
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__name__, self.__qualname__ = name, f"{owner.__qualname__}.{name}"
 
     def _bound(self, core: Core, way: Callable[[Any], Any]) -> Any:
-        @wraps(self._call)
         def method(*args: P.args, **kwargs: P.kwargs) -> Any:
             return way(self._call(core, *args, **kwargs))
 
+        method.__name__, method.__qualname__ = self.__name__, self.__qualname__
+        method.__doc__ = self.__doc__
+        method.__signature__ = self.__signature__  # type: ignore[attr-defined]
         return method
 
 
@@ -88,13 +96,13 @@ class AsyncDoes(_Method[P, T]):
     @overload
     def __get__(self, group: None, owner: type) -> "AsyncDoes[P, T]": ...
     @overload
-    def __get__(self, group: AsyncGroup, owner: type) -> Callable[P, Awaitable[T]]: ...
+    def __get__(self, group: AsyncGroup, owner: type) -> Callable[P, Coroutine[Any, Any, T]]: ...
     def __get__(
         self, group: AsyncGroup | None, owner: type
-    ) -> "AsyncDoes[P, T] | Callable[P, Awaitable[T]]":
+    ) -> "AsyncDoes[P, T] | Callable[P, Coroutine[Any, Any, T]]":
         if group is None:
             return self
-        found: Callable[P, Awaitable[T]] = self._bound(group._doer.core, group._doer.do)
+        found: Callable[P, Coroutine[Any, Any, T]] = self._bound(group._doer.core, group._doer.do)
         return found
 
 

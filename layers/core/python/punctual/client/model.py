@@ -22,10 +22,12 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     raw: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def __repr__(self) -> str:
+        """What differs from what every other one has, and no secret."""
         shown = (
-            f"{name}={value!r}"
-            for name in self.__struct_fields__
-            if name not in _HIDDEN and (value := getattr(self, name)) not in (None, (), {})
+            f"{field.name}={value!r}"
+            for field in msgspec.structs.fields(self)
+            if field.name not in _HIDDEN
+            and (value := getattr(self, field.name)) not in (field.default, {}, None)
         )
         return f"{type(self).__name__}({', '.join(shown)})"
 

@@ -98,6 +98,9 @@ def problem_of(answer: Answer) -> Problem:
         value = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:
         value = None
+    where = answer.headers.get("location")
+    if 300 <= answer.status < 400 and where:
+        value = {"detail": f"The server sends us on to {where}: take that for the API's address"}
     return problem_in(value, answer.status, answer.headers.get("x-request-id"))
 
 

@@ -10,10 +10,10 @@ from punctual.client.wire import Answer, Failure, Outcome, Repeat, Request
 
 
 class Retries(NamedTuple):
-    """How often a call is tried, and for how long in all, waiting included."""
+    """How often a call is tried, and for how long: later no attempt begins."""
 
     attempts: int = 6
-    seconds: float = 30.0
+    seconds: float = 60.0
     first_delay: float = 0.1  # at most; doubling, and each drawn from nothing to that
     longest_delay: float = 5.0
 

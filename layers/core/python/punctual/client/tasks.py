@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from msgspec import UNSET
+
 from punctual.client.fields import Task
 
 Method = Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 Runtime = Literal["python", "node", "bash", "binary"]
-_ABSENT: Any = object()
 
 
 def event(detail_type: str | None = None) -> Task:
@@ -24,7 +25,7 @@ def http(
     *,
     method: Method | None = None,
     headers: Mapping[str, str] | None = None,
-    body: Any = _ABSENT,
+    body: Any = UNSET,
     expect_status: Any = None,
     follow_redirects: int | None = None,
 ) -> Task:
@@ -41,7 +42,7 @@ def http(
         expect_status=expect_status,
         follow_redirects=follow_redirects,
     )
-    return task if body is _ABSENT else {**task, "body": body}
+    return task if body is UNSET else {**task, "body": body}
 
 
 def invoke(function: str) -> Task:

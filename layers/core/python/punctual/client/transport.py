@@ -39,10 +39,10 @@ def place(url: str | None, token: str | None, env: Mapping[str, str]) -> Place:
     parts = urlsplit(root)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Misuse(f"{root!r} is no address of an API: it looks like {DEFAULT_URL}.")
-    given = token or env.get("PUNCTUAL_TOKEN") or None
+    given = env.get("PUNCTUAL_TOKEN") if token is None else token
     if given is not None and not (given.isascii() and given.isprintable() and " " not in given):
         raise Misuse("The token holds characters that no token has: was a line break copied?")
-    return Place(root, given)
+    return Place(root, given or None)
 
 
 def options(root: str, transport: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlencode
@@ -107,7 +107,7 @@ def keyed(key: str) -> tuple[tuple[str, str], ...]:
 def moment(at: datetime) -> str:
     if at.tzinfo is None:
         raise Misuse(f"{at!r} has no time zone: use datetime.now(UTC), or give it a tzinfo.")
-    return at.isoformat()
+    return at.astimezone(UTC).isoformat()
 
 
 def _text(value: Any) -> str:
