@@ -9,6 +9,7 @@ from typing import Any
 
 from punctual.domain.head import Lane
 from punctual.engine.jobs import Submission
+from punctual.engine.limits import LimitsOf
 from punctual.engine.search import RunFilters
 from punctual.engine.views import JobView, RunView
 from punctual.identity import new_id
@@ -45,7 +46,7 @@ class Gate:
 
 
 class World:
-    def __init__(self, folder: Path, clock: ManualClock) -> None:
+    def __init__(self, folder: Path, clock: ManualClock, limits_of: LimitsOf | None = None) -> None:
         self.clock = clock
         self.gate = Gate()
         self.woken = threading.Event()
@@ -63,6 +64,7 @@ class World:
             self.workers,
             self.woken.set,
             executor_id=f"node-{id(self)}",
+            limits_of=limits_of,
         )
         self.node.start()
         self.node.step()

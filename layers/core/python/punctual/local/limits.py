@@ -127,7 +127,7 @@ class NodeQuotas:
         rate = limits.calls_per_second
         if rate is None:
             return
-        now = int(self._monotonic() * 1_000_000)
+        now = round(self._monotonic() * 1_000_000)
         before = self._buckets.get(tenant) or full(limits.at_once, now)
         bucket = refilled(before, rate, limits.at_once, now)
         if not tokens(bucket):
