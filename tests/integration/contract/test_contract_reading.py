@@ -1,0 +1,211 @@
+"""Filtered lists of runs: all that passes, each once, and nothing read that ids prove outside."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import product
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from punctual.domain.placement import derived_id, occurrence_id
+from punctual.domain.run import Run, Status, Trigger
+from punctual.engine.backfilling import backfill_id
+from punctual.engine.filters import RunFilters
+from punctual.engine.ports import Ports, RunRow, Swap
+from punctual.engine.search import SCAN, WIDE, Search
+from punctual.engine.views import RunView
+from tests.builders import JOB, NOON, a_body, a_head, a_row, a_run, an_id
+from tests.integration.adapters import World
+
+HOUR = timedelta(hours=1)
+BEGIN = NOON - 500 * HOUR
+OTHER = an_id(2)
+ENDED = (Status.SUCCESS, Status.SUCCESS, Status.FAILED, Status.CANCELLED, Status.MISSED)
+SKIPPED = frozenset({Status.SKIPPED.value})
+
+
+def a_ledger(job_id: str, dice: Random) -> list[Run]:
+    """Three weeks of an hourly schedule: what ran, what did not, alone or many at once, and orders
+    of all kinds: asked for up to a day before they were carried out, and for any time before."""
+    runs: list[Run] = []
+    at = BEGIN
+    while at < NOON:
+        stretch = dice.choice([*[1] * 20, dice.randrange(2, 100)])
+        last = at + (stretch - 1) * HOUR
+        bulk: dict[str, Any] = {"count": stretch, "last_at": last} if stretch > 1 else {}
+        status = Status.SKIPPED if bulk else dice.choice(ENDED)
+        runs.append(a_run(occurrence_id(job_id, at), status, scheduled_at=at, **bulk))
+        at = last + HOUR
+        if dice.random() < 0.3:
+            runs.append(_ordered(job_id, at, dice))
+    return runs
+
+
+def _ordered(job_id: str, at: datetime, dice: Random) -> Run:
+    trigger = dice.choice([Trigger.RUN_NOW, Trigger.RETRY, Trigger.BACKFILL])
+    asked = at - timedelta(seconds=dice.choice([0, 0, 60, 86_400]))
+    run_id = derived_id(asked, job_id, str(dice.random()))
+    scheduled_at = at
+    if trigger is Trigger.RETRY:
+        scheduled_at = asked - dice.randrange(400) * HOUR
+    elif trigger is Trigger.BACKFILL:
+        scheduled_at = at - dice.randrange(100) * HOUR
+        run_id = backfill_id(job_id, scheduled_at, dice.randrange(1_000_000))
+    return a_run(run_id, dice.choice(ENDED), scheduled_at=scheduled_at, trigger=trigger)
+
+
+@pytest.fixture
+def kept(ports: Ports) -> list[RunRow]:
+    dice = Random(7)
+    rows = [
+        a_row(run.run_id, job_id, run=replace_ended(run))
+        for job_id in (JOB, OTHER)
+        for run in a_ledger(job_id, dice)
+    ]
+    for job_id in (JOB, OTHER):
+        ports.heads.put_bodies([a_body(job_id)])
+        assert ports.heads.swap([Swap(a_head(job_id), 0)]) == [True]
+    ports.history.put(rows)
+    return rows
+
+
+def replace_ended(run: Run) -> Run:
+    return a_run(
+        **{name: getattr(run, name) for name in run.__struct_fields__} | {"ended_at": NOON}
+    )
+
+
+class Counted:
+    """A history that counts the rows it was asked for and gave."""
+
+    def __init__(self, history: Any) -> None:
+        self._history = history
+        self.given: list[int] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._history, name)
+
+    def page(self, *asked: Any) -> Any:
+        return self._note(self._history.page(*asked))
+
+    def page_all(self, *asked: Any) -> Any:
+        return self._note(self._history.page_all(*asked))
+
+    def _note(self, rows: Sequence[RunRow]) -> Sequence[RunRow]:
+        self.given.append(len(rows))
+        return rows
+
+
+def a_search(world: World) -> tuple[Search, Counted]:
+    counted = Counted(world.ports.history)
+    ports = replace(world.ports, history=cast(Any, counted))
+    return Search(ports, world.clock, cast(Any, None)), counted
+
+
+def listed(
+    search: Search, job_id: str | None, filters: RunFilters, limit: int
+) -> Iterator[RunView]:
+    after: tuple[str, ...] | None = None
+    while True:
+        page = search.runs("acme", job_id, filters, limit, after)
+        assert len(page.items) <= limit
+        yield from page.items
+        if page.after is None:
+            return
+        assert after is None or page.after < after
+        after = page.after
+
+
+STATUSES = (frozenset[str](), frozenset({"SUCCESS"}), frozenset({"FAILED", "MISSED"}), SKIPPED)
+TRIGGERS = ("", *(trigger.value for trigger in Trigger))
+FROM = (None, BEGIN + 61.5 * HOUR, NOON - 100 * HOUR, NOON - 3 * HOUR)
+TO = (None, BEGIN + 90 * HOUR, NOON)
+ASKED = Random(1).sample(list(product(STATUSES, TRIGGERS, FROM, TO)), 40)
+
+
+def reached(rows: Sequence[RunRow]) -> Iterator[RunFilters]:
+    """From times that an entry for many just reaches, which began long before."""
+    for row in rows:
+        if row.run.count > 40 and row.run.last_at is not None:
+            yield RunFilters(start=row.run.last_at)
+            yield RunFilters(SKIPPED, start=row.run.last_at, end=NOON)
+
+
+@pytest.mark.parametrize("job_id", [JOB, None], ids=["one job", "all jobs"])
+def test_filters_by_time_lose_nothing(world: World, kept: list[RunRow], job_id: str | None) -> None:
+    search, _ = a_search(world)
+    world.settle()
+    for number, filters in enumerate([RunFilters(*asked) for asked in ASKED] + [*reached(kept)]):
+        mine = [row for row in kept if job_id in (None, row.job_id) and filters.admit(row.run)]
+        expected = sorted(((row.run.run_id, row.job_id) for row in mine), reverse=True)
+        limit = (1, 7, 200)[number % 3] if len(expected) < 10 else (37, 200)[number % 2]
+        found = [(v.run.run_id, v.job_id) for v in listed(search, job_id, filters, limit)]
+        assert found == expected, filters
+
+
+def many(ports: Ports, count: int) -> None:
+    """A run each hour, all of them good."""
+    ports.heads.put_bodies([a_body()])
+    assert ports.heads.swap([Swap(a_head(), 0)]) == [True]
+    moments = [NOON - n * HOUR for n in range(count)]
+    ports.history.put(
+        [
+            a_row(
+                occurrence_id(JOB, at),
+                run=a_run(occurrence_id(JOB, at), Status.SUCCESS, scheduled_at=at, ended_at=at),
+            )
+            for at in moments
+        ]
+    )
+
+
+@pytest.mark.parametrize("limit", [1, 50])
+def test_a_list_from_a_time_on_stops_where_ids_prove_that_nothing_comes(
+    world: World, limit: int
+) -> None:
+    """One answer, and no token: not one short page after another, to the end of history."""
+    many(world.ports, 400)
+    world.settle()
+    search, counted = a_search(world)
+    tomorrow = RunFilters(start=NOON + 24 * HOUR)
+    page = search.runs("acme", JOB, tomorrow, limit, None)
+    assert (page.items, page.after, counted.given) == ([], None, [WIDE])
+    counted.given.clear()
+    good = RunFilters(frozenset({"SUCCESS"}), start=NOON + 24 * HOUR)
+    for job_id in (JOB, None):
+        page = search.runs("acme", job_id, good, limit, None)
+        assert (page.items, page.after) == ([], None)
+    of_job, of_all = counted.given
+    assert of_job <= 2  # those of the day that an order's id may be older
+    assert of_all == WIDE
+
+
+def test_a_list_up_to_a_time_begins_there(world: World) -> None:
+    many(world.ports, 400)
+    world.settle()
+    search, counted = a_search(world)
+    asked = RunFilters(trigger="SCHEDULE", end=NOON - 300 * HOUR)
+    for job_id in (JOB, None):
+        page = search.runs("acme", job_id, asked, 3, None)
+        assert [v.run.scheduled_at for v in page.items] == [
+            NOON - n * HOUR for n in (301, 302, 303)
+        ]
+    assert counted.given == [WIDE, WIDE]
+
+
+def test_a_filter_that_passes_nothing_reads_hundreds_of_rows_an_answer(world: World) -> None:
+    many(world.ports, 400)
+    world.settle()
+    search, counted = a_search(world)
+    nothing = RunFilters(frozenset({"TIMED_OUT"}))
+    page = search.runs("acme", JOB, nothing, 1, None)
+    assert page.items == []
+    assert page.after is not None
+    assert counted.given == [WIDE] * SCAN
+    answers = 1
+    while page.after is not None:
+        page = search.runs("acme", JOB, nothing, 1, page.after)
+        answers += 1
+    assert answers == 2
