@@ -41,6 +41,7 @@ SETTINGS = Settings(
     timers_table="timers",
     runs_table="runs",
     control_table="control",
+    audit_table="audit",
     bucket="bucket",
     wake_queue="https://sqs.invalid/1/wake",
     event_bus="bus",

@@ -11,7 +11,7 @@ from infra.table import Table
 
 
 class Data(Stack):
-    """Four tables, a bucket and the event bus, as docs/architecture.md describes them."""
+    """Five tables, a bucket and the event bus, as docs/architecture.md describes them."""
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
         super().__init__(
@@ -25,6 +25,8 @@ class Data(Stack):
         self.timers = Table(self, "Timers", stage=stage, expires=False)
         self.runs = Table(self, "Runs", stage=stage, expires=True)
         self.control = Table(self, "Control", stage=stage, expires=True)
+        # Of its own, so that nobody has a right to delete or change what stands in it.
+        self.audit = Table(self, "Audit", stage=stage, expires=True)
         self.outputs = Bucket(self, "Outputs", stage=stage)
         self.bus = events.EventBus(
             self,
@@ -48,6 +50,7 @@ class Data(Stack):
             timers=self.timers.table.table_arn,
             runs=self.runs.table.table_arn,
             control=self.control.table.table_arn,
+            audit=self.audit.table.table_arn,
             stream=stream,
             bucket=self.outputs.bucket.bucket_arn,
             bus=self.bus.event_bus_arn,

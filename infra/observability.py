@@ -52,6 +52,7 @@ class Observability(Stack):
                 "timers": data.timers.table.table_name,
                 "runs": data.runs.table.table_name,
                 "control": data.control.table.table_name,
+                "audit": data.audit.table.table_name,
             },
             api=api.gateway.api.ref,
         )

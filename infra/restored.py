@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from infra.fields import Fields
 
-TABLES = ("jobs", "timers", "runs", "control")
+TABLES = ("jobs", "timers", "runs", "control", "audit")
 TABLE = r"[A-Za-z0-9_.-]{3,255}"
 STREAM = r"arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:\d{12}:table/[A-Za-z0-9_.-]+/stream/[0-9T:.-]+"
 

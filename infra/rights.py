@@ -36,6 +36,7 @@ class Data:
     timers: str
     runs: str
     control: str
+    audit: str
     stream: str
     bucket: str
     bus: str
@@ -117,6 +118,7 @@ def job_search(data: Data) -> list[Right]:
         _dynamodb(data.jobs, "BatchGetItem", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
+        _dynamodb(data.audit, "Query"),
         *_read_blobs(data, *BLOBS),
     ]
 
@@ -178,6 +180,7 @@ def status(data: Data, failed: str) -> list[Right]:
         _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
+        _dynamodb(data.audit, "PutItem"),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]

@@ -136,6 +136,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         timers_table=data.timers.table.table_name,
         runs_table=data.runs.table.table_name,
         control_table=data.control.table.table_name,
+        audit_table=data.audit.table.table_name,
         bucket=data.outputs.bucket.bucket_name,
         wake_queue=scheduling.wake.queue.queue_url,
         event_bus=data.bus.event_bus_name,

@@ -21,6 +21,7 @@ from punctual.domain.placement import sortable_id
 from punctual.domain.run import ENDED, Run, Status, Trigger
 from punctual.domain.schedule import next_after
 from punctual.domain.tokens import Token
+from punctual.engine.auditing import Auditing
 from punctual.engine.definition import compiled
 from punctual.engine.jobs import Jobs, Submission
 from punctual.engine.ports import Body, Detail
@@ -36,6 +37,7 @@ from punctual.engine.views import (
     Stats,
     Upcoming,
 )
+from tests.memory_audit import MemoryAudit
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 replace = msgspec.structs.replace
@@ -91,6 +93,8 @@ class MemoryEngine:
         self.outputs: dict[str, Output] = {}
         self.asked: list[tuple[Any, ...]] = []
         self._ids = count(1)
+        self.log = MemoryAudit()
+        self.audit = Auditing(self.log, cast(Any, self))
         self.tokens = Tokens(
             MemoryTokens(), lambda: bytes(32), self.clock, self.new_id, self._random, "local"
         )
@@ -402,7 +406,9 @@ class MemoryEngine:
         self._ask("stats", tenant)
         minute = {"minute": self.now, "started": 1, "succeeded": 1, "failed": 0}
         lateness = {"p50": 0.1, "p99": 0.2, "max": 0.3}
-        return Stats({"SCHEDULED": 1}, {}, [minute], lateness, {"depth": 0, "oldest_seconds": 0}, [])
+        return Stats(
+            {"SCHEDULED": 1}, {}, [minute], lateness, {"depth": 0, "oldest_seconds": 0}, []
+        )
 
     def health(self) -> Health:
         self._ask("health")

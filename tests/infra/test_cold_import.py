@@ -57,6 +57,7 @@ def environment() -> dict[str, str]:
         timers_table="timers",
         runs_table="runs",
         control_table="control",
+        audit_table="audit",
         bucket="outputs",
         wake_queue="https://sqs.example/wake",
         event_bus="punctual-dev",

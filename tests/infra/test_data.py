@@ -9,7 +9,7 @@ from infra.app import context
 from punctual.aws.keys import LEFT_BY_RUNS, PK, SK, TTL
 from tests.infra import synthesised
 
-TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True}
+TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}
 
 
 @pytest.fixture(scope="module", params=["dev", "prod"])
@@ -28,7 +28,7 @@ def table(template: Template, name: str) -> dict[str, Any]:
     return dict(resource)
 
 
-def test_there_are_the_four_tables_and_two_buckets(template: Template) -> None:
+def test_there_are_the_five_tables_and_two_buckets(template: Template) -> None:
     template.resource_count_is("AWS::DynamoDB::Table", len(TABLES))
     template.resource_count_is("AWS::S3::Bucket", 2)
 

@@ -23,6 +23,7 @@ from punctual.engine.ports import (
     Timer,
     Walk,
 )
+from tests.memory_audit import MemoryAudit
 from tests.simulation.control import (
     MemoryBlobs,
     MemoryBuckets,
@@ -43,6 +44,7 @@ class MemoryHeads:
         self._bodies: dict[tuple[Key, str], Body] = {}
         self._clock = clock
         self._watch = watch
+        self.audit = MemoryAudit()
 
     def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
         found = {key: self._standing(key) for key in keys}
@@ -72,6 +74,8 @@ class MemoryHeads:
                 leases[run_id] = lease
         self._watch(standing.head if standing else None, swap.head)
         self.rows[swap.key] = Stored(swap.head, leases)
+        if swap.note is not None:
+            self.audit.changed(swap.note, swap.head)
         return True
 
     def beat(self, beats: Sequence[Beat]) -> Sequence[Head | None]:
@@ -229,4 +233,5 @@ class Memory:
             wake=self.wake,
             receipts=self.receipts,
             feed=self.feed,
+            audit=self.heads.audit,
         )

@@ -25,6 +25,7 @@ SETTINGS = Settings(
     timers_table="timers",
     runs_table="runs",
     control_table="control",
+    audit_table="audit",
     bucket="outputs",
     wake_queue="https://sqs/wake",
     event_bus="bus",

@@ -22,6 +22,7 @@ class Settings:
     timers_table: str
     runs_table: str
     control_table: str
+    audit_table: str
     bucket: str
     wake_queue: str
     event_bus: str
@@ -39,9 +40,10 @@ class Settings:
         """
         >>> Settings.from_env({"PUNCTUAL_STAGE": "dev"})
         Traceback (most recent call last):
-        punctual.settings.WrongSettings: not set: PUNCTUAL_BUCKET, PUNCTUAL_CONTROL_TABLE, \
-PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS, PUNCTUAL_METRICS, PUNCTUAL_QUEUES, \
-PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
+        punctual.settings.WrongSettings: not set: PUNCTUAL_AUDIT_TABLE, PUNCTUAL_BUCKET, \
+PUNCTUAL_CONTROL_TABLE, PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS, \
+PUNCTUAL_METRICS, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, \
+PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         """
         names = {name: PREFIX + name.upper() for name in cls.__slots__}
         optional = names.pop("networks")

@@ -11,6 +11,7 @@ from punctual.aws.attributes import Item, from_attribute, from_item, to_attribut
 from punctual.aws.dynamo import Condition, key_of, known
 from punctual.aws.keys import (
     BEATEN,
+    BY,
     FORMAT,
     LAYOUT,
     LEASE,
@@ -30,18 +31,24 @@ from punctual.domain import writers as writers_of
 from punctual.domain.draft import expires_at
 from punctual.domain.head import Head
 from punctual.domain.run import Lease
+from punctual.engine.audit import Note
 from punctual.engine.ports import Beat, Stored, Swap
 
 READABLE_LINE = 4  # runs; every swap pays for the whole row, and a longer line packs to a fifth
 BLANK_KEPT = timedelta(hours=1)
 _IN_KEY = frozenset({"tenant", "job_id"})
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Head)) - _IN_KEY
+_NOTE = msgspec.json.Decoder(Note)
 _ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
 _STANDS = "(attribute_not_exists(#expires) OR #expires > :now)"
 
 
-def to_row(new: Head, leases: Mapping[str, Lease | None] | None = None) -> Item:
+def to_row(
+    new: Head, leases: Mapping[str, Lease | None] | None = None, note: Note | None = None
+) -> Item:
     row = {**head(new.tenant, new.job_id).item(), **_attributes(new)}
+    if note is not None:
+        row[BY] = _noted(note)
     for run_id, lease in (leases or {}).items():
         if lease is not None:
             row[LEASE + run_id] = _lease(lease)
@@ -76,7 +83,9 @@ def creation(now: datetime) -> Condition:
 def change(swap: Swap, now: datetime) -> Condition:
     """All that the head says, in place of all that it said, if its version is the one expected."""
     wanted: dict[str, Any] = dict(_attributes(swap.head))
-    gone = (_NAMES | {TTL}) - wanted.keys()
+    if swap.note is not None:
+        wanted[BY] = _noted(swap.note)
+    gone = (_NAMES | {TTL, BY}) - wanted.keys()
     for run_id, lease in swap.leases.items():
         if lease is None:
             gone |= {LEASE + run_id}
@@ -97,6 +106,11 @@ def change(swap: Swap, now: datetime) -> Condition:
         {**names, **removed, "#version": VERSION, "#expires": TTL},
         {**values, ":expect": to_attribute(swap.expect), ":now": _seconds(now)},
     )
+
+
+def note_of(row: Mapping[str, Any]) -> Note | None:
+    """The client's change that wrote this row, if it was one."""
+    return _NOTE.decode(row[BY]["S"]) if BY in row else None
 
 
 def renewal(beat: Beat) -> Condition:
@@ -131,6 +145,10 @@ def _attributes(new: Head) -> Item:
     if until is not None:
         row[TTL] = to_attribute(expiry(until))
     return row
+
+
+def _noted(note: Note) -> dict[str, Any]:
+    return to_attribute(msgspec.json.encode(note).decode())
 
 
 def _lease(lease: Lease) -> dict[str, Any]:

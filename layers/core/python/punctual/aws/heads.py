@@ -130,7 +130,7 @@ class DynamoHeads:
     def _write(self, swap: Swap) -> Refused | None:
         now = self._clock()
         if swap.expect == 0:
-            row = rows.to_row(swap.head, swap.leases)
+            row = rows.to_row(swap.head, swap.leases, swap.note)
             return self._dynamo.put_if(self._table, row, rows.creation(now))
         answer = self._dynamo.update_if(self._table, head(*swap.key), rows.change(swap, now))
         return answer if isinstance(answer, Refused) else None

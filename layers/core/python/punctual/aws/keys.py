@@ -33,6 +33,7 @@ BLANK = "blank"
 RUNS, LINE, ENDED = "runs", "line", "ended"
 LEASE = "lease_"  # and the run's id: each lease is an attribute of its own
 TOKEN, UNTIL, BEATEN = "tok", "until", "beaten"
+BY = "by"  # a client's change: who made it; gone with the next swap
 ROW = "row"
 PARTS = "parts"
 PART = "part"
@@ -71,7 +72,8 @@ JOBS = Table("jobs", expires=True, streamed=True)
 TIMERS = Table("timers", expires=False)  # an accepted job hangs on its timer, however late
 HISTORY = Table("runs", expires=True)
 CONTROL = Table("control", expires=True)
-TABLES = (JOBS, TIMERS, HISTORY, CONTROL)
+AUDIT = Table("audit", expires=True)
+TABLES = (JOBS, TIMERS, HISTORY, CONTROL, AUDIT)
 
 
 class RowKey(NamedTuple):

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from punctual.aws.head_rows import from_row
-from punctual.aws.keys import PK
+from punctual.aws.attributes import Item
+from punctual.aws.head_rows import from_row, note_of
+from punctual.aws.keys import BY, PK
 from punctual.aws.status_keys import is_body
 from punctual.domain.head import Head
+from punctual.engine.audit import Note
 
 _ENDS = {"INSERT": (False, True), "MODIFY": (True, True), "REMOVE": (True, False)}
 
@@ -25,6 +27,7 @@ class Record(NamedTuple):
     at: datetime
     old: Head | None
     new: Head | None
+    note: Note | None = None  # whose change this write was, if a client's
 
     @property
     def head(self) -> Head:
@@ -46,19 +49,27 @@ def to_record(record: Mapping[str, Any]) -> Record | None:
     wanted = _ENDS.get(record["eventName"])
     if wanted is None:
         raise Unreadable(f"{record['eventName']!r} is no change of a row")
-    old, new = (
-        _head(change, image) if there else None
+    before, after = (
+        _row(change, image) if there else None
         for image, there in zip(("OldImage", "NewImage"), wanted, strict=True)
     )
+    old = None if before is None else from_row(before).head
+    new = None if after is None else from_row(after).head
     at = datetime.fromtimestamp(float(change["ApproximateCreationDateTime"]), UTC)
-    return Record(place_of(record), record["eventID"], at, old, new)
+    return Record(place_of(record), record["eventID"], at, old, new, _note(before, after))
 
 
-def _head(change: Mapping[str, Any], image: str) -> Head:
+def _note(before: Item | None, after: Item | None) -> Note | None:
+    """A write that leaves it as it stood, such as a beat, is not the change that it tells of."""
+    if after is None or (before is not None and before.get(BY) == after.get(BY)):
+        return None
+    return note_of(after)
+
+
+def _row(change: Mapping[str, Any], image: str) -> Item:
     if image not in change:
         raise Unreadable(f"the record has no {image}: the stream must carry both")
-    row = {name: _attribute(value) for name, value in change[image].items()}
-    return from_row(row).head
+    return {name: _attribute(value) for name, value in change[image].items()}
 
 
 def _attribute(attribute: Mapping[str, Any]) -> dict[str, Any]:

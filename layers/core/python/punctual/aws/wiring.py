@@ -5,6 +5,7 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from punctual.aws.audit import DynamoAudit
 from punctual.aws.blobs import S3Blobs
 from punctual.aws.calls import Patience
 from punctual.aws.clients import CREW
@@ -49,6 +50,7 @@ class AwsPorts(Ports):
 
     buckets: DynamoBuckets
     wake: SqsWake
+    audit: DynamoAudit
 
 
 def aws_ports(
@@ -76,4 +78,5 @@ def aws_ports(
         wake=SqsWake(queue, settings.wake_queue, clock),
         receipts=DynamoReceipts(dynamo, settings.control_table),
         feed=BusFeed(lambda: clients.events, settings.event_bus, patience),
+        audit=DynamoAudit(dynamo, settings.audit_table),
     )

@@ -65,7 +65,7 @@ class Noted(NamedTuple):
     """A note and all that it is about."""
 
     note: Note
-    subjects: Sequence[Subject]
+    subjects: list[Subject]
 
 
 class Entry(NamedTuple):

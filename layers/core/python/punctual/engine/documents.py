@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -32,6 +33,7 @@ class Documents:
     ) -> Body:
         """The row of a definition; a large payload is written beside it first."""
         kept, payload, blob = document, document.get("payload"), ""
+        size, fingerprint = 0, ""
         if "payload" in document:
             kept = {name: value for name, value in document.items() if name != "payload"}
         if payload is not None:
@@ -40,9 +42,15 @@ class Documents:
                 blob = payload_name(key, ref)
                 self._ports.blobs.put(blob, encoded, JSON)
                 payload = None
+                size = len(encoded)
+                fingerprint = blake2b(encoded, digest_size=8).hexdigest()
         tags = document.get("tags") or {}
         name = document["name"]
-        return Body(*key, ref, edition, now, name, kept, created_by, tags, payload, blob)
+        return Body(
+            *(*key, ref, edition, now, name, kept, created_by, tags, payload, blob),
+            payload_size=size,
+            payload_print=fingerprint,
+        )
 
     def payload(self, body: Body) -> Any:
         return self._read(body.payload_blob) if body.payload_blob else body.payload

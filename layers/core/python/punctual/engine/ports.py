@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Lease
-from punctual.engine.audit import Note
+from punctual.engine.audit import AuditLog, Note
 from punctual.engine.records import (
     AttemptRow,
     Body,
@@ -69,10 +69,9 @@ class Stored(NamedTuple):
 class Swap(NamedTuple):
     """Write `head` if the stored version is still `expect` (0: no such head yet).
 
-    With it, atomically: set or drop (None) leases; hold only if `required` leases are as they
-    were read; and note for the audit which client's change it is. `head.writers[-1]` marks the
-    swap as its caller's own: one whose answer was lost has won if that mark stands in what is
-    stored.
+    With it, atomically: set or drop (None) leases, and note for the audit whose change it is;
+    hold only if `required` leases are as they were read. `head.writers[-1]` marks the swap as its
+    caller's own: one whose answer was lost has won if that mark stands in what is stored.
     """
 
     head: Head
@@ -149,8 +148,7 @@ class Timer(NamedTuple):
 
 
 class Timers(Protocol):
-    def put(self, timers: Sequence[Timer]) -> None:
-        """Idempotent."""
+    def put(self, timers: Sequence[Timer]) -> None: ...  # idempotent
 
     def delete(self, timers: Sequence[Timer]) -> None:
         """Exactly these; one that is not there is no error."""
@@ -299,3 +297,4 @@ class Ports:
     wake: Wake
     receipts: Receipts
     feed: Feed
+    audit: AuditLog

@@ -33,6 +33,8 @@ class Body(Struct, frozen=True, omit_defaults=True):
     payload: Any = None
     payload_blob: str = ""  # where a large payload stands
     previous: str = ""  # the ref of the definition before this one
+    payload_size: int = 0  # of a large payload, in bytes, and what tells it from others
+    payload_print: str = ""
 
 
 class Detail(Struct, frozen=True, omit_defaults=True):

@@ -7,6 +7,7 @@ from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.head import Head
 from punctual.domain.run import NOT_RUN
 from punctual.engine import runs as views
+from punctual.engine.auditing import Auditing
 from punctual.engine.documents import Documents
 from punctual.engine.explaining import Explaining
 from punctual.engine.filters import JobFilters as JobFilters
@@ -38,6 +39,7 @@ class Search:
         self._documents = Documents(ports)
         self._explaining = Explaining(ports, self._documents)
         self._forecast = Forecast(ports)
+        self.audit = Auditing(ports.audit, ports.heads)
 
     def job(self, tenant: str, job_id: str) -> JobView:
         key = Key(tenant, job_id)

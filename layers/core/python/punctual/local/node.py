@@ -16,7 +16,7 @@ from punctual.engine.looker import Looker
 from punctual.engine.performing import Performing
 from punctual.engine.planner import Planned, Planner
 from punctual.engine.poller import BATCH, Poller
-from punctual.engine.ports import Clock, Message, NewId, Ports
+from punctual.engine.ports import Clock, Message, NewId
 from punctual.engine.reconciler import Reconciler
 from punctual.engine.search import Search
 from punctual.engine.steps import Steps
@@ -76,17 +76,7 @@ class Node:
         wiring = Wiring()
         self._admission = Admission(limits_of, clock)
         self.ready = Ready(self._queued, frozenset({"event"}), self._admission)
-        self.ports = Ports(
-            heads=store.heads,
-            timers=store.timers,
-            messages=self.ready,
-            history=store.history,
-            blobs=store.blobs,
-            buckets=store.buckets,
-            wake=wiring,
-            receipts=store.receipts,
-            feed=store.feed,
-        )
+        self.ports = store.ports(self.ready, wiring)
         self.steps = Steps(self.ports, clock, monotonic, log, store.work())
         self._looker = Looker(self.steps, new_id)
         self.executor = Executor(self.ports, self.steps, clock, new_id, executor_id)

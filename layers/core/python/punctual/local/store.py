@@ -92,6 +92,7 @@ class Store:
             wake=wake,
             receipts=self.receipts,
             feed=feed or self.feed,
+            audit=self.audit,
         )
 
     def end_all_leases(self) -> list[Key]:

@@ -12,6 +12,7 @@ from punctual.serverless.monitoring import DeployedMonitor
 from punctual.serverless.runtime import Runtime
 from punctual.web.contract import CALLS, READER
 from punctual.web.gateway import gateway
+from punctual.web.reading_audit import AuditReading
 from punctual.web.reading_jobs import JobReading
 from punctual.web.reading_runs import RunReading
 from punctual.web.reading_tokens import TokenReading
@@ -28,7 +29,14 @@ def reading(runtime: Runtime) -> Any:
     search = Search(runtime.ports, runtime.clock, monitor)
     reads = Reads(search, runtime.clock, about(), tokens(runtime, key=_not_asked), most=MOST)
     return gateway(
-        (JobReading(reads), RunReading(reads), ScheduleRoutes(reads), OpenApiReading(), TokenReading(reads)),
+        (
+            JobReading(reads),
+            RunReading(reads),
+            ScheduleRoutes(reads),
+            AuditReading(reads),
+            OpenApiReading(),
+            TokenReading(reads),
+        ),
         runtime.tell,
         caller_of,
         [(call.method, call.rule) for call in CALLS if call.function != READER],

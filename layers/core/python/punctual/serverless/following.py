@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Any
 
+from punctual.aws.audit import DynamoAudit
 from punctual.aws.belongings import Belongings
 from punctual.aws.records import Record, place_of, to_record
 from punctual.aws.run_lists import RunLists
@@ -18,6 +19,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
 from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
+from punctual.engine.audit import Noted, subject_of
 from punctual.engine.documents import payload_name
 from punctual.engine.ports import Clock, Detail, Key, Ports, RunKey, RunRow
 from punctual.serverless import counting
@@ -39,6 +41,7 @@ class Following:
         lists: RunLists,
         belongings: Belongings,
         tallies: Tallies,
+        audit: DynamoAudit,
         run_events: str,
         clock: Clock,
         tell: Telling,
@@ -47,6 +50,7 @@ class Following:
         self._lists = lists
         self._belongings = belongings
         self._tallies = tallies
+        self._audit = audit
         self._run_events = run_events
         self._clock = clock
         self._tell = tell
@@ -111,11 +115,23 @@ class Following:
         return None
 
     def _apply(self, changes: Sequence[Change]) -> None:
+        self._note([record for record, _ in changes if record.note is not None])
         self._mark_payloads(changes)
         self._list(changes)
         self._publish(changes)
         self._forget([record for record, _ in changes if record.new is None])
         self._count(changes)
+
+    def _note(self, records: Sequence[Record]) -> None:
+        """Clients' changes: before all that may fail for a reason of its own."""
+        tenants: dict[str, dict[str, Noted]] = {}
+        for record in records:
+            if record.note is not None and record.new is not None:
+                found = tenants.setdefault(record.new.tenant, {})
+                noted = found.setdefault(repr(record.note), Noted(record.note, []))
+                noted.subjects.append(subject_of(record.note, record.new))
+        for tenant, found in tenants.items():
+            self._audit.append(tenant, list(found.values()))
 
     def _mark_payloads(self, changes: Sequence[Change]) -> None:
         """Of runs that are new, and were given a payload of their own."""
@@ -210,6 +226,7 @@ def following(runtime: Runtime) -> Following:
         RunLists(runtime.dynamo, settings.control_table),
         Belongings(runtime.dynamo, settings.jobs_table),
         Tallies(runtime.dynamo, settings.control_table),
+        runtime.ports.audit,
         settings.run_events,
         runtime.clock,
         runtime.tell,

@@ -6,6 +6,7 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 
 from punctual.web.gateway import CallerOf, Noun, gateway
+from punctual.web.reading_audit import AuditReading
 from punctual.web.reading_jobs import JobReading
 from punctual.web.reading_runs import RunReading
 from punctual.web.reading_tokens import TokenReading
@@ -46,6 +47,7 @@ def _nouns(services: Services) -> tuple[Noun, ...]:
         RunRoutes(services),
         ScheduleRoutes(services),
         OpenApiReading(),
+        AuditReading(services),
         TokenReading(services),
         TokenRoutes(services),
     )

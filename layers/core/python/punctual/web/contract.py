@@ -56,6 +56,7 @@ CALLS: tuple[Call, ...] = (
     ),
     Call("POST", "/schedules/preview", READER),
     Call("GET", "/whoami", READER),
+    Call("GET", "/audit", READER, Role.ADMIN),
     Call("GET", "/tokens", READER, Role.ADMIN),
     Call("GET", _TOKEN, READER, Role.ADMIN),
     Call("POST", "/tokens", WRITER, Role.ADMIN),

@@ -1,11 +1,13 @@
 """Jobs as the API shows them: what was sent, the defaults of the rest, and how they stand."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from punctual.domain.head import Head, State
 from punctual.domain.run import Status, Trigger
 from punctual.domain.schedule import Cron
+from punctual.engine.ports import Body
 from punctual.engine.runs import in_head
 from punctual.engine.views import JobView, RunView
 from punctual.web.moments import shown, shown_or_none
@@ -37,6 +39,21 @@ _TASKS: dict[str, dict[str, Any]] = {
     "event": {"type": "event", "detail_type": "Job Run"},
     "http": {"type": "http", "method": "POST", "follow_redirects": 0},
 }
+_USUAL: dict[str, Any] = {
+    "exclude": [],
+    "jitter_seconds": 0,
+    "misfire_policy": "RUN_ONCE",
+    "misfire_grace_seconds": 60,
+    "priority": "NORMAL",
+    "max_concurrency": 1,
+    "overlap_policy": "QUEUE",
+    "max_waiting": 100,
+    "timeout_seconds": 300,
+    "deadline_seconds": None,
+    "delivery": "AT_LEAST_ONCE",
+    "notify": [],
+    "tags": {},
+}
 _AT_REST = frozenset({State.PAUSED, State.COMPLETED, State.CANCELLED})
 
 
@@ -45,33 +62,11 @@ def job_url(root: str, job_id: str) -> str:
 
 
 def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
-    head, sent = view.head, view.body.document
+    head = view.head
     latest = view.latest or _latest_alive(head, now)
-    kind = head.kind.value
-    task = sent.get("task")
     return {
         "job_id": head.job_id,
-        "name": view.body.name,
-        **_SCHEDULES[kind],
-        "exclude": [],
-        "jitter_seconds": 0,
-        "misfire_policy": "RUN_ONCE",
-        "misfire_grace_seconds": 60,
-        "priority": "NORMAL",
-        "max_concurrency": 1,
-        "overlap_policy": "QUEUE",
-        "max_waiting": 100,
-        "timeout_seconds": 300,
-        "max_retries": 0 if sent.get("delivery") == "AT_MOST_ONCE" else 3,
-        "deadline_seconds": None,
-        "delivery": "AT_LEAST_ONCE",
-        "notify": [],
-        "tags": {},
-        **_clock_changes(head),
-        **sent,
-        "payload": view.body.payload,
-        "task": _TASKS["event"] if task is None else {**_TASKS.get(task["type"], {}), **task},
-        "retry": {**_RETRY, **sent["retry"]} if "retry" in sent else _RETRY,
+        **definition_json(view.body, _clock_changes(head)),
         "status": head.state.value,
         "next_run_time": shown_or_none(next_run_at(head, now)),
         "latest_run": None if latest is None else listed_run_json(latest, root),
@@ -79,6 +74,23 @@ def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
         "created_by": view.body.created_by,
         "updated_at": shown(head.updated_at),
         "version": head.edition,
+    }
+
+
+def definition_json(body: Body, clock_changes: Mapping[str, str] = {}) -> dict[str, Any]:
+    """What a client sent, and the defaults of the rest."""
+    sent = body.document
+    task = sent.get("task")
+    return {
+        "name": body.name,
+        **_SCHEDULES[sent["schedule_type"]],
+        **_USUAL,
+        "max_retries": 0 if sent.get("delivery") == "AT_MOST_ONCE" else 3,
+        **clock_changes,
+        **sent,
+        "payload": body.payload,
+        "task": _TASKS["event"] if task is None else {**_TASKS.get(task["type"], {}), **task},
+        "retry": {**_RETRY, **sent["retry"]} if "retry" in sent else _RETRY,
     }
 
 

@@ -1,0 +1,60 @@
+"""/audit: who changed what."""
+
+from typing import Any
+
+import msgspec
+
+from punctual.domain.errors import NotFound
+from punctual.engine.audit import ACTIONS, AuditFilters
+from punctual.web.query import LISTING, Query, filters_only, listing
+from punctual.web.render_audit import line_json
+from punctual.web.request import Reply, Request, json_reply, quoted
+from punctual.web.routing import Table
+from punctual.web.services import Reads, Services, checked_id
+
+_FILTERS = ("job_id", "caller", "action", "from", "to")
+_LISTED = "audit"
+_encode = msgspec.json.Encoder().encode
+
+
+class AuditReading:
+    def __init__(self, api: Reads | Services) -> None:
+        self._api = api
+
+    def declare(self, table: Table) -> None:
+        table.get("/audit")(self.find)
+
+    def find(self, request: Request) -> Reply:
+        query = Query(request.query, (*_FILTERS, *LISTING))
+        filters = AuditFilters(
+            job_id=_job_id(query),
+            caller=query.text("caller"),
+            action=query.choice("action", ACTIONS),
+            start=query.moment("from"),
+            end=query.moment("to"),
+        )
+        limit, token = listing(query)
+        query.finish()
+        tenant, bound = request.caller.tenant, filters_only(request.query)
+        pager, log = self._api.pager, self._api.search.audit
+        after, now = pager.after(tenant, _LISTED, bound, token), self._api.clock()
+        page = log.page(tenant, filters, limit, after, now)
+        shown = [line_json(line) for line in page.items]
+        if self._too_long(shown):  # fewer, then: a place is where a page ended
+            page = log.page(tenant, filters, max(1, limit // 8), after, now)
+            shown = [line_json(line) for line in page.items]
+        value = {"entries": shown, "next_token": pager.token(tenant, _LISTED, bound, page.after)}
+        return json_reply(200, value)
+
+    def _too_long(self, shown: list[Any]) -> bool:
+        most = self._api.most
+        return most is not None and sum(quoted(_encode(one)) + 1 for one in shown) > most
+
+
+def _job_id(query: Query) -> str:
+    given = query.text("job_id")
+    try:
+        return checked_id(given) if given else ""
+    except NotFound:
+        query.wrong("job_id", "must be a job's id")
+        return ""

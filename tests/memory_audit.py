@@ -1,0 +1,39 @@
+"""The audit in a list."""
+
+from datetime import datetime
+
+from punctual.domain.head import Head
+from punctual.engine.audit import (
+    AuditFilters,
+    AuditPage,
+    Note,
+    Noted,
+    Subject,
+    newest_first,
+    subject_of,
+)
+
+
+class MemoryAudit:
+    def __init__(self) -> None:
+        self.noted: dict[str, list[Noted]] = {}
+
+    def note(self, tenant: str, note: Note) -> None:
+        self.noted.setdefault(tenant, []).append(Noted(note, [Subject()]))
+
+    def changed(self, note: Note, head: Head) -> None:
+        one = Noted(note, [subject_of(note, head)])
+        self.noted.setdefault(head.tenant, []).append(one)
+
+    def page(
+        self,
+        tenant: str,
+        filters: AuditFilters,
+        limit: int,
+        after: tuple[str, ...] | None,
+        now: datetime,
+    ) -> AuditPage:
+        entries = newest_first(tenant, self.noted.get(tenant, []), filters)
+        left = [entry for entry in entries if after is None or entry.audit_id < after[0]]
+        more = len(left) > limit
+        return AuditPage(left[:limit], (left[limit - 1].audit_id,) if more else None)
