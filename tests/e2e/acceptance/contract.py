@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 
 import httpx
 
+from tests import openapi_answers
+
 Json = Any
 Seen = TypeVar("Seen")
 
@@ -110,7 +112,16 @@ class Api:
         asked = {name.rstrip("_"): value for name, value in params.items()}
         answer = self.http.request(method, path, content=content, headers=sent, params=asked)
         check_answer(answer)
+        self._check_by_the_document(answer)
         return answer
+
+    def _check_by_the_document(self, answer: httpx.Response) -> None:
+        request = answer.request
+        root = self.http.base_url.raw_path.decode().rstrip("/")
+        path = request.url.raw_path.decode().partition("?")[0].removeprefix(root)
+        about = request.method, path, answer.status_code
+        openapi_answers.check(*about, answer.headers, answer.content)
+        openapi_answers.check_sent(*about, request.content)
 
     def get(self, path: str, **params: Any) -> Json:
         answer = self("GET", path, **params)

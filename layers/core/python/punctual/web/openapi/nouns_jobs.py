@@ -64,13 +64,7 @@ JOBS = (
         "listJobs",
         "Jobs",
         "List jobs",
-        {
-            200: Answer(
-                "A page, newest first.",
-                "JobPage",
-                links={"getJob": Link("getJob", {"job_id": "$response.body#/jobs/0/job_id"})},
-            )
-        },
+        {200: Answer("A page, newest first.", "JobPage")},
         "Filters combine by AND; `status` and `tag` may repeat.",
         (
             Parameter("status", listed(*State), "Jobs in one of these.", many=True),

@@ -10,7 +10,6 @@ from punctual.web.openapi.operation import (
     RUN_ID,
     TO,
     Answer,
-    Link,
     Operation,
     Parameter,
     listed,
@@ -24,8 +23,7 @@ _FILTERS = (
     TO,
     *PAGING,
 )
-_FIRST = {"job_id": "$response.body#/runs/0/job_id", "run_id": "$response.body#/runs/0/run_id"}
-_PAGE = Answer("A page, newest first.", "RunPage", links={"getRun": Link("getRun", _FIRST)})
+_PAGE = Answer("A page, newest first.", "RunPage")
 
 RUNS = (
     Operation(

@@ -50,7 +50,13 @@ _RENAMED = {
     "Kind": "ScheduleType",
 }
 _TYPES = ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
-_MOMENTS = ("schedule_time", "start_time", "end_time", "from", "to", "expires_at")
+_FORMATS = {
+    **dict.fromkeys(
+        ("schedule_time", "start_time", "end_time", "from", "to", "expires_at"), "date-time"
+    ),
+    "cron_expression": "cron",
+    "timezone": "timezone",
+}
 _NO_CONTROL = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"
 _LONG = list(task_fields.LONG_TASKS)
 
@@ -69,7 +75,7 @@ def components(answers: Iterable[type[BaseModel]], bodies: Iterable[type[BaseMod
         _RENAMED.get(name, name): _plain(schema) for name, schema in found["$defs"].items()
     }
     for model in sent:
-        _say_moments(schemas[_RENAMED.get(model.__name__, model.__name__)])
+        _say_formats(schemas[_RENAMED.get(model.__name__, model.__name__)])
     job_fields, preview = schemas.pop("JobFields"), schemas.pop("PreviewFields")
     _tighten(job_fields["properties"])
     _tighten_tasks(schemas)
@@ -123,10 +129,10 @@ def _nullable(schema: Schema) -> Schema:
     return {**first, "type": [first["type"], "null"], **rest}
 
 
-def _say_moments(schema: Schema) -> None:
-    for name in _MOMENTS:
+def _say_formats(schema: Schema) -> None:
+    for name, what in _FORMATS.items():
         if name in schema.get("properties", {}):
-            schema["properties"][name]["format"] = "date-time"
+            schema["properties"][name]["format"] = what
 
 
 def _tighten(fields: Schema) -> None:
