@@ -96,7 +96,13 @@ class MemoryEngine:
         self.log = MemoryAudit()
         self.audit = Auditing(self.log, cast(Any, self))
         self.tokens = Tokens(
-            MemoryTokens(), lambda: bytes(32), self.clock, self.new_id, self._random, "local"
+            MemoryTokens(),
+            lambda: bytes(32),
+            self.clock,
+            self.new_id,
+            self._random,
+            "local",
+            self.log,
         )
 
     def _random(self, size: int) -> bytes:

@@ -49,7 +49,9 @@ class NodeClient(Client):
             lambda: None,
         )
         key, ids = TokenKey(folder), new_id(self.clock)
-        tokens = Tokens(self.store.tokens, key.read, self.clock, ids, os.urandom, "local")
+        tokens = Tokens(
+            self.store.tokens, key.read, self.clock, ids, os.urandom, "local", self.store.audit
+        )
         self._app = application(
             self.node.jobs, self.node.search, self._perform, self._log, tokens, clock=self.clock
         )

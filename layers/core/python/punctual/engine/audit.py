@@ -1,7 +1,7 @@
 """Who changed what: what is noted with each change by a client, and how it is read again."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -122,6 +122,11 @@ class AuditLog(Protocol):
         now: datetime,
     ) -> AuditPage:
         """At most `limit`, and fewer where much had to be read to find them."""
+
+
+def moment_text(at: datetime) -> str:
+    """As the API writes it."""
+    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
 def subject_of(note: Note, head: Head) -> Subject:

@@ -1,7 +1,7 @@
 """What people order: runs, once more or again, and an end to one; what all calls share."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from msgspec import UNSET
@@ -156,7 +156,7 @@ class Ordering:
             return times
         check_backfill(self._quotas, tenant, len(times))
         event, writer = events.Backfill(tuple(asked)), self._new_id()
-        after = {"from": _shown(start), "to": _shown(end)}
+        after = {"from": audit.moment_text(start), "to": audit.moment_text(end)}
         change = self._change(key, event, writer, by, audit.JOB_BACKFILL, after=after)
         (result,) = self._steps.apply([change])
         self._refuse(result)
@@ -201,7 +201,3 @@ class Ordering:
 
 def conflict(head: Head) -> Conflict:
     return Conflict(f"The job is {head.state}: this cannot be done to it any more.")
-
-
-def _shown(at: datetime) -> str:
-    return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"

@@ -7,6 +7,7 @@ from typing import Protocol
 from punctual.domain.access import Role
 from punctual.domain.errors import NotFound
 from punctual.domain.tokens import RANDOM_BYTES, Token, keyed_hash, secret
+from punctual.engine.audit import TOKEN_CREATE, TOKEN_REVOKE, Actor, AuditLog, Note, moment_text
 from punctual.engine.ports import Clock, NewId
 from punctual.engine.views import Page
 
@@ -51,6 +52,7 @@ class Tokens:
         new_id: NewId,
         random: Random,
         home: str,
+        audit: AuditLog,
     ) -> None:
         self.home = home
         self._rows = rows
@@ -58,16 +60,26 @@ class Tokens:
         self._clock = clock
         self._new_id = new_id
         self._random = random
+        self._audit = audit
 
     def create(
-        self, tenant: str, name: str, role: Role, expires_at: datetime | None, created_by: str
+        self,
+        tenant: str,
+        name: str,
+        role: Role,
+        expires_at: datetime | None,
+        created_by: str,
+        by: Actor | None = None,
+        of: str = "",
     ) -> tuple[Token, str]:
-        """The token, and its secret, which nobody can be told again."""
+        """The token, and its secret, which nobody can be told again; `of` is its maker's tenant."""
         key = self._key()
         text = secret(key, self._random(RANDOM_BYTES))
         token = Token(
             self._new_id(), tenant, name, role, self._clock(), created_by, expires_at=expires_at
         )
+        for where in dict.fromkeys((tenant, of or tenant)):
+            self._audit.note(where, _made(token, by or Actor(created_by)))
         self._rows.put(token, keyed_hash(key, text))
         return token, text
 
@@ -80,8 +92,15 @@ class Tokens:
         more = len(found) > limit
         return Page(found[:limit], (found[limit - 1].token_id,) if more else None)
 
-    def revoke(self, tenant: str, token_id: str) -> Token:
-        return _there(self._rows.revoke(tenant, token_id, self._clock()))
+    def revoke(self, tenant: str, token_id: str, by: Actor) -> Token:
+        now = self._clock()
+        token = _there(self._rows.get(tenant, token_id, now))
+        if token.revoked_at is None:
+            after = {"revoked_at": moment_text(now)}
+            before: dict[str, None] = {"revoked_at": None}
+            note = Note(by, TOKEN_REVOKE, now, "", token_id, before=before, after=after)
+            self._audit.note(tenant, note)
+        return _there(self._rows.revoke(tenant, token_id, now))
 
     def has_admin(self, tenant: str) -> bool:
         """Whether somebody can get in who may make more of them."""
@@ -91,6 +110,18 @@ class Tokens:
                 return True
             before = rows[-1].token_id
         return False
+
+
+def _made(token: Token, by: Actor) -> Note:
+    """Noted ahead of the token itself: there is none that nobody made."""
+    expires_at = None if token.expires_at is None else moment_text(token.expires_at)
+    after = {
+        "tenant": token.tenant,
+        "name": token.name,
+        "role": token.role.word,
+        "expires_at": expires_at,
+    }
+    return Note(by, TOKEN_CREATE, token.created_at, "", token.token_id, after=after)
 
 
 def _there(token: Token | None) -> Token:

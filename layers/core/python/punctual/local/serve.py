@@ -123,7 +123,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
     node, http = build(store, options.data, log, lambda: holder[0].wake(), limits_of)
     node.start()
     key = TokenKey(options.data)
-    tokens = Tokens(store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, HOME)
+    tokens = Tokens(store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, HOME, store.audit)
     remove_left_behind(options.data / "work")
     loop = Loop(node, clock.wall, log)
     holder.append(loop)

@@ -14,7 +14,7 @@ HOME = "default"  # the tenant of the token that a deploy makes
 
 def tokens(runtime: Runtime, key: Key) -> Tokens:
     rows = DynamoTokens(runtime.dynamo, runtime.settings.control_table)
-    return Tokens(rows, key, runtime.clock, runtime.new_id, os.urandom, HOME)
+    return Tokens(rows, key, runtime.clock, runtime.new_id, os.urandom, HOME, runtime.ports.audit)
 
 
 def read_key(runtime: Runtime) -> bytes:

@@ -1,6 +1,7 @@
 """/tokens: made, and taken back."""
 
 from punctual.web import requests
+from punctual.web.acting import actor
 from punctual.web.json_body import parse_object, parse_optional
 from punctual.web.problems import Refused
 from punctual.web.reading_tokens import token_json
@@ -29,7 +30,13 @@ class TokenRoutes:
             text = f"Only admins of the tenant {home} make tokens of other tenants."
             raise Refused("FORBIDDEN", text)
         token, secret = self._tokens.create(
-            tenant, wanted.name, wanted.role, wanted.expires_at, caller.name
+            tenant,
+            wanted.name,
+            wanted.role,
+            wanted.expires_at,
+            caller.name,
+            actor(request),
+            caller.tenant,
         )
         location = ("location", f"{request.root}/tokens/{token.token_id}")
         return json_reply(201, {**token_json(token), "token": secret}, location)
@@ -37,4 +44,5 @@ class TokenRoutes:
     def revoke(self, request: Request, token_id: str) -> Reply:
         token_id = checked_id(token_id, "token")
         requests.no_fields(parse_optional(request.body))
-        return json_reply(200, token_json(self._tokens.revoke(request.caller.tenant, token_id)))
+        token = self._tokens.revoke(request.caller.tenant, token_id, actor(request))
+        return json_reply(200, token_json(token))
