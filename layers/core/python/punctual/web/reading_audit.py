@@ -52,9 +52,10 @@ class AuditReading:
 
 
 def _job_id(query: Query) -> str:
-    given = query.text("job_id")
+    if not query.all("job_id"):
+        return ""
     try:
-        return checked_id(given) if given else ""
+        return checked_id(query.text("job_id"))
     except NotFound:
         query.wrong("job_id", "must be a job's id")
         return ""
