@@ -11,7 +11,15 @@ from punctual.client import calls_jobs, calls_rest, calls_runs, clock
 from punctual.client.groups import Does, Gives, Group
 from punctual.client.retrying import Retries
 from punctual.client.steps import Core, Give, Send, Step, Steps, Stream
-from punctual.client.transport import Gathered, Place, arguments, failure, options, place
+from punctual.client.transport import (
+    MOST_BYTES,
+    Gathered,
+    Place,
+    arguments,
+    failure,
+    options,
+    place,
+)
 from punctual.client.wire import Outcome
 
 T = TypeVar("T")
@@ -20,9 +28,12 @@ T = TypeVar("T")
 class Waiting:
     """Does one step after the other."""
 
-    def __init__(self, core: Core, at: Place, transport: httpx.BaseTransport | None) -> None:
+    def __init__(
+        self, core: Core, at: Place, most: int, transport: httpx.BaseTransport | None
+    ) -> None:
         self.core = core
         self._at = at
+        self._most = most
         self._http = httpx.Client(**options(at.root, transport))
 
     def do(self, steps: Steps[T]) -> T:
@@ -58,7 +69,7 @@ class Waiting:
         return None
 
     def _sent(self, send: Send) -> Outcome:
-        gathered = Gathered(self.core.seconds() + send.seconds)
+        gathered = Gathered(self.core.seconds() + send.seconds, self._most)
         try:
             with self._http.stream(**arguments(send, self._at)) as response:
                 for piece in response.iter_bytes():
@@ -125,12 +136,13 @@ class Punctual(Group):
         token: str | None = None,
         *,
         timeout: float = 30.0,
+        most_bytes: int = MOST_BYTES,
         retries: Retries = Retries(),  # noqa: B008, a value
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         at = place(url, token, os.environ)
         core = Core(at.root, retries, timeout, clock.seconds, clock.chance, clock.new_key)
-        self._waiting = Waiting(core, at, transport)
+        self._waiting = Waiting(core, at, most_bytes, transport)
         super().__init__(self._waiting)
         self.url = at.root
         self.jobs = Jobs(self._waiting)

@@ -80,15 +80,16 @@ def arguments(send: Send, at: Place) -> dict[str, Any]:
 class Gathered:
     """A body as it comes, to a bound of bytes and of time."""
 
-    def __init__(self, until: float) -> None:
+    def __init__(self, until: float, most: int) -> None:
         self._pieces: list[bytes] = []
         self._size = 0
         self._until = until
+        self._most = most
 
     def add(self, piece: bytes, now: float) -> None:
         self._size += len(piece)
-        if self._size > MOST_BYTES:
-            raise Unexpected(f"The answer is longer than {MOST_BYTES:,} bytes.")
+        if self._size > self._most:
+            raise Unexpected(f"The answer is longer than {self._most:,} bytes.")
         if now > self._until:
             raise httpx.ReadTimeout("the answer took too long")
         self._pieces.append(piece)

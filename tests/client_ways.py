@@ -1,0 +1,115 @@
+"""The client that waits and the one for who awaits, so that one test stands for both."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from punctual.client import AsyncPunctual, Punctual, Retries
+
+URL = "http://punctual.test/v1"
+AT_ONCE = Retries(first_delay=0.0)
+
+
+class Way:
+    """`client` is one of both; `do` and `all` bring its answers about."""
+
+    client: Any
+
+    def do(self, asked: Any) -> Any:
+        return asked
+
+    def all(self, asked: Iterator[Any]) -> list[Any]:
+        return list(asked)
+
+
+class _Awaiting(Way):
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+
+    def do(self, asked: Coroutine[Any, Any, Any]) -> Any:
+        return self._runner.run(asked)
+
+    def all(self, asked: Any) -> list[Any]:
+        return self._runner.run(_gathered(asked))
+
+
+async def _gathered(asked: AsyncIterator[Any]) -> list[Any]:
+    return [one async for one in asked]
+
+
+@contextmanager
+def blocking(url: str = URL, token: str | None = None, **options: Any) -> Iterator[Way]:
+    way = Way()
+    with Punctual(url, token, **options) as way.client:
+        yield way
+
+
+@contextmanager
+def awaiting(url: str = URL, token: str | None = None, **options: Any) -> Iterator[Way]:
+    with asyncio.Runner() as runner:
+        way = _Awaiting(runner)
+        way.client = AsyncPunctual(url, token, **options)
+        yield way
+        way.do(way.client.close())
+
+
+both_ways = pytest.mark.parametrize("opened", [blocking, awaiting])
+
+
+class Server:
+    """Answers what it is told to, in that order, and the last for ever; keeps what it was asked."""
+
+    def __init__(self, *answers: httpx.Response | Exception | Callable[..., httpx.Response]):
+        self._answers = list(answers)
+        self.asked: list[httpx.Request] = []
+
+    @property
+    def transport(self) -> httpx.MockTransport:
+        return httpx.MockTransport(self._answer)
+
+    def _answer(self, request: httpx.Request) -> httpx.Response:
+        self.asked.append(request)
+        found = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
+        if isinstance(found, Exception):
+            raise found
+        if isinstance(found, httpx.Response):
+            # A response is read once: the same may be told again.
+            return httpx.Response(found.status_code, headers=found.headers, content=found.content)
+        return found(request)
+
+
+JOB = {
+    "job_id": "01a1f03b-abb9-7019-9650-e41c1771d654",
+    "name": "nightly",
+    "schedule_type": "CRON",
+    "cron_expression": "0 2 * * *",
+    "status": "SCHEDULED",
+    "version": 3,
+}
+RUN = {
+    "run_id": "01a1f03b-abba-7371-aab4-492044501b4b",
+    "job_id": JOB["job_id"],
+    "status": "SUCCESS",
+    "attempt_number": 1,
+    "created_at": "2026-11-18T19:56:44.858Z",
+}
+
+
+def a_problem(status: int, code: str, **more: Any) -> httpx.Response:
+    headers = more.pop("headers", {})
+    body = {"title": "t", "status": status, "detail": "It did not do.", "code": code, **more}
+    return httpx.Response(
+        status, json=body, headers={"content-type": "application/problem+json", **headers}
+    )
+
+
+def a_job(status: int = 200, **fields: Any) -> httpx.Response:
+    return httpx.Response(status, json={**JOB, **fields})
+
+
+def a_run(status: int = 200, **fields: Any) -> httpx.Response:
+    return httpx.Response(status, json={**RUN, **fields})
