@@ -1,40 +1,64 @@
-"""The admin token: made here, shown once; the account holds its hash alone."""
+"""The admin token: made here, shown once; the account holds a keyed hash of it alone.
+
+The key is a SecureString, which no template can make. It is made once, before anything that reads
+it, and never again: with another one every token would be worth nothing.
+"""
 
 import secrets
-from hashlib import sha256
+from base64 import b64encode
 from typing import Any
 
 from infra.account import NotReady, parameter
+from punctual.access.door import admin_hash
+from punctual.domain.tokens import KEY_BYTES, RANDOM_BYTES, secret
+from punctual.serverless.secret_parameters import TOKEN_HASH, TOKEN_KEY, UNSET, key_of
 
-PREFIX = "pnc_"
-BYTES = 32
-TOKEN_HASH = "token-hash"
-UNSET = "unset"
-"""What the template writes: the hash of no token."""
+__all__ = ["TOKEN_HASH", "TOKEN_KEY", "UNSET", "ensure_key", "forget_key", "put_first", "put_new"]
 
 
-def put_new(ssm: Any, name: str) -> str:
+def ensure_key(ssm: Any, knobs: str) -> bytes:
+    """The key that stands, or a new one where there is none."""
+    name = knobs + TOKEN_KEY
+    made = b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+    try:
+        ssm.put_parameter(
+            Name=name,
+            Value=made,
+            Type="SecureString",
+            Description="The key of the hashes of all tokens; with another one none is good",
+            Overwrite=False,
+        )
+    except ssm.exceptions.ParameterAlreadyExists:
+        made = str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+    key = key_of(made)
+    if len(key) != KEY_BYTES:
+        raise NotReady(f"{name} holds no key: delete it, and all tokens are to be made anew")
+    return key
+
+
+def forget_key(ssm: Any, knobs: str) -> None:
+    try:
+        ssm.delete_parameter(Name=knobs + TOKEN_KEY)
+    except ssm.exceptions.ParameterNotFound:
+        return  # a stage of an earlier version had none
+
+
+def put_new(ssm: Any, knobs: str) -> str:
     """A new token, whose hash takes the place of the former's."""
-    token = PREFIX + secrets.token_urlsafe(BYTES)
-    ssm.put_parameter(Name=name, Value=digest(token), Type="String", Overwrite=True)
+    key = ensure_key(ssm, knobs)
+    token = secret(key, secrets.token_bytes(RANDOM_BYTES))
+    value = admin_hash(key, token)
+    ssm.put_parameter(Name=knobs + TOKEN_HASH, Value=value, Type="String", Overwrite=True)
     return token
 
 
-def put_first(ssm: Any, name: str) -> str | None:
+def put_first(ssm: Any, knobs: str) -> str | None:
     """A token where there is none yet, else None."""
-    return put_new(ssm, name) if standing(ssm, name) == UNSET else None
+    return put_new(ssm, knobs) if standing(ssm, knobs) == UNSET else None
 
 
-def standing(ssm: Any, name: str) -> str:
-    found = parameter(ssm, name)
+def standing(ssm: Any, knobs: str) -> str:
+    found = parameter(ssm, knobs + TOKEN_HASH)
     if found is None:
-        raise NotReady(f"{name} is not there: this stage is not deployed here")
+        raise NotReady(f"{knobs}{TOKEN_HASH} is not there: this stage is not deployed here")
     return found
-
-
-def digest(token: str) -> str:
-    """
-    >>> digest("pnc_a")[:8]
-    'c0eebf89'
-    """
-    return sha256(token.encode()).hexdigest()

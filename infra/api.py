@@ -1,10 +1,12 @@
 """The stack that people and programs talk to: the HTTP API, its authorizer, writes and reads."""
 
+from collections.abc import Mapping
+
 from aws_cdk import CfnOutput, Stack
 from constructs import Construct
 
 from infra import rights
-from infra.admin_token import TOKEN_HASH, UNSET
+from infra.admin_token import TOKEN_HASH, TOKEN_KEY, UNSET
 from infra.data import Data
 from infra.function import Function, Shape
 from infra.gateway import Gateway
@@ -46,7 +48,12 @@ class Api(Stack):
             stage,
             TOKEN_HASH,
             UNSET,
-            "The SHA-256 of the admin token in hex; `make token` makes another token",
+            "A keyed hash of the admin token; `make token` makes another token",
+        )
+        token_key = self.format_arn(
+            service="ssm",
+            resource="parameter",
+            resource_name=f"{stage.knobs}{TOKEN_KEY}".lstrip("/"),
         )
         layers = Layers(self, "Layers")
         environment = scheduling.settings.to_env()
@@ -67,10 +74,10 @@ class Api(Stack):
 
         self.authorizer = make(
             AUTHORIZER,
-            rights.authorizer(self.token_hash.parameter_arn),
-            {"PUNCTUAL_TOKEN_PARAMETER": self.token_hash.parameter_name},
+            rights.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
+            {**_named(environment), **(stage.trust.to_env() if stage.trust else {})},
         )
-        self.service = make(SERVICE, rights.job_service(arns, queues), environment)
+        self.service = make(SERVICE, rights.job_service(arns, queues, token_key), environment)
         self.search = make(SEARCH, rights.job_search(arns), environment)
         self.gateway = Gateway(
             self,
@@ -91,3 +98,8 @@ class Api(Stack):
     @property
     def functions(self) -> dict[str, Function]:
         return {one.name: one for one in (self.authorizer, self.service, self.search)}
+
+
+def _named(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the authorizer must know of the rest: every variable is read at each of its starts."""
+    return {name: environment[name] for name in ("PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS")}

@@ -35,6 +35,7 @@ def deploy(stage: Stage, session: Any, cdk: Run, say: Say, extra: Sequence[str] 
     say(f"Deploying Punctual ({stage.name}) to account {account}, {region}.")
     ssm = session.client("ssm")
     before = {name: parameter(ssm, stage.knobs + name) for name in KEPT}
+    admin_token.ensure_key(ssm, stage.knobs)
     outputs = ROOT / "cdk.out" / f"{stage.name}-outputs.json"
     outputs.parent.mkdir(exist_ok=True)
     failed = cdk(
@@ -50,7 +51,7 @@ def deploy(stage: Stage, session: Any, cdk: Run, say: Say, extra: Sequence[str] 
     _restore(ssm, stage, before, say)
     if failed:
         return failed
-    token = admin_token.put_first(ssm, stage.knobs + TOKEN_HASH)
+    token = admin_token.put_first(ssm, stage.knobs)
     _welcome(json.loads(outputs.read_text())[f"Punctual-{stage.name}-Api"], token, say)
     return 0
 
@@ -58,10 +59,9 @@ def deploy(stage: Stage, session: Any, cdk: Run, say: Say, extra: Sequence[str] 
 def new_token(stage: Stage, session: Any, say: Say) -> int:
     account, region = account_of(session)
     ssm = session.client("ssm")
-    name = stage.knobs + TOKEN_HASH
-    admin_token.standing(ssm, name)
+    admin_token.standing(ssm, stage.knobs)
     say(f"A new admin token for Punctual ({stage.name}) in account {account}, {region}.")
-    _show(admin_token.put_new(ssm, name), say)
+    _show(admin_token.put_new(ssm, stage.knobs), say)
     say("Within a minute the former token is refused, and this one taken.")
     return 0
 
@@ -89,6 +89,7 @@ def destroy(stage: Stage, session: Any, cdk: Run, say: Say, sure: bool) -> int:
     say(f"{removed} objects and versions removed from its buckets.")
     failed = cdk(["destroy", "--all", "--force", *_of(stage)])
     if not failed:
+        admin_token.forget_key(session.client("ssm"), stage.knobs)
         say(f"Nothing of Punctual ({stage.name}) is left in account {account}, {region}.")
     return failed
 

@@ -12,6 +12,7 @@ LOG_RETENTIONS = frozenset(
 
 ORIGIN = r"https?://[A-Za-z0-9.-]+(:\d{1,5})?"
 EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
+CLAIM = r"[\x21-\x7e]{1,512}"
 DOMAIN = r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}"
 CERTIFICATE = r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]{36}"
 # Never one of Punctual's own, and no pattern that one of them fits.

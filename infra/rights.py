@@ -10,6 +10,7 @@ from typing import NamedTuple
 from aws_cdk import aws_iam as iam
 
 from punctual.aws.keys import LEFT_BY_RUNS
+from punctual.aws.token_keys import DOORS
 
 PAYLOADS = "payloads/"
 OUTPUTS = "outputs/"
@@ -26,6 +27,7 @@ class Right(NamedTuple):
     resources: tuple[str, ...]
     why: str = ""
     denied: bool = False
+    rows: str = ""  # what the partition keys of a table's rows must be like; empty: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +62,16 @@ def statements(rights: Sequence[Right]) -> list[iam.PolicyStatement]:
             effect=iam.Effect.DENY if right.denied else iam.Effect.ALLOW,
             actions=list(right.actions),
             resources=list(right.resources),
+            conditions=_conditions(right),
         )
         for right in rights
     ]
+
+
+def _conditions(right: Right) -> dict[str, dict[str, list[str]]] | None:
+    if not right.rows:
+        return None
+    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [right.rows]}}
 
 
 def _dynamodb(table: str, *actions: str) -> Right:
@@ -99,15 +108,20 @@ def _steps(data: Data, queues: Queues) -> list[Right]:
     ]
 
 
-def authorizer(token_hash: str) -> list[Right]:
-    return [Right(("ssm:GetParameter",), (token_hash,))]
+def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
+    """Of the control table only the rows that are found by a token's hash."""
+    return [
+        Right(("ssm:GetParameters",), tuple(secrets)),
+        _dynamodb(data.control, "GetItem", "UpdateItem")._replace(rows=f"{DOORS}*"),
+    ]
 
 
-def job_service(data: Data, queues: Queues) -> list[Right]:
+def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
     return [
         *_steps(data, queues),
         _dynamodb(data.jobs, "BatchWriteItem"),
-        _dynamodb(data.control, "PutItem"),
+        _dynamodb(data.control, "PutItem", "UpdateItem"),
+        Right(("ssm:GetParameter",), (token_key,)),
         *_read_blobs(data, PAYLOADS),
         Right(("s3:PutObject",), data.objects(PAYLOADS), "blobs are named by job"),
     ]

@@ -9,6 +9,7 @@ from constructs import Construct
 
 from infra.fields import (
     CERTIFICATE,
+    CLAIM,
     DOMAIN,
     LOG_RETENTIONS,
     NAME,
@@ -19,6 +20,7 @@ from infra.fields import (
 )
 from infra.observability_kinds import alarm_email, chosen_alarms
 from infra.restored import Restored, restored
+from punctual.access.trust import ROLE_CLAIM, TENANT_CLAIM, Trust, is_issuer
 from punctual.tasks.addresses import private_network
 
 FUNCTIONS = (
@@ -98,7 +100,7 @@ class Stage:
     reach: Reach
     throttle: Throttle
     cors_origins: tuple[str, ...]
-    oidc_issuer: str | None
+    trust: Trust | None  # the issuer whose JWTs are taken besides tokens
     domain: Domain | None
     vpc: Vpc | None
     restored: Restored | None
@@ -174,9 +176,7 @@ def _read(name: str, fields: Fields) -> Stage:
         reach=_reach(fields.below("tasksMayReach")),
         throttle=_throttle(fields.below("throttle")),
         cors_origins=fields.texts("corsOrigins", ORIGIN, "a list of origins, https://host"),
-        oidc_issuer=fields.take(
-            "oidcIssuer", "null until tokens of an issuer are taken", _no, None, True
-        ),
+        trust=_trust(fields.below_or_null("oidcIssuer")),
         domain=_domain(fields.below_or_null("domain")),
         vpc=_vpc(fields.below_or_null("vpc")),
         restored=restored(fields.below_or_null("restoredTables")),
@@ -195,10 +195,6 @@ def _starved(stage: Stage) -> list[str]:
         for name, most in asked.items()
         if stage.reserved.get(name, most) < most
     ]
-
-
-def _no(_value: Any) -> bool:
-    return False
 
 
 def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
@@ -234,6 +230,23 @@ def _throttle(fields: Fields) -> Throttle:
     throttle = Throttle(fields.number("rate", 1, 10_000), fields.number("burst", 1, 5_000))
     fields.finish()
     return throttle
+
+
+def _trust(fields: Fields | None) -> Trust | None:
+    if fields is None:
+        return None
+    trust = Trust(
+        str(fields.take("issuer", "an https address without query", _is_issuer, "")),
+        fields.text("audience", CLAIM, "what the issuer's tokens are meant for"),
+        fields.text_or_null("tenantClaim", CLAIM, "a claim's name") or TENANT_CLAIM,
+        fields.text_or_null("roleClaim", CLAIM, "a claim's name") or ROLE_CLAIM,
+    )
+    fields.finish()
+    return trust
+
+
+def _is_issuer(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("https://") and is_issuer(value)
 
 
 def _domain(fields: Fields | None) -> Domain | None:

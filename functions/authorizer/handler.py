@@ -1,18 +1,18 @@
-"""HTTP API: who calls, by an admin token, for the functions behind it to refuse or to serve."""
+"""HTTP API: whose a token is, for the functions behind it to refuse or to serve."""
 
 import json
 import os
 import sys
-from time import time
+from time import sleep, time
 from typing import Any
 
+from punctual.aws.calls import Patience
 from punctual.aws.clients import Clients
-from punctual.aws.parameters import Parameter
 from punctual.serverless.authorizing import Authorizer
+from punctual.serverless.door import deployed_door
 
 _clients = Clients()
 _clients.prepare("ssm")
-_parameter = Parameter(lambda: _clients.ssm, os.environ["PUNCTUAL_TOKEN_PARAMETER"])
 
 
 def _problem(message: str) -> None:
@@ -21,7 +21,8 @@ def _problem(message: str) -> None:
     sys.stdout.write(json.dumps({**line, "error": message}) + "\n")
 
 
-_authorizer = Authorizer(_parameter.read, time, _problem)
+_door = deployed_door(os.environ, _clients, time, Patience(sleep, "authorizer", tries=1), _problem)
+_authorizer = Authorizer(_door, _problem)
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:

@@ -7,20 +7,41 @@ runs nothing: there is no planner and no executor.
 import sys
 import threading
 import warnings
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import contextmanager
-from hashlib import sha256
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from punctual.access.door import admin_hash
+from punctual.aws.calls import Patience
 from punctual.aws.wiring import real_clock
 from punctual.domain.placement import bucket_of
 from punctual.serverless.authorizing import Authorizer
+from punctual.serverless.door import deployed_door
+from punctual.serverless.secret_parameters import TOKEN_HASH, TOKEN_KEY, key_of
 from punctual.web.contract import CALLS
 from tests.integration.serverless_api import Deployed, an_event, deployed, route_of
 
 HOST = "127.0.0.2"  # a loopback address that no test takes for the local node's
 TOKEN = "acceptance"
+
+
+def a_door(api: Deployed) -> Authorizer:
+    """The authorizer as it is deployed, with the admin token and the key put by hand."""
+    knobs, clients = api.store.settings.knobs, api.store.clients
+    env = {"PUNCTUAL_KNOBS": knobs, "PUNCTUAL_CONTROL_TABLE": api.store.settings.control_table}
+    key = b64encode(bytes(range(32))).decode()
+    put = partial(clients.ssm.put_parameter, Overwrite=True)
+    put(Name=knobs + TOKEN_KEY, Value=key, Type="SecureString")
+    put(Name=knobs + TOKEN_HASH, Value=admin_hash(key_of(key), TOKEN), Type="String")
+    patience = Patience(lambda _: None, "test", tries=1)
+
+    def seconds() -> float:
+        return real_clock().timestamp()
+
+    return Authorizer(deployed_door(env, clients, seconds, patience, warnings.warn), warnings.warn)
 
 
 class Gateway:
@@ -29,8 +50,7 @@ class Gateway:
     def __init__(self, api: Deployed) -> None:
         self._api = api
         self._turn = threading.Lock()
-        stored = sha256(TOKEN.encode()).hexdigest()
-        self._door = Authorizer(lambda: stored, lambda: 0.0, warnings.warn)
+        self._door = a_door(api)
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Any:
         path, _, query = target.partition("?")
@@ -45,7 +65,8 @@ class Gateway:
         event["headers"] = headers
         route, _function = route_of(method, path)
         if not any(one.public and route == f"{one.method} {one.path}" for one in CALLS):
-            said = self._door.answer(event)
+            with self._turn:
+                said = self._door.answer(event)
             event["requestContext"]["authorizer"] = {"lambda": said["context"]}
         with self._turn:
             return self._api.ask(event)

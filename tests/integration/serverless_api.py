@@ -22,7 +22,7 @@ from punctual.web.contract import CALLS, READER, REST, WRITER
 from tests.builders import NOON
 from tests.integration.moto_adapter import Moto, moto
 
-ADMIN = {"lambda": {"tenant": "default", "caller": "admin"}}
+ADMIN = {"lambda": {"tenant": "default", "caller": "admin", "role": "admin"}}
 
 
 class Hand:
@@ -139,8 +139,16 @@ def an_event(
 class Deployed:
     """Both functions over one store."""
 
-    def __init__(self, store: Moto, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self,
+        store: Moto,
+        clock: Callable[[], datetime],
+        steady: Callable[[], float] = lambda: 0.0,
+        pause: Callable[[float], None] | None = None,
+        crew: int = 1,
+    ) -> None:
         self.store = store
+        pause = pause or store.slept.append
         self.told = {READER: Told(), WRITER: Told()}
         numbers = count(1)
 
@@ -153,10 +161,10 @@ class Deployed:
                 self.told[function],
                 store.clients,
                 clock,
-                lambda: 0.0,
+                steady,
                 new_id,
-                crew=Crew(1),
-                patience=Patience(store.slept.append, seed="test", tries=4),
+                crew=Crew(crew),
+                patience=Patience(pause, seed="test", tries=4),
             )
 
         self.runtimes = {function: runtime(function) for function in (READER, WRITER)}

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from punctual.local import http
+from punctual.local import reading
 from punctual.local.http import application
 from tests.web_client import Client
 from tests.web_engine import MemoryEngine
@@ -153,7 +153,7 @@ def test_pieces_without_a_type_are_refused(client: Client) -> None:
 
 
 def test_a_slow_body_is_given_up(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(reading, "BODY_SECONDS", 0.01)
     sent: list[dict[str, Any]] = []
     engine = MemoryEngine()
 

@@ -105,7 +105,16 @@ def test_without_a_tenant_nothing_goes_on(api: Deployed, authorizer: Any) -> Non
     assert api.store.rows(api.store.settings.jobs_table) == before == []
 
 
-@pytest.mark.parametrize("said", [{"tenant": ""}, {"tenant": 1, "caller": "a"}, {"caller": "a"}])
+NOBODYS: list[dict[str, Any]] = [
+    {"tenant": ""},
+    {"tenant": 1, "caller": "a", "role": "admin"},
+    {"caller": "a", "role": "admin"},
+    {"tenant": "a", "caller": "a"},
+    {"tenant": "a", "caller": "a", "role": "root"},
+]
+
+
+@pytest.mark.parametrize("said", NOBODYS)
 def test_half_a_caller_is_none(api: Deployed, said: dict[str, Any]) -> None:
     a_problem(api("GET", "/jobs", authorizer={"lambda": said}), 401, "UNAUTHENTICATED")
 
@@ -118,7 +127,7 @@ def test_a_token_that_cannot_be_checked_may_be_tried_again(api: Deployed) -> Non
 
 def test_a_tenant_sees_only_its_own(api: Deployed) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
-    other = {"lambda": {"tenant": "other", "caller": "b"}}
+    other = {"lambda": {"tenant": "other", "caller": "b", "role": "admin"}}
     a_problem(api("GET", f"/jobs/{job_id}", authorizer=other), 404, "NOT_FOUND")
     assert api("GET", "/jobs", authorizer=other).json["jobs"] == []
 

@@ -1,28 +1,43 @@
-"""Who gets in: the one token whose hash is stored, and nobody else."""
+"""Who gets in before the deployed API: the admin's token, rows of tokens, and nobody else."""
 
 import importlib.util
 import json
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto import mock_aws
 
-from punctual.domain.errors import Unavailable
+from punctual.access.door import admin_hash
+from punctual.aws.calls import Patience
+from punctual.aws.tokens import DynamoTokens
+from punctual.aws.wiring import Clients, aws_dynamo
+from punctual.domain.access import Role
+from punctual.domain.tokens import secret
+from punctual.engine.audit import Actor
+from punctual.engine.tokens import Tokens
+from punctual.local.clock import ManualClock
 from punctual.serverless.authorizing import Authorizer
+from punctual.serverless.door import deployed_door
+from tests.builders import NOON, an_id
+from tests.integration.moto_adapter import Moto, moto
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers/core/python"
-TOKEN = "pk_7f3a.B-_~+/9="
-HASH = sha256(TOKEN.encode()).hexdigest()
-IN = {"isAuthorized": True, "context": {"tenant": "default", "caller": "admin"}}
+KEY = bytes(range(32))
+TOKEN = secret(KEY, b"r" * 32)
+OLD = "pk_7f3a.B-_~+/9="
+PLAIN = sha256(OLD.encode()).hexdigest()
+ADMIN = {"tenant": "default", "caller": "admin", "role": "admin"}
+IN = {"isAuthorized": True, "context": ADMIN}
 OUT: dict[str, Any] = {"isAuthorized": True, "context": {}}
 UNSURE = {"isAuthorized": True, "context": {"unsure": "yes"}}
+KNOBS = "/punctual/test/"
 
 
 def an_event(**headers: str) -> dict[str, Any]:
@@ -40,42 +55,90 @@ def an_event(**headers: str) -> dict[str, Any]:
     }
 
 
-class Door:
-    def __init__(self, stored: str = HASH) -> None:
-        self.stored = stored
-        self.fails = False
-        self.reads = 0
-        self.seconds = 100.0
+class Entrance:
+    """The authorizer over a store, and what an admin does to its tokens."""
+
+    def __init__(self, store: Moto, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
         self.problems: list[str] = []
-        self.authorizer = Authorizer(self._read, lambda: self.seconds, self.problems.append)
+        self.numbers = iter(range(1, 1_000))
+        rows = DynamoTokens(aws_dynamo(store.clients), store.settings.control_table)
+        self.tokens = Tokens(
+            rows,
+            lambda: KEY,
+            clock,
+            lambda: an_id(next(self.numbers)),
+            self._random,
+            "default",
+            store.ports.audit,
+        )
+        self.put("token-key", b64encode(KEY).decode(), "SecureString")
+        self.put("token-hash", admin_hash(KEY, TOKEN))
+        self.renew()
 
-    def _read(self) -> str:
-        self.reads += 1
-        if self.fails:
-            raise Unavailable("AWS did not answer while reading a parameter.")
-        return self.stored
+    def renew(self) -> None:
+        """Another environment: nothing is remembered."""
+        env = {
+            "PUNCTUAL_KNOBS": KNOBS,
+            "PUNCTUAL_CONTROL_TABLE": self.store.settings.control_table,
+        }
+        patience = Patience(lambda _: None, "test", tries=1)
+        door = deployed_door(env, self.store.clients, self._seconds, patience, self.problems.append)
+        self.authorizer = Authorizer(door, self.problems.append)
 
-    def __call__(self, authorization: str | None = f"Bearer {TOKEN}") -> Any:
-        headers = {} if authorization is None else {"authorization": authorization}
+    def _seconds(self) -> float:
+        return self.clock().timestamp()
+
+    def _id(self) -> str:
+        return an_id(next(self.numbers))
+
+    def _random(self, size: int) -> bytes:
+        return next(self.numbers).to_bytes(size, "big")
+
+    def put(self, name: str, value: str, kind: str = "String") -> None:
+        self.store.clients.ssm.put_parameter(
+            Name=KNOBS + name, Value=value, Type=kind, Overwrite=True
+        )
+
+    def drop(self, name: str) -> None:
+        self.store.clients.ssm.delete_parameter(Name=KNOBS + name)
+
+    def __call__(self, token: str | None = TOKEN, scheme: str = "Bearer ") -> Any:
+        headers = {} if token is None else {"authorization": f"{scheme}{token}"}
         return self.authorizer.answer(an_event(**headers))
+
+    def make(self, tenant: str = "acme", role: Role = Role.EDITOR, **more: Any) -> tuple[str, str]:
+        token, text = self.tokens.create(tenant, "ci", role, more.get("until"), "me")
+        return token.token_id, text
 
 
 @pytest.fixture
-def door() -> Door:
-    return Door()
+def clock() -> ManualClock:
+    return ManualClock(NOON)
 
 
-@pytest.mark.parametrize(
-    "given", [f"Bearer {TOKEN}", f"bearer {TOKEN}", f"BEARER   {TOKEN}", f" Bearer {TOKEN} "]
-)
-def test_the_token_is_let_in(door: Door, given: str) -> None:
-    assert door(given) == IN
+@pytest.fixture
+def entrance(clock: ManualClock) -> Iterator[Entrance]:
+    with moto(clock) as store:
+        yield Entrance(store, clock)
+
+
+def test_the_token_of_a_deploy_is_let_in(entrance: Entrance) -> None:
+    for scheme in ("Bearer ", "bearer ", "BEARER   ", " Bearer "):
+        assert entrance(scheme=scheme) == IN
+    assert entrance.store.calls["GetItem"] == 0
+
+
+def test_names_of_headers_may_be_written_in_any_way(entrance: Entrance) -> None:
+    event = an_event(Authorization=f"Bearer {TOKEN}")
+    assert entrance.authorizer.answer(event) == IN
+    assert entrance.authorizer.answer({**event, "headers": None}) == OUT
 
 
 @pytest.mark.parametrize(
     "given",
     [
-        None,
         "",
         "Bearer",
         "Bearer ",
@@ -85,117 +148,197 @@ def test_the_token_is_let_in(door: Door, given: str) -> None:
         f"Bearer {TOKEN[:-1]}",
         f"Bearer {TOKEN} {TOKEN}",
         f"Bearer {TOKEN},Bearer {TOKEN}",
-        f"Bearer {HASH}",
+        f"Bearer {PLAIN}",
+        f"Bearer {admin_hash(KEY, TOKEN)}",
         "Bearer unset",
         "Bearer ä",
-        "Bearer " + "a" * 5_000,
+        "Bearer " + "a" * 10_000,
+        "Bearer a.b.c",
+        f"Bearer {secret(b'another key', b'r' * 32)}",
     ],
 )
-def test_nobody_else_is(door: Door, given: str | None) -> None:
-    assert door(given) == OUT
+def test_nobody_else_is_and_it_costs_no_read(entrance: Entrance, given: str) -> None:
+    assert entrance(given, scheme="") == OUT
+    assert entrance(None) == OUT
+    assert entrance.store.calls["GetItem"] == 0
 
 
-@pytest.mark.parametrize("stored", ["unset", "", " ", "-" * 64, HASH[:-1], HASH.upper(), TOKEN])
-def test_without_a_hash_nobody_gets_in(stored: str) -> None:
-    door = Door(stored)
-    given = ["unset", "", "-" * 64, HASH]
-    for token in (TOKEN, *given):
-        assert door(f"Bearer {token}") == OUT
+@pytest.mark.parametrize("stored", ["unset", "-" * 64, "k1:", PLAIN[:-1], PLAIN.upper(), TOKEN])
+def test_without_a_hash_nobody_gets_in(entrance: Entrance, stored: str) -> None:
+    entrance.put("token-hash", stored)
+    for token in (TOKEN, OLD, stored, PLAIN):
+        assert entrance(token) == OUT
 
 
-def test_a_clock_that_is_set_back_makes_no_old_token_good() -> None:
-    door = Door()
-    assert door() == IN
-    door.stored, door.seconds = sha256(b"another").hexdigest(), 50.0
-    assert door() == OUT
+def test_a_token_of_an_earlier_version_stays_good_through_an_update(entrance: Entrance) -> None:
+    """Its hash is a plain SHA-256, and there may be no key yet."""
+    entrance.put("token-hash", f"{PLAIN}\n")
+    entrance.drop("token-key")
+    assert (entrance(OLD), entrance(TOKEN)) == (IN, OUT)
+    entrance.put("token-key", b64encode(KEY).decode(), "SecureString")
+    entrance.renew()
+    _, text = entrance.make()
+    assert entrance(OLD) == IN
+    assert entrance(text)["context"]["tenant"] == "acme"
 
 
-def test_the_hash_may_end_with_a_line(door: Door) -> None:
-    door.stored = f"{HASH}\n"
-    assert door() == IN
+def test_a_token_says_whose_it_is_and_what_it_may(entrance: Entrance, clock: ManualClock) -> None:
+    until = NOON.replace(year=2027)
+    token_id, text = entrance.make(role=Role.VIEWER, until=until)
+    assert entrance(text)["context"] == {
+        "tenant": "acme",
+        "caller": "ci",
+        "role": "viewer",
+        "token_id": token_id,
+        "expires_at": until.isoformat(),
+    }
+    clock.advance(timedelta(seconds=(until - NOON).total_seconds()))
+    assert entrance(text) == OUT
 
 
-def test_names_of_headers_may_be_written_in_any_way(door: Door) -> None:
-    event = an_event(Authorization=f"Bearer {TOKEN}")
-    assert door.authorizer.answer(event) == IN
-    assert door.authorizer.answer({**event, "headers": None}) == OUT
+def test_a_token_is_read_once_and_refused_within_a_minute_of_its_end(
+    entrance: Entrance, clock: ManualClock
+) -> None:
+    token_id, text = entrance.make()
+    assert all(entrance(text)["context"] for _ in range(20))
+    assert entrance.store.calls["GetItem"] == 1
+    entrance.tokens.revoke("acme", token_id, Actor("me"))
+    clock.advance(timedelta(seconds=44))
+    assert entrance(text)["context"]
+    clock.advance(timedelta(seconds=1))
+    assert entrance(text) == OUT
+    reads = entrance.store.calls["GetItem"]
+    assert [entrance(text) for _ in range(20)] == [OUT] * 20
+    assert entrance.store.calls["GetItem"] == reads == 2
 
 
-def test_the_hash_is_read_once_a_minute(door: Door) -> None:
-    assert [door() for _ in range(3)] == [IN] * 3
-    door.seconds += 59
-    door()
-    assert door.reads == 1
-    door.stored = sha256(b"another").hexdigest()
-    door.seconds += 1
-    assert (door(), door("Bearer another"), door.reads) == (OUT, IN, 2)
+def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None:
+    """Tokens that the key did make, and no row knows: as after a table was restored."""
+    for number in range(1_050):
+        assert entrance(secret(KEY, number.to_bytes(32, "big"))) == OUT
+    remembered = entrance.authorizer._door._tokens._bad  # type: ignore[attr-defined]
+    assert len(remembered) == 1_000
 
 
-def test_who_sends_no_token_costs_no_read(door: Door) -> None:
-    assert (door(None), door.reads) == (OUT, 0)
+def test_the_last_use_is_written_once_in_five_minutes(
+    entrance: Entrance, clock: ManualClock
+) -> None:
+    token_id, text = entrance.make()
+    written = entrance.store.calls["UpdateItem"]
+    for _ in range(30):
+        assert entrance(text)["context"]
+        clock.advance(timedelta(seconds=20))
+    assert entrance.store.calls["UpdateItem"] - written == 2
+    used = entrance.tokens.one("acme", token_id).last_used_at
+    assert used is not None
+    assert 0 <= (clock() - used).total_seconds() <= 320
 
 
-def test_what_cannot_be_read_is_not_taken_for_a_no(door: Door) -> None:
-    door.fails = True
-    assert door() == UNSURE
-    assert door(None) == OUT
-    assert len(door.problems) == 1
-    door.fails = False
-    assert door() == IN
+def test_two_environments_note_a_use_once(entrance: Entrance) -> None:
+    token_id, text = entrance.make()
+    entrance(text)
+    first = entrance.tokens.one("acme", token_id).last_used_at
+    entrance.renew()
+    entrance.clock.advance(timedelta(seconds=60))
+    assert entrance(text)["context"]
+    assert entrance.tokens.one("acme", token_id).last_used_at == first
 
 
-def test_a_hash_holds_for_some_minutes_where_it_cannot_be_read(door: Door) -> None:
-    door()
-    door.fails = True
-    door.seconds += 599
-    assert (door(), door("Bearer wrong")) == (IN, OUT)
-    door.seconds += 1
-    assert door() == UNSURE
+def test_what_cannot_be_noted_keeps_nobody_out(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, text = entrance.make()
+    monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", _away)
+    assert entrance(text)["context"]["tenant"] == "acme"
+    assert len(entrance.problems) == 1
+    assert entrance(text)["context"]["tenant"] == "acme"
+    assert len(entrance.problems) == 1, "and it is not tried with each call"
 
 
-def test_the_whole_way_from_ssm(monkeypatch: pytest.MonkeyPatch, ssm: Any) -> None:
-    ssm.put_parameter(Name="/punctual/dev/token-hash", Value=HASH, Type="String")
-    handler = loaded(monkeypatch)
+def test_a_row_that_cannot_be_read_is_not_taken_for_a_no(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, text = entrance.make()
+    with monkeypatch.context() as patched:
+        patched.setattr(entrance.store.clients.dynamodb, "get_item", _away)
+        assert entrance(text) == UNSURE
+        assert text not in "".join(entrance.problems)
+    assert entrance(text)["context"]["tenant"] == "acme"
+
+
+def test_the_admin_token_is_replaced_within_a_minute(
+    entrance: Entrance, clock: ManualClock
+) -> None:
+    other = secret(KEY, b"o" * 32)
+    assert entrance() == IN
+    entrance.put("token-hash", admin_hash(KEY, other))
+    clock.advance(timedelta(seconds=44))
+    assert entrance() == IN
+    clock.advance(timedelta(seconds=1))
+    assert (entrance(), entrance(other)) == (OUT, IN)
+
+
+def test_a_clock_that_is_set_back_makes_no_old_token_good(
+    entrance: Entrance, clock: ManualClock
+) -> None:
+    token_id, text = entrance.make()
+    assert (entrance(), bool(entrance(text)["context"])) == (IN, True)
+    entrance.put("token-hash", "unset")
+    entrance.tokens.revoke("acme", token_id, Actor("me"))
+    clock.advance(timedelta(seconds=-50))
+    assert (entrance(), entrance(text)) == (OUT, OUT)
+
+
+def test_key_and_hash_hold_for_some_minutes_where_they_cannot_be_read(
+    entrance: Entrance, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert entrance() == IN
+    monkeypatch.setattr(entrance.store.clients.ssm, "get_parameters", _away)
+    clock.advance(timedelta(seconds=599))
+    assert (entrance(), entrance("wrong")) == (IN, OUT)
+    clock.advance(timedelta(seconds=1))
+    assert entrance() == UNSURE
+
+
+def test_the_whole_way_of_the_handler(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = loaded(monkeypatch, entrance.store.clients)
     event = an_event(authorization=f"Bearer {TOKEN}")
     assert (handler(event, None), handler(an_event(), None)) == (IN, OUT)
-
-
-def test_a_parameter_that_is_not_there_is_told_without_the_token(
-    monkeypatch: pytest.MonkeyPatch, ssm: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert loaded(monkeypatch)(an_event(authorization=f"Bearer {TOKEN}"), None) == UNSURE
+    entrance.drop("token-hash")
+    handler = loaded(monkeypatch, entrance.store.clients)
+    assert handler(event, None) == UNSURE
     line = json.loads(capsys.readouterr().out)
     assert (line["message"], line["level"]) == ("token_not_checked", "ERROR")
-    assert "ParameterNotFound" in line["error"]
+    assert f"{KNOBS}token-hash" in line["error"]
     assert TOKEN not in json.dumps(line)
 
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys, punctual.serverless.authorizing, punctual.aws.clients, "
-        "punctual.aws.parameters; print('\\n'.join(sys.modules))"
+        "import sys, punctual.serverless.authorizing, punctual.serverless.door, "
+        "punctual.aws.clients; print('\\n'.join(sys.modules))"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
     )
     modules = set(found.stdout.split())
     heavy = {"pydantic", "pydantic_core", "msgspec", "aws_lambda_powertools", "boto3"}
-    assert not modules & heavy
+    assert not modules & {*heavy, "jwt", "cryptography", "http.client.HTTPSConnection"}
     assert not {name for name in modules if name.startswith(("punctual.engine", "punctual.web"))}
 
 
-@pytest.fixture
-def ssm(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    session = boto3.Session(
-        region_name="eu-central-1", aws_access_key_id="test", aws_secret_access_key="test"
-    )
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
-    with mock_aws():
-        yield session.client("ssm")
+def _away(**_: Any) -> Any:
+    from botocore.exceptions import EndpointConnectionError
+
+    raise EndpointConnectionError(endpoint_url="https://x.invalid")
 
 
-def loaded(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setenv("PUNCTUAL_TOKEN_PARAMETER", "/punctual/dev/token-hash")
+def loaded(monkeypatch: pytest.MonkeyPatch, clients: Clients) -> Any:
+    monkeypatch.setenv("PUNCTUAL_KNOBS", KNOBS)
+    monkeypatch.setenv("PUNCTUAL_CONTROL_TABLE", "control")
+    monkeypatch.setattr("punctual.aws.clients.Clients", lambda: clients)
     path = ROOT / "functions/authorizer/handler.py"
     spec = importlib.util.spec_from_file_location("authorizer_handler", path)
     assert spec is not None

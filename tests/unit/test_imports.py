@@ -102,9 +102,13 @@ ALLOWED: dict[str, frozenset[str]] = {
             "constructs",
             "cdk_nag",
             "punctual.settings",
+            "punctual.access",
+            "punctual.domain.tokens",
             "punctual.tasks.addresses",
             "punctual.aws.keys",
             "punctual.aws.status_keys",
+            "punctual.aws.token_keys",
+            "punctual.serverless.secret_parameters",
             "punctual.serverless.telling",
             "punctual.web.contract",
         }

@@ -32,6 +32,7 @@ def real_clock() -> datetime:
 
 monotonic = time.monotonic
 sleep = time.sleep
+random_bytes = os.urandom
 
 
 def aws_dynamo(

@@ -14,6 +14,9 @@ from typing import Any
 import uvicorn
 import uvloop
 
+from punctual.access.door import Secrets, TokenDoor
+from punctual.access.trust import Trust, WrongTrust
+from punctual.domain.access import Role
 from punctual.domain.errors import PunctualError
 from punctual.domain.head import Lane
 from punctual.domain.limits import UNLIMITED, Limits
@@ -21,8 +24,9 @@ from punctual.engine.limits import KnownLimits, LimitsOf, unlimited
 from punctual.engine.tokens import Tokens
 from punctual.identity import new_id
 from punctual.local import clock
+from punctual.local.door import NodeDoor, OwnThread
 from punctual.local.groups import GroupFiles
-from punctual.local.http import application
+from punctual.local.http import LOCAL, application
 from punctual.local.limits import FILE, LimitsFile, defaults_from
 from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
@@ -41,7 +45,6 @@ QUICK_WORKERS = 32
 LONG_WORKERS = 8
 GOODBYE = 8.0  # seconds for what runs to end or be handed back
 HOST = "127.0.0.1"
-HOME = "local"  # whose admins make tokens of other tenants
 
 
 class Refused(PunctualError):
@@ -53,6 +56,8 @@ class Options:
     port: int
     data: Path
     limits: Limits = UNLIMITED
+    auth: bool = False
+    trust: Trust | None = None
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Options":
@@ -60,7 +65,16 @@ class Options:
         if not text.isdecimal() or not 0 <= int(text) <= 65_535:
             raise Refused(f"PUNCTUAL_PORT must be a port from 0 to 65535, not {text!r}.")
         data = Path(env.get("PUNCTUAL_DATA") or ".punctual")
-        return cls(int(text), data, defaults_from(env))
+        auth = env.get("PUNCTUAL_AUTH") or "off"
+        if auth not in ("on", "off"):
+            raise Refused(f"PUNCTUAL_AUTH must be on or off, not {auth!r}.")
+        try:
+            trust = Trust.from_env(env)
+        except WrongTrust as error:
+            raise Refused(f"{error}.") from error
+        if trust is not None and auth == "off":
+            raise Refused("PUNCTUAL_OIDC_ISSUER is of use with PUNCTUAL_AUTH=on alone.")
+        return cls(int(text), data, defaults_from(env), auth == "on", trust)
 
 
 def listen(port: int) -> socket.socket:
@@ -117,13 +131,48 @@ def build(
     return node, http
 
 
+def door_of(
+    store: Store, key: TokenKey, trust: Trust | None, beside: OwnThread, log: EventLog
+) -> NodeDoor:
+    """Rows of tokens are at hand: nothing of them is remembered, and one taken back is refused."""
+    key.read()
+    tokens = TokenDoor(
+        lambda: Secrets(key.read()),
+        store.tokens,
+        clock.wall,
+        clock.monotonic,
+        lambda error: log("token_use_not_noted", error=error),
+        fresh=0,
+    )
+    if trust is None:
+        return NodeDoor(tokens, None, beside, log)
+    # 60 ms and 20 MB of cryptography, for who names an issuer.
+    from punctual.access.fetching import fetched
+    from punctual.access.issuer import Issuer
+
+    return NodeDoor(tokens, Issuer(trust, fetched, clock.wall, clock.monotonic), beside, log)
+
+
+def show_first_token(tokens: Tokens) -> None:
+    """Somebody must be able to make the others: where nobody can any more, there is a new one."""
+    if not tokens.has_admin(LOCAL):
+        _, secret = tokens.create(LOCAL, "first", Role.ADMIN, None, "punctual")
+        print(f"The admin token of the tenant {LOCAL}, shown this once: {secret}", flush=True)
+
+
 async def serve(store: Store, options: Options, listener: socket.socket, log: EventLog) -> None:
     holder: list[Loop] = []
     limits_of = limits_here(options, log)
     node, http = build(store, options.data, log, lambda: holder[0].wake(), limits_of)
     node.start()
     key = TokenKey(options.data)
-    tokens = Tokens(store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, HOME, store.audit)
+    tokens = Tokens(
+        store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
+    )
+    beside = OwnThread()
+    door = door_of(store, key, options.trust, beside, log) if options.auth else None
+    if door is not None:
+        show_first_token(tokens)
     remove_left_behind(options.data / "work")
     loop = Loop(node, clock.wall, log)
     holder.append(loop)
@@ -138,6 +187,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
                 soon=loop.soon,
                 quotas=node.quotas if limits_of else None,
                 limits_of=limits_of or unlimited,
+                door=door,
             ),
             http=Wire,
             loop="none",
@@ -165,6 +215,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
     server.should_exit = True
     await serving
     http.close()
+    beside.close()
     log("stopped")
 
 
@@ -194,9 +245,10 @@ def greet(options: Options, port: int, log: EventLog) -> None:
     if not sys.stdout.isatty():
         print(f"Punctual is ready at {address}", flush=True)
         return
+    token = " -H 'Authorization: Bearer '$PUNCTUAL_TOKEN" if options.auth else ""
     print(
         f"\nPunctual is ready at {address}\n\nA first job:\n\n"
-        f"  curl -s {address}/jobs -H 'Content-Type: application/json' \\\n"
+        f"  curl -s {address}/jobs{token} -H 'Content-Type: application/json' \\\n"
         '    -d \'{"name": "hello", "schedule_type": "IMMEDIATE", "task": {"type": "script", '
         '"runtime": "bash", "code": "echo hello"}}\'\n',
         flush=True,

@@ -56,7 +56,8 @@ class Wire(HttpToolsProtocol):
         exchange = self.cycle = _Exchange(self)
         method = self.parser.get_method().decode("ascii")
         app = cast(Application, self.app)
-        app.take(method, self.url, self.headers, body, exchange.answer)
+        peer = self.client[0] if self.client else ""
+        app.take(method, self.url, self.headers, body, exchange.answer, peer)
 
     def _is_ordinary(self) -> bool:
         """Whether the request may go the short way, should it have arrived whole."""

@@ -1,25 +1,27 @@
 """What both functions of the API stand on: who calls, and what is told of each answer."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from punctual.domain.errors import Unavailable
+from punctual.domain.access import Role
 from punctual.serverless.telling import Telling
 from punctual.settings import VERSION
+from punctual.web.challenge import unauthenticated, unsure
 from punctual.web.contract import PUBLIC
-from punctual.web.problems import Refused
 from punctual.web.render_rest import About
 from punctual.web.request import Caller
 
 TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
-TENANT, CALLER, UNSURE = "tenant", "caller", "unsure"  # what the authorizer says of a call
+# What the authorizer says of a call.
+TENANT, CALLER, UNSURE = "tenant", "caller", "unsure"
+ROLE, TOKEN_ID, EXPIRES_AT = "role", "token_id", "expires_at"
 # A request may begin calls to AWS for so long, and its last one takes up to 8 s more: an answer
 # comes within 25 s, where an HTTP API waits for 30.
 SECONDS = 15.0
 MOST = 5_900_000  # bytes of one list, quoted: with its frame it stays under Lambda's 6 MiB
 
 _NOBODY = Caller("", "")
-_CHALLENGE = ("www-authenticate", 'Bearer realm="punctual"')
 
 
 def about() -> About:
@@ -31,13 +33,18 @@ def caller_of(event: Mapping[str, Any], path: str) -> Caller:
     if path.rstrip("/") in PUBLIC:
         return _NOBODY
     said = _said(event)
-    tenant, name = said.get(TENANT), said.get(CALLER)
-    if isinstance(tenant, str) and isinstance(name, str) and tenant and name:
-        return Caller(tenant, name)
-    if said.get(UNSURE):
-        raise Unavailable("Tokens cannot be checked at the moment: try again.")
-    text = "Send a token that is valid here: Authorization: Bearer <token>."
-    raise Refused("UNAUTHENTICATED", text, _CHALLENGE)
+    tenant, name, role = said.get(TENANT), said.get(CALLER), _role(said)
+    if isinstance(tenant, str) and isinstance(name, str) and tenant and name and role:
+        expires_at = said.get(EXPIRES_AT)
+        return Caller(
+            tenant,
+            name,
+            role,
+            said.get(TOKEN_ID) or "",
+            _address(event),
+            datetime.fromisoformat(expires_at) if expires_at else None,
+        )
+    raise unsure() if said.get(UNSURE) else unauthenticated()
 
 
 def answer(app: Any, tell: Telling, event: dict[str, Any], context: Any) -> Any:
@@ -53,6 +60,17 @@ def at_root(event: dict[str, Any]) -> dict[str, Any]:
     if stage == "$default" or path == f"/{stage}" or path.startswith(f"/{stage}/"):
         return event
     return {**event, "requestContext": {**event["requestContext"], "stage": "$default"}}
+
+
+def _role(said: Mapping[str, Any]) -> Role | None:
+    """The authorizer of earlier versions knew one caller alone, and named no role."""
+    if ROLE not in said and (said.get(TENANT), said.get(CALLER)) == ("default", "admin"):
+        return Role.ADMIN
+    return Role.of(str(said.get(ROLE)))
+
+
+def _address(event: Mapping[str, Any]) -> str:
+    return str(event["requestContext"].get("http", {}).get("sourceIp", ""))
 
 
 def _said(event: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -1,20 +1,18 @@
 """Tokens as both functions of the API handle them; only the writing one knows their key."""
 
-import os
-
 from punctual.aws.parameters import Parameter
 from punctual.aws.tokens import DynamoTokens
+from punctual.aws.wiring import random_bytes
 from punctual.domain.errors import Unavailable
 from punctual.engine.tokens import Key, Tokens
+from punctual.serverless.door import HOME
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.secret_parameters import TOKEN_KEY, key_of
-
-HOME = "default"  # the tenant of the token that a deploy makes
 
 
 def tokens(runtime: Runtime, key: Key) -> Tokens:
     rows = DynamoTokens(runtime.dynamo, runtime.settings.control_table)
-    return Tokens(rows, key, runtime.clock, runtime.new_id, os.urandom, HOME, runtime.ports.audit)
+    return Tokens(rows, key, runtime.clock, runtime.new_id, random_bytes, HOME, runtime.ports.audit)
 
 
 def read_key(runtime: Runtime) -> bytes:

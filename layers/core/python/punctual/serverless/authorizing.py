@@ -1,47 +1,33 @@
-"""Who calls: one token for the whole deployment, of which only a hash is stored.
+"""Who calls the deployed API: a token of ours, the one that a deploy made, or an issuer's JWT.
 
 The answer is always that the call may go on, with a caller or without: only our own functions can
 refuse it in the words of the contract (docs/decisions/authorizer.md). Nothing heavy is imported
 here, for this runs before every call.
 """
 
-import re
 from collections.abc import Callable, Mapping
-from hashlib import sha256
-from hmac import compare_digest
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
+from punctual.access.bearer import Who, bearer
+from punctual.access.door import Secrets
 from punctual.domain.errors import Unavailable
+from punctual.serverless.secret_parameters import TOKEN_HASH, TOKEN_KEY, key_of
 
-FRESH = 60.0  # seconds that a hash is taken for the one in force
-STALE = 600.0  # and for so long where a new one cannot be read
+FRESH = 45.0  # seconds that key and hash are taken for those in force
+STALE = 600.0  # and for so long where they cannot be read
 
-NOBODY: Mapping[str, str] = {}
-ADMIN: Mapping[str, str] = {"tenant": "default", "caller": "admin"}
 UNSURE: Mapping[str, str] = {"unsure": "yes"}
 
-_BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{1,4096})")
-_HASH = re.compile(r"[0-9a-f]{64}")
+
+class Checking(Protocol):
+    def who(self, text: str) -> Who | None: ...
 
 
 class Authorizer:
-    """`read` gives the hash as stored, `seconds` those of a clock that goes on while frozen.
-
-    A steady clock need not: a token that was taken back would stay good in an environment that
-    nobody woke. One that is set back is seen, and the hash read again.
-    """
-
-    def __init__(
-        self,
-        read: Callable[[], str],
-        seconds: Callable[[], float],
-        problem: Callable[[str], None],
-    ) -> None:
-        self._read = read
-        self._seconds = seconds
+    def __init__(self, door: Checking, problem: Callable[[str], None]) -> None:
+        self._door = door
         self._problem = problem
-        self._known = ""
-        self._read_at: float | None = None
 
     def answer(self, event: Mapping[str, Any]) -> dict[str, Any]:
         return {"isAuthorized": True, "context": dict(self._caller(event))}
@@ -49,35 +35,71 @@ class Authorizer:
     def _caller(self, event: Mapping[str, Any]) -> Mapping[str, str]:
         token = _token(event.get("headers") or {})
         if token is None:
-            return NOBODY
+            return {}
         try:
-            wanted = self._hash()
+            who = self._door.who(token)
         except Unavailable as error:
             self._problem(error.message)
             return UNSURE
-        given = sha256(token.encode()).hexdigest()
-        known = _HASH.fullmatch(wanted) is not None
-        return ADMIN if compare_digest(given, wanted if known else "-" * 64) else NOBODY
+        return {} if who is None else said_of(who)
 
-    def _hash(self) -> str:
+
+class DeployedSecrets:
+    """The key and the admin token's hash, as `make deploy` and `make token` put them.
+
+    `seconds` are those of a clock that goes on while frozen; one that is set back is seen.
+    """
+
+    def __init__(
+        self, read: Callable[[], Mapping[str, str]], knobs: str, seconds: Callable[[], float]
+    ) -> None:
+        self._read = read
+        self._knobs = knobs
+        self._seconds = seconds
+        self._known = Secrets(b"")
+        self._read_at: float | None = None
+
+    @staticmethod
+    def names(knobs: str) -> list[str]:
+        return [knobs + TOKEN_KEY, knobs + TOKEN_HASH]
+
+    def __call__(self) -> Secrets:
         now = self._seconds()
         age = None if self._read_at is None else now - self._read_at
         if age is not None and 0 <= age < FRESH:
             return self._known
         try:
-            self._known = self._read().strip()
+            found = self._read()
         except Unavailable:
             if age is None or not 0 <= age < STALE:
                 raise
             return self._known
-        self._read_at = now
+        key, stored = (found.get(name, "") for name in self.names(self._knobs))
+        if not stored:
+            raise Unavailable(f"There is no parameter {self._knobs}{TOKEN_HASH}.")
+        self._known, self._read_at = Secrets(key_of(key), stored.strip()), now
         return self._known
+
+
+def said_of(who: Who) -> dict[str, str]:
+    """What an authorizer's context can hold: text by name, nothing that is empty."""
+    said = {
+        "tenant": who.tenant,
+        "caller": who.name,
+        "role": who.role.word,
+        "token_id": who.token_id,
+        "expires_at": "" if who.expires_at is None else who.expires_at.isoformat(),
+    }
+    return {name: text for name, text in said.items() if text}
+
+
+def clock_of(seconds: Callable[[], float]) -> Callable[[], datetime]:
+    return lambda: datetime.fromtimestamp(seconds(), UTC)
 
 
 def _token(headers: Mapping[str, str]) -> str | None:
     """Header names come in lower case, from a console's test perhaps not."""
     for name, value in headers.items():
         if name.lower() == "authorization":
-            found = _BEARER.fullmatch(value.strip())
-            return None if found is None else found[1]
+            return bearer(value)
     return None

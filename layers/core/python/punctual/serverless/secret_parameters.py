@@ -2,7 +2,6 @@
 
 from base64 import b64decode
 from binascii import Error
-from typing import NamedTuple
 
 TOKEN_KEY = "token-key"
 TOKEN_HASH = "token-hash"
