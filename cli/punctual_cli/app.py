@@ -1,14 +1,17 @@
-"""The program `punctual`: all of its commands together."""
+"""The program `punctual`: where it begins."""
 
-import typer
-
-app = typer.Typer(name="punctual", no_args_is_help=True, help="Hand jobs to Punctual.")
-
-
-@app.callback()
-def punctual() -> None:
-    """Hand jobs to Punctual, and see what ran."""
+import os
+import sys
 
 
 def main() -> None:
-    app()
+    try:
+        # Inside, so that Ctrl-C while it loads ends it as quietly as later.
+        from punctual_cli import completion
+        from punctual_cli.program import app
+
+        if completion.VARIABLE in os.environ:
+            completion.prepare()
+        app(prog_name="punctual")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -84,6 +84,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.domain",
             "punctual.local",
             "punctual.settings",
+            "punctual.web",
             "punctual_cli",
             "click",
             "httpx",

@@ -1,0 +1,44 @@
+"""What goes to standard output: JSON for programs, else what a command draws for people."""
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from punctual_cli.session import Session
+
+
+def as_json(value: Any) -> None:
+    """One document."""
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2)
+    sys.stdout.write(text.decode() + "\n")
+
+
+def as_line(value: Any) -> None:
+    """One of a stream, seen as soon as it is there."""
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+def one(session: Session, found: Any, draw: Callable[[Any], None]) -> None:
+    if session.as_json:
+        as_json(found.raw)
+    else:
+        draw(found)
+
+
+def many(session: Session, found: Iterable[Any], draw: Callable[[list[Any]], None]) -> None:
+    """As an array, in the order in which they came."""
+    everything = list(found)
+    if session.as_json:
+        as_json([one.raw for one in everything])
+    else:
+        draw(everything)
+
+
+def ids(session: Session, found: list[str]) -> None:
+    if session.as_json:
+        as_json(found)
+    else:
+        sys.stdout.writelines(f"{one}\n" for one in found)

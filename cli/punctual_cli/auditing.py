@@ -1,0 +1,92 @@
+"""punctual audit."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from punctual_cli import answers
+from punctual_cli.columns import Column
+from punctual_cli.completing import jobs as complete_jobs
+from punctual_cli.job_flags import moment_of
+from punctual_cli.options import MANY, From, Limit, To, first
+from punctual_cli.references import job_id_of
+from punctual_cli.session import Session
+
+if TYPE_CHECKING:
+    from punctual.client import AuditEntry
+
+
+def audit(
+    session: Session,
+    job: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JOB",
+            help="What was done to this job.",
+            autocompletion=complete_jobs,
+            show_default=False,
+        ),
+    ] = None,
+    caller: Annotated[
+        str | None, typer.Option(metavar="NAME", help="By this caller.", show_default=False)
+    ] = None,
+    action: Annotated[
+        str | None,
+        typer.Option(metavar="ACTION", help="Such as job.update.", show_default=False),
+    ] = None,
+    start: From = None,
+    end: To = None,
+    limit: Limit = MANY,
+) -> None:
+    """Who changed what, the newest first.
+
+    For administrators.
+    """
+    now = session.clock()
+    of = None if job is None else job_id_of(session.client, job)
+    found = first(
+        session,
+        limit,
+        lambda most: session.client.audit.list(
+            job_id=of,
+            caller=caller,
+            action=action,
+            from_=None if start is None else moment_of("--from", start, now),
+            to=None if end is None else moment_of("--to", end, now),
+            limit=most,
+        ),
+    )
+    answers.many(session, found, lambda entries: _table(session, entries))
+
+
+def _table(session: Session, entries: "list[AuditEntry]") -> None:
+    screen = session.screen
+    if not entries:
+        screen.line("No entries.")
+        return
+    columns = [
+        Column("WHEN"),
+        Column("CALLER", least=8),
+        Column("ACTION"),
+        Column("WHAT", least=12),
+    ]
+    screen.table(
+        columns,
+        [[entry.at, entry.caller, entry.action, _what(entry)] for entry in entries],
+    )
+
+
+def _what(entry: "AuditEntry") -> str:
+    """What it was done to, by its name where the entry knows one, and which fields changed."""
+    known = entry.after or entry.before or {}
+    named = known.get("name") or entry.run_id or entry.job_id or entry.subject_token_id or ""
+    times = f" ×{entry.count:,}" if entry.count > 1 else ""
+    if entry.before is None or entry.after is None:
+        return f"{named}{times}"
+    changed = [
+        name
+        for name in {**entry.before, **entry.after}
+        if entry.before.get(name) != entry.after.get(name)
+    ]
+    fields = f": {', '.join(changed)}" if changed else ""
+    return f"{named}{times}{fields}"

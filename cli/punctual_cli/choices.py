@@ -1,0 +1,68 @@
+"""The words that options take."""
+
+from enum import StrEnum
+
+
+class JobStatus(StrEnum):
+    SCHEDULED = "SCHEDULED"
+    PAUSED = "PAUSED"
+    COMPLETED = "COMPLETED"
+    CANCELLED = "CANCELLED"
+
+
+class ScheduleType(StrEnum):
+    IMMEDIATE = "IMMEDIATE"
+    FUTURE = "FUTURE"
+    CRON = "CRON"
+    INTERVAL = "INTERVAL"
+
+
+class RunStatus(StrEnum):
+    WAITING = "WAITING"
+    QUEUED = "QUEUED"
+    CLAIMED = "CLAIMED"
+    RUNNING = "RUNNING"
+    SUCCESS = "SUCCESS"
+    FAILED = "FAILED"
+    TIMED_OUT = "TIMED_OUT"
+    CANCELLED = "CANCELLED"
+    SKIPPED = "SKIPPED"
+    MISSED = "MISSED"
+
+
+class Trigger(StrEnum):
+    SCHEDULE = "SCHEDULE"
+    RUN_NOW = "RUN_NOW"
+    BACKFILL = "BACKFILL"
+    RETRY = "RETRY"
+
+
+class Missed(StrEnum):
+    SKIP = "SKIP"
+    RUN_ONCE = "RUN_ONCE"
+    RUN_ALL = "RUN_ALL"
+
+
+class Role(StrEnum):
+    VIEWER = "viewer"
+    OPERATOR = "operator"
+    EDITOR = "editor"
+    ADMIN = "admin"
+
+
+class Gap(StrEnum):
+    NEXT = "NEXT"
+    SKIP = "SKIP"
+    SHIFT = "SHIFT"
+
+
+class Fold(StrEnum):
+    FIRST = "FIRST"
+    SECOND = "SECOND"
+    BOTH = "BOTH"
+
+
+class Shell(StrEnum):
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"

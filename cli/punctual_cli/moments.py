@@ -1,0 +1,165 @@
+"""Times as people write and read them: in the zone of whoever asks, with how far off they are."""
+
+import re
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+
+_UNITS = {
+    "s": timedelta(seconds=1),
+    "m": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+}
+_DURATION = re.compile(r"(?:\d+[smhdw])+")
+_PART = re.compile(r"(\d+)([smhdw])")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
+_WHOLE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)?")
+_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_SHOWN = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_LONG_AGO = timedelta(days=60)
+
+FORMS = "2026-12-01T10:00:00Z, '2026-12-01 10:00', 10:00, tomorrow, -2h or +30m"
+
+
+def duration(text: str) -> timedelta:
+    """
+    >>> duration("1h30m"), duration("90")
+    (datetime.timedelta(seconds=5400), datetime.timedelta(seconds=90))
+    """
+    if text.isdecimal():
+        return timedelta(seconds=int(text))
+    if not _DURATION.fullmatch(text):
+        raise ValueError(f"{text!r} is no duration: write 90, 30s, 5m, 1h30m, 2d or 1w")
+    return sum((int(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta())
+
+
+def moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
+    """What a person means by a time, in UTC; one without an offset is in `zone`, None: this one's.
+
+    >>> moment("2026-12-01 10:00", datetime(2026, 11, 1, tzinfo=UTC), UTC).isoformat()
+    '2026-12-01T10:00:00+00:00'
+    """
+    text = text.strip()
+    word = text.lower()
+    local = now.astimezone(zone)
+    try:
+        if word == "now":
+            return now
+        if word in _DAYS:
+            return _at(local.date() + timedelta(days=_DAYS[word]), time(), zone)
+        if text[:1] in ("+", "-") and len(text) > 1:
+            distance = duration(text[1:])
+            return now + distance if text[0] == "+" else now - distance
+        if _TIME.fullmatch(text):
+            hour, minute, second = (int(part or 0) for part in _TIME.fullmatch(text).groups())  # type: ignore[union-attr]
+            return _at(local.date(), time(hour, minute, second), zone)
+        if _DAY.fullmatch(text):
+            return _at(date.fromisoformat(text), time(), zone)
+        if _WHOLE.fullmatch(text):
+            at = datetime.fromisoformat(text.upper())
+            return (at if at.tzinfo else _local(at, zone)).astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise ValueError(f"{text!r} is no time: write {FORMS}")
+
+
+def _at(day: date, at: time, zone: tzinfo | None) -> datetime:
+    return _local(datetime.combine(day, at), zone)
+
+
+def _local(at: datetime, zone: tzinfo | None) -> datetime:
+    return (at.astimezone() if zone is None else at.replace(tzinfo=zone)).astimezone(UTC)
+
+
+def wire(at: datetime) -> str:
+    """As the API takes it.
+
+    >>> wire(datetime(2026, 12, 1, 10, tzinfo=UTC))
+    '2026-12-01T10:00:00.000Z'
+    """
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def far(distance: timedelta) -> str:
+    """In its largest unit, and in two below ten.
+
+    >>> far(timedelta(seconds=272)), far(timedelta(hours=30)), far(timedelta(days=12.9))
+    ('4 min 32 s', '1 d 6 h', '12 d')
+    """
+    seconds = abs(distance) / timedelta(seconds=1)
+    if seconds < 1:
+        return f"{seconds * 1_000:.0f} ms" if seconds else "0 s"
+    rest = int(seconds)
+    for index, (size, unit) in enumerate(_SHOWN):
+        number, beyond = divmod(rest, size)
+        if number:
+            lesser = _SHOWN[index + 1] if index + 1 < len(_SHOWN) else None
+            if lesser is None or number >= 10 or beyond < lesser[0]:
+                return f"{number} {unit}"
+            return f"{number} {unit} {beyond // lesser[0]} {lesser[1]}"
+    raise AssertionError(seconds)
+
+
+def lasted(distance: timedelta) -> str:
+    """How long something took.
+
+    >>> lasted(timedelta(seconds=1.27)), lasted(timedelta(milliseconds=84))
+    ('1.3 s', '84 ms')
+    """
+    seconds = abs(distance) / timedelta(seconds=1)
+    return f"{seconds:.1f} s" if 1 <= seconds < 10 else far(distance)
+
+
+def hint(at: datetime, now: datetime) -> str:
+    """
+    >>> noon = datetime(2026, 12, 1, 12, tzinfo=UTC)
+    >>> hint(noon, noon - timedelta(minutes=5)), hint(noon, noon + timedelta(hours=2, minutes=7))
+    ('in 5 min', '2 h ago')
+    """
+    distance = at - now
+    if abs(distance) < timedelta(seconds=1):
+        return "now"
+    text = _largest(distance)
+    return f"in {text}" if distance > timedelta() else f"{text} ago"
+
+
+def _largest(distance: timedelta) -> str:
+    seconds = int(abs(distance) / timedelta(seconds=1))
+    for size, unit in _SHOWN:
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return "0 s"
+
+
+def short(at: datetime, now: datetime, zone: tzinfo | None) -> str:
+    """For a table: no longer than it must be.
+
+    >>> noon = datetime(2026, 12, 1, 12, tzinfo=UTC)
+    >>> short(noon, noon - timedelta(minutes=5), UTC)
+    '12:00 (in 5 min)'
+    >>> short(noon, noon - timedelta(days=5), UTC), short(noon, noon - timedelta(days=400), UTC)
+    ('Dec 1 12:00 (in 5 d)', '2026-12-01 12:00')
+    """
+    local, today = at.astimezone(zone), now.astimezone(zone)
+    clock = f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
+    if local.date() == today.date():
+        return f"{clock} ({hint(at, now)})"
+    if abs(at - now) > _LONG_AGO:
+        return f"{local:%Y-%m-%d %H:%M}"
+    return f"{local:%b} {local.day} {local:%H:%M} ({hint(at, now)})"
+
+
+def long(at: datetime, now: datetime, zone: tzinfo | None) -> str:
+    """
+    >>> noon = datetime(2026, 12, 1, 12, tzinfo=UTC)
+    >>> long(noon, noon - timedelta(minutes=5), UTC)
+    '2026-12-01 12:00:00 UTC (in 5 min)'
+    """
+    local = at.astimezone(zone)
+    return f"{local:%Y-%m-%d %H:%M:%S} {_offset(local)} ({hint(at, now)})"
+
+
+def _offset(local: datetime) -> str:
+    name = local.tzname() or ""
+    return name if name.isalpha() else f"{local:%z}"

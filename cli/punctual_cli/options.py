@@ -1,0 +1,53 @@
+"""Options that several commands share."""
+
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from punctual_cli.session import Session
+
+T = TypeVar("T")
+MANY = 100
+
+Limit = Annotated[
+    int,
+    typer.Option("--limit", "-n", min=0, metavar="N", help="At most so many; 0: all there are."),
+]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one to a line.")]
+Key = Annotated[
+    str | None,
+    typer.Option(
+        "--key",
+        metavar="KEY",
+        help="An Idempotency-Key: asked again with it, nothing happens twice.",
+        show_default=False,
+    ),
+]
+From = Annotated[
+    str | None,
+    typer.Option("--from", metavar="TIME", help="Not before, such as -2h.", show_default=False),
+]
+To = Annotated[
+    str | None, typer.Option("--to", metavar="TIME", help="Before that.", show_default=False)
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without being asked.")]
+
+
+def first(session: Session, limit: int, listed: Callable[[int | None], Iterable[T]]) -> list[T]:
+    """As many as asked for, with a word when there are more."""
+    if limit == 0:
+        return list(listed(None))
+    found = list(listed(limit + 1))
+    if len(found) > limit:
+        session.screen.note(f"There are more than {limit}: --limit 0 lists all.")
+    return found[:limit]
+
+
+def words(chosen: Iterable[Any] | None) -> Any:
+    """Of enumerated words, as the client takes them."""
+    return [str(one) for one in chosen] if chosen else None
+
+
+def word(chosen: Any) -> Any:
+    return None if chosen is None else str(chosen)

@@ -1,0 +1,117 @@
+"""All commands together."""
+
+from typing import Annotated
+
+import typer
+
+from punctual_cli import (
+    access,
+    apply,
+    auditing,
+    completion,
+    export,
+    failures,
+    jobs_orders,
+    jobs_reading,
+    jobs_writing,
+    node,
+    runs_orders,
+    runs_reading,
+    schedules,
+    service,
+    shapes,
+    tokens,
+)
+from punctual_cli.commands import Json, NoColor, Profile, Token, Url, command, group
+
+JOBS, SERVER, SETUP = "Jobs", "The installation", "Setting up"
+
+EPILOG = "Exit codes: " + ", ".join(
+    f"{code.value} {code.name.lower().replace('_', ' ')}" for code in failures.Code
+)
+
+
+app = typer.Typer(
+    name=completion.PROGRAM,
+    cls=shapes.Root,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Hand jobs to Punctual, and see what ran.",
+    epilog=EPILOG,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+
+
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        from punctual.settings import VERSION
+
+        typer.echo(f"punctual {VERSION}")
+        raise typer.Exit
+
+
+@app.callback()
+def punctual(
+    ctx: typer.Context,
+    url: Url = None,
+    token: Token = None,
+    profile: Profile = None,
+    as_json: Json = False,
+    no_color: NoColor = False,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", help="Say the version.", callback=_say_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Hand jobs to Punctual, and see what ran."""
+    ctx.obj = {
+        "url": url,
+        "token": token,
+        "profile": profile,
+        "as_json": as_json,
+        "no_color": no_color,
+    }
+
+
+jobs = group("Jobs: make them, change them, run them.")
+runs = group("Runs: what happened, what they printed, what they do now.")
+token = group("Tokens: who may call, for administrators.")
+app.add_typer(jobs, name="jobs", rich_help_panel=JOBS)
+app.add_typer(runs, name="runs", rich_help_panel=JOBS)
+command(app, "preview", JOBS)(schedules.preview)
+command(app, "upcoming", JOBS)(schedules.upcoming)
+command(app, "apply", JOBS)(apply.apply)
+command(app, "export", JOBS)(export.export)
+command(app, "stats", SERVER)(service.stats)
+command(app, "health", SERVER)(service.health)
+app.add_typer(token, name="tokens", rich_help_panel=SERVER)
+command(app, "audit", SERVER)(auditing.audit)
+command(app, "login", SETUP)(access.login)
+command(app, "logout", SETUP)(access.logout)
+command(app, "whoami", SETUP)(access.whoami)
+command(app, "dev", SETUP)(node.dev)
+command(app, "completion", SETUP)(completion.completion)
+
+command(jobs, "create")(jobs_writing.create)
+command(jobs, "list")(jobs_reading.list_jobs)
+command(jobs, "show")(jobs_reading.show)
+command(jobs, "update")(jobs_writing.update)
+command(jobs, "pause")(jobs_orders.pause)
+command(jobs, "resume")(jobs_orders.resume)
+command(jobs, "cancel")(jobs_orders.cancel)
+command(jobs, "run")(jobs_orders.run)
+command(jobs, "backfill")(jobs_orders.backfill)
+command(jobs, "explain")(jobs_reading.explain)
+
+command(runs, "list")(runs_reading.list_runs)
+command(runs, "show")(runs_reading.show)
+command(runs, "logs")(runs_reading.logs)
+command(runs, "output")(runs_reading.output)
+command(runs, "watch")(runs_reading.watch)
+command(runs, "cancel")(runs_orders.cancel)
+command(runs, "retry")(runs_orders.retry)
+
+command(token, "create")(tokens.create)
+command(token, "list")(tokens.list_tokens)
+command(token, "revoke")(tokens.revoke)

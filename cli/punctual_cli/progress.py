@@ -1,0 +1,39 @@
+"""Bars and spinners, where somebody watches."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from punctual_cli.session import Session
+
+FEW = 20  # done before a bar would be seen
+
+
+def _nothing(_done: Any) -> None:
+    pass
+
+
+@contextmanager
+def bar(session: Session, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
+    """On standard error; `total` None: nobody knows how much there is."""
+    if not session.screen.is_watched or (total is not None and total < FEW):
+        yield _nothing
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
+    with Progress(*columns, console=session.screen.err, transient=True) as drawn:
+        task = drawn.add_task(title, total=total)
+        yield lambda done: drawn.advance(task, done)
+
+
+@contextmanager
+def spinner(session: Session, title: str) -> Iterator[Callable[[str], None]]:
+    """Its text changes by what is called."""
+    if not session.screen.is_watched:
+        yield _nothing
+        return
+    from rich.text import Text
+
+    with session.screen.err.status(Text(title)) as drawn:
+        yield lambda text: drawn.update(Text(text))

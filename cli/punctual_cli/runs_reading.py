@@ -1,0 +1,153 @@
+"""punctual runs: list, show, output, logs, watch."""
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from punctual_cli import answers, following, run_views
+from punctual_cli.choices import RunStatus, Trigger
+from punctual_cli.completing import jobs as complete_jobs
+from punctual_cli.following import WaitTimeout, patience
+from punctual_cli.job_flags import moment_of
+from punctual_cli.options import MANY, From, Limit, Quiet, To, first, word, words
+from punctual_cli.references import LATEST, JobName, RunName, job_id_of, run_of
+from punctual_cli.session import Session
+
+
+def list_runs(
+    session: Session,
+    job: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="JOB",
+            help="Of this job alone.",
+            autocompletion=complete_jobs,
+            show_default=False,
+        ),
+    ] = None,
+    status: Annotated[
+        list[RunStatus] | None,
+        typer.Option(help="One of these; repeatable.", case_sensitive=False, show_default=False),
+    ] = None,
+    trigger: Annotated[
+        Trigger | None,
+        typer.Option(help="What made them.", case_sensitive=False, show_default=False),
+    ] = None,
+    start: From = None,
+    end: To = None,
+    limit: Limit = MANY,
+    quiet: Quiet = False,
+) -> None:
+    """Runs, the newest first.
+
+    With --status RUNNING: what runs now.
+    """
+    now = session.clock()
+    of = None if job is None else job_id_of(session.client, job)
+    found = first(
+        session,
+        limit,
+        lambda most: session.client.runs.list(
+            of,
+            status=words(status),
+            trigger=word(trigger),
+            from_=None if start is None else moment_of("--from", start, now),
+            to=None if end is None else moment_of("--to", end, now),
+            limit=most,
+        ),
+    )
+    if quiet:
+        answers.ids(session, [run.run_id for run in found])
+    elif session.as_json:
+        answers.as_json([run.raw for run in found])
+    else:
+        run_views.table(session, found, _names(session, found) if of is None else None)
+
+
+def _names(session: Session, runs: list[Any]) -> dict[str, str]:
+    """Of the jobs of these runs: the newest jobs at once, the others one by one."""
+    from punctual.client import NotFound
+
+    wanted = {run.job_id for run in runs}
+    if not wanted:
+        return {}
+    listed = session.client.jobs.list(limit=2 * MANY)
+    names = {job.job_id: job.name for job in listed if job.job_id in wanted}
+    for job_id in wanted - set(names):
+        try:
+            names[job_id] = session.client.jobs.get(job_id).name
+        except NotFound:
+            continue  # its runs are kept longer than it
+    return names
+
+
+def show(session: Session, job: JobName, run: RunName = LATEST) -> None:
+    """A run with its attempts."""
+    found = run_of(session.client, job, run)
+    answers.one(session, found, lambda one: run_views.card(session, one))
+
+
+def output(
+    session: Session,
+    job: JobName,
+    run: RunName = LATEST,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", "-o", metavar="FILE", help="Into a file.", show_default=False),
+    ] = None,
+) -> None:
+    """What its task answered or printed, byte for byte."""
+    found = session.client.runs.output(run_of(session.client, job, run))
+    if session.as_json:
+        text = {"output": found.text, "content_type": found.content_type}
+        answers.as_json({**text, "truncated": found.truncated})
+    elif to is not None:
+        to.write_bytes(found.data)
+        session.screen.note(f"{len(found.data):,} bytes in {to}.")
+    else:
+        sys.stdout.buffer.write(found.data)
+        sys.stdout.buffer.flush()
+    if found.truncated:
+        session.screen.note("The output was cut: it was longer than what is kept.", "yellow")
+
+
+def logs(
+    session: Session,
+    job: JobName,
+    run: RunName = LATEST,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")
+    ] = False,
+) -> None:
+    """What it wrote to its logs.
+
+    With --json a line for each piece.
+    """
+    found = run_of(session.client, job, run)
+    if follow:
+        pieces = session.client.runs.follow_logs(found)
+    else:
+        pieces = iter([session.client.runs.logs(found).text])
+    for piece in pieces:
+        if session.as_json:
+            answers.as_line({"text": piece})
+        else:
+            sys.stdout.write(piece)
+            sys.stdout.flush()
+    if follow:
+        ended = session.client.runs.get(found)
+        following.outcome(session, ended)
+
+
+def watch(
+    session: Session, job: JobName, run: RunName = LATEST, timeout: WaitTimeout = None
+) -> None:
+    """Follow a run until it has ended.
+
+    Exit code 1 if it did not succeed. With --json a line for each state.
+    """
+    until = patience(True, timeout)
+    found = following.follow(session, run_of(session.client, job, run), until, as_stream=True)
+    following.outcome(session, found)

@@ -1,0 +1,57 @@
+"""A job's schedule in words."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from punctual_cli import moments
+
+if TYPE_CHECKING:
+    from punctual.client import Job
+
+
+def briefly(job: "Job") -> str:
+    """For a table.
+
+    A zone that is not UTC is named by its city.
+    """
+    if job.schedule_type == "CRON":
+        zone = job.timezone or "UTC"
+        city = "" if zone == "UTC" else f" {zone.rpartition('/')[2]}"
+        return f"{job.cron_expression}{city}"
+    if job.schedule_type == "INTERVAL":
+        return f"every {interval(job.interval_seconds or 0)}"
+    return "once"
+
+
+def interval(seconds: int) -> str:
+    """
+    >>> interval(300), interval(5400)
+    ('5 min', '1 h 30 min')
+    """
+    return moments.far(timedelta(seconds=seconds))
+
+
+def fully(job: "Job") -> str:
+    """With its meaning."""
+    if job.schedule_type == "CRON":
+        return f"{job.cron_expression}\n{_described(job)}"
+    if job.schedule_type == "INTERVAL":
+        after = " after the last run has ended" if job.interval_from == "COMPLETED" else ""
+        return f"every {interval(job.interval_seconds or 0)}{after}"
+    if job.schedule_type == "FUTURE" and job.schedule_time is not None:
+        return f"once, at {_utc(job.schedule_time)}"
+    return "once, at once"
+
+
+def _described(job: "Job") -> str:
+    from punctual.domain.schedule import Cron, describe
+
+    try:
+        return describe(Cron(job.cron_expression or "", timezone=job.timezone or "UTC"))
+    except ValueError:
+        # A newer server may know expressions that this program does not.
+        return f"in {job.timezone}"
+
+
+def _utc(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")

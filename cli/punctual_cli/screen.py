@@ -1,0 +1,162 @@
+"""What people see: tables that fit, times in their zone, colours where somebody looks."""
+
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from punctual_cli import moments
+from punctual_cli.columns import GAP, Column, widths
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+# As wide as it needs where no terminal bounds it: what reads a pipe wants whole words.
+UNBOUNDED = 500
+STYLES = {
+    "SUCCESS": "green",
+    "SCHEDULED": "green",
+    "ok": "green",
+    "FAILED": "red",
+    "TIMED_OUT": "red",
+    "LOST": "red",
+    "down": "red",
+    "MISSED": "magenta",
+    "RUNNING": "cyan",
+    "CLAIMED": "cyan",
+    "WAITING": "yellow",
+    "QUEUED": "yellow",
+    "PAUSED": "yellow",
+    "late": "yellow",
+    "PLANNED": "cyan",
+    "CANCELLED": "dim",
+    "SKIPPED": "dim",
+    "COMPLETED": "dim",
+    "EXCLUDED": "dim",
+    "NOT_SCHEDULED": "dim",
+}
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(value: Any) -> str:
+    """Nothing that a terminal would obey.
+
+    >>> plain("a\\x1b[2Jb")
+    'a\\\\x1b[2Jb'
+    """
+    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), str(value))
+
+
+class Screen:
+    def __init__(self, clock: Callable[[], datetime], no_color: bool = False) -> None:
+        self._clock = clock
+        self._no_color = no_color
+
+    @cached_property
+    def out(self) -> "Console":
+        return self._console(stderr=False)
+
+    @cached_property
+    def err(self) -> "Console":
+        return self._console(stderr=True)
+
+    def _console(self, stderr: bool) -> "Console":
+        from rich.console import Console
+
+        stream = sys.stderr if stderr else sys.stdout
+        bounded = stream.isatty() or os.environ.get("COLUMNS", "").isdecimal()
+        return Console(
+            stderr=stderr,
+            no_color=self._no_color or None,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            width=None if bounded else UNBOUNDED,
+        )
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether a person sees what is drawn, and drawn over, on standard error."""
+        return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+
+    def line(self, text: Any = "", style: str | None = None) -> None:
+        if isinstance(text, str):
+            text = plain(text)
+        self.out.print(text, style=style, soft_wrap=True)
+
+    def note(self, text: str, style: str | None = "dim") -> None:
+        """Beside the answer: on standard error."""
+        self.err.print(plain(text), style=style, soft_wrap=True)
+
+    def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
+        cells = [[self.cell(value) for value in row] for row in rows]
+        longest = [max((row[i].cell_len for row in cells), default=0) for i in range(len(columns))]
+        sizes = widths(columns, longest, self.out.width)
+        head = [self.cell(column.title) for column in columns]
+        for title in head:
+            title.stylize("bold")
+        for row in (head, *cells):
+            self._row(columns, sizes, row)
+
+    def _row(self, columns: Sequence[Column], sizes: Sequence[int], row: "Sequence[Text]") -> None:
+        from rich.text import Text
+
+        line = Text()
+        for column, size, cell in zip(columns, sizes, row, strict=True):
+            shown = cell.copy()
+            shown.truncate(size, overflow="ellipsis")
+            pad = " " * (size - shown.cell_len)
+            line += Text(pad) + shown if column.right else shown + Text(pad)
+            line += Text(" " * GAP)
+        line.rstrip()
+        self.line(line)
+
+    def pairs(self, rows: Iterable[tuple[str, Any]]) -> None:
+        """A label, and what there is to say; what says nothing is left out."""
+        from rich.text import Text
+
+        said = [(label, value) for label, value in rows if value not in (None, "", (), {}, [])]
+        width = max((len(label) for label, _ in said), default=0) + GAP
+        for label, value in said:
+            head = Text(label.ljust(width), style="bold")
+            for line in self._folded(self.cell(value), max(20, self.out.width - width)):
+                self.line(head + line)
+                head = Text(" " * width)
+
+    def _folded(self, text: "Text", width: int) -> "list[Text]":
+        """Words stay whole where they can, and lines that fit keep their indentation."""
+        found: list[Text] = []
+        for line in text.split(allow_blank=True):
+            fits = line.cell_len <= width
+            found.extend([line] if fits else line.wrap(self.out, width, overflow="fold"))
+        return found
+
+    def cell(self, value: Any) -> "Text":
+        from rich.text import Text
+
+        if isinstance(value, Text):
+            return value
+        if value is None:
+            return Text("-", style="dim")
+        if isinstance(value, datetime):
+            return Text(self.short(value))
+        return Text(plain(value))
+
+    def status(self, word: str, count: int = 1) -> "Text":
+        from rich.text import Text
+
+        times = f" ×{count:,}" if count > 1 else ""
+        return Text(f"{plain(word)}{times}", style=STYLES.get(word, ""))
+
+    def short(self, at: datetime) -> str:
+        return moments.short(at, self._clock(), None)
+
+    def long(self, at: datetime | None) -> str | None:
+        return None if at is None else moments.long(at, self._clock(), None)
+
+    def ago(self, at: datetime | None) -> str | None:
+        return None if at is None else moments.hint(at, self._clock())

@@ -1,0 +1,53 @@
+"""What a command is given: where to ask, how to answer, and the clock."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from punctual_cli import clock, places
+from punctual_cli.failures import Trouble
+from punctual_cli.places import Asked, Place
+from punctual_cli.screen import Screen
+
+if TYPE_CHECKING:
+    from punctual.client import Punctual
+
+
+@dataclass
+class Session:
+    asked: Asked = field(default_factory=Asked)
+    as_json: bool = False
+    no_color: bool = False
+    clock: Callable[[], datetime] = clock.now
+
+    @cached_property
+    def place(self) -> Place:
+        return places.place(self.asked, os.environ, places.config_path(os.environ))
+
+    @cached_property
+    def client(self) -> "Punctual":
+        return connect(self.place)
+
+    @cached_property
+    def screen(self) -> Screen:
+        return Screen(self.clock, self.no_color)
+
+    @property
+    def address(self) -> str:
+        """Where it asks, or would: for what goes wrong."""
+        try:
+            return self.place.url
+        except Trouble:
+            return places.HERE
+
+
+def connect(place: Place) -> "Punctual":
+    from punctual.client import Punctual
+
+    if place.token is None:
+        # The client would take it from there, and it may be meant for another address.
+        os.environ.pop(places.TOKEN, None)
+    return Punctual(place.url, place.token)
