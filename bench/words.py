@@ -17,6 +17,7 @@ _BUYS = (
     (r"dynamodb-write poller control: #lease", "one poller at a time has the minute: taken, back"),
     (r"dynamodb-write planner control: #lease", "one poller at a time has the minute"),
     (r"dynamodb-write planner control: #watermark", "how far everything is done; kept every 5 min"),
+    (r"dynamodb-write \S+ audit: row", "who changed what, packed"),
     (r"dynamodb-write status control: #runs", "the list of runs over all jobs, packed"),
     (r"dynamodb-write status control: #(minutes|totals)", "the counts that GET /stats answers"),
     (r"dynamodb-write status control: #\w+", "what `status` keeps for lists over all jobs"),

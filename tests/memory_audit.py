@@ -33,7 +33,7 @@ class MemoryAudit:
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> AuditPage:
-        entries = newest_first(tenant, self.noted.get(tenant, []), filters)
+        entries = newest_first(tenant, self.noted.get(tenant, []), filters.kept(now))
         left = [entry for entry in entries if after is None or entry.audit_id < after[0]]
         more = len(left) > limit
         return AuditPage(left[:limit], (left[limit - 1].audit_id,) if more else None)

@@ -61,7 +61,7 @@ class DynamoAudit:
     ) -> AuditPage:
         """A place is a group, and the entry of it that was shown last; none: the group is done."""
         begin, last = ("", "") if after is None else (after[0], after[1])
-        kept = filters._replace(start=max(filters.start or now - RETENTION, now - RETENTION))
+        kept = filters.kept(now)
         found: list[Entry] = []
         looked = 0
         for group, rows in self._groups(tenant, kept, begin, whole=bool(last)):

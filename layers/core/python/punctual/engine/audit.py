@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from punctual.domain.head import Head
 from punctual.domain.placement import derived_id
+from punctual.domain.timing import RETENTION
 
 JOB_CREATE, JOB_UPDATE, JOB_CANCEL = "job.create", "job.update", "job.cancel"
 JOB_PAUSE, JOB_RESUME, JOB_BACKFILL = "job.pause", "job.resume", "job.backfill"
@@ -89,6 +90,11 @@ class AuditFilters(NamedTuple):
     action: str = ""
     start: datetime | None = None
     end: datetime | None = None
+
+    def kept(self, now: datetime) -> "AuditFilters":
+        """The same of what has not expired."""
+        since = now - RETENTION
+        return self if self.start is not None and self.start > since else self._replace(start=since)
 
     def admit(self, note: Note) -> bool:
         """Whether what it is about, and that alone, decides."""

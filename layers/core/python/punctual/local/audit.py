@@ -6,7 +6,6 @@ from datetime import datetime
 import msgspec
 
 from punctual.domain.head import Head
-from punctual.domain.timing import RETENTION
 from punctual.engine.audit import (
     AuditFilters,
     AuditPage,
@@ -57,12 +56,13 @@ class SqliteAudit:
         now: datetime,
     ) -> AuditPage:
         """A place is a row, and the entry of it that was shown last, if any was."""
+        filters = filters.kept(now)
         row, last = (2**63 - 1, "") if after is None else (int(after[0]), after[1])
         found: list[Entry] = []
         looked = 0
         with self._unit:
             self.flush()
-            for number, packed in self._rows(tenant, filters, row, now):
+            for number, packed in self._rows(tenant, filters, row):
                 looked += 1
                 entries = newest_first(tenant, _decode(packed), filters)
                 if number == row and last:
@@ -76,17 +76,15 @@ class SqliteAudit:
                     return AuditPage(found, (str(number - 1), ""))
         return AuditPage(found, None)
 
-    def _rows(
-        self, tenant: str, filters: AuditFilters, row: int, now: datetime
-    ) -> Iterator[tuple[int, bytes]]:
+    def _rows(self, tenant: str, filters: AuditFilters, row: int) -> Iterator[tuple[int, bytes]]:
         """From this one on, newest first: those that may hold what is asked for."""
         start = -1 if filters.start is None else micros(filters.start)
         end = 2**63 - 1 if filters.end is None else micros(filters.end)
         while True:
             some = self._unit.db.execute(
                 "SELECT id, noted FROM audit WHERE tenant = ? AND id <= ? AND latest >= ? "
-                "AND earliest < ? AND latest > ? ORDER BY id DESC LIMIT ?",
-                (tenant, row, start, end, micros(now - RETENTION), _TOGETHER),
+                "AND earliest < ? ORDER BY id DESC LIMIT ?",
+                (tenant, row, start, end, _TOGETHER),
             ).fetchall()
             yield from some
             if len(some) < _TOGETHER:

@@ -1,0 +1,92 @@
+"""What the audit adds to a submission on the node, in CPU time and bytes: python -m bench.audit"""
+
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+
+from punctual.domain.head import Lane
+from punctual.engine.audit import Actor
+from punctual.engine.jobs import Submission
+from punctual.identity import new_id
+from punctual.local import clock
+from punctual.local.groups import GroupFiles
+from punctual.local.node import Node
+from punctual.local.store import FILE, Store
+from punctual.local.workers import Workers
+from punctual.tasks.registry import Registry
+
+ROUNDS = 8
+JOBS = 10_000  # a round
+WHO = Actor("ada@example.com", "0193e2b4-7b12-7000-8000-000000000000", "203.0.113.9", "r" * 36)
+
+
+def quiet(_event: str, /, **_facts: object) -> None: ...
+
+
+def a_node(store: Store, folder: Path) -> Node:
+    workers = {Lane.QUICK.value: Workers("quick", 1), Lane.LONG.value: Workers("long", 1)}
+    groups = GroupFiles(folder / "groups")
+    ids = new_id(clock.wall)
+    return Node(
+        store,
+        Registry({}),
+        groups,
+        clock.wall,
+        clock.monotonic,
+        ids,
+        quiet,
+        workers,
+        lambda: None,
+    )
+
+
+def submissions(at: datetime, size: int) -> list[Submission]:
+    document = {
+        "name": "hello",
+        "schedule_type": "FUTURE",
+        "schedule_time": at.isoformat(),
+        "payload": {"customer": 1234},
+        "task": {"type": "event"},
+    }
+    return [Submission(document) for _ in range(size)]
+
+
+def microseconds(size: int, by: Actor | None) -> tuple[float, float]:
+    """CPU time and bytes on the disk for each job, in requests of this size, 20 a commit."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        store = Store.open(folder / "data")
+        node = a_node(store, folder)
+        wanted = submissions(clock.wall() + timedelta(days=1), size)
+
+        def request() -> object:
+            return node.jobs.submit("local", "ada", wanted, by)
+
+        requests: list[Callable[[], object]] = [request] * 20
+        began = time.process_time()
+        for _ in range(JOBS // size // 20):
+            node.perform(requests)
+        spent = time.process_time() - began
+        store.close()
+        return spent / JOBS * 1e6, (folder / "data" / FILE).stat().st_size / JOBS
+
+
+def main() -> None:
+    print(f"load {os.getloadavg()[0]:.2f}, {ROUNDS} rounds of {JOBS:,} jobs each way")
+    for size in (1, 500):
+        pairs = [(microseconds(size, None), microseconds(size, WHO)) for _ in range(ROUNDS)]
+        without = median(one[0] for one, _ in pairs)
+        ratio = median(other[0] / one[0] for one, other in pairs)
+        more = pairs[0][1][1] - pairs[0][0][1]
+        print(
+            f"  {size:>3} jobs a request: {without:5.1f} µs without, {ratio - 1:+.1%} with, "
+            f"{more:+.0f} bytes a job"
+        )
+
+
+if __name__ == "__main__":
+    main()
