@@ -32,6 +32,8 @@ class Settings:
     run_events: str = "ended"
     # Private networks, as CIDRs, whose addresses `http` tasks may call.
     networks: tuple[str, ...] = ()
+    # What each tenant may, "jobs=500 burst=null"; None where the stage has no limits at all.
+    limits: str | None = None
     # By lane and priority, "quick-high"; a lane whose priorities share one queue is just "quick".
     queues: Mapping[str, str] = field(default_factory=dict)
 
@@ -46,7 +48,7 @@ PUNCTUAL_METRICS, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, \
 PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         """
         names = {name: PREFIX + name.upper() for name in cls.__slots__}
-        optional = names.pop("networks")
+        optional, limits = names.pop("networks"), names.pop("limits")
         missing = sorted(variable for variable in names.values() if not env.get(variable))
         if missing:
             raise WrongSettings(f"not set: {', '.join(missing)}")
@@ -57,6 +59,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
                 "queues": _pairs(values["queues"]),
                 "metrics": _switch(values["metrics"]),
                 "networks": tuple(env.get(optional, "").split()),
+                "limits": _limits(env.get(limits, "")),
             }
         )
 
@@ -65,7 +68,20 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         values["queues"] = " ".join(f"{name}={url}" for name, url in self.queues.items())
         values["metrics"] = _YES if self.metrics else _NO
         values["networks"] = " ".join(self.networks)
+        values["limits"] = "" if self.limits is None else f"{_YES} {self.limits}".strip()
         return {PREFIX + name.upper(): value for name, value in values.items() if value}
+
+
+def _limits(text: str) -> str | None:
+    """
+    >>> _limits("on jobs=5"), _limits("on"), _limits("")
+    ('jobs=5', '', None)
+    """
+    if not text:
+        return None
+    switch, _, rest = text.partition(" ")
+    _switch(switch)
+    return rest
 
 
 def _switch(text: str) -> bool:

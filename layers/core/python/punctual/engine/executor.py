@@ -260,6 +260,15 @@ class Executor:
             found.append(Alive(head is not None, Reason.NONE if run is None else run.cancel))
         return found
 
+    def look_later(self, messages: Sequence[Message], at: datetime) -> None:
+        """Their runs stay queued, and a look then sends them anew: the messages may go."""
+        placing = self._steps.placing
+        begun = placing.begin()
+        keys = {Key(one.tenant, one.job_id): one.version for one in messages}
+        timers = [placing.timer(key, at, version, begun.wall) for key, version in keys.items()]
+        placing.put(timers, begun)
+        self._ports.wake.nudge(timers)
+
     def poison(self, messages: Sequence[Message]) -> list[Result]:
         """End runs whose message came back too often; the dead-letter queue's consumer."""
         return self._steps.apply(

@@ -15,6 +15,7 @@ from punctual.serverless.executing_batch import Batch
 from punctual.serverless.executing_hands import Hands, Threads
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_work import Delivery, Lane
+from punctual.serverless.limiting import permits
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.registry import Registry
 
@@ -42,6 +43,7 @@ class Executing:
         self._runtime = runtime
         self._lane = LANES[lane]
         self._tasks = tasks
+        self._permits = permits(runtime)
         self._hands = hands or Threads(runtime.pause)
         self._deliveries = SqsDeliveries(lambda: runtime.clients.sqs)
         self._urls = {_last(url, "/"): url for url in runtime.settings.queues.values()}
@@ -60,7 +62,9 @@ class Executing:
             left = context.get_remaining_time_in_millis() / 1000
             if found:
                 mail = Mail(self._deliveries, self._runtime.clock, self._runtime.tell)
-                batch = Batch(self._runtime, self._lane, mail, self._tasks, self._hands, left)
+                batch = Batch(
+                    self._runtime, self._lane, mail, self._tasks, self._hands, left, self._permits
+                )
                 failed += batch.run(found)
         return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
 

@@ -4,8 +4,7 @@ Everything happens in the loop's thread but the tasks, the beats and calls about
 anywhere leaves the messages, which come again, and from the first beat on a timer too.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import timedelta
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -15,7 +14,10 @@ from punctual.domain.timing import LEASE
 from punctual.engine.change import Result
 from punctual.engine.executor import Assignment
 from punctual.engine.holding import Claims
+from punctual.engine.leased_runs import RunPermits
 from punctual.engine.marks import marks
+from punctual.serverless import executing_pace as pace
+from punctual.serverless.executing_admission import Admission
 from punctual.serverless.executing_hands import Beside, Hands, meanwhile
 from punctual.serverless.executing_heads import Heads
 from punctual.serverless.executing_mail import Mail
@@ -25,18 +27,6 @@ from punctual.serverless.executing_work import Attempting, Delivery, Lane, is_ol
 from punctual.serverless.packing import Packer
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.registry import Registry
-
-EARLY = timedelta(seconds=2)  # waited for here; what is earlier still goes back
-HIDE_AFTER = 1.0  # seconds: what takes longer is hidden for no more than a claim's lease
-GATHER = 0.2  # seconds that an end waits for others to be written with it
-AGAIN = 1.0  # seconds until a store that did not answer is asked again
-PATIENCE = 10.0  # seconds of that for a claim, or for an output
-HELD = 20.0  # seconds of that for an end: then the run may be another's
-MARGIN = 5.0  # seconds kept at the invocation's end to write how runs ended
-LAST = 1.0  # seconds before the invocation's end when nothing more is tried
-LEAST = 2.0  # seconds that a run is not begun for
-LINGER = 2.0  # seconds that calls beside the loop may take when all else is done
-LOOK = 1.0  # seconds between two looks at what runs
 
 T = TypeVar("T")
 
@@ -50,6 +40,7 @@ class Batch:
         tasks: Callable[[str], Registry],
         hands: Hands,
         left: float,
+        permits: RunPermits | None = None,
     ) -> None:
         self._tell = runtime.tell
         self._clock = runtime.clock
@@ -62,6 +53,7 @@ class Batch:
         self._lane = lane
         self._mail = mail
         self._returns = Returns(runtime, mail)
+        self._admission = Admission(runtime, permits, mail)
         self._tasks = tasks
         self._hands = hands
         self._began = self._steady()
@@ -78,19 +70,20 @@ class Batch:
         """The ids of the messages that are to come again."""
         now = self._clock()
         for nonce, delivery in zip(marks(self._new_id, len(deliveries)), deliveries, strict=True):
-            if delivery.message.due_at > now + EARLY:
+            if delivery.message.due_at > now + pace.EARLY:
                 self._mail.again(delivery, delivery.message.due_at)
             else:
                 self._waiting[nonce] = delivery
-        while self._is_at_work():
-            self._hide()
-            self._claim()
-            self._beat()
+        with self._admission:
+            while self._is_at_work():
+                self._hide()
+                self._claim()
+                self._beat()
+                self._look()
+                self._write()
+                if self._is_at_work():
+                    self._hands.wait(max(0.001, self._pause()))
             self._look()
-            self._write()
-            if self._is_at_work():
-                self._hands.wait(max(0.001, self._pause()))
-        self._look()
         return self._mail.hand_back()
 
     def _is_at_work(self) -> bool:
@@ -99,11 +92,11 @@ class Batch:
             return True
         if self._idle_at is None:
             self._idle_at = self._steady()
-        return self._beside.busy and self._steady() < self._idle_at + LINGER
+        return self._beside.busy and self._steady() < self._idle_at + pace.LINGER
 
     def _hide(self) -> None:
         """The queue's own visibility has to be as long as the function may run: too long here."""
-        if self._hidden or self._steady() < self._began + HIDE_AFTER:
+        if self._hidden or self._steady() < self._began + pace.HIDE_AFTER:
             return
         self._hidden = True
         held = [*self._waiting.values(), *(one.delivery for one in self._attempts)]
@@ -117,6 +110,9 @@ class Batch:
         due = {nonce: one for nonce, one in self._waiting.items() if one.message.due_at <= now}
         if not due or steady < self._claim_at:
             return
+        due = self._admission.admit(due, self._waiting, self._meanwhile)
+        if not due:
+            return
         try:
             messages = [one.message for one in due.values()]
             handed = self._meanwhile(lambda: self._executor.claim(messages, list(due)))
@@ -127,7 +123,8 @@ class Batch:
         if unread:
             self._unread.update((one.nonce, one.run) for one in handed.unread)
             self._claim_again(unread, "What they are to do cannot be read.")
-        self._forget(nonce for nonce in due if nonce not in unread)
+        for nonce in due.keys() - unread:
+            del self._waiting[nonce]
         granted = {one.run.nonce: one for one in handed.granted}
         for assignment in handed.granted:
             self._heads.note(assignment.key, assignment.head)
@@ -135,33 +132,32 @@ class Batch:
         for message, at in handed.again:
             self._mail.again(taken(rest, message), at)
         self._mail.later([taken(rest, message) for message in handed.later])
+        self._admission.release([n for n in due if n not in granted and n not in unread], False)
         self._begin([(due[nonce], one) for nonce, one in granted.items()])
 
     def _claim_again(self, due: Mapping[str, Delivery], why: str) -> None:
         """Under the same nonces, or not here; what was claimed is no attempt, for nobody began."""
-        self._claim_at = self._steady() + AGAIN
-        if self._claim_at <= self._began + PATIENCE:
+        self._claim_at = self._steady() + pace.AGAIN
+        if self._claim_at <= self._began + pace.PATIENCE:
             return
         self._tell.problem("claim_failed", messages=len(due), error=why)
-        self._forget(due)
+        self._admission.release(due, False)
         for nonce, delivery in due.items():
+            self._waiting.pop(nonce, None)
             run = self._unread.get(nonce)
             if run is None:
                 self._mail.later([delivery])
             else:
                 self._returns.unbegun(delivery, run, waits=True)
 
-    def _forget(self, claimed: Iterable[str]) -> None:
-        for nonce in claimed:
-            self._waiting.pop(nonce, None)
-
     def _begin(self, granted: Sequence[tuple[Delivery, Assignment]]) -> None:
         now, steady = self._clock(), self._steady()
-        left = self._over - MARGIN - steady
+        left = self._over - pace.MARGIN - steady
         new = []
         for delivery, one in granted:
             old = is_old(one.run, now)
-            if old or left < min(one.timeout_seconds, LEAST):
+            if old or left < min(one.timeout_seconds, pace.LEAST):
+                self._admission.release([one.run.nonce], False)
                 self._returns.unbegun(delivery, one.run, waits=old)
                 continue
             registry = self._tasks(one.key.tenant)
@@ -179,6 +175,8 @@ class Batch:
     # Beats
 
     def _beat(self) -> None:
+        if self._admission.is_to_tend():
+            self._beside.start(self._admission.tend, "places_not_renewed")
         self._claims.end_the_lost()
         at = self._claims.next_beat()
         if at is None or at > self._clock() or self._steady() < self._beat_at:
@@ -190,7 +188,7 @@ class Batch:
         try:
             self._renew(early=False)
         finally:
-            self._beat_at = self._steady() + AGAIN
+            self._beat_at = self._steady() + pace.AGAIN
 
     def _renew(self, early: bool) -> None:
         """From its first beat on a timer watches the run, and its message has done its part."""
@@ -216,7 +214,7 @@ class Batch:
         if not ended or steady < self._write_at:
             return
         first = min(one.ended_at or steady for one in ended)
-        if len(ended) < len(self._attempts) and steady < first + GATHER:
+        if len(ended) < len(self._attempts) and steady < first + pace.GATHER:
             return
         try:
             self._finish([one for one in ended if not one.lost])
@@ -224,8 +222,8 @@ class Batch:
                 back = partial(self._returns.give_back, *one.assignment[:2], begun=True)
                 self._settle(one, self._meanwhile(back))
         except Unavailable as error:
-            self._write_at = self._steady() + AGAIN
-            if self._write_at > min(self._over - LAST, first + HELD):
+            self._write_at = self._steady() + pace.AGAIN
+            if self._write_at > min(self._over - pace.LAST, first + pace.HELD):
                 self._tell.problem("finish_failed", runs=len(ended), error=error.message)
                 for one in [one for one in self._attempts if one.ended_at is not None]:
                     self._let_go(one)
@@ -240,7 +238,7 @@ class Batch:
         results = self._meanwhile(lambda: self._executor.finish(finished, True, known))
         for one, said, result in zip(ended, finished, results, strict=True):
             if result.contended:
-                self._write_at = self._steady() + AGAIN
+                self._write_at = self._steady() + pace.AGAIN
                 continue
             if result.failed:  # and is told: when the claim is over, whoever can read it goes on
                 self._let_go(one)
@@ -256,7 +254,7 @@ class Batch:
         keep(
             ended,
             lambda: self._meanwhile(lambda: self._packer.keep(left)),
-            lambda: self._steady() < since + PATIENCE,
+            lambda: self._steady() < since + pace.PATIENCE,
         )
 
     def _settle(self, one: Attempting, result: Result) -> None:
@@ -268,13 +266,14 @@ class Batch:
     def _let_go(self, one: Attempting) -> None:
         self._claims.let_go(one.assignment)
         self._attempts.remove(one)
+        self._admission.release([one.assignment.run.nonce], True)
 
     def _meanwhile(self, call: Callable[[], T]) -> T:
         """A store may hang for longer than claims live without a beat: of others, or of these."""
         return meanwhile(self._hands, call, self._tend) if self._attempts else call()
 
     def _tend(self) -> float:
-        if self._steady() >= self._over - LAST:
+        if self._steady() >= self._over - pace.LAST:
             raise Unavailable("The store did not answer before the function's end.")
         self._hide()
         self._beat()
@@ -286,15 +285,16 @@ class Batch:
         now, steady = self._clock(), self._steady()
         moments = [one.next_at for one in self._attempts if one.ended_at is None]
         if self._attempts:
-            moments += [steady + LOOK, self._write_at]
+            moments += [steady + pace.LOOK, self._write_at]
             at = self._claims.next_beat()
             if at is not None:
                 moments.append(max(self._beat_at, steady + (at - now).total_seconds()))
-        moments += [one.ended_at + GATHER for one in self._attempts if one.ended_at is not None]
+        ended = [one.ended_at for one in self._attempts]
+        moments += [at + pace.GATHER for at in ended if at is not None]
         if self._waiting:
             soonest = min(one.message.due_at for one in self._waiting.values())
             moments.append(max(self._claim_at, steady + (soonest - now).total_seconds()))
         if not self._hidden:
-            moments.append(self._began + HIDE_AFTER)
+            moments.append(self._began + pace.HIDE_AFTER)
         later = [at - steady for at in moments if at > steady]
-        return min(later, default=LOOK)
+        return min(later, default=pace.LOOK)

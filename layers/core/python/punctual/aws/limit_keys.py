@@ -1,0 +1,23 @@
+"""The keys of what a tenant may use, and of what is left of it."""
+
+from punctual.aws.keys import RowKey
+from punctual.aws.sorting import joined
+
+LIMITS = "limits"
+
+
+def limits(tenant: str) -> RowKey:
+    """What an operator wrote for this tenant.
+
+    >>> limits("acme")
+    RowKey(pk='acme#limits', sk='-')
+    """
+    return RowKey(joined(tenant, "limits"), "-")
+
+
+def share(tenant: str, what: str) -> RowKey:
+    """
+    >>> share("acme", "calls").pk
+    'acme#share#calls'
+    """
+    return RowKey(joined(tenant, "share", what), "-")

@@ -1,0 +1,212 @@
+"""Which runs an instance may start: permits for starts and for places, leased for each tenant."""
+
+from collections.abc import Callable
+from datetime import datetime
+from math import floor
+from threading import Lock
+from typing import NamedTuple
+
+from punctual.domain.errors import Unavailable
+from punctual.domain.limits import Limits
+from punctual.domain.placement import EPOCH
+from punctual.domain.shares import EMPTY, Ledger, at, held, hold, room_in, take, used
+from punctual.engine.leasing import Heat, Leases, Shares
+from punctual.engine.limits import LimitsOf, Log
+
+RUNS = "runs"
+MINUTE = 60
+AHEAD = 10  # seconds that starts beyond the need may be used
+PLACES = 30  # seconds that places are held: after a crash others have them then
+RENEW = 15  # seconds before their end they are renewed
+SHUT = 1.0  # seconds at least until an instance that got too few asks again
+SOON = 5  # seconds until a place may be free, where none is
+
+
+class Permitted(NamedTuple):
+    """How many may start; the others may be asked for in so many seconds."""
+
+    number: int
+    again_after: float = 0.0
+
+
+class _Got(NamedTuple):
+    """What was leased: starts until then, and places; `wait` seconds for what was not."""
+
+    wait: int
+    tight: bool = False
+    starts: int = 0
+    until: int = 0
+    places: int | None = None
+
+
+class _Mine:
+    def __init__(self) -> None:
+        self.heat = Heat()
+        self.starts = 0  # leased and not used
+        self.starts_until = 0
+        self.places = 0
+        self.places_until = 0
+        self.active = 0
+        self.tight = False  # nothing was left for others
+        self.shut_until = 0.0
+        self.again_at = 0.0
+
+
+class RunPermits:
+    """A start counts for a minute after the last moment at which it may be used, so there are
+    never more in a minute than may be; a place is one's own until its time is over or it is given
+    back. `ask` reserves; each of what it permits is then `end`ed, once."""
+
+    def __init__(
+        self,
+        limits_of: LimitsOf,
+        shares: Shares,
+        name: str,
+        clock: Callable[[], datetime],
+        steady: Callable[[], float],
+        log: Log,
+    ) -> None:
+        self._limits_of = limits_of
+        self._leases = Leases(shares, RUNS, EMPTY, Ledger, steady)
+        self._name = name[-12:]  # random, and rows grow with it
+        self._clock = clock
+        self._steady = steady
+        self._log = log
+        self._mine: dict[str, _Mine] = {}
+        self._one_at_a_time = Lock()
+
+    def ask(self, tenant: str, wanted: int) -> Permitted:
+        limits = self._limits_of(tenant)
+        if not limits.hold_runs:
+            return Permitted(wanted)
+        with self._one_at_a_time:
+            return self._ask(tenant, limits, wanted)
+
+    def _ask(self, tenant: str, limits: Limits, wanted: int) -> Permitted:
+        mine = self._mine.setdefault(tenant, _Mine())
+        now, steady = self._now(), self._steady()
+        heat = mine.heat.add(wanted, steady)
+        if now >= mine.starts_until:
+            mine.starts = 0
+        if now >= mine.places_until:
+            mine.places = 0
+        here = self._here(limits, mine, wanted)
+        if here < wanted and steady >= mine.shut_until:
+            try:
+                mine.again_at = steady + self._lease(tenant, limits, mine, wanted, heat)
+            except Unavailable as error:
+                # The claims that follow are what bounds it: they need the store as well.
+                self._log("limits_unavailable", tenant=tenant, limit=RUNS, error=error.message)
+                mine.active += wanted
+                return Permitted(wanted)
+            here = self._here(limits, mine, wanted)
+            if here < wanted:
+                mine.shut_until = steady + SHUT
+        mine.active += here
+        if limits.runs_per_minute is not None:
+            mine.starts -= here
+        return Permitted(here, max(SHUT, mine.again_at - steady) if here < wanted else 0.0)
+
+    def end(self, tenant: str, started: bool) -> None:
+        """Of one that was permitted; one that never started leaves its start to another."""
+        mine = self._mine.get(tenant)
+        if mine is None or not mine.active:
+            return
+        mine.active -= 1
+        if not started and self._now() < mine.starts_until:
+            mine.starts += 1
+
+    def tend(self) -> None:
+        """Renew the places of what runs; it may be called from another thread."""
+        now = self._now()
+        with self._one_at_a_time:
+            for tenant, mine in list(self._mine.items()):
+                if mine.active and mine.places and now >= mine.places_until - RENEW:
+                    self._settle(tenant, mine, min(mine.places, mine.active), now + PLACES)
+
+    @property
+    def aging(self) -> bool:
+        """Whether places of what runs are to be renewed."""
+        soon = self._now() + RENEW
+        return any(
+            mine.active and mine.places and soon >= mine.places_until
+            for mine in self._mine.values()
+        )
+
+    def rest(self) -> None:
+        """Nothing runs here for now: what others lack is given back."""
+        now = self._now()
+        with self._one_at_a_time:
+            for tenant, mine in self._mine.items():
+                if mine.tight and mine.places > mine.active and now < mine.places_until:
+                    self._settle(tenant, mine, mine.active, mine.places_until)
+
+    def _settle(self, tenant: str, mine: _Mine, places: int, until: int) -> None:
+        now = self._now()
+
+        def decide(ledger: Ledger) -> tuple[Ledger, None]:
+            return hold(at(ledger, now), self._name, places, until), None
+
+        try:
+            self._leases.change(tenant, decide)
+        except Unavailable as error:
+            self._log("limits_unavailable", tenant=tenant, limit=RUNS, error=error.message)
+            return
+        mine.places, mine.places_until = places, until
+
+    def _here(self, limits: Limits, mine: _Mine, wanted: int) -> int:
+        if limits.runs_per_minute is not None:
+            wanted = min(wanted, mine.starts)
+        if limits.concurrent_runs is not None:
+            wanted = min(wanted, mine.places - mine.active)
+        return max(0, wanted)
+
+    def _lease(self, tenant: str, limits: Limits, mine: _Mine, wanted: int, heat: int) -> float:
+        """Seconds until there may be more, where these are too few."""
+        now = self._now()
+
+        def decide(ledger: Ledger) -> tuple[Ledger, _Got]:
+            return self._decided(ledger, limits, mine, wanted, heat, now)
+
+        got = self._leases.change(tenant, decide)
+        mine.tight = got.tight
+        if got.starts:
+            mine.starts_until = min(mine.starts_until, got.until) if mine.starts else got.until
+            mine.starts += got.starts
+        if got.places is not None:
+            mine.places, mine.places_until = got.places, now + PLACES
+        return float(max(1, got.wait))
+
+    def _decided(
+        self, ledger: Ledger, limits: Limits, mine: _Mine, wanted: int, heat: int, now: int
+    ) -> tuple[Ledger, _Got]:
+        """What is free, less than is wanted where it must be; some more while half is free."""
+        there = at(ledger, now)
+        may, wait = wanted, 0
+        places, starts = limits.concurrent_runs, limits.runs_per_minute
+        free = 0
+        if places is not None:
+            free = places - held(there, but=self._name) - mine.active
+            if free < may:
+                may, wait = max(0, free), SOON
+        if starts is not None and mine.starts < may:
+            left = max(0, starts - used(there))
+            if mine.starts + left < may:
+                may, wait = mine.starts + left, max(wait, room_in(there, starts, now))
+        if not may:
+            return ledger, _Got(wait, tight=True)
+        new, leased, until = there, 0, 0
+        if starts is not None and mine.starts < may:
+            need = may - mine.starts
+            more = max(0, min(heat, (starts - used(there) - starts // 2 - need) // 4))
+            leased, until = need + more, now + (AHEAD if more else 1)
+            new = take(new, leased, until + MINUTE)
+        if places is None:
+            return new, _Got(wait, False, leased, until)
+        spare = max(0, min(heat, (free - may - places // 2) // 4))
+        mine_now = mine.active + may + spare
+        new = hold(new, self._name, mine_now, now + PLACES)
+        return new, _Got(wait, free <= may + spare, leased, until, mine_now)
+
+    def _now(self) -> int:
+        return floor((self._clock() - EPOCH).total_seconds())

@@ -1,0 +1,92 @@
+"""So many in a span of time, over many instances: for orders, and for jobs not yet counted."""
+
+from collections.abc import Callable
+from datetime import datetime
+from math import floor, inf
+from typing import NamedTuple
+
+from punctual.domain.placement import EPOCH
+from punctual.domain.shares import EMPTY, Ledger, at, room_in, take, used
+from punctual.engine.leasing import Heat, Leases, Shares
+from punctual.engine.limits import Granted
+
+AHEAD = 10  # seconds that what was leased beyond the need may be used
+
+
+class _Got(NamedTuple):
+    """`more` beside what was needed, to be used before `until`; `wait` for the next."""
+
+    number: int
+    more: int = 0
+    until: int = 0
+    wait: int = 0
+
+
+class _Mine:
+    def __init__(self) -> None:
+        self.heat = Heat()
+        self.left = 0
+        self.until = 0
+
+
+class LeasedWindow:
+    """What is taken counts for `span` seconds after the last moment at which it may be used, so
+    never more than the limit is used in any span; up to two seconds of it are lost by that.
+
+    While half of the limit is free, an instance leases about a second's worth more than it needs.
+    """
+
+    def __init__(
+        self,
+        shares: Shares,
+        what: str,
+        span: int,
+        clock: Callable[[], datetime],
+        steady: Callable[[], float],
+    ) -> None:
+        self._leases = Leases(shares, what, EMPTY, Ledger, steady)
+        self._span = span
+        self._clock = clock
+        self._steady = steady
+        self._mine: dict[str, _Mine] = {}
+
+    def take(
+        self, tenant: str, asked: int, most: Callable[[], int], whole: bool = False
+    ) -> Granted:
+        """`most` is asked only where this instance has not enough."""
+        mine = self._mine.setdefault(tenant, _Mine())
+        now = floor((self._clock() - EPOCH).total_seconds())
+        heat = mine.heat.add(asked, self._steady())
+        if now >= mine.until:
+            mine.left = 0
+        if mine.left >= asked:
+            mine.left -= asked
+            return Granted(asked)
+        limit = most()
+        if whole and asked > limit:
+            return Granted(0, inf)
+        need = asked - mine.left
+
+        def decide(ledger: Ledger) -> tuple[Ledger, _Got]:
+            there = at(ledger, now)
+            free = max(0, limit - used(there))
+            count = min(need, free)
+            if not count or (whole and count < need):
+                # As it was: a refusal writes nothing.
+                return ledger, _Got(0, wait=room_in(there, limit, now, need if whole else 1))
+            more = max(0, min(heat, (free - limit // 2 - count) // 4))
+            until = now + (AHEAD if more else 1)
+            new = take(there, count + more, until + self._span)
+            return new, _Got(count, more, until, room_in(new, limit, now))
+
+        got = self._leases.change(tenant, decide)
+        if not got.number:
+            return Granted(0 if whole else self._spend(mine, asked), float(max(1, got.wait)))
+        granted = got.number + mine.left
+        mine.left, mine.until = got.more, got.until
+        return Granted(granted, 0.0 if granted == asked else float(max(1, got.wait)))
+
+    def _spend(self, mine: _Mine, asked: int) -> int:
+        count = min(mine.left, asked)
+        mine.left -= count
+        return count
