@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+from punctual_cli.screen import plain
+
 
 class Code(IntEnum):
     """How the program ends."""
@@ -94,7 +96,7 @@ def _without_answer(error: Any, url: str) -> Told:
         )
         if error.uncertain:
             advice = "It may have been carried out all the same: look before you repeat it."
-        return Told(Code.UNAVAILABLE, f"No answer from {url}: {error.message}", advice)
+        return Told(Code.UNAVAILABLE, error.message, advice)
     return Told(Code.UNAVAILABLE, error.message, f"{url} may not be a Punctual API.")
 
 
@@ -139,10 +141,14 @@ def show(found: Told, as_json: bool) -> None:
         print(json.dumps({"error": value}, ensure_ascii=False), file=sys.stderr, flush=True)
         return
     head = typer.style("Error:", fg="red", bold=True)
-    # Every wrong field follows on a line of its own: the detail would only join them.
-    message = f"{len(found.errors)} wrong:" if len(found.errors) > 1 else found.message
-    typer.echo(f"{head} {message}", err=True)
-    for name, text in found.errors if len(found.errors) > 1 else ():
-        typer.echo(f"  {name}: {text}", err=True)
+    errors = [f"{name}: {text}" if name else text for name, text in found.errors]
+    message = found.message
+    # A detail that only joins the fields says nothing that their own lines do not.
+    if message.rstrip(".") == "; ".join(errors).rstrip("."):
+        errors = errors if len(errors) > 1 else []
+        message = f"{len(errors)} fields are wrong:" if errors else message
+    typer.echo(f"{head} {plain(message)}", err=True)
+    for text in errors:
+        typer.echo(f"  {plain(text)}", err=True)
     if found.advice:
         typer.echo(found.advice, err=True)

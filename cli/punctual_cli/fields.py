@@ -140,11 +140,17 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Differen
 def _between(path: str, old: Any, new: Any) -> Iterator[Difference]:
     if same(old, new):
         return
-    if isinstance(old, dict) and isinstance(new, dict):
+    if _opens(old, new) or _opens(new, old):
+        old, new = ({} if value is ABSENT else value for value in (old, new))
         for key in dict.fromkeys([*old, *new]):
             yield from _between(f"{path}.{key}", old.get(key, ABSENT), new.get(key, ABSENT))
     else:
         yield Difference(path, old, new)
+
+
+def _opens(one: Any, other: Any) -> bool:
+    """Whether the parts of a mapping say more than it does as a whole."""
+    return isinstance(one, dict) and (isinstance(other, dict) or (other is ABSENT and bool(one)))
 
 
 def same(one: Any, other: Any) -> bool:

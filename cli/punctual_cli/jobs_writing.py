@@ -87,7 +87,7 @@ def _result(job: Mapping[str, Any], result: Any) -> dict[str, Any]:
 def _wrong(one: Mapping[str, Any]) -> Sequence[tuple[str, str]]:
     problem = one["problem"]
     errors = problem.get("errors") or [{"field": "", "message": problem.get("detail", "")}]
-    return [(f"{one['name']}: {e['field']}".rstrip(": "), e["message"]) for e in errors]
+    return [(f"{one['name']}: {e['field']}".removesuffix(": "), e["message"]) for e in errors]
 
 
 def update(

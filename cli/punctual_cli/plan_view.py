@@ -82,7 +82,7 @@ def _difference(found: Difference) -> Iterator[Line]:
         yield Line(f"    {path}:", CHANGED)
         yield from _text_difference(old, new)
     else:
-        before, after = _shown(old), _shown(new)
+        before, after = _veiled(path, old), _veiled(path, new)
         if len(path) + len(before) + len(after) + 9 <= LONGEST + 20:
             yield Line(f"    {path}: {before} → {after}", CHANGED)
         else:
@@ -123,7 +123,16 @@ def _is_secret(path: str, value: Any) -> bool:
 
 
 def _veiled(path: str, value: Any) -> str:
-    return HIDDEN if _is_secret(path, value) else _shown(value)
+    return HIDDEN if _is_secret(path, value) else _shown(_veiled_inside(value))
+
+
+def _veiled_inside(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: HIDDEN if _is_secret(key, inner) else _veiled_inside(inner)
+            for key, inner in value.items()
+        }
+    return [_veiled_inside(inner) for inner in value] if isinstance(value, list) else value
 
 
 def _shown(value: Any) -> str:
