@@ -22,7 +22,17 @@ DOMAIN = {
     "certificateArn": "arn:aws:acm:eu-central-1:123456789012:certificate/"
     "01234567-89ab-cdef-0123-456789abcdef",
 }
-FULL = {"vpc": VPC, "domain": DOMAIN, "corsOrigins": ["https://app.example.com"]}
+ISSUER = {
+    "issuer": "https://id.example.com/realms/a",
+    "audience": "punctual",
+    "tenantClaim": "https://example.com/tenant",
+}
+FULL = {
+    "vpc": VPC,
+    "domain": DOMAIN,
+    "corsOrigins": ["https://app.example.com"],
+    "oidcIssuer": ISSUER,
+}
 
 
 class Resource(NamedTuple):

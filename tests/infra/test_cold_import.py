@@ -72,7 +72,6 @@ def environment() -> dict[str, str]:
         "POWERTOOLS_SERVICE_NAME": "cold",
         "PUNCTUAL_LANE": "quick",
         "PUNCTUAL_DEAD_LETTERS": "https://sqs.invalid/1/quick-dead.fifo",
-        "PUNCTUAL_TOKEN_PARAMETER": "/punctual/dev/token-hash",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
 

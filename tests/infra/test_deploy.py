@@ -2,7 +2,9 @@
 
 import json
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +14,20 @@ from moto import mock_aws
 
 from infra import deploy as program
 from infra.account import BOOTSTRAP, NotReady, account_of, check_bootstrap
-from infra.admin_token import UNSET, digest
+from infra.admin_token import UNSET, ensure_key
 from infra.app import context
 from infra.deploy import deploy, destroy, main, new_token
 from infra.stage import Stage, described
+from punctual.access.door import admin_hash
+from punctual.domain.tokens import is_ours
 
 REGION = "eu-central-1"
 ADDRESS = "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
 HASH = "/punctual/dev/token-hash"
 DISPATCH = "/punctual/dev/dispatch"
-TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{43}\b")
+KEY = "/punctual/dev/token-key"
+MINE = sha256(b"pnc_mine").hexdigest()  # as versions before the key wrote it
+TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{56}(?![A-Za-z0-9_-])")
 
 
 class Said(list[str]):
@@ -70,7 +76,8 @@ def put(session: Any, name: str, value: str) -> None:
 
 
 def read(session: Any, name: str) -> str:
-    return str(session.client("ssm").get_parameter(Name=name)["Parameter"]["Value"])
+    found = session.client("ssm").get_parameter(Name=name, WithDecryption=True)
+    return str(found["Parameter"]["Value"])
 
 
 def as_the_template_says(session: Any) -> Callable[[], None]:
@@ -87,7 +94,10 @@ def test_a_first_deploy_shows_the_token_once_and_keeps_its_hash(session: Any) ->
     assert deploy(stage(), session, cdk, said) == 0
     (token,) = set(TOKEN.findall(said.text))
     assert said.text.count("shown this once") == 1
-    assert read(session, HASH) == digest(token)
+    key = ensure_key(session.client("ssm"), "/punctual/dev/")
+    assert is_ours(key, token)
+    assert read(session, HASH) == admin_hash(key, token)
+    assert read(session, KEY) not in said.text
     assert f"The API: {ADDRESS}" in said.text
     assert f"curl -s {ADDRESS}/jobs -H 'Authorization: Bearer {token}'" in said.text
     ((what, *arguments),) = cdk.calls
@@ -97,31 +107,59 @@ def test_a_first_deploy_shows_the_token_once_and_keeps_its_hash(session: Any) ->
 
 def test_another_deploy_leaves_the_token_alone(session: Any) -> None:
     put(session, BOOTSTRAP, "21")
-    put(session, HASH, digest("pnc_mine"))
+    put(session, HASH, MINE)
     said = Said()
     assert deploy(stage(), session, Cdk(), said, ["--context=vendorFor=host"]) == 0
-    assert read(session, HASH) == digest("pnc_mine")
+    assert read(session, HASH) == MINE
     assert TOKEN.findall(said.text) == []
     assert "Bearer $PUNCTUAL_TOKEN" in said.text
 
 
 def test_what_was_set_by_hand_outlives_a_deploy_that_writes_it_again(session: Any) -> None:
     put(session, BOOTSTRAP, "21")
-    put(session, HASH, digest("pnc_mine"))
+    put(session, HASH, MINE)
     put(session, DISPATCH, "off")
     said = Said()
     assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
-    assert (read(session, HASH), read(session, DISPATCH)) == (digest("pnc_mine"), "off")
+    assert (read(session, HASH), read(session, DISPATCH)) == (MINE, "off")
     assert f"{DISPATCH} is again what it was before" in said.text
 
 
 def test_a_deploy_that_fails_makes_no_token_but_restores_the_old_one(session: Any) -> None:
     put(session, BOOTSTRAP, "21")
-    put(session, HASH, digest("pnc_mine"))
+    put(session, HASH, MINE)
     said = Said()
     assert deploy(stage(), session, Cdk(as_the_template_says(session), code=1), said) == 1
-    assert read(session, HASH) == digest("pnc_mine")
+    assert read(session, HASH) == MINE
     assert TOKEN.findall(said.text) == []
+
+
+def test_the_key_of_tokens_is_made_before_anything_that_reads_it_and_never_again(
+    session: Any,
+) -> None:
+    put(session, BOOTSTRAP, "21")
+    seen: list[str] = []
+
+    def look() -> None:
+        as_the_template_says(session)()
+        seen.append(read(session, KEY))
+
+    assert deploy(stage(), session, Cdk(look), Said()) == 0
+    assert deploy(stage(), session, Cdk(look), Said()) == 0
+    assert new_token(stage(), session, Said()) == 0
+    assert {*seen, read(session, KEY)} == {seen[0]}
+    assert len(b64decode(seen[0])) == 32
+    kept = session.client("ssm").get_parameter(Name=KEY)["Parameter"]
+    assert kept["Type"] == "SecureString"
+
+
+def test_what_stands_in_the_keys_place_is_told(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    put(session, KEY, "unset")
+    cdk = Cdk()
+    with pytest.raises(NotReady, match="token-key holds no key"):
+        deploy(stage(), session, cdk, Said())
+    assert cdk.calls == []
 
 
 def test_an_account_that_is_not_bootstrapped_is_told_how(session: Any) -> None:
@@ -162,12 +200,13 @@ def test_a_stage_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_new_token_takes_the_place_of_the_former(session: Any) -> None:
-    put(session, HASH, digest("pnc_mine"))
+    put(session, HASH, MINE)
     first, second = Said(), Said()
     assert new_token(stage(), session, first) == new_token(stage(), session, second) == 0
     (one,), (other,) = TOKEN.findall(first.text), TOKEN.findall(second.text)
     assert one != other
-    assert read(session, HASH) == digest(other)
+    key = ensure_key(session.client("ssm"), "/punctual/dev/")
+    assert read(session, HASH) == admin_hash(key, other)
 
 
 def test_there_is_no_token_for_a_stage_that_is_not_deployed(session: Any) -> None:

@@ -11,7 +11,7 @@ from infra import fields, stage
 from infra.app import context
 from infra.observability_kinds import MEASURED
 from punctual.web.contract import CALLS
-from tests.infra.synthesised import DOMAIN, VPC, assembly
+from tests.infra.synthesised import DOMAIN, ISSUER, VPC, assembly
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs/deploying.md"
@@ -41,7 +41,7 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     for module in (fields, stage):
         monkeypatch.setattr(module, "Fields", Noting)
-    full = {"domain": DOMAIN, "vpc": VPC, "restoredTables": RESTORED}
+    full = {"domain": DOMAIN, "vpc": VPC, "restoredTables": RESTORED, "oidcIssuer": ISSUER}
     stage.described("dev", {"dev": {**context()["stages"]["dev"], **full}})
     return asked
 
@@ -100,6 +100,7 @@ def test_the_knobs_are_those_that_are_deployed() -> None:
     }
     assert made == {*table("Knobs"), "/punctual/<stage>/token-hash"}
     assert "`/punctual/<stage>/token-hash`" in TEXT
+    assert "`/punctual/<stage>/token-key`" in TEXT
 
 
 def test_outputs_that_are_named_are_told() -> None:

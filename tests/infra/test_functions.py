@@ -10,6 +10,7 @@ from infra.queue import LANE_SHAPES
 from infra.stage import FUNCTIONS
 from punctual.settings import Settings
 from tests.infra.synthesised import (
+    ISSUER,
     STAGES,
     VPC,
     Resource,
@@ -94,17 +95,22 @@ def plain(value: Any) -> str:
     return "reference"
 
 
-def test_an_executor_knows_its_lane_and_the_authorizer_its_parameter(stage: str) -> None:
+def test_an_executor_knows_its_lane_and_the_authorizer_whom_to_trust(stage: str) -> None:
     made = functions(assembly(stage))
     told = {name: one.properties["Environment"]["Variables"] for name, one in made.items()}
     assert told["executor-quick"]["PUNCTUAL_LANE"] == "quick"
     assert told["executor-long"]["PUNCTUAL_LANE"] == "long"
-    (parameter,) = [
-        one.name
-        for one in resources(assembly(stage), "AWS::SSM::Parameter")
-        if one.properties["Name"] == f"/punctual/{stage}/token-hash"
-    ]
-    assert told["authorizer"]["PUNCTUAL_TOKEN_PARAMETER"] == {"Ref": parameter}
+    ours = {name for name in told["authorizer"] if name.startswith("PUNCTUAL_")}
+    assert ours == {"PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS"}
+    assert told["authorizer"]["PUNCTUAL_KNOBS"] == f"/punctual/{stage}/"
+    trusting = functions(full())["authorizer"]
+    environment = trusting.properties["Environment"]["Variables"]
+    assert {name: environment[name] for name in environment if "OIDC" in name} == {
+        "PUNCTUAL_OIDC_ISSUER": ISSUER["issuer"],
+        "PUNCTUAL_OIDC_AUDIENCE": ISSUER["audience"],
+        "PUNCTUAL_OIDC_TENANT_CLAIM": "https://example.com/tenant",
+        "PUNCTUAL_OIDC_ROLE_CLAIM": "role",
+    }
 
 
 def test_dead_letters_knows_the_queue_behind_each_lane(stage: str) -> None:

@@ -22,7 +22,7 @@ ON_ANYTHING = {
     "ec2:AssignPrivateIpAddresses",
     "ec2:UnassignPrivateIpAddresses",
 }
-READS = {"BatchGetItem", "Query", "Scan"}
+READS = {"BatchGetItem", "GetItem", "Query", "Scan"}
 STREAM = {"DescribeStream", "GetRecords", "GetShardIterator", "ListStreams"}
 
 
@@ -40,12 +40,16 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def stated(made: Any, name: str, effect: str) -> Iterator[Grant]:
+def policies(made: Any, name: str) -> list[Any]:
     role = functions(made)[name].properties["Role"]["Fn::GetAtt"][0]
     (found,) = [one for one in resources(made, "AWS::IAM::Role") if one.name == role]
     (policy,) = found.properties["Policies"]
     assert "ManagedPolicyArns" not in found.properties
-    for statement in policy["PolicyDocument"]["Statement"]:
+    return list(policy["PolicyDocument"]["Statement"])
+
+
+def stated(made: Any, name: str, effect: str) -> Iterator[Grant]:
+    for statement in policies(made, name):
         if statement["Effect"] == effect:
             for action in listed(statement["Action"]):
                 for resource in listed(statement["Resource"]):
@@ -109,17 +113,38 @@ def test_what_reads_may_write_nothing(stage: str) -> None:
     assert actions(made, "job-search", "sqs") == set()
 
 
-def test_the_authorizer_reads_one_parameter_and_nothing_else(stage: str) -> None:
-    services = {one.action.partition(":")[0] for one in granted(assembly(stage), "authorizer")}
-    assert services <= {"ssm", "logs", "xray"}
-    assert actions(assembly(stage), "authorizer", "ssm") == {"GetParameter"}
+def test_the_authorizer_reads_two_parameters_and_rows_of_tokens_and_nothing_else(
+    stage: str,
+) -> None:
+    made = assembly(stage)
+    services = {one.action.partition(":")[0] for one in granted(made, "authorizer")}
+    assert services <= {"ssm", "dynamodb", "logs", "xray"}
+    assert actions(made, "authorizer", "ssm") == {"GetParameters"}
+    assert actions(made, "authorizer", "dynamodb") == {"GetItem", "UpdateItem"}
+    rows = [one for one in policies(made, "authorizer") if "dynamodb" in str(one["Action"])]
+    assert [one["Condition"] for one in rows] == [
+        {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["#token#*"]}}
+    ]
+
+
+def test_the_key_of_tokens_is_read_by_who_checks_and_who_makes_them(stage: str) -> None:
+    readers = {
+        name
+        for name in FUNCTIONS
+        for one in granted(assembly(stage), name)
+        if one.action.startswith("ssm:") and "token-key" in one.resource
+    }
+    assert readers == {"authorizer", "job-service"}
+    (right,) = [one for one in granted(assembly(stage), "job-service") if "ssm:" in one.action]
+    assert right.action == "ssm:GetParameter"
+    assert "token-key" in right.resource
 
 
 def test_only_the_planner_reads_the_knobs(stage: str) -> None:
     readers = {
         name for name in FUNCTIONS if "GetParameters" in actions(assembly(stage), name, "ssm")
     }
-    assert readers == {"planner"}
+    assert readers == {"planner", "authorizer"}
 
 
 def test_only_executors_reach_what_tasks_name_and_secrets(stage: str) -> None:

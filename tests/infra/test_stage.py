@@ -7,7 +7,7 @@ from aws_cdk import App
 
 from infra.app import context
 from infra.stage import FUNCTIONS, WrongStage, described, stage_of
-from tests.infra.synthesised import DOMAIN, VPC
+from tests.infra.synthesised import DOMAIN, ISSUER, VPC
 
 
 def dev(**values: Any) -> dict[str, Any]:
@@ -83,7 +83,14 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"throttle": {"rate": 0, "burst": 1}}, "`throttle.rate` must be 1 to 10000, not 0"),
     ({"corsOrigins": ["*"]}, "`corsOrigins` must be a list of origins"),
     ({"corsOrigins": "https://a.example"}, "`corsOrigins` must be a list of origins"),
-    ({"oidcIssuer": "https://id.example.com"}, "`oidcIssuer` must be null until tokens"),
+    ({"oidcIssuer": "https://id.example.com"}, "`oidcIssuer` must be an object or null, not"),
+    ({"oidcIssuer": {"issuer": ISSUER["issuer"]}}, "`oidcIssuer.audience` is not set"),
+    *(
+        ({"oidcIssuer": {**ISSUER, "issuer": wrong}}, "`oidcIssuer.issuer` must be an https addr")
+        for wrong in ("http://127.0.0.1:1", "https://", "https://a.example/?b", "id", 7)
+    ),
+    ({"oidcIssuer": {**ISSUER, "tenantClaim": "a b"}}, "`oidcIssuer.tenantClaim` must be a claim"),
+    ({"oidcIssuer": {**ISSUER, "scope": "x"}}, "`oidcIssuer.scope` is unknown"),
     ({"domain": {"name": "jobs.example.com"}}, "`domain.certificateArn` is not set"),
     ({"domain": {**DOMAIN, "zone": "x"}}, "`domain.zone` is unknown"),
     ({"vpc": {**VPC, "subnets": []}}, "`vpc.subnets` must be a list of at least one subnet-…"),

@@ -24,6 +24,7 @@ def lived(world: World) -> None:
     world.run(2 * MINUTE)
     _read_it_all(api, jobs)
     _changed(world, api, jobs[0])
+    _tokens(world, api)
     for job in jobs:
         api.call("DELETE", f"/jobs/{job}")
     _stopped_and_started(world)
@@ -34,6 +35,16 @@ def lived(world: World) -> None:
     world.run(3 * MINUTE)
     _grown(world)
     _expired(world)
+
+
+def _tokens(world: World, api: Gateway) -> None:
+    made = api.post("/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
+    theirs = Gateway(world, made["token"])
+    assert theirs.get("/whoami").json["token_id"] == made["token_id"]
+    assert theirs.post("/jobs", SMALL).status == 403
+    mine = api.post("/tokens", {"name": "mine", "role": "admin"}).json["token_id"]
+    assert api.get("/tokens").json["tokens"][0]["token_id"] == mine
+    assert api.call("DELETE", f"/tokens/{mine}").json["revoked_at"]
 
 
 def _all_tasks(world: World, api: Gateway) -> list[str]:

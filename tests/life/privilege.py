@@ -19,6 +19,7 @@ class Right(NamedTuple):
     role: str
     action: str
     resource: str
+    rows: str = ""  # of a table: what the partition key begins with, where the call names one
 
 
 class Rule(NamedTuple):
@@ -65,14 +66,24 @@ def needed(call: Call) -> list[Right]:
         ]
     rule = RULES.get((call.service, call.operation))
     actions = rule.actions if rule else (f"{call.service}:{call.operation}",)
+    rows = _rows(call.params) if call.service == "dynamodb" else ""
     found = [
-        Right(call.role, action, resource) for action in actions for resource in _resources(call)
+        Right(call.role, action, resource, rows)
+        for action in actions
+        for resource in _resources(call)
     ]
     if call.service == "s3" and call.error in MISSING:
         # Without this right AWS says 403 of an object that is not there, not 404.
         bucket = f"arn:aws:s3:::{call.params['Bucket']}"
         found.append(Right(call.role, "s3:ListBucket", bucket))
     return found
+
+
+def _rows(params: Mapping[str, Any]) -> str:
+    """Without its last part, which is another one for each job and minute."""
+    key = params.get("Key") or params.get("Item")
+    text = str(key["pk"]["S"]) if key else ""
+    return text[: text.rfind("#") + 1]
 
 
 def _resources(call: Call) -> list[str]:
@@ -130,7 +141,7 @@ RESOURCES: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
 
 def allowed(right: Right, statements: Sequence[Statement], about: Mapping[str, str]) -> bool:
     """A denial wins; without a grant there is none. `about` answers the conditions."""
-    speaking = [one for one in statements if _speaks(one, right) and _holds(one, about)]
+    speaking = [one for one in statements if _speaks(one, right) and _holds(one, right, about)]
     effects = {one["Effect"] for one in speaking}
     return "Allow" in effects and "Deny" not in effects
 
@@ -145,8 +156,13 @@ def _speaks(statement: Statement, right: Right) -> bool:
     )
 
 
-def _holds(statement: Statement, about: Mapping[str, str]) -> bool:
+def _holds(statement: Statement, right: Right, about: Mapping[str, str]) -> bool:
     for operator, wanted in statement.get("Condition", {}).items():
+        if operator == "ForAllValues:StringLike" and list(wanted) == ["dynamodb:LeadingKeys"]:
+            (patterns,) = wanted.values()
+            if not any(matches(one, right.rows) for one in listed(patterns)):
+                return False
+            continue
         if operator not in ("StringEquals", "StringLike", "ArnLike", "ArnEquals", "Bool"):
             raise NotImplementedError(f"a condition {operator}: {statement}")
         for key, values in wanted.items():

@@ -83,6 +83,15 @@ def test_a_denial_wins_and_nothing_is_granted_unasked(
     assert allowed(right, statements, {"aws:SecureTransport": "true"}) is answer
 
 
+def test_rows_of_a_table_are_granted_by_what_their_keys_begin_with() -> None:
+    wanted = {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["#token#*"]}}
+    policy = [statement("Allow", "dynamodb:GetItem", TABLE, Condition=wanted)]
+    for row, answer in (("#token#ab", True), ("#watermark", False), ("acme#tokens", False)):
+        read = call("dynamodb", "GetItem", TableName="jobs", Key={"pk": {"S": row}})
+        (right,) = needed(read)
+        assert allowed(right, policy, {}) is answer
+
+
 def test_a_condition_nobody_has_thought_of_is_not_taken_for_granted() -> None:
     wanted = [statement("Allow", "*", Condition={"IpAddress": {"aws:SourceIp": "192.0.2.0/24"}})]
     with pytest.raises(NotImplementedError, match="IpAddress"):

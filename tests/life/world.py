@@ -1,9 +1,9 @@
 """A deployment in one process: the stacks in moto, the real handlers, SQS and time by hand."""
 
-import hashlib
 import io
 import json
 import os
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -17,6 +17,7 @@ from botocore.response import StreamingBody
 from moto import mock_aws
 
 from bench.meter import Call, Meter, Unit, Written, keys_of
+from punctual.access.door import admin_hash
 from punctual.aws import keys
 from punctual.aws.calls import Patience
 from punctual.aws.clients import Clients
@@ -24,6 +25,7 @@ from punctual.aws.crew import Crew
 from punctual.domain.placement import sortable_id
 from punctual.local.clock import ManualClock
 from punctual.serverless.runtime import Runtime
+from punctual.serverless.secret_parameters import key_of
 from punctual.serverless.telling import PowertoolsTelling
 from punctual.settings import Settings
 from tests.builders import NOON
@@ -108,15 +110,17 @@ class World(Feeding):
 
     def put_token(self, token: str) -> None:
         """What `make deploy` does once the stacks stand."""
-        self.put_knob("token-hash", hashlib.sha256(token.encode()).hexdigest())
+        key = b64encode(bytes(range(32))).decode()
+        self.put_knob("token-key", key, "SecureString")
+        self.put_knob("token-hash", admin_hash(key_of(key), token))
 
     def put_dispatch(self, value: str) -> None:
         """What an operator does to stop everything, or to go on."""
         self.put_knob("dispatch", value)
 
-    def put_knob(self, name: str, value: str) -> None:
+    def put_knob(self, name: str, value: str, kind: str = "String") -> None:
         self.session.client("ssm").put_parameter(
-            Name=f"/punctual/{self.stage}/{name}", Value=value, Type="String", Overwrite=True
+            Name=f"/punctual/{self.stage}/{name}", Value=value, Type=kind, Overwrite=True
         )
 
     def client(self, service: str) -> Any:
