@@ -135,6 +135,12 @@ def test_an_output_is_bytes_text_and_json() -> None:
     assert output.json() == {"a": "é"}
 
 
+def test_what_a_run_came_to_goes_to_another_process_and_back() -> None:
+    error = RunFailed("It failed.", a_run(status="FAILED"))
+    back = pickle.loads(pickle.dumps(error))
+    assert (str(back), back.run) == ("It failed.", error.run)
+
+
 def test_an_error_goes_to_another_process_and_back() -> None:
     error = of_problem(problem_in({"detail": "No.", "code": "NOT_FOUND"}, 404), uncertain=True)
     back = pickle.loads(pickle.dumps(error))

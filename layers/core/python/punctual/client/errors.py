@@ -1,8 +1,11 @@
 """What can go wrong, each with a text that says what to do."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import msgspec
+
+if TYPE_CHECKING:
+    from punctual.client.run import Run
 
 
 class FieldError(NamedTuple):
@@ -44,6 +47,9 @@ class PunctualError(Exception):
         self.retry_after = retry_after  # seconds
         # Of the call: asked again with this key it does nothing twice.
         self.idempotency_key = idempotency_key
+
+    def __str__(self) -> str:
+        return self.message
 
     @property
     def status(self) -> int | None:
@@ -114,17 +120,16 @@ class Unexpected(PunctualError):
     """The server answered something that no Punctual of this contract says."""
 
 
-class WaitTimeout(PunctualError):
+class _AboutARun(PunctualError):
+    def __init__(self, message: str, run: "Run") -> None:
+        super().__init__(message)
+        self.args = (message, run)  # with which another process makes it anew
+        self.run = run
+
+
+class WaitTimeout(_AboutARun):
     """A run has not ended in time; `run` is how it was last seen."""
 
-    def __init__(self, message: str, *, run: Any = None) -> None:
-        super().__init__(message)
-        self.run = run
 
-
-class RunFailed(PunctualError):
+class RunFailed(_AboutARun):
     """A run ended without success, or has not ended."""
-
-    def __init__(self, message: str, *, run: Any = None) -> None:
-        super().__init__(message)
-        self.run = run

@@ -85,7 +85,7 @@ class Run(Model, frozen=True, kw_only=True):
         why = self.error_message or (self.reason and self.reason.text) or ""
         began = "has ended" if self.ended else "has not ended: it is"
         text = f"Run {self.run_id} of job {self.job_id} {began} {self.status}"
-        raise RunFailed(f"{text}: {why}" if why else f"{text}.", run=self)
+        raise RunFailed(f"{text}: {why}" if why else f"{text}.", self)
 
 
 class Output(NamedTuple):

@@ -42,4 +42,4 @@ def _too_late(run: Run, patience: float | None) -> WaitTimeout:
         f"Run {run.run_id} of job {run.job_id} is {run.status} after {patience:g} s. It goes on: "
         "wait longer, or cancel it."
     )
-    return WaitTimeout(text, run=run)
+    return WaitTimeout(text, run)
