@@ -70,6 +70,6 @@ def checked_id(text: str, what: str = "job") -> str:
         found = str(UUID(text)) if len(text) == _ID_LENGTH else ""
     except ValueError:
         found = ""
-    if found != text.lower():
+    if not found or found != text.lower():
         raise NotFound(f"There is no such {what}.")
     return found
