@@ -15,6 +15,7 @@ NOT_RUN = "not run: "
 class Use(Enum):
     SHELL = "typed into a shell"
     NODE = "typed into another terminal: it serves until the page ends"
+    STOP = "what serves is stopped, as by Ctrl-C"
     PYTHON = "run by Python"
     FILE = "written into a file"
     OUTPUT = "compared with what the block before said"
@@ -70,6 +71,7 @@ class Block:
 USES = {
     ("bash", ""): Use.SHELL,
     ("bash", "node"): Use.NODE,
+    ("bash", "stop"): Use.STOP,
     ("bash", "done"): Use.DONE,
     ("python", ""): Use.PYTHON,
     ("text", ""): Use.OUTPUT,

@@ -8,6 +8,10 @@ WRITTEN_ON = "2026-11-18"
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 TIME = re.compile(WRITTEN_ON + r"[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?")
 ANY_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?"
+CLOCK = re.compile(r"^\d\d:\d\d:\d\d(?= )")
+"""A time of day at the beginning of a line: when something was seen."""
+
+ANY_CLOCK = r"\d\d:\d\d:\d\d"
 ANY_LINES = r"(?:[^\n]*\n)*?"
 
 
@@ -18,6 +22,8 @@ def shows(expected: str, said: str) -> bool:
     True
     >>> shows("at 2026-11-18T10:00:00Z", "at 2027-01-01T03:04:05.678Z\n")
     True
+    >>> shows("…\n10:00:00 SUCCESS", "x\n11:01:02 SUCCESS"), shows("at 10:00:00", "at 11:01:02")
+    (True, False)
     >>> shows("at 2026-03-29T10:00:00Z", "at 2026-03-29T10:00:01Z\n")
     False
     >>> shows("id 01a2b3c4-0000-7000-8000-000000000000", "id 99999999-9999-7999-8999-999999999999")
@@ -39,11 +45,14 @@ def _pattern(expected: str) -> str:
 
 
 def _in_a_line(line: str) -> str:
-    known = re.compile(f"(?P<id>{ID.pattern})|(?P<time>{TIME.pattern})|(?P<any> ?… ?)")
+    known = re.compile(
+        f"(?P<id>{ID.pattern})|(?P<time>{TIME.pattern})|(?P<clock>{CLOCK.pattern})|(?P<any> ?… ?)"
+    )
+    anything = {"id": ID.pattern, "time": ANY_TIME, "clock": ANY_CLOCK}
     parts: list[str] = []
     place = 0
     for found in known.finditer(line):
         parts.append(re.escape(line[place : found.start()]))
-        parts.append({"id": ID.pattern, "time": ANY_TIME}.get(found.lastgroup or "", ".*"))
+        parts.append(anything.get(found.lastgroup or "", ".*"))
         place = found.end()
     return "".join([*parts, re.escape(line[place:])])

@@ -24,6 +24,10 @@ OWN = {
 PORTS = ("8080", "9000")
 """Where a reader's node and receiver are; whoever tries a page takes ports that are free."""
 
+TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{22,}")
+SOME_TOKEN = "pnc_…"
+"""The token that was shown last, as a reader copies it from one terminal into another."""
+
 INHERITED = ("LANG", "PYTHONPATH", "TMPDIR")
 
 
@@ -58,13 +62,20 @@ class Page:
             "HOME": str(self._home),
             "COLUMNS": "110",
             "NO_COLOR": "1",
+            "TZ": "UTC",
             "PYTHONUNBUFFERED": "1",
             "PUNCTUAL_PORT": self._ports["8080"],
             "PUNCTUAL_DATA": str(folder / "data"),
             "PUNCTUAL_URL": f"http://127.0.0.1:{self._ports['8080']}/v1",
             **environment,
         }
+        options = f"--port {self._ports['8080']} --data {folder / 'data'}"
+        self._serving = {
+            "make run": f"{sys.executable} -m punctual.local",  # without an installation
+            "punctual dev": f"punctual dev {options}",  # it goes by its options alone
+        }
         self._log = folder / "node.log"
+        self._token: str | None = None
         self._terminal: Terminal | None = None
         self._shell: Shell | None = None
         self._python: Python | None = None
@@ -95,6 +106,8 @@ class Page:
                 return self._there(self._python.run(text, str(block)))
             case Use.NODE:
                 return self._there(self._serve(text))
+            case Use.STOP:
+                self._stop()
             case Use.FILE:
                 assert block.file is not None
                 (self._folder / block.file).write_text(text)
@@ -107,6 +120,8 @@ class Page:
 
     def _serve(self, command: str) -> str:
         self._stop()
+        for typed, does in self._serving.items():
+            command = re.sub(rf"{typed}(?=\s|$)", does, command)
         self._terminal = Terminal(command, self._environment, ROOT, self._log)
         return self._terminal.until(lambda: answers(self._environment["PUNCTUAL_URL"]))
 
@@ -116,9 +131,15 @@ class Page:
             self._terminal = None
 
     def _here(self, text: str) -> str:
+        """As the page's reader would type it, with the ports and the token of this one."""
+        if self._token is not None:
+            text = text.replace(SOME_TOKEN, self._token)
         return re.sub(rf"\b({'|'.join(PORTS)})\b", lambda found: self._ports[found[1]], text)
 
     def _there(self, text: str) -> str:
+        for shown in TOKEN.findall(text):
+            self._token = shown
+            text = text.replace(shown, SOME_TOKEN)
         for port, mine in self._ports.items():
             text = re.sub(rf"\b{mine}\b", port, text)
         return text

@@ -126,9 +126,9 @@ class Terminal:
         self, command: str, environment: Mapping[str, str], folder: Path, log: Path
     ) -> None:
         self._log = log
-        with log.open("a") as kept:
+        with log.open("w") as kept:
             self._process = subprocess.Popen(
-                ["bash", "--norc", "-c", f"exec {command.strip()}"],
+                ["bash", "--norc", "-c", f"exec env {command.strip()}"],
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
