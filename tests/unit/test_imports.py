@@ -56,6 +56,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         {
             "punctual.domain",
             "punctual.engine",
+            "punctual.settings",
             "pydantic",
             "pydantic_core",
             "aws_lambda_powertools",
