@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench acceptance rehearse cold cost lint types format synth deploy token destroy lock clean
+.PHONY: help run test check bench acceptance openapi fuzz rehearse cold cost lint types format synth deploy token destroy lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
@@ -36,6 +36,15 @@ acceptance: ## hold an installation to the contract: URL=https://â€¦/v1 TOKEN=â€
 	@requirements/install dev
 	@PUNCTUAL_URL="$(URL)" PUNCTUAL_TOKEN="$(TOKEN)" PUNCTUAL_PATIENCE="$(PATIENCE)" \
 		$(PYTHON_IN_VENV) -m pytest -rs tests/e2e/acceptance $(T)
+
+openapi: ## write the OpenAPI document, its copy in docs/ and docs/reference/api.md, with examples as answered
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m tests.openapi_scene
+	@$(PYTHON_IN_VENV) -m punctual.web.openapi
+
+fuzz: ## send 10,000 and more generated calls to a node here, and hold each answer to the OpenAPI document
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m tests.fuzz
 
 rehearse: node_modules/.package-lock.json ## deploy to an emulator of AWS here, hold it to the contract, destroy it: PASS=whole or roles
 	@requirements/install dev

@@ -12,11 +12,12 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from punctual.web.contract import CALLS
 from punctual.web.openapi.__main__ import texts
-from punctual.web.openapi.document import document
+from punctual.web.openapi.document import EXAMPLES, ID_OF, document, recorded
 from punctual.web.openapi.words import DEFAULTS
 from punctual.web.problems import STATUSES
 from punctual.web.routes_openapi import packaged
 from tests.openapi_answers import closed
+from tests.openapi_scene import text
 from tests.web_client import Client
 
 ROOT = Path(__file__).parents[2]
@@ -153,3 +154,11 @@ def test_serving_it_needs_no_models() -> None:
         [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
     )
     assert found.stdout.strip() == "[]"
+
+
+def test_the_examples_are_what_the_node_answers() -> None:
+    assert EXAMPLES.read_text() == text(), "run `make openapi`"
+
+
+def test_each_operation_but_this_document_itself_has_an_example(made: Any) -> None:
+    assert set(recorded()) == set(ID_OF.values()) - {"getOpenApi"}

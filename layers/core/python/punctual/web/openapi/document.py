@@ -15,6 +15,7 @@ from punctual.web.openapi.nouns_jobs import JOBS
 from punctual.web.openapi.nouns_runs import INSTALLATION, RUNS, SCHEDULES
 from punctual.web.openapi.operation import Answer, Operation, Parameter
 from punctual.web.openapi.schemas import components, ref
+from punctual.web.problems import PROBLEM_JSON
 from punctual.web.token_fields import TokenFields
 
 Schema = dict[str, Any]
@@ -143,10 +144,14 @@ def _operation(call: Call, operation: Operation, examples: Mapping[str, Any]) ->
     if operation.body is not None:
         made["requestBody"] = _body(operation, examples)
     own = {
-        str(status): _answer(answer, _of_status(examples, status))
+        str(status): _answer(answer, _shown(examples, status))
         for status, answer in operation.answers.items()
     }
-    made["responses"] = dict(sorted({**own, **refusals.of(operation, call.public)}.items()))
+    refused = refusals.of(operation, call.public, {one["status"] for one in examples.values()})
+    for status, answer in refused.items():
+        if shown := _shown(examples, int(status)):
+            answer["content"][PROBLEM_JSON]["examples"] = shown
+    made["responses"] = dict(sorted({**own, **refused}.items()))
     if call.public:
         made["security"] = []
     return made
@@ -171,17 +176,26 @@ def _parameter(one: Parameter) -> Schema:
 
 def _body(operation: Operation, examples: Mapping[str, Any]) -> Schema:
     content: Schema = {"schema": ref(operation.body or "")}
-    sent = {name: {"value": one["body"]} for name, one in examples.items() if "body" in one}
+    sent = {
+        name: {"summary": one["target"], "value": one["body"]}
+        for name, one in examples.items()
+        if "body" in one and one["status"] != 422
+    }
     if sent:
         content["examples"] = sent
     return {"required": operation.must, "content": {"application/json": content}}
 
 
-def _of_status(examples: Mapping[str, Any], status: int) -> Mapping[str, Any]:
-    return {name: one["answer"] for name, one in examples.items() if one["status"] == status}
+def _shown(examples: Mapping[str, Any], status: int) -> Schema:
+    """What was answered with this status, by the examples' names."""
+    return {
+        name: {"summary": one["target"], "value": one["answer"]}
+        for name, one in examples.items()
+        if one["status"] == status
+    }
 
 
-def _answer(answer: Answer, examples: Mapping[str, Any]) -> Schema:
+def _answer(answer: Answer, examples: Schema) -> Schema:
     made: Schema = {
         "description": answer.text,
         "headers": refusals.named_headers(answer.headers),
@@ -190,7 +204,7 @@ def _answer(answer: Answer, examples: Mapping[str, Any]) -> Schema:
         schema = {} if answer.schema is None else ref(answer.schema)
         content: Schema = {"schema": schema or {"type": "string"}}
         if examples:
-            content["examples"] = {name: {"value": value} for name, value in examples.items()}
+            content["examples"] = examples
         made["content"] = {answer.content: content}
     if answer.links:
         made["links"] = {

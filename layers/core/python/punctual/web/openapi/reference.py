@@ -1,14 +1,16 @@
 """The document once more, for people: a page of Markdown, call by call, grouped by noun."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+from punctual.web.openapi.document import recorded
 from punctual.web.openapi.refusals import ORDER
 
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
-METHODS = ("get", "post", "put", "patch", "delete")
+_LONG = 14  # lines
+METHODS = ("post", "get", "patch", "put", "delete")
 
 
 def reference(document: Schema) -> str:
@@ -24,12 +26,13 @@ def _page(document: Schema) -> Iterator[str]:
     yield ""
     yield "As OpenAPI 3.1: [`openapi.json`](../openapi.json), served as `/v1/openapi.json`."
     yield ""
+    seen: set[str] = set()
     for tag in document["tags"]:
         calls = list(_calls(document, tag["name"]))
         if calls:
             yield from ("", f"## {tag['name']}", "", tag["description"], "")
             for method, path, operation in calls:
-                yield from _call(method, path, operation)
+                yield from _call(method, path, operation, seen)
     yield from _bodies(document)
     yield from _refusals(document)
 
@@ -41,7 +44,7 @@ def _calls(document: Schema, noun: str) -> Iterator[tuple[str, str, Schema]]:
                 yield method.upper(), path, methods[method]
 
 
-def _call(method: str, path: str, operation: Schema) -> Iterator[str]:
+def _call(method: str, path: str, operation: Schema, seen: set[str]) -> Iterator[str]:
     yield from (f"### {method} {path}", "")
     yield f"{operation['summary']}. {operation['description']} (`{operation['operationId']}`)"
     yield ""
@@ -57,7 +60,7 @@ def _call(method: str, path: str, operation: Schema) -> Iterator[str]:
         what = _kind(body["content"]["application/json"]["schema"])
         yield from (f"Body{'' if body['required'] else ', may be left out'}: {what}", "")
     yield from _answers(operation)
-    yield from _examples(operation, method, path)
+    yield from _examples(operation, seen)
 
 
 def _answers(operation: Schema) -> Iterator[str]:
@@ -80,20 +83,33 @@ def _answers(operation: Schema) -> Iterator[str]:
     yield ""
 
 
-def _examples(operation: Schema, method: str, path: str) -> Iterator[str]:
-    sent = {
-        name: one["value"]
-        for content in operation.get("requestBody", {}).get("content", {}).values()
-        for name, one in content.get("examples", {}).items()
-    }
-    for status, answer in operation["responses"].items():
-        for content in answer.get("content", {}).values():
-            for name, one in content.get("examples", {}).items():
-                yield from (f"Example, {name.replace('_', ' ')}:", "", "```http")
-                yield f"{method} /v1{path}"
-                if name in sent:
-                    yield from ("Content-Type: application/json", "", _json(sent[name]))
-                yield from ("```", "", "```json", f"// {status}", _json(one["value"]), "```", "")
+def _examples(operation: Schema, seen: set[str]) -> Iterator[str]:
+    """What the tests send; a long answer of one kind is shown once on the page."""
+    for name, one in recorded().get(operation["operationId"], {}).items():
+        yield from (f"Example, {name.replace('_', ' ')}:", "", "```http", one["target"])
+        yield from (f"{header.title()}: {value}" for header, value in _headers(one))
+        if "body" in one:
+            yield from ("Content-Type: application/json", "", _json(one["body"]))
+        yield from ("```", "")
+        yield from _example_answer(operation, one, seen)
+
+
+def _headers(one: Schema) -> Iterable[tuple[str, str]]:
+    headers: Schema = one.get("headers", {})
+    return headers.items()
+
+
+def _example_answer(operation: Schema, one: Schema, seen: set[str]) -> Iterator[str]:
+    ((media, content),) = operation["responses"][str(one["status"])]["content"].items()
+    is_json = media.endswith("json")
+    text = _json(one["answer"]) if is_json else one["answer"].rstrip("\n")
+    kind = content["schema"].get("$ref", "")
+    if kind in seen and text.count("\n") > _LONG:
+        yield from (f"Answer, {one['status']}: {_kind(content['schema'])}, as above.", "")
+        return
+    seen.add(kind)
+    yield from (f"Answer, {one['status']}:", "", "```json" if is_json else "```text", text)
+    yield from ("```", "")
 
 
 def _bodies(document: Schema) -> Iterator[str]:

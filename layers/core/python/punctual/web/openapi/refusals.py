@@ -1,5 +1,6 @@
 """How calls are refused, as the document tells it."""
 
+from collections.abc import Collection
 from typing import Any
 
 from punctual.web.openapi.operation import Operation
@@ -72,8 +73,8 @@ def responses() -> Schema:
     return {name: _response(text, headers) for name, text, headers in _REFUSALS.values()}
 
 
-def of(operation: Operation, public: bool) -> Schema:
-    """The refusals that an operation may answer; not those of another method."""
+def of(operation: Operation, public: bool, shown: Collection[int]) -> Schema:
+    """The refusals that an operation may answer; those of `shown` written out, for examples."""
     statuses = {*_ALWAYS, *operation.notes} - operation.answers.keys()
     if not public:
         statuses.add(401)
@@ -81,15 +82,15 @@ def of(operation: Operation, public: bool) -> Schema:
         statuses.add(404)
     if not any(answer.content == "*/*" for answer in operation.answers.values()):
         statuses.add(406)
-    return {str(status): _named(status, operation) for status in sorted(statuses)}
+    return {str(status): _named(status, operation, status in shown) for status in sorted(statuses)}
 
 
-def _named(status: int, operation: Operation) -> Schema:
-    name, _, headers = _REFUSALS[status]
+def _named(status: int, operation: Operation, whole: bool) -> Schema:
+    name, general, headers = _REFUSALS[status]
     text = operation.notes.get(status)
-    if text is None:
+    if text is None and not whole:
         return {"$ref": f"#/components/responses/{name}"}
-    return _response(text, headers)
+    return _response(text or general, headers)
 
 
 def _response(text: str, headers: tuple[str, ...]) -> Schema:
