@@ -3,7 +3,6 @@
 import os
 import sys
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from punctual_cli import answers, places, prompting, session
 from punctual_cli.failures import Code, Trouble
@@ -12,8 +11,6 @@ from punctual_cli.session import Session
 
 if TYPE_CHECKING:
     from punctual.client import Identity
-
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 def login(asker: Session) -> None:
@@ -30,7 +27,7 @@ def login(asker: Session) -> None:
     client.health()
     found = client.whoami()
     places.keep(path, name, url, token or None)
-    if token and url.startswith("http:") and urlsplit(url).hostname not in LOOPBACK:
+    if token and url.startswith("http:") and not places.is_loopback(url):
         asker.screen.note("The token travels unencrypted: use https.", "yellow")
     if asker.as_json:
         answers.as_json({"url": url, "profile": name, "config": str(path), **found.raw})
