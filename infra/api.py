@@ -78,7 +78,7 @@ class Api(Stack):
             {**_named(environment), **(stage.trust.to_env() if stage.trust else {})},
         )
         self.service = make(SERVICE, rights.job_service(arns, queues, token_key), environment)
-        self.search = make(SEARCH, rights.job_search(arns), environment)
+        self.search = make(SEARCH, rights.job_search(arns, stage.limits is not None), environment)
         self.gateway = Gateway(
             self,
             "Gateway",

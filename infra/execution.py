@@ -91,7 +91,13 @@ class Execution(Stack):
                     environment={"PUNCTUAL_LANE": lane},
                     in_a_chain=True,
                 ),
-                rights.executor(arns, queues, [one.queue.queue_arn for one in fed], reached),
+                rights.executor(
+                    arns,
+                    queues,
+                    [one.queue.queue_arn for one in fed],
+                    reached,
+                    limited=stage.limits is not None,
+                ),
             )
             self.executors[lane] = executor
             for one in fed:

@@ -59,6 +59,11 @@ class Fields:
         fits = f"{low} to {high}"
         return int(self.take(name, fits, lambda value: _whole(value, low, high), low))
 
+    def number_or_null(self, name: str, low: int, high: int) -> int | None:
+        fits = f"{low} to {high}"
+        found = self.take(name, fits, lambda value: _whole(value, low, high), None, null=True)
+        return None if found is None else int(found)
+
     def one_of(self, name: str, allowed: Collection[Any]) -> Any:
         shown = ", ".join(str(one) for one in sorted(allowed))
         first = next(iter(allowed))

@@ -133,6 +133,7 @@ def _keeping_up(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
                 metrics.own_sum(Metric.DISPATCHED, "dispatched"),
                 metrics.own_sum(Metric.STARTED, "started"),
                 metrics.own_sum(Metric.FINISHED, "finished"),
+                metrics.own_sum(Metric.LIMITED, "held back by a limit"),
             ],
         )
         if stage.metrics

@@ -27,6 +27,7 @@ TOLD_BY: Mapping[Metric, tuple[str, ...]] = {
     Metric.FAILED: (*EXECUTORS, "dead-letters"),
     Metric.DEAD_LETTERS: ("dead-letters",),
     Metric.RECONCILER_FINDS: ("reconciler",),
+    Metric.LIMITED: EXECUTORS,
 }
 """Which functions tell a metric: each makes a series of its own, and each is paid for."""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from aws_cdk import aws_iam as iam
 
 from punctual.aws.keys import LEFT_BY_RUNS
+from punctual.aws.limit_keys import SHARES
 from punctual.aws.token_keys import DOORS
 
 PAYLOADS = "payloads/"
@@ -127,14 +128,20 @@ def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
     ]
 
 
-def job_search(data: Data) -> list[Right]:
+def job_search(data: Data, limited: bool) -> list[Right]:
     return [
+        *_leases(data, limited),
         _dynamodb(data.jobs, "BatchGetItem", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
         *_read_blobs(data, *BLOBS),
     ]
+
+
+def _leases(data: Data, limited: bool) -> list[Right]:
+    """Shares of what a tenant may, where the stage has limits."""
+    return [_dynamodb(data.control, "PutItem")._replace(rows=SHARES)] if limited else []
 
 
 def planner(data: Data, queues: Queues, knobs: Sequence[str]) -> list[Right]:
@@ -165,11 +172,12 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
 
 
 def executor(
-    data: Data, queues: Queues, lanes: Sequence[str], reached: Sequence[Right]
+    data: Data, queues: Queues, lanes: Sequence[str], reached: Sequence[Right], limited: bool
 ) -> list[Right]:
     """`reached` is what the stage lets tasks reach."""
     return [
         *_steps(data, queues),
+        *_leases(data, limited),
         consume(lanes),
         _sqs(lanes, "ChangeMessageVisibility"),
         *_read_blobs(data, PAYLOADS),

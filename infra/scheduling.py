@@ -13,6 +13,7 @@ from infra.layers import Layers
 from infra.queue import Lane, Wake
 from infra.source import QueueSource
 from infra.stage import Stage
+from punctual.domain.limits import text_of
 from punctual.settings import Settings
 
 NEXT_TICK = "The next tick does what this one did not, and an alarm says when none comes."
@@ -144,6 +145,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         metrics=stage.metrics,
         run_events=stage.run_events,
         networks=stage.reach.networks,
+        limits=None if stage.limits is None else text_of(stage.limits),
         queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},
     )
 

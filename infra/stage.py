@@ -21,6 +21,7 @@ from infra.fields import (
 from infra.observability_kinds import alarm_email, chosen_alarms
 from infra.restored import Restored, restored
 from punctual.access.trust import ROLE_CLAIM, TENANT_CLAIM, Trust, is_issuer
+from punctual.domain.limits import FIELDS, MOST, Limits
 from punctual.tasks.addresses import private_network
 
 FUNCTIONS = (
@@ -99,6 +100,7 @@ class Stage:
     memory: Mapping[str, int]
     reach: Reach
     throttle: Throttle
+    limits: Limits | None  # of each tenant that has none of its own; None: nobody has any
     cors_origins: tuple[str, ...]
     trust: Trust | None  # the issuer whose JWTs are taken besides tokens
     domain: Domain | None
@@ -175,6 +177,7 @@ def _read(name: str, fields: Fields) -> Stage:
         memory=fields.numbers("memory", FUNCTIONS, 128, 10_240, whole=True),
         reach=_reach(fields.below("tasksMayReach")),
         throttle=_throttle(fields.below("throttle")),
+        limits=_limits(fields.below_or_null("limits")),
         cors_origins=fields.texts("corsOrigins", ORIGIN, "a list of origins, https://host"),
         trust=_trust(fields.below_or_null("oidcIssuer")),
         domain=_domain(fields.below_or_null("domain")),
@@ -247,6 +250,14 @@ def _trust(fields: Fields | None) -> Trust | None:
 
 def _is_issuer(value: Any) -> bool:
     return isinstance(value, str) and value.startswith("https://") and is_issuer(value)
+
+
+def _limits(fields: Fields | None) -> Limits | None:
+    if fields is None:
+        return None
+    limits = Limits(**{name: fields.number_or_null(name, 1, MOST) for name in FIELDS})
+    fields.finish()
+    return limits
 
 
 def _domain(fields: Fields | None) -> Domain | None:

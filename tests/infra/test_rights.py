@@ -106,9 +106,13 @@ def test_a_function_writes_its_own_log_and_no_other(stage: str, name: str) -> No
     assert {one.resource for one in logs} == {str({"Fn::GetAtt": [group, "Arn"]})}
 
 
-def test_what_reads_may_write_nothing(stage: str) -> None:
+def test_what_reads_may_write_nothing_but_shares_of_a_limit(stage: str) -> None:
     made = assembly(stage)
-    assert actions(made, "job-search", "dynamodb") <= READS
+    writes = actions(made, "job-search", "dynamodb") - READS
+    assert writes == (set() if stage == "dev" else {"PutItem"})
+    assert [one["Condition"] for one in policies(made, "job-search") if "PutItem" in str(one)] == (
+        [{"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*#share#*"]}}] * len(writes)
+    )
     assert actions(made, "job-search", "s3") == {"GetObject", "ListBucket"}
     assert actions(made, "job-search", "sqs") == set()
 

@@ -4,6 +4,7 @@ from punctual.aws.keys import RowKey
 from punctual.aws.sorting import joined
 
 LIMITS = "limits"
+SHARES = "*#share#*"  # the partition keys of all shares; a tenant's own name holds no such sign
 
 
 def limits(tenant: str) -> RowKey:

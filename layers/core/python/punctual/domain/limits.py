@@ -79,6 +79,15 @@ payload_bytes=None)
     return Limits(**{**shown(base), **values})
 
 
+def text_of(limits: Limits) -> str:
+    """
+    >>> text_of(Limits(jobs=5, burst=7)), text_of(UNLIMITED)
+    ('burst=7 jobs=5', '')
+    """
+    found = shown(limits).items()
+    return " ".join(f"{name}={value}" for name, value in found if value is not None)
+
+
 def limits_of_text(text: str) -> dict[str, int | None]:
     """What `jobs=500 burst=null` says.
 

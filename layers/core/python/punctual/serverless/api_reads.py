@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 from punctual.aws.control import DynamoBuckets
 from punctual.aws.tallies import Tallies
 from punctual.engine.search import Search
+from punctual.serverless import limiting
 from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.api_tokens import tokens
 from punctual.serverless.monitoring import DeployedMonitor
@@ -27,7 +28,8 @@ def reading(runtime: Runtime) -> Any:
     planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
     monitor = DeployedMonitor(planned, Tallies(runtime.dynamo, table), TASK_TYPES)
     search = Search(runtime.ports, runtime.clock, monitor)
-    reads = Reads(search, runtime.clock, about(), tokens(runtime, key=_not_asked), most=MOST)
+    limited, made = limiting.api(runtime), tokens(runtime, key=_not_asked)
+    reads = Reads(search, runtime.clock, about(), made, most=MOST, limits_of=limited.limits_of)
     return gateway(
         (
             JobReading(reads),
@@ -42,6 +44,7 @@ def reading(runtime: Runtime) -> Any:
         [(call.method, call.rule) for call in CALLS if call.function != READER],
         access=runtime.tell,
         bounded=partial(runtime.deadline.within, SECONDS),
+        admit=limited.admit,
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 from punctual.engine.jobs import Jobs
 from punctual.engine.search import Search
+from punctual.serverless import limiting
 from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.api_tokens import read_key, tokens
 from punctual.serverless.runtime import Runtime
@@ -23,12 +24,17 @@ FEATURES = Features(task_types=TASK_TYPES, secrets=True, check_task=task_problem
 def writing(runtime: Runtime) -> Any:
     """A resolver for the calls that write."""
     search = Search(runtime.ports, runtime.clock, _NotAsked())
-    jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id)
+    limited = limiting.api(runtime)
+    jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
     made = tokens(runtime, key=lambda: read_key(runtime))
-    services = Services(jobs, search, runtime.clock, FEATURES, about(), made, most=MOST)
+    services = Services(
+        jobs, search, runtime.clock, FEATURES, about(), made, most=MOST, limits_of=limited.limits_of
+    )
     nouns = (JobRoutes(services), RunRoutes(services), TokenRoutes(services))
     bounded = partial(runtime.deadline.within, SECONDS)
-    return gateway(nouns, runtime.tell, caller_of, access=runtime.tell, bounded=bounded)
+    return gateway(
+        nouns, runtime.tell, caller_of, access=runtime.tell, bounded=bounded, admit=limited.admit
+    )
 
 
 class _NotAsked:

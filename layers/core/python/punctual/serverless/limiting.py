@@ -1,31 +1,35 @@
-"""A stage's limits put together; where it has none, nothing of this is made or read."""
+"""A stage's limits put together; where it has none, nothing of this is made, read or imported."""
 
-from punctual.aws.limits import DynamoJobCount, DynamoLimits, DynamoShares
-from punctual.aws.tallies import Tallies
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
 from punctual.domain.limits import limits_from, limits_of_text
-from punctual.engine.leased_quotas import LeasedQuotas
-from punctual.engine.leased_runs import RunPermits
-from punctual.engine.limits import KnownLimits, LimitsOf
+from punctual.engine.limits import KnownLimits, LimitsOf, NoQuotas, Quotas, unlimited
 from punctual.serverless.runtime import Runtime
 
-
-def limits_of(runtime: Runtime) -> LimitsOf | None:
-    """What a tenant may, as it was read in the last minute."""
-    said = runtime.settings.limits
-    if said is None:
-        return None
-    table = runtime.settings.control_table
-    defaults = limits_from(limits_of_text(said))
-    overrides = DynamoLimits(runtime.dynamo, table)
-    return KnownLimits(defaults, overrides, runtime.clock, runtime.tell.problem).of
+if TYPE_CHECKING:
+    from punctual.engine.leased_runs import RunPermits
 
 
-def quotas(runtime: Runtime, known: LimitsOf | None) -> LeasedQuotas | None:
+class Limited(NamedTuple):
+    """`admit` is asked with the tenant of each call, where calls may be limited at all."""
+
+    limits_of: LimitsOf
+    quotas: Quotas
+    admit: Callable[[str], None] | None
+
+
+def api(runtime: Runtime) -> Limited:
     """What the API asks."""
+    known = _limits_of(runtime)
     if known is None:
-        return None
+        return Limited(unlimited, NoQuotas(), None)
+    from punctual.aws.limits import DynamoJobCount, DynamoShares
+    from punctual.aws.tallies import Tallies
+    from punctual.engine.leased_quotas import LeasedQuotas
+
     table = runtime.settings.control_table
-    return LeasedQuotas(
+    quotas = LeasedQuotas(
         known,
         DynamoShares(runtime.dynamo, table, runtime.clock),
         DynamoJobCount(Tallies(runtime.dynamo, table)),
@@ -33,14 +37,28 @@ def quotas(runtime: Runtime, known: LimitsOf | None) -> LeasedQuotas | None:
         runtime.steady,
         runtime.tell.problem,
     )
+    return Limited(known, quotas, quotas.call)
 
 
-def permits(runtime: Runtime) -> RunPermits | None:
+def permits(runtime: Runtime) -> "RunPermits | None":
     """What an executor asks."""
-    known = limits_of(runtime)
+    known = _limits_of(runtime)
     if known is None:
         return None
+    from punctual.aws.limits import DynamoShares
+    from punctual.engine.leased_runs import RunPermits
+
     shares = DynamoShares(runtime.dynamo, runtime.settings.control_table, runtime.clock)
-    return RunPermits(
-        known, shares, runtime.name, runtime.clock, runtime.steady, runtime.tell.problem
-    )
+    tell = runtime.tell.problem
+    return RunPermits(known, shares, runtime.name, runtime.clock, runtime.steady, tell)
+
+
+def _limits_of(runtime: Runtime) -> LimitsOf | None:
+    said = runtime.settings.limits
+    if said is None:
+        return None
+    from punctual.aws.limits import DynamoLimits
+
+    defaults = limits_from(limits_of_text(said))
+    overrides = DynamoLimits(runtime.dynamo, runtime.settings.control_table)
+    return KnownLimits(defaults, overrides, runtime.clock, runtime.tell.problem).of
