@@ -1,10 +1,11 @@
 """One document of an issuer's: over TLS, of bounded length, in bounded time."""
 
 import ssl
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
-from socket import SHUT_RDWR
+from socket import SHUT_RDWR, socket
 from threading import Timer
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from punctual.access.trust import is_safe
 from punctual.domain.errors import Unavailable
@@ -20,20 +21,27 @@ def fetched(address: str) -> bytes:
         raise Unavailable(f"The issuer's address {address[:200]!r} is not an https one.")
     parts = urlsplit(address)
     connection = _connection(parts.scheme, parts.hostname or "", parts.port)
-    # A timeout counts from byte to byte: all of it together is cut off here.
-    cut = Timer(SECONDS, _cut, (connection,))
+    try:
+        connection.connect()
+        return _asked(connection, parts, address)
+    except (OSError, HTTPException, ValueError) as error:
+        kind = type(error).__name__
+        raise Unavailable(f"The issuer did not answer at {address}: {kind}.") from error
+    finally:
+        connection.close()
+
+
+def _asked(connection: HTTPConnection, parts: SplitResult, address: str) -> bytes:
+    # A timeout counts from byte to byte: all of them together are cut off here.
+    cut = Timer(SECONDS, _cut, (connection.sock,))
     cut.daemon = True
     cut.start()
     try:
         path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         connection.request("GET", path, headers={"accept": "application/json"})
         return _body(connection.getresponse(), address)
-    except (OSError, HTTPException, ValueError) as error:
-        kind = type(error).__name__
-        raise Unavailable(f"The issuer did not answer at {address}: {kind}.") from error
     finally:
         cut.cancel()
-        connection.close()
 
 
 def _connection(scheme: str, host: str, port: int | None) -> HTTPConnection:
@@ -55,10 +63,6 @@ def _body(response: HTTPResponse, address: str) -> bytes:
     return b"".join(pieces)
 
 
-def _cut(connection: HTTPConnection) -> None:
-    sock = connection.sock
-    if sock is not None:
-        try:
-            sock.shutdown(SHUT_RDWR)
-        except OSError:
-            return  # it has ended by itself
+def _cut(sock: socket) -> None:
+    with suppress(OSError):  # it has ended by itself
+        sock.shutdown(SHUT_RDWR)
