@@ -213,9 +213,13 @@ def test_a_list_that_does_not_go_on_is_no_list(opened: Any) -> None:
         way.all(way.client.jobs.list())
 
 
+def there_at(url: str) -> httpx.Response:
+    return httpx.Response(302, headers={"location": url})
+
+
 @both_ways
 def test_an_output_elsewhere_is_read_there_without_the_token(opened: Any) -> None:
-    there = httpx.Response(302, headers={"location": "https://bucket.test/x?sign=1"})
+    there = there_at("https://bucket.test/x?sign=1")
     data = httpx.Response(200, content=b"\x00\x01", headers={"content-type": "image/png"})
     server = Server(there, data)
     with opened(token="pnc_t", transport=server.transport) as way:
@@ -230,7 +234,13 @@ def test_an_output_says_when_it_was_cut(opened: Any) -> None:
     server = Server(httpx.Response(200, content=b"a", headers={"x-output-truncated": "true"}))
     with opened(transport=server.transport) as way:
         assert way.do(way.client.runs.output(ID, RUN_ID)).truncated
-    server = Server(httpx.Response(302, headers={"location": "file:///etc/passwd"}))
+    server = Server(there_at("https://bucket.test/x"), httpx.Response(403, content=b"<Error/>"))
+    with (
+        opened(transport=server.transport) as way,
+        pytest.raises(Unexpected, match=r"bucket\.test"),
+    ):
+        way.do(way.client.runs.output(ID, RUN_ID))
+    server = Server(there_at("file:///etc/passwd"))
     with opened(transport=server.transport) as way, pytest.raises(Unexpected, match="where to"):
         way.do(way.client.runs.output(ID, RUN_ID))
 

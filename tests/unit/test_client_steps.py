@@ -218,7 +218,15 @@ def test_a_server_that_hangs_does_not_prolong_a_wait() -> None:
     hand = Hand(a_run("RUNNING"), *[NO_ANSWER] * 9)
     with pytest.raises(WaitTimeout, match="is RUNNING after 3 s"):
         hand.do(calls_runs.wait_for(hand.core, as_seen("QUEUED"), timeout=3))
-    assert hand.now == pytest.approx(103.0, abs=0.1)
+    assert hand.now == pytest.approx(103.0, abs=1.1)
+
+
+def test_who_waits_no_time_looks_once() -> None:
+    hand = Hand(a_run("SUCCESS"))
+    assert hand.do(calls_runs.wait_for(hand.core, as_seen("QUEUED"), timeout=0)).succeeded
+    hand = Hand(a_run("RUNNING"))
+    with pytest.raises(WaitTimeout, match="is RUNNING after 0 s"):
+        hand.do(calls_runs.wait_for(hand.core, as_seen("QUEUED"), timeout=0))
 
 
 def test_a_server_that_does_not_answer_is_told_while_there_is_time() -> None:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any
+from urllib.parse import urlsplit
 
-from punctual.client.errors import Conflict, Misuse, NotFound, Unexpected
+from punctual.client.errors import Conflict, Misuse, NotFound, Refused, Unexpected
 from punctual.client.fields import Moment, RunState, Trigger
 from punctual.client.job import Job
 from punctual.client.model import one, seen
@@ -78,7 +79,7 @@ def output(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Output]:
     )
     answer = yield from ask(core, request)
     if answer.status in _ELSEWHERE:
-        answer = yield from ask(core, _there(answer))
+        answer = yield from _fetched(core, answer)
     cut = answer.headers.get("x-output-truncated") == "true"
     kind = answer.headers.get("content-type", "application/octet-stream")
     return Output(answer.body, kind, cut)
@@ -142,12 +143,19 @@ def _piece_if_any(core: Core, ids: tuple[str, str], after: int) -> Steps[tuple[b
         return b"", after
 
 
-def _there(answer: Answer) -> Request:
-    """Where the bytes are: the address itself is the right to read them."""
+def _fetched(core: Core, answer: Answer) -> Steps[Answer]:
+    """From where the bytes are: the address itself is the right to read them."""
     where = answer.headers.get("location", "")
     if not where.startswith(("https://", "http://")):
         raise Unexpected("The server sent us on, and did not say where to.")
-    return Request("GET", where, repeat=Repeat.READS, with_token=False)
+    request = Request("GET", where, repeat=Repeat.READS, with_token=False)
+    try:
+        return (yield from ask(core, request))
+    except Refused as error:
+        # What the store says is not about the caller's token or ids.
+        host = urlsplit(where).hostname
+        text = f"The bytes are kept at {host}, which answers {error.status}: ask for them again."
+        raise Unexpected(text, problem=error.problem) from error
 
 
 def _job_id(job: Any) -> str:

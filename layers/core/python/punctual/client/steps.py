@@ -70,7 +70,7 @@ def ask(core: Core, request: Request, until: float | None = None) -> Steps[Answe
 
 
 def _patience(core: Core, until: float | None) -> float:
-    """However late it is, an attempt gets a moment."""
+    """However late it is, an attempt gets a second."""
     if until is None:
         return core.timeout
-    return max(0.001, min(core.timeout, until - core.seconds()))
+    return min(core.timeout, max(1.0, until - core.seconds()))

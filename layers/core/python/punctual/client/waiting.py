@@ -23,16 +23,15 @@ def until_ended(core: Core, run: Run, timeout: float | timedelta | None) -> Step
     until = None if patience is None else core.seconds() + patience
     delay = SOON
     while not run.ended:
-        left = None if until is None else until - core.seconds()
-        if left is not None and left <= 0:
-            raise _too_late(run, patience)
-        yield Pause(delay if left is None else min(delay, left))
+        yield Pause(delay if until is None else max(0.0, min(delay, until - core.seconds())))
         try:
             run = yield from read_run(core, run.job_id, run.run_id, until)
         except Unavailable as error:
             if until is not None and core.seconds() >= until:
                 raise _too_late(run, patience) from error
             raise
+        if until is not None and core.seconds() >= until and not run.ended:
+            raise _too_late(run, patience)
         delay = min(LATER, delay * SLOWER)
     return run
 
