@@ -43,7 +43,8 @@ class Campaign(NamedTuple):
 
 
 @contextmanager
-def a_node(folder: Path) -> Iterator[Node]:
+def a_node(folder: Path, program: str = "tests.fuzz_node") -> Iterator[Node]:
+    """One that asks for tokens, and the first admin's."""
     env = {
         **os.environ,
         "PUNCTUAL_AUTH": "on",
@@ -52,7 +53,7 @@ def a_node(folder: Path) -> Iterator[Node]:
     }
     log = folder / "node.log"
     with log.open("w") as told:
-        command = [sys.executable, "-m", "tests.fuzz_node"]
+        command = [sys.executable, "-m", program]
         process = subprocess.Popen(
             command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=told, text=True
         )

@@ -4,8 +4,8 @@ import pytest
 
 from tests.fuzz import Campaign, campaign
 
-BOUNDED = ("--max-examples", "2", "--seed", "4", "--no-color")
-MANY = 1_500
+BOUNDED = ("--max-examples", "40", "--seed", "4", "--no-color")
+MANY = 5_000
 
 
 @pytest.fixture(scope="module")
