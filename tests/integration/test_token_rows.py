@@ -1,0 +1,187 @@
+"""Rows of tokens: what both stores promise to admins, and to who lets calls in."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from punctual.aws.calls import Patience
+from punctual.aws.tokens import DoorTokens, DynamoTokens
+from punctual.aws.wiring import aws_dynamo
+from punctual.domain.access import Role
+from punctual.domain.tokens import KEPT, USED, Token
+from punctual.engine.tokens import KnownTokens, TokenRows
+from punctual.local.clock import ManualClock
+from punctual.local.store import Store
+from tests.builders import NOON, after, an_id
+from tests.integration.moto_adapter import moto
+from tests.web_engine import MemoryTokens
+
+LATER = NOON + timedelta(days=9)
+
+
+class Rows(NamedTuple):
+    listed: TokenRows
+    known: KnownTokens
+
+
+@pytest.fixture(params=["aws", "embedded", "memory"])
+def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rows]:
+    if request.param == "aws":
+        with moto(ManualClock(NOON)) as made:
+            patience = Patience(lambda _: None, seed="test", tries=1)
+            table = made.settings.control_table
+            door = DoorTokens(lambda: made.clients.dynamodb, table, patience)
+            yield Rows(DynamoTokens(aws_dynamo(made.clients), table), door)
+    elif request.param == "embedded":
+        store = Store.open(tmp_path / "data", ManualClock(NOON))
+        yield Rows(store.tokens, store.tokens)
+        store.close()
+    else:
+        memory = MemoryTokens()
+        yield Rows(memory, memory)
+
+
+def a_token(number: int = 1, tenant: str = "acme", **changed: Any) -> Token:
+    token = Token(an_id(number), tenant, "ci", Role.EDITOR, NOON, "me")
+    return token._replace(**changed)
+
+
+def put(rows: Rows, *tokens: Token) -> None:
+    for token in tokens:
+        rows.listed.put(token, f"{token.tenant}-{token.token_id}")
+
+
+def test_a_token_is_found_by_its_id_and_by_its_hash(rows: Rows) -> None:
+    full = a_token(expires_at=LATER, name="ü \U0001f511", role=Role.VIEWER)
+    rows.listed.put(full, "ab" * 32)
+    assert rows.listed.get("acme", full.token_id, NOON) == full
+    assert rows.known.find("ab" * 32) == full
+    assert rows.known.find("ac" * 32) is None
+    assert rows.listed.get("acme", an_id(2), NOON) is None
+
+
+def test_another_tenants_token_is_none(rows: Rows) -> None:
+    put(rows, a_token(1), a_token(2, "globex"), a_token(3, "acme-2"))
+    for tenant in ("globex", "acme-2", "acm", "acme#tokens", ""):
+        assert rows.listed.get(tenant, an_id(1), NOON) is None
+        assert rows.listed.revoke(tenant, an_id(1), NOON) is None
+    assert [one.token_id for one in rows.listed.page("acme", None, 9, NOON)] == [an_id(1)]
+    found = rows.listed.get("acme", an_id(1), NOON)
+    assert found is not None
+    assert found.revoked_at is None
+
+
+def test_a_list_is_newest_first_and_goes_on_behind_a_token(rows: Rows) -> None:
+    put(rows, *(a_token(number) for number in range(1, 121)), a_token(200, "globex"))
+    page = rows.listed.page("acme", None, 50, NOON)
+    assert [one.token_id for one in page] == [an_id(number) for number in range(120, 70, -1)]
+    page = rows.listed.page("acme", an_id(71), 200, NOON)
+    assert [one.token_id for one in page] == [an_id(number) for number in range(70, 0, -1)]
+    assert list(rows.listed.page("acme", an_id(1), 5, NOON)) == []
+
+
+def test_taking_back_counts_the_first_time(rows: Rows) -> None:
+    put(rows, a_token())
+    token = rows.listed.revoke("acme", an_id(1), after(1))
+    assert token == a_token(revoked_at=after(1))
+    assert rows.listed.revoke("acme", an_id(1), after(9)) == token
+    assert rows.known.find(f"acme-{an_id(1)}") == token
+    assert rows.listed.revoke("acme", an_id(2), NOON) is None
+
+
+def test_the_last_use_is_noted(rows: Rows) -> None:
+    put(rows, a_token())
+    rows.known.used(f"acme-{an_id(1)}", after(5))
+    found = rows.listed.get("acme", an_id(1), NOON)
+    assert found == a_token(last_used_at=after(5))
+
+
+def test_what_is_no_good_any_more_is_shown_for_a_month(rows: Rows) -> None:
+    ends = NOON + timedelta(hours=1)
+    put(rows, a_token(1, expires_at=ends), a_token(2), a_token(3))
+    rows.listed.revoke("acme", an_id(2), after(0))
+    last = NOON + KEPT - timedelta(seconds=1)
+    assert [one.token_id for one in rows.listed.page("acme", None, 2, last)] == [
+        an_id(3),
+        an_id(2),
+    ]
+    assert len(rows.listed.page("acme", None, 9, last)) == 3
+    assert [one.token_id for one in rows.listed.page("acme", None, 1, NOON + KEPT)] == [an_id(3)]
+    assert len(rows.listed.page("acme", None, 9, NOON + KEPT)) == 2
+    assert rows.listed.get("acme", an_id(2), NOON + KEPT) is None
+    assert rows.listed.revoke("acme", an_id(1), ends + KEPT) is None
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "data", ManualClock(NOON))
+    yield store
+    store.close()
+
+
+def test_the_node_notes_a_use_once_in_five_minutes(store: Store) -> None:
+    store.tokens.put(a_token(), "h")
+    for seconds in range(0, 601, 20):
+        store.tokens.used("h", after(seconds))
+    found = store.tokens.find("h")
+    assert found is not None
+    assert found.last_used_at == NOON + 2 * USED
+
+
+def test_the_node_removes_what_is_forgotten(store: Store) -> None:
+    store.tokens.put(a_token(1, expires_at=after(1)), "a")
+    store.tokens.put(a_token(2), "b")
+    while store.purge(NOON + KEPT + timedelta(seconds=2), 10):
+        pass
+    assert (store.tokens.find("a"), store.tokens.find("b")) == (None, a_token(2))
+
+
+def test_a_token_of_an_undone_unit_is_none(store: Store) -> None:
+    def undone() -> None:
+        with store.work():
+            store.tokens.put(a_token(), "h")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        undone()
+    assert store.tokens.find("h") is None
+
+
+def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
+    """As after a crash between the two writes that make one."""
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(1), "a")
+        tokens.put(a_token(2), "b")
+        key = {"pk": {"S": "#token#b"}, "sk": {"S": "-"}}
+        made.clients.dynamodb.delete_item(TableName=made.settings.control_table, Key=key)
+        assert list(tokens.page("acme", None, 9, NOON)) == [a_token(1)]
+        assert tokens.get("acme", an_id(2), NOON) is None
+        assert tokens.revoke("acme", an_id(2), NOON) is None
+
+
+def test_what_is_taken_back_goes_from_the_table_by_itself() -> None:
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(), "a")
+        assert all("expires" not in row for row in made.rows("control"))
+        tokens.revoke("acme", an_id(1), NOON)
+        ends = int((NOON + KEPT).timestamp())
+        assert [row["expires"]["N"] for row in made.rows("control")] == [str(ends)] * 2
+
+
+def test_making_and_taking_back_are_few_calls() -> None:
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        assert made.spend(lambda: tokens.put(a_token(), "a")) == {"PutItem": 2}
+        assert made.spend(lambda: tokens.revoke("acme", an_id(1), NOON)) == {
+            "BatchGetItem": 2,
+            "UpdateItem": 2,
+        }
+        assert made.spend(lambda: tokens.page("acme", None, 50, NOON)) == {
+            "BatchGetItem": 1,
+            "Query": 1,
+        }
