@@ -30,7 +30,7 @@ Token = Annotated[
     str | None,
     typer.Option(
         "--token",
-        help="- reads it from standard input; else PUNCTUAL_TOKEN.",
+        help="Your token, or - to read it; else PUNCTUAL_TOKEN.",
         rich_help_panel=PANEL,
         metavar="TOKEN",
     ),
