@@ -122,6 +122,7 @@ def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
         *_steps(data, queues),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
+        _dynamodb(data.audit, "PutItem"),  # what is done to tokens
         Right(("ssm:GetParameter",), (token_key,)),
         *_read_blobs(data, PAYLOADS),
         Right(("s3:PutObject",), data.objects(PAYLOADS), "blobs are named by job"),

@@ -107,7 +107,7 @@ def test_every_queue_is_worked_off_or_holds_failures_and_rings_for_it(made: Made
 
 def test_every_table_rings_when_it_throttles(made: Made) -> None:
     tables = resources(made, "AWS::DynamoDB::Table")
-    assert len(tables) == 4
+    assert len(tables) == 5
     for one in tables:
         found = of(made, "AWS/DynamoDB", TableName=f"<Data.{one.name}>")
         assert found == {"ReadThrottleEvents", "WriteThrottleEvents"}

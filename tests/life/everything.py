@@ -77,7 +77,7 @@ def _all_tasks(world: World, api: Gateway) -> list[str]:
 
 
 def _read_it_all(api: Gateway, jobs: list[str]) -> None:
-    for target in ("/jobs", "/runs", "/stats", "/health", "/schedules/upcoming"):
+    for target in ("/audit", "/jobs", "/runs", "/stats", "/health", "/schedules/upcoming"):
         assert api.get(target).status == 200, target
     preview = {"schedule_type": "CRON", "cron_expression": "0 9 * * *"}
     assert api.post("/schedules/preview", preview).status == 200

@@ -1,0 +1,29 @@
+"""The audit is a table of its own so that its roles can say: who adds, who reads, and nobody else."""
+
+import pytest
+
+from infra.stage import FUNCTIONS
+from tests.infra.synthesised import assembly
+from tests.infra.test_rights import granted
+
+ADDS, READS = "dynamodb:PutItem", "dynamodb:Query"
+MAY = {"status": {ADDS}, "job-service": {ADDS}, "job-search": {READS}}
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_nobody_deletes_or_changes_a_line_and_who_reads_writes_none(stage: str, name: str) -> None:
+    """A put is conditional in the code; no role has a right that changes or deletes a row."""
+    found = {one.action for one in granted(assembly(stage), name) if "AuditTable" in one.resource}
+    assert found == MAY.get(name, set())
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_no_right_reaches_all_tables(stage: str) -> None:
+    for name in FUNCTIONS:
+        wide = [
+            one
+            for one in granted(assembly(stage), name)
+            if one.action.startswith("dynamodb:") and one.resource in ("*", "table/*")
+        ]
+        assert {one.action for one in wide} <= {"dynamodb:ListStreams"}
