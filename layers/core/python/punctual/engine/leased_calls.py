@@ -14,6 +14,7 @@ CALLS = "calls"
 LIVES = 1.0  # seconds that leased tokens may be used
 KEPT = 60.0  # seconds that a twentieth of a second's worth may: for who calls now and then
 TWENTIETH = 20
+MANY = 100  # calls a second, for which gathering spares writes and refuses nobody
 SHUT = 0.5  # seconds at least until an instance that got nothing asks again
 OPEN = 5.0  # seconds that an instance goes by its own count, where the row does not answer
 _NOTHING = Bucket(0, -1)  # nobody has called yet
@@ -88,9 +89,10 @@ class LeasedCalls:
             return
         mine.alone = None
         mine.leased_at = now
-        if not mine.left:
+        if mine.left < most:  # that was all: what comes is gathered before it is asked for
             mine.token_at = now + missing
-            mine.shut_until = now + max(missing, SHUT)
+            gather = SHUT * min(1.0, rate / MANY) if mine.left else SHUT
+            mine.shut_until = now + max(missing, gather)
 
     def _go_alone(self, mine: _Mine, limits: Limits, rate: int, now: float) -> None:
         """The whole rate for each instance: open, but not without a bound."""
@@ -109,4 +111,5 @@ def _take(
     count = min(most, tokens(there))
     if not count:
         return bucket, (0, wait(there, rate))
-    return without(there, count), (count, 0.0)
+    rest = without(there, count)
+    return rest, (count, wait(rest, rate))

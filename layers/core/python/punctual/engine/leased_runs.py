@@ -16,6 +16,7 @@ from punctual.engine.limits import LimitsOf, Log
 RUNS = "runs"
 MINUTE = 60
 AHEAD = 10  # seconds that starts beyond the need may be used
+SOON_USED = 2  # seconds, where few are left
 PLACES = 30  # seconds that places are held: after a crash others have them then
 RENEW = 15  # seconds before their end they are renewed
 SHUT = 1.0  # seconds at least until an instance that got too few asks again
@@ -44,6 +45,9 @@ class _Mine:
         self.heat = Heat()
         self.starts = 0  # leased and not used
         self.starts_until = 0
+        self.booked = 0  # by the last lease, which counts until `counted`
+        self.counted = 0
+        self.unused = 0  # of those, to be given back
         self.places = 0
         self.places_until = 0
         self.active = 0
@@ -86,8 +90,8 @@ class RunPermits:
         mine = self._mine.setdefault(tenant, _Mine())
         now, steady = self._now(), self._steady()
         heat = mine.heat.add(wanted, steady)
-        if now >= mine.starts_until:
-            mine.starts = 0
+        if now >= mine.starts_until and mine.starts:
+            mine.unused, mine.starts = min(mine.starts, mine.booked), 0
         if now >= mine.places_until:
             mine.places = 0
         here = self._here(limits, mine, wanted)
@@ -173,6 +177,7 @@ class RunPermits:
         if got.starts:
             mine.starts_until = min(mine.starts_until, got.until) if mine.starts else got.until
             mine.starts += got.starts
+            mine.booked, mine.counted, mine.unused = got.starts, got.until + MINUTE, 0
         if got.places is not None:
             mine.places, mine.places_until = got.places, now + PLACES
         return float(max(1, got.wait))
@@ -182,6 +187,8 @@ class RunPermits:
     ) -> tuple[Ledger, _Got]:
         """What is free, less than is wanted where it must be; some more while half is free."""
         there = at(ledger, now)
+        if mine.unused and mine.counted > now:
+            there = take(there, -mine.unused, mine.counted)
         may, wait = wanted, 0
         places, starts = limits.concurrent_runs, limits.runs_per_minute
         free = 0
@@ -198,8 +205,10 @@ class RunPermits:
         new, leased, until = there, 0, 0
         if starts is not None and mine.starts < may:
             need = may - mine.starts
-            more = max(0, min(heat, (starts - used(there) - starts // 2 - need) // 4))
-            leased, until = need + more, now + (AHEAD if more else 1)
+            left = starts - used(there) - need
+            more = min(heat, left // 4)
+            ahead = AHEAD if left > starts // 2 else SOON_USED
+            leased, until = need + more, now + (ahead if more else 1)
             new = take(new, leased, until + MINUTE)
         if places is None:
             return new, _Got(wait, False, leased, until)

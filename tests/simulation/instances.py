@@ -1,0 +1,76 @@
+"""Instances that share a limit through rows in memory, on one clock, some of which crash."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from random import Random
+from typing import Generic, TypeVar
+
+from punctual.domain.errors import Unavailable
+from punctual.engine.leasing import Row
+from punctual.local.clock import ManualClock
+
+NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+Instance = TypeVar("Instance")
+
+
+class MemoryShares:
+    """The rows, what was done to them, and whether they answer."""
+
+    def __init__(self) -> None:
+        self.rows: dict[tuple[str, str], Row] = {}
+        self.did: Counter[str] = Counter()
+        self.away = False
+
+    def read(self, tenant: str, what: str) -> Row | None:
+        self._do("reads")
+        return self.rows.get((tenant, what))
+
+    def swap(self, tenant: str, what: str, expect: int, text: str) -> Row | None:
+        self._do("writes")
+        stands = self.rows.get((tenant, what), Row("", 0))
+        if stands.version != expect:
+            self.did["lost"] += 1
+            return stands
+        self.rows[tenant, what] = Row(text, expect + 1)
+        return None
+
+    def _do(self, what: str) -> None:
+        self.did[what] += 1
+        if self.away:
+            raise Unavailable("The table does not answer.")
+
+
+class Fleet(Generic[Instance]):
+    """`make` starts an instance; each has a share of the load, and some crash every few seconds."""
+
+    def __init__(
+        self,
+        make: Callable[[MemoryShares, ManualClock], Instance],
+        weights: Sequence[float],
+        seed: int,
+        crash_every: float = 0,
+    ) -> None:
+        self.clock = ManualClock(NOON)
+        self.shares = MemoryShares()
+        self._make = partial(make, self.shares, self.clock)
+        self.instances = [self._make() for _ in weights]
+        self._weights = weights
+        self.random = Random(seed)
+        self._crash_every = crash_every
+        self._crash_at = crash_every
+
+    def load(self, rate: float, seconds: float) -> Iterator[Instance]:
+        """Whom each of so many uses a second reaches, until the time is over."""
+        start = self.clock()
+        for number in range(round(rate * seconds)):
+            self.clock.set(start + timedelta(seconds=number / rate))
+            self._crash(number / rate)
+            yield self.random.choices(self.instances, self._weights)[0]
+        self.clock.set(start + timedelta(seconds=seconds))
+
+    def _crash(self, seconds: float) -> None:
+        if self._crash_every and seconds >= self._crash_at:
+            self._crash_at += self._crash_every
+            self.instances[self.random.randrange(len(self.instances))] = self._make()
