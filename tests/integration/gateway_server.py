@@ -8,8 +8,9 @@ import sys
 import threading
 import warnings
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -28,7 +29,7 @@ HOST = "127.0.0.2"  # a loopback address that no test takes for the local node's
 TOKEN = "acceptance"
 
 
-def a_door(api: Deployed) -> Authorizer:
+def a_door(api: Deployed, clock: Callable[[], datetime]) -> Authorizer:
     """The authorizer as it is deployed, with the admin token and the key put by hand."""
     knobs, clients = api.store.settings.knobs, api.store.clients
     env = {"PUNCTUAL_KNOBS": knobs, "PUNCTUAL_CONTROL_TABLE": api.store.settings.control_table}
@@ -39,7 +40,7 @@ def a_door(api: Deployed) -> Authorizer:
     patience = Patience(lambda _: None, "test", tries=1)
 
     def seconds() -> float:
-        return real_clock().timestamp()
+        return clock().timestamp()
 
     return Authorizer(deployed_door(env, clients, seconds, patience, warnings.warn), warnings.warn)
 
@@ -47,10 +48,10 @@ def a_door(api: Deployed) -> Authorizer:
 class Gateway:
     """One call at a time: moto's store is no place for two."""
 
-    def __init__(self, api: Deployed) -> None:
+    def __init__(self, api: Deployed, clock: Callable[[], datetime] = real_clock) -> None:
         self._api = api
         self._turn = threading.Lock()
-        self._door = a_door(api)
+        self._door = a_door(api, clock)
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Any:
         path, _, query = target.partition("?")

@@ -1,0 +1,89 @@
+"""Walls between tenants: whatever of another's is named, nothing is seen and nothing changes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from punctual.web.contract import CALLS, Call
+from tests.integration.tenants import BODIES, DAILY, KINDS, LISTS, World, a_tenant
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    with KINDS[request.param](tmp_path_factory.mktemp("walls") / "data") as at:
+        yield World(at, a_tenant(at, "acme"), a_tenant(at, "globex"))
+
+
+NAMED = [call for call in CALLS if "{" in call.path]
+
+
+@pytest.mark.parametrize("call", NAMED, ids=lambda call: f"{call.method} {call.path}")
+def test_what_is_anothers_is_not_there(world: World, call: Call) -> None:
+    before = world.state(world.acme)
+    body = BODIES.get((call.method, call.path), {} if call.method == "POST" else None)
+    answer = world.at.ask(world.globex.token, call.method, world.acme.path(call), body)
+    assert answer.status == 404, answer.body
+    assert answer.json["code"] == "NOT_FOUND"
+    nobodys = world.acme.path(call)
+    for one in world.acme.ids.values():
+        nobodys = nobodys.replace(one, one[:-4] + "0000")
+    missing = world.at.ask(world.globex.token, call.method, nobodys, body)
+    assert missing.json["detail"] == answer.json["detail"], "nothing tells the two apart"
+    assert world.state(world.acme) == before
+
+
+def test_a_run_of_anothers_job_is_not_there_by_a_job_of_ones_own(world: World) -> None:
+    mine, theirs = world.globex.ids, world.acme.ids
+    for path in ("", "/output", "/logs"):
+        mixed = f"/jobs/{mine['job_id']}/runs/{theirs['run_id']}{path}"
+        assert world.at.ask(world.globex.token, "GET", mixed).status == 404
+
+
+@pytest.mark.parametrize("path", [*LISTS, "/schedules/upcoming", "/stats", "/whoami"])
+def test_lists_hold_ones_own_alone(world: World, path: str) -> None:
+    answer = world.at.ask(world.globex.token, "GET", path)
+    assert answer.status == 200
+    for one in world.acme.ids.values():
+        assert one.encode() not in answer.body
+    assert b"acme" not in answer.body
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_list_goes_on_for_its_own_tenant_alone(world: World, path: str) -> None:
+    page = world.at.ask(world.acme.token, "GET", f"{path}?limit=1").json
+    token = page["next_token"]
+    assert token is not None
+    answer = world.at.ask(world.globex.token, "GET", f"{path}?limit=1&next_token={token}")
+    assert answer.status == 422
+    assert "next_token" in answer.fields
+    assert world.at.ask(world.acme.token, "GET", f"{path}?limit=1&next_token={token}").status == 200
+
+
+def test_the_same_idempotency_key_stands_for_each_tenants_own(world: World) -> None:
+    assert world.acme.ids["job_id"] != world.globex.ids["job_id"]
+    again = world.at.ask(world.acme.token, "POST", "/jobs", DAILY, idempotency_key="same")
+    assert again.json["job_id"] == world.acme.ids["job_id"]
+    other = {**DAILY, "name": "another body"}
+    third = world.at.token("third")["token"]
+    assert world.at.ask(third, "POST", "/jobs", other, idempotency_key="same").status == 202
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
+def test_without_a_good_token_nothing_is_answered(world: World, call: Call) -> None:
+    if call.public:
+        assert world.at.ask("wrong", call.method, call.path).status == 200
+        return
+    for token in ("wrong", world.acme.token[:-1] + "_", ""):
+        answer = world.at.ask(token, call.method, world.acme.path(call), {"no": "body"})
+        assert answer.status == 401
+        assert answer.headers["www-authenticate"] == 'Bearer realm="punctual"'
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json["code"] == "UNAUTHENTICATED"
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/", "/jobs/x/y/z", "/tokens/x"])
+def test_without_a_token_nobody_is_told_what_there_is(world: World, path: str) -> None:
+    for method in ("GET", "POST", "OPTIONS", "PUT"):
+        assert world.at.ask("", method, path).status == 401
