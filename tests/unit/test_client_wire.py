@@ -48,7 +48,7 @@ def test_values_are_written_as_the_contract_wants_them(value: Any, text: str) ->
         object(),
         "\ud800",
     ],
-    ids=str,
+    ids=lambda value: type(value).__name__,
 )
 def test_what_json_cannot_say_is_not_sent(value: Any) -> None:
     with pytest.raises(Misuse, match="cannot be written as JSON"):
