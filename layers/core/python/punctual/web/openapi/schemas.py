@@ -130,9 +130,18 @@ def _nullable(schema: Schema) -> Schema:
 
 
 def _say_formats(schema: Schema) -> None:
-    for name, what in _FORMATS.items():
-        if name in schema.get("properties", {}):
-            schema["properties"][name]["format"] = what
+    fields = schema.get("properties", {})
+    for name in _FORMATS.keys() & fields.keys():
+        fields[name] = _formatted(fields[name], _FORMATS[name])
+
+
+def _formatted(schema: Schema, what: str) -> Schema:
+    """The format stands beside a string alone: no tool may take null for a wrong one."""
+    text = {"type": "string", "format": what}
+    rest = {name: value for name, value in schema.items() if name != "type"}
+    if schema["type"] == "string":
+        return {**text, **rest}
+    return {"anyOf": [text, {"type": "null"}], **rest}
 
 
 def _tighten(fields: Schema) -> None:
@@ -211,6 +220,9 @@ def _of_type(kind: str, fields: Schema, with_rules: bool) -> Schema:
 
 
 def _not_null(schema: Schema) -> Schema:
+    if "anyOf" in schema:
+        rest = {name: value for name, value in schema.items() if name != "anyOf"}
+        return {**schema["anyOf"][0], **rest}
     kinds = [kind for kind in schema["type"] if kind != "null"]
     return {**schema, "type": kinds[0]}
 
