@@ -61,24 +61,38 @@ def change(session: Any, settings: Settings, tenant: str, said: Sequence[str]) -
         key = limit_keys.limits(tenant).item()
         client.delete_item(TableName=settings.control_table, Key=key)
         return
-    values = {**own(session, settings, tenant), **limits_of_text(" ".join(said))}
+    before = own(session, settings, tenant)
+    values = {**(before or {}), **limits_of_text(" ".join(said))}
     limits_from(values)
-    client.put_item(TableName=settings.control_table, Item=limits_row(tenant, values))
+    row, name = limits_row(tenant, values), {"#limits": limit_keys.LIMITS}
+    holds: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(#limits)"}
+    if before is not None:  # who changes it at the same time is not overwritten
+        old = limits_row(tenant, before)[limit_keys.LIMITS]
+        holds = {
+            "ConditionExpression": "#limits = :old",
+            "ExpressionAttributeValues": {":old": old},
+        }
+    try:
+        client.put_item(
+            TableName=settings.control_table, Item=row, ExpressionAttributeNames=name, **holds
+        )
+    except client.exceptions.ConditionalCheckFailedException as error:
+        raise NotReady("somebody changed these limits at the same time: look again") from error
 
 
-def own(session: Any, settings: Settings, tenant: str) -> dict[str, int | None]:
+def own(session: Any, settings: Settings, tenant: str) -> dict[str, int | None] | None:
     key = limit_keys.limits(tenant).item()
     client = session.client("dynamodb")
     found = client.get_item(TableName=settings.control_table, Key=key, ConsistentRead=True)
     if "Item" not in found:
-        return {}
+        return None
     said: dict[str, int | None] = json.loads(found["Item"][limit_keys.LIMITS]["S"])
     return said
 
 
 def present(session: Any, settings: Settings, tenant: str) -> Mapping[str, int | None]:
     defaults = limits_from(limits_of_text(settings.limits or ""))
-    return shown(limits_from(own(session, settings, tenant), defaults))
+    return shown(limits_from(own(session, settings, tenant) or {}, defaults))
 
 
 if __name__ == "__main__":

@@ -199,7 +199,7 @@ class RunPermits:
         if starts is not None and mine.starts < may:
             left = max(0, starts - used(there))
             if mine.starts + left < may:
-                may, wait = mine.starts + left, max(wait, room_in(there, starts, now))
+                may, wait = mine.starts + left, max(wait, self._free_in(there, starts, left, now))
         if not may:
             return ledger, _Got(wait, tight=True)
         new, leased, until = there, 0, 0
@@ -216,6 +216,11 @@ class RunPermits:
         mine_now = mine.active + may + spare
         new = hold(new, self._name, mine_now, now + PLACES)
         return new, _Got(wait, free <= may + spare, leased, until, mine_now)
+
+    def _free_in(self, ledger: Ledger, most: int, left: int, now: int) -> int:
+        """Seconds until one more may start than are left, which start now."""
+        soon = take(ledger, left, now + 1 + MINUTE) if left else ledger
+        return room_in(soon, most, now)
 
     def _now(self) -> int:
         return floor((self._clock() - EPOCH).total_seconds())

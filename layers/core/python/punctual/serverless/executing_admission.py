@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.leased_runs import Permitted, RunPermits
+from punctual.engine.leased_runs import SOON, Permitted, RunPermits
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_work import Delivery
 from punctual.serverless.runtime import Runtime
@@ -69,7 +69,6 @@ class Admission:
         permitted = meanwhile(
             lambda: {tenant: permits.ask(tenant, count) for tenant, count in wanted.items()}
         )
-        running = set(self._admitted.values())
         left = {tenant: one.number for tenant, one in permitted.items()}
         found = {}
         for nonce, one in sorted(due.items(), key=_urgency):
@@ -80,10 +79,15 @@ class Admission:
                 left[tenant] -= 1
                 self._admitted[nonce] = tenant
                 found[nonce] = one
-            elif tenant not in running or self._steady() >= self._until:
+            elif not self._may_wait_here(tenant, permitted[tenant].again_after):
                 self._hand_back(one, permitted[tenant].again_after)
                 waiting.pop(nonce)
         return found
+
+    def _may_wait_here(self, tenant: str, after: float) -> bool:
+        """For one of its own that runs here to end."""
+        is_near = after <= SOON and self._steady() < self._until
+        return is_near and tenant in self._admitted.values()
 
     def _hand_back(self, one: Delivery, after: float) -> None:
         message = one.message
