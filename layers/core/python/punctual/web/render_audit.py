@@ -55,7 +55,9 @@ def _sent(body: Body) -> Fields:
 
 def _differing(before: Body, after: Body) -> tuple[Fields, Fields]:
     old, new = definition_json(before), definition_json(after)
-    names = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+    names = {
+        name for name in old.keys() | new.keys() if _encode(old.get(name)) != _encode(new.get(name))
+    }
     if _print(before) != _print(after):
         names.add("payload")
     old["payload"], new["payload"] = _payload(before), _payload(after)
