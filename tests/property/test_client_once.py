@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bench.running import a_node
-from punctual.client import Punctual, PunctualError, RateLimited, Unavailable
+from punctual.client import PreconditionFailed, Punctual, PunctualError, RateLimited, Unavailable
 from tests.client_faults import Fault, Faulty
 from tests.client_ways import AT_ONCE, Way, both_ways
 
@@ -139,8 +139,30 @@ def test_what_cannot_be_repeated_safely_is_done_once_at_most(
         assert error.uncertain == (not network.certain)
 
 
+@both_ways
+@settings(max_examples=30)
+@given(faults=faults)
+@example(faults=[Fault.SILENT])
+def test_a_change_for_one_version_is_made_once(
+    world: World, opened: Any, faults: list[Fault]
+) -> None:
+    job = world.client.jobs.create(name=f"version {next(NUMBERS)}", **NEVER)
+    network = Faulty(world.direct, faults)
+    with opened(world.url, transport=network.transport, retries=AT_ONCE) as way:
+        update = way.client.jobs.update
+        answered, error = _tried(lambda: way.do(update(job, priority="HIGH", if_match=job)))
+    found = world.client.jobs.get(job)
+    assert found.version == 1 + network.done
+    if error is None:
+        assert answered == found
+    else:
+        # That the version is another by now may be its own doing, and it says so.
+        assert error.uncertain == (not network.certain)
+        assert isinstance(error, PreconditionFailed) <= error.uncertain
+
+
 def _tried(ask: Callable[[], Any]) -> tuple[Any, PunctualError | None]:
     try:
         return ask(), None
-    except (Unavailable, RateLimited) as error:
+    except (Unavailable, RateLimited, PreconditionFailed) as error:
         return None, error
