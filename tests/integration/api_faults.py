@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from botocore.exceptions import EndpointConnectionError, ReadTimeoutError
 
 from tests.integration.moto_adapter import Moto
+from tests.integration.serverless_api import Answer
 
 NOWHERE = "https://aws.invalid"
 THROTTLED, BROKEN, SILENT, CLOSED, LOST, LEFT = (
@@ -73,3 +74,15 @@ class Away:
     def _answered(self, **_: Any) -> None:
         if self._kind == LOST and self._struck():
             raise ReadTimeoutError(endpoint_url=NOWHERE)
+
+
+def is_refused(answer: Answer) -> bool:
+    """503, when to come back, and nothing of what went wrong inside."""
+    if answer.status != 503:
+        return False
+    problem = answer.json
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert int(answer.headers["retry-after"]) >= 1
+    assert (problem["status"], problem["code"]) == (503, "UNAVAILABLE")
+    assert "aws.invalid" not in answer.body.decode()
+    return True

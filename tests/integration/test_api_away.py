@@ -12,7 +12,7 @@ import pytest
 from punctual.aws.keys import STATE
 from punctual.engine.ports import Key
 from punctual.web.contract import CALLS, WRITER
-from tests.integration.api_faults import KINDS, LOST, Away
+from tests.integration.api_faults import KINDS, LOST, Away, is_refused
 from tests.integration.serverless_api import ADMIN, Answer, Deployed, Hand, deployed
 
 Json = Any
@@ -215,18 +215,6 @@ def away(api: Deployed) -> Away:
 _NUMBERS = count(1)
 
 
-def is_refused(answer: Answer) -> bool:
-    """503, when to come back, and nothing of what went wrong inside."""
-    if answer.status != 503:
-        return False
-    problem = answer.json
-    assert answer.headers["content-type"] == "application/problem+json"
-    assert int(answer.headers["retry-after"]) >= 1
-    assert (problem["status"], problem["code"]) == (503, "UNAVAILABLE")
-    assert "aws.invalid" not in answer.body.decode()
-    return True
-
-
 def test_every_call_that_writes_has_its_scene() -> None:
     missing = {f"{call.method} {call.path}" for call in CALLS if call.function == WRITER}
     missing -= {scene.rule for scene in SCENES.values()}
@@ -238,7 +226,7 @@ def test_every_call_that_writes_has_its_scene() -> None:
 def test_a_write_is_whole_or_not_there_wherever_the_stores_go_away(
     api: Deployed, away: Away, name: str, once: bool
 ) -> None:
-    """The kinds of fault take turns; a fault of one call only, which is tried again, at each fifth."""
+    """The kinds of fault take turns; that of one call only, which is tried again, at each fifth."""
     scene = SCENES[name]
     refused = 0
     for first in count(len(name) % 5, 5) if once else count():
