@@ -11,14 +11,19 @@ from pathlib import Path
 
 
 class RunningNode:
-    def __init__(self, folder: Path) -> None:
+    """With `env` in its environment, and `told` by it before it was ready."""
+
+    def __init__(self, folder: Path, **env: str) -> None:
         self.folder = folder
+        self.told = ""
+        self._env = env
         self.port = 0
         self.started_in = 0.0
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> "RunningNode":
-        env = {**os.environ, "PUNCTUAL_PORT": str(self.port), "PUNCTUAL_DATA": str(self.folder)}
+        place = {"PUNCTUAL_PORT": str(self.port), "PUNCTUAL_DATA": str(self.folder)}
+        env = {**os.environ, **place, **self._env}
         began = time.perf_counter()
         with (self.folder.parent / f"{self.folder.name}.log").open("a") as log:
             self._process = subprocess.Popen(
@@ -29,10 +34,12 @@ class RunningNode:
                 text=True,
             )
         assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        self.told, line = "", self._process.stdout.readline()
+        while line and "ready" not in line:
+            self.told, line = self.told + line, self._process.stdout.readline()
         self.started_in = time.perf_counter() - began
         if "ready" not in line:
-            raise RuntimeError(f"The node did not start: {line!r}")
+            raise RuntimeError(f"The node did not start: {self.told!r}")
         self.port = int(line.rsplit(":", 1)[1].split("/")[0])
         return self
 
@@ -67,8 +74,8 @@ class RunningNode:
 
 
 @contextmanager
-def a_node(folder: Path) -> Iterator[RunningNode]:
-    node = RunningNode(folder).start()
+def a_node(folder: Path, **env: str) -> Iterator[RunningNode]:
+    node = RunningNode(folder, **env).start()
     try:
         yield node
     finally:
