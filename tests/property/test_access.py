@@ -1,0 +1,133 @@
+"""The Authorization header and what stands in it: whatever is sent, one token is found or none."""
+
+import string
+
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from punctual.access.bearer import MOST, bearer
+from punctual.access.remembered import Remembered
+from punctual.access.trust import is_issuer, is_safe
+from punctual.domain.tokens import PREFIX, RANDOM_BYTES, is_ours, keyed_hash, secret
+
+LETTERS = string.ascii_letters + string.digits + "._~+/=-"
+KEYS = st.binary(min_size=1, max_size=64)
+RANDOM = st.binary(min_size=RANDOM_BYTES, max_size=RANDOM_BYTES)
+LATIN = st.text(st.characters(max_codepoint=255), max_size=60)
+
+
+@given(LATIN)
+def test_any_header_is_read_without_harm(header: str) -> None:
+    found = bearer(header)
+    if found is not None:
+        assert found
+        assert set(found) <= set(LETTERS)
+        scheme, _, rest = header.strip(" \t").partition(" ")
+        assert (scheme.lower(), rest.strip(" ")) == ("bearer", found)
+
+
+@given(
+    st.text(LETTERS, min_size=1, max_size=100),
+    st.sampled_from(["Bearer", "bearer", "BEARER", "bEaReR"]),
+    st.integers(1, 5),
+    st.sampled_from(["", " ", "\t", "  "]),
+)
+def test_a_token_is_found_however_its_scheme_is_written(
+    token: str, scheme: str, spaces: int, around: str
+) -> None:
+    assert bearer(f"{around}{scheme}{' ' * spaces}{token}{around}") == token
+
+
+@given(st.text(LETTERS, min_size=1, max_size=20), st.text(LETTERS, min_size=1, max_size=20))
+def test_two_tokens_are_none(one: str, other: str) -> None:
+    for between in (" ", ", ", ",", "\t", ", Bearer ", "\n"):
+        assert bearer(f"Bearer {one}{between}{other}") is None
+
+
+@given(st.characters(max_codepoint=255).filter(lambda one: one not in LETTERS + " \t"))
+def test_a_character_that_no_token_has_spoils_it(one: str) -> None:
+    assert bearer(f"Bearer a{one}b") is None
+    assert bearer(f"Bearer ab{one}") is None
+
+
+def test_a_token_without_end_is_none() -> None:
+    assert bearer("Bearer " + "a" * MOST) == "a" * MOST
+    assert bearer("Bearer " + "a" * (MOST + 1)) is None
+
+
+@given(KEYS, RANDOM)
+def test_what_a_key_made_is_known_by_it_and_fits_a_header(key: bytes, random: bytes) -> None:
+    text = secret(key, random)
+    assert text.startswith(PREFIX)
+    assert is_ours(key, text)
+    assert bearer(f"Bearer {text}") == text
+
+
+@given(KEYS, KEYS, RANDOM)
+def test_what_another_key_made_is_not(key: bytes, other: bytes, random: bytes) -> None:
+    assume(key.rstrip(b"\0") != other.rstrip(b"\0"))  # HMAC fills up a key with zeros
+    assert not is_ours(other, secret(key, random))
+    assert keyed_hash(key, "pnc_a") != keyed_hash(other, "pnc_a")
+
+
+@given(KEYS, RANDOM, st.integers(0, 59), st.sampled_from(string.ascii_letters + "-_"))
+def test_a_changed_letter_makes_another_token(
+    key: bytes, random: bytes, place: int, letter: str
+) -> None:
+    text = secret(key, random)
+    changed = text[:place] + letter + text[place + 1 :]
+    assert is_ours(key, changed) is (changed == text)
+
+
+@given(KEYS, st.text(max_size=80))
+def test_no_text_is_taken_for_a_token(key: bytes, text: str) -> None:
+    assert not is_ours(key, text)
+    assert not is_ours(key, PREFIX + text)
+
+
+def test_without_a_key_nothing_is_ours() -> None:
+    assert not is_ours(b"", secret(b"", bytes(RANDOM_BYTES)))
+
+
+@given(RANDOM, RANDOM)
+def test_marks_and_hashes_of_one_key_have_nothing_in_common(one: bytes, other: bytes) -> None:
+    """The part that everybody sees says nothing of what is stored."""
+    text = secret(b"k", one)
+    assert text[-14:] not in keyed_hash(b"k", text)
+    assert (keyed_hash(b"k", text) == keyed_hash(b"k", secret(b"k", other))) is (one == other)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.integers(0, 5), st.floats(0, 50), st.floats(-20, 20)),
+        max_size=60,
+    )
+)
+def test_what_is_remembered_is_what_was_put_and_never_more(
+    steps: list[tuple[int, int, float, float]],
+) -> None:
+    now = 100.0
+    remembered: Remembered[int] = Remembered(lambda: now, 8)
+    truth: dict[str, tuple[int, float, float]] = {}
+    for name, value, seconds, later in steps:
+        remembered.put(str(name), value, seconds)
+        truth[str(name)] = value, now, now + seconds
+        now += later
+        assert len(remembered) <= 8
+        for one, (put, since, until) in truth.items():
+            found = remembered.get(one)
+            if found is not None:
+                assert found.value == put
+                assert since <= now < until
+
+
+@given(st.text(max_size=40))
+def test_an_address_is_safe_or_it_is_not_and_nothing_else(text: str) -> None:
+    for address in (text, f"https://{text}", f"http://{text}", f"https://a.example/{text}"):
+        assert is_issuer(address) <= is_safe(address)
+        if is_safe(address):
+            assert (
+                address.lower().startswith("https://")
+                or "//127.0.0.1" in address
+                or ("//localhost" in address.lower() or "//[::1]" in address)
+            )
