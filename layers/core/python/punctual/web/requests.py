@@ -27,7 +27,7 @@ class NoFields(Strict):
 
 
 class ResumeFields(Strict):
-    missed: Literal["SKIP", "RUN_ONCE", "RUN_ALL"] | None = None
+    missed: Literal["RUN_ONCE", "RUN_ALL", "SKIP"] | None = None
 
 
 class RunNowFields(Strict):
