@@ -117,5 +117,6 @@ def outcome(session: Session, run: "Run") -> None:
         return
     if not session.as_json:
         why = run.error_message or run_views.reason(run) or ""
+        why = "" if why.upper() == run.status else why
         session.screen.note(f"The run is {run.status}{': ' if why else '.'}{why}", "red")
     raise typer.Exit(Code.FAILED)

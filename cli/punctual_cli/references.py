@@ -19,7 +19,7 @@ JobName = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="The job's id, or its name where no other has it.",
+        help="The job's id, or its name.",
         autocompletion=completing.jobs,
         show_default=False,
     ),
@@ -31,12 +31,12 @@ RunName = Annotated[
 
 
 def job_of(client: "Punctual", reference: str) -> "Job":
-    """Of several with that name the one that is neither completed nor cancelled."""
+    """Of several with that name the one that has not ended; if all have, the newest."""
     if _ID.fullmatch(reference.lower()):
         return client.jobs.get(reference.lower())
     named = [job for job in client.jobs.list(name_prefix=reference) if job.name == reference]
     alive = [job for job in named if job.status in ("SCHEDULED", "PAUSED")]
-    found = alive or named
+    found = alive or named[:1]
     if not found:
         raise Trouble(
             f"There is no job {reference!r}.",

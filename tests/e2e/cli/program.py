@@ -1,0 +1,158 @@
+"""The real program, as a shell starts it: its words, its exit code, and a terminal for it."""
+
+import errno
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+PROGRAM = str(Path(sys.executable).with_name("punctual"))
+WITHIN = 30.0
+INHERITED = ("LANG", "PATH", "PYTHONPATH", "TMPDIR")
+_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_CLOCK = re.compile(r"\b\d\d:\d\d(:\d\d)?\b")
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
+
+
+class Said(NamedTuple):
+    out: str
+    err: str
+    code: int
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def lines(self) -> list[Any]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def error(self) -> Any:
+        """What --json says on standard error."""
+        return json.loads(self.err)["error"]
+
+
+class Program:
+    """With a home of its own, asking one node."""
+
+    def __init__(self, home: Path, **env: str) -> None:
+        self.home = home
+        kept = {name: os.environ[name] for name in INHERITED if name in os.environ}
+        self.env = {**kept, "HOME": str(home), "COLUMNS": "80", "TZ": "Europe/Berlin", **env}
+
+    def but(self, **env: str | None) -> "Program":
+        changed = Program(self.home)
+        both: dict[str, str | None] = {**self.env, **env}
+        changed.env = {name: value for name, value in both.items() if value is not None}
+        return changed
+
+    def __call__(self, *args: str, code: int = 0, stdin: str = "") -> Said:
+        done = subprocess.run(
+            [PROGRAM, *args],
+            env=self.env,
+            cwd=self.home,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=WITHIN,
+            check=False,
+        )
+        said = Said(done.stdout, done.stderr, done.returncode)
+        assert "Traceback" not in said.err, said.err
+        assert said.code == code, said
+        return said
+
+    def json(self, *args: str, code: int = 0, stdin: str = "") -> Any:
+        return self(*args, "--json", code=code, stdin=stdin).json
+
+    def terminal(self, *args: str) -> "Terminal":
+        return Terminal(args, {**self.env, "TERM": "xterm-256color"}, self.home)
+
+
+class Terminal:
+    """The program in a terminal of its own, for who types."""
+
+    def __init__(self, args: tuple[str, ...], env: Mapping[str, str], folder: Path) -> None:
+        self._ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (40, 80))
+        self._process = subprocess.Popen(
+            [PROGRAM, *args],
+            env=env,
+            cwd=folder,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            preexec_fn=lambda: os.login_tty(theirs),
+        )
+        os.close(theirs)
+        self._raw = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGKILL)
+            self._process.wait()
+        os.close(self._ours)
+
+    @property
+    def shown(self) -> str:
+        """Without what moves the cursor or colours."""
+        return _CONTROL.sub("", self._raw)
+
+    @property
+    def raw(self) -> str:
+        return self._raw
+
+    def until(self, text: str) -> "Terminal":
+        ends = time.monotonic() + WITHIN
+        while text not in self.shown:
+            assert time.monotonic() < ends, f"no {text!r} in {self.shown!r}"
+            assert self._read(), f"it ended without {text!r}: {self.shown!r}"
+        return self
+
+    def types(self, text: str) -> "Terminal":
+        os.write(self._ours, text.encode())
+        return self
+
+    def ends(self) -> int:
+        """Its exit code, once everything it said was read."""
+        while self._read():
+            pass
+        code = self._process.wait(timeout=WITHIN)
+        assert "Traceback" not in self.shown, self.shown
+        return code
+
+    def _read(self) -> bool:
+        readable, _, _ = select.select([self._ours], [], [], WITHIN)
+        assert readable, f"nothing for {WITHIN:g} s after {self.shown!r}"
+        try:
+            found = os.read(self._ours, 65_536)
+        except OSError as error:
+            if error.errno != errno.EIO:  # the other side is closed
+                raise
+            return False
+        self._raw += found.decode(errors="replace")
+        return bool(found)
+
+
+def steady(text: str) -> str:
+    """Without what differs from run to run: ids, and where the clock is read."""
+    text = _ID.sub("<id>", text)
+    text = _DAY.sub("<day>", text)
+    text = _CLOCK.sub("<time>", text)
+    text = re.sub(r"\b\d+(\.\d+)? (ms|s|min|h|d)( \d+ (s|min|h))?( ago)?\b", "<ago>", text)
+    text = re.sub(r"\bnow\b", "<ago>", text)
+    return re.sub(r"[ \t]+$", "", text, flags=re.M)

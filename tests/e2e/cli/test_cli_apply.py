@@ -1,0 +1,301 @@
+"""Jobs that files declare: made, changed, left alone, cancelled."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from punctual.client import Punctual
+from tests.e2e.cli.program import Program
+
+FILE = """\
+set: billing
+defaults:
+  timezone: Europe/Berlin
+  tags: {team: money}
+jobs:
+  - name: payouts
+    schedule_type: CRON
+    cron_expression: 0 9 L * *
+    task:
+      type: http
+      url: https://bank.example/payouts
+      headers: {X-Api-Key: written-out, X-Other: "1"}
+    payload: {a: [1, 2.5, null, "yes"]}
+    max_retries: 5
+  - name: report
+    schedule_type: CRON
+    cron_expression: 0 6 * * mon-fri
+    task:
+      type: script
+      runtime: bash
+      code: |
+        echo one
+        echo two
+"""
+
+
+@pytest.fixture
+def file(program: Program) -> Path:
+    path = program.home / "jobs.yaml"
+    path.write_text(FILE)
+    return path
+
+
+def alive(client: Punctual) -> dict[str, str]:
+    jobs = client.jobs.list(status=("SCHEDULED", "PAUSED"))
+    return {job.name: job.job_id for job in jobs}
+
+
+def test_a_diff_a_change_and_then_nothing_to_do(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    first = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert first.splitlines() == [
+        "+ create payouts (set billing)",
+        "    schedule_type: CRON",
+        "    cron_expression: 0 9 L * *",
+        "    timezone: Europe/Berlin",
+        "    task.type: http",
+        "    task.url: https://bank.example/payouts",
+        "    task.headers.X-Api-Key: (hidden)",
+        "    task.headers.X-Other: 1",
+        '    payload.a: [1,2.5,null,"yes"]',
+        "    max_retries: 5",
+        "    tags.team: money",
+        "+ create report (set billing)",
+        "    schedule_type: CRON",
+        "    cron_expression: 0 6 * * mon-fri",
+        "    timezone: Europe/Berlin",
+        "    task.type: script",
+        "    task.runtime: bash",
+        "    task.code:",
+        "      echo one",
+        "      echo two",
+        "    tags.team: money",
+        "",
+        "2 to create, 0 to change, 0 to cancel; 0 unchanged.",
+        "2 created, 0 changed, 0 cancelled; 0 unchanged.",
+    ]
+    before = {job.job_id: job.version for job in client.jobs.list(status="SCHEDULED")}
+    again = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert again == "0 to create, 0 to change, 0 to cancel; 2 unchanged.\n"
+    assert {job.job_id: job.version for job in client.jobs.list(status="SCHEDULED")} == before
+
+
+def test_a_change_shows_what_changes_and_sends_no_more(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    program("apply", "-f", "jobs.yaml", "--yes")
+    ids = alive(client)
+    file.write_text(
+        FILE.replace("written-out", "another")
+        .replace("    max_retries: 5\n", "")
+        .replace("echo two", "echo 2\n        echo three")
+        .replace('"yes"', "true")
+    )
+    dry = program("apply", "-f", "jobs.yaml", "--dry-run").out
+    assert dry.splitlines() == [
+        "~ change payouts (set billing)",
+        "    task.headers.X-Api-Key: (hidden) → (hidden)",
+        '    payload.a: [1,2.5,null,"yes"] → [1,2.5,null,true]',
+        "    max_retries: 5 → 3",
+        "~ change report (set billing)",
+        "    task.code:",
+        "      @@ -1,2 +1,3 @@",
+        "       echo one",
+        "      -echo two",
+        "      +echo 2",
+        "      +echo three",
+        "",
+        "0 to create, 2 to change, 0 to cancel; 0 unchanged.",
+    ]
+    program("apply", "-f", "jobs.yaml", "--check", code=1)
+    assert client.jobs.get(ids["payouts"]).max_retries == 5
+    found = program.json("apply", "-f", "jobs.yaml", "--yes")
+    assert [(one["name"], one["fields"]) for one in found["change"]] == [
+        ("payouts", ["max_retries", "payload", "task"]),
+        ("report", ["task"]),
+    ]
+    assert client.jobs.get(ids["payouts"]).max_retries == 3
+    assert alive(client) == ids
+    program("apply", "-f", "jobs.yaml", "--check")
+
+
+def test_prune_cancels_what_the_set_no_longer_names_and_nothing_else(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    program("jobs", "create", "by-hand", "--every", "1h")
+    program("apply", "-f", "jobs.yaml", "--yes")
+    (program.home / "other.yaml").write_text(
+        "set: other\njobs:\n  - {name: report, schedule_type: INTERVAL, interval_seconds: 60}\n"
+    )
+    program("apply", "-f", "other.yaml", "--yes")
+    assert sorted(job.name for job in client.jobs.list(status="SCHEDULED")) == [
+        *("by-hand", "payouts", "report", "report")
+    ]
+    file.write_text(FILE[: FILE.index("  - name: report")])
+    kept = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert "  keep   report (set billing): not in the file, --prune cancels it" in kept
+    said = program("apply", "-f", "jobs.yaml", "--prune", "--yes").out
+    assert said.startswith("- cancel report (set billing)\n")
+    assert said.endswith("0 created, 0 changed, 1 cancelled; 1 unchanged.\n")
+    left = list(client.jobs.list(status="SCHEDULED"))
+    assert sorted(job.name for job in left) == ["by-hand", "payouts", "report"]
+    assert {job.tags.get("punctual-set") for job in left} == {None, "billing", "other"}
+
+
+def test_a_file_without_a_set_prunes_nothing(program: Program, client: Punctual) -> None:
+    program("jobs", "create", "by-hand", "--every", "1h")
+    text = "jobs:\n  - {name: x, schedule_type: INTERVAL, interval_seconds: 60}\n"
+    said = program("apply", "-f", "-", "--prune", "--yes", code=2, stdin=text).err
+    assert "names no set" in said
+    assert set(alive(client)) == {"by-hand"}
+
+
+def test_every_fault_of_every_job_is_named_with_its_line_and_nothing_is_done(
+    program: Program, client: Punctual
+) -> None:
+    (program.home / "bad.yaml").write_text(
+        "set: s\n"
+        "defaults: {max_retries: -1}\n"
+        "jobs:\n"
+        "  - name: a\n"
+        "    schedule_type: CRON\n"
+        "    cron_expression: 0 99 * * *\n"
+        "    max_retries: 1\n"
+        "  - name: a\n"
+        "    schedule_type: INTERVAL\n"
+        "    retry:\n"
+        "      multiplier: 0.5\n"
+        "  - name: fine\n"
+        "    schedule_type: INTERVAL\n"
+        "    interval_seconds: 60\n"
+        "    max_retries: 0\n"
+        "    paused: maybe\n"
+    )
+    said = program("apply", "-f", "bad.yaml", "--yes", code=4)
+    assert said.out == ""
+    assert said.err.splitlines() == [
+        "Error: 6 wrong in bad.yaml; nothing was changed.",
+        "  bad.yaml:2: a: max_retries: must be at least 0",
+        "  bad.yaml:6: a: cron_expression: 99 is out of range in the hour field: it takes 0 to 23",
+        "  bad.yaml:8: a is declared twice, first on line 4",
+        "  bad.yaml:8: a: interval_seconds: is required when schedule_type is INTERVAL",
+        "  bad.yaml:11: a: retry.multiplier: must be at least 1",
+        "  bad.yaml:16: paused must be true or false",
+    ]
+    assert alive(client) == {}
+    errors = program("apply", "-f", "bad.yaml", "--yes", "--json", code=4).error["errors"]
+    assert errors[0] == {"field": "bad.yaml:2", "message": "a: max_retries: must be at least 0"}
+
+
+def test_what_is_no_yaml_says_where(program: Program) -> None:
+    said = program("apply", "-f", "-", code=2, stdin="jobs:\n  - name: [\n").err
+    assert "standard input:3: this is no YAML" in said
+    assert program("apply", "-f", "none.yaml", code=2).err == (
+        "Error: none.yaml: No such file or directory.\n"
+    )
+
+
+def test_what_only_the_server_refuses_is_named_by_its_line_and_the_rest_is_done(
+    program: Program, client: Punctual
+) -> None:
+    text = (
+        "jobs:\n"
+        "  - {name: good, schedule_type: INTERVAL, interval_seconds: 60}\n"
+        "  - name: refused\n"
+        "    schedule_type: INTERVAL\n"
+        "    interval_seconds: 60\n"
+        "    notify: [{on: [FAILED], url: https://hook.example}]\n"
+    )
+    said = program("apply", "-f", "-", "--yes", code=4, stdin=text).err
+    assert "Error: 1 of 2 steps were refused; the others are done." in said
+    assert "standard input:6: refused: notify: notifications are not in this installation" in said
+    assert set(alive(client)) == {"good"}
+
+
+def test_a_job_without_a_set_joins_the_set_that_names_it(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    program("jobs", "create", "payouts", "--cron", "0 9 L * *")
+    ids = alive(client)
+    said = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert "    it belonged to no set, and joins this one" in said
+    assert alive(client)["payouts"] == ids["payouts"]
+    assert client.jobs.get(ids["payouts"]).tags == {"punctual-set": "billing", "team": "money"}
+
+
+def test_what_is_exported_changes_nothing_when_applied(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    program("apply", "-f", "jobs.yaml", "--yes")
+    program(*("jobs", "create", "by-hand", "--every", "1h", "--payload", '{"on": "2026-12-24"}'))
+    program(*("jobs", "create", "twin", "--cron", "rate(5 minutes)", "--priority", "low"))
+    program(*("jobs", "create", "twin", "--at", "2037-06-01", "--set", "delivery=AT_MOST_ONCE"))
+    program("jobs", "pause", "by-hand")
+    text = program("export").out
+    (program.home / "all.yaml").write_text(text)
+    said = program("apply", "-f", "all.yaml", "--check", "--prune").out
+    assert said == "0 to create, 0 to change, 0 to cancel; 5 unchanged.\n"
+    assert text.count("job_id: ") == 2
+    assert "paused: true" in text
+    assert program("apply", "-f", "-", "--check", stdin=text).out == said
+    assert "set: billing" in program("export", "--set", "billing").out
+    assert "by-hand" not in program("export", "--set", "billing").out
+
+
+def test_an_export_makes_the_same_jobs_elsewhere(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    program("apply", "-f", "jobs.yaml", "--yes")
+    program("jobs", "pause", "report")
+    text = program("export").out
+    for job_id in alive(client).values():
+        client.jobs.cancel(job_id)
+    program("apply", "-f", "-", "--yes", stdin=text)
+    assert program("export").out == text
+    assert client.jobs.get(alive(client)["report"]).status == "PAUSED"
+
+
+def test_paused_is_declared_or_left_as_it_is(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    program("apply", "-f", "jobs.yaml", "--yes")
+    program("jobs", "pause", "report")
+    program("apply", "-f", "jobs.yaml", "--check")
+    file.write_text(FILE + "    paused: false\n")
+    said = program("apply", "-f", "jobs.yaml", "--yes").out
+    assert "    paused: true → false" in said
+    assert client.jobs.get(alive(client)["report"]).status == "SCHEDULED"
+
+
+def test_two_who_apply_at_once_make_each_job_once(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        done = list(pool.map(lambda _: program("apply", "-f", "jobs.yaml", "--yes"), range(3)))
+    assert len(done) == 3
+    assert len(list(client.jobs.list(status="SCHEDULED"))) == 2
+
+
+def test_a_cancelled_job_is_made_again(program: Program, file: Path, client: Punctual) -> None:
+    program("apply", "-f", "jobs.yaml", "--yes")
+    before = alive(client)
+    program("jobs", "cancel", "report")
+    assert program("apply", "-f", "jobs.yaml", "--yes").out.endswith(
+        "1 created, 0 changed, 0 cancelled; 1 unchanged.\n"
+    )
+    assert alive(client)["report"] != before["report"]
+
+
+def test_nobody_there_to_say_yes_changes_nothing(
+    program: Program, file: Path, client: Punctual
+) -> None:
+    said = program("apply", "-f", "jobs.yaml", code=2)
+    assert "2 to create" in said.out
+    assert said.err.splitlines() == [
+        "Error: Nothing was changed: nobody is here to say yes.",
+        "Say it with --yes.",
+    ]
+    assert alive(client) == {}

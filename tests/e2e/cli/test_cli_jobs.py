@@ -1,0 +1,190 @@
+"""Jobs from the command line, from their making to their end."""
+
+import json
+
+from tests.e2e.cli.program import Program, steady
+
+NIGHTLY = ("jobs", "create", "nightly", "--cron", "0 2 * * *", "--tz", "Europe/Berlin")
+ALIVE = ("--status", "scheduled", "--status", "paused")
+
+
+def test_a_job_of_options_shows_what_is_not_as_by_default(program: Program) -> None:
+    said = program(*NIGHTLY, "--bash", "echo hi", "--tag", "team=data", "--retries", "1").out
+    shown = steady(said).splitlines()
+    assert shown[:6] == [
+        "Created nightly.",
+        "Name         nightly",
+        "Id           <id>",
+        "Status       SCHEDULED",
+        "Schedule     0 2 * * *",
+        "             At <time>, in Europe/Berlin",
+    ]
+    assert shown[7:15] == [
+        "Timezone     Europe/Berlin",
+        "Task         type: script",
+        "             runtime: bash",
+        "             code: echo hi",
+        "Max retries  1",
+        "Tags         team: data",
+        "Created      <day> <time> CET (<ago>) by local",
+        "Version      1",
+    ]
+
+
+def test_json_is_the_job_as_the_api_has_it(program: Program) -> None:
+    made = program.json(*NIGHTLY, "--payload", '{"n": [1, "é"]}', "--set", "retry.multiplier=3")
+    assert made["cron_expression"] == "0 2 * * *"
+    assert made["payload"] == {"n": [1, "é"]}
+    assert made["retry"]["multiplier"] == 3
+    shown = program.json("jobs", "show", "nightly")
+    assert {k: v for k, v in shown.items() if k != "next_run_time"}.keys() >= made.keys() - {
+        "next_run_time"
+    }
+    assert shown["job_id"] == made["job_id"]
+
+
+def test_a_job_file_is_overruled_by_options(program: Program) -> None:
+    text = "name: of-a-file\nschedule_type: CRON\ncron_expression: 0 1 * * *\nmax_retries: 1\n"
+    (program.home / "job.yaml").write_text(text)
+    made = program.json("jobs", "create", "-f", "job.yaml", "--retries", "7")
+    assert (made["name"], made["max_retries"]) == ("of-a-file", 7)
+    by_pipe = program.json(
+        "jobs",
+        "create",
+        "other",
+        "-f",
+        "-",
+        stdin=json.dumps({"schedule_type": "INTERVAL", "interval_seconds": 60}),
+    )
+    assert (by_pipe["name"], by_pipe["interval_seconds"]) == ("other", 60)
+
+
+def test_a_script_file_is_sent_whole(program: Program) -> None:
+    (program.home / "work.py").write_text("print('from a file')\n")
+    made = program.json("jobs", "create", "script", "--every", "1h", "--script", "work.py")
+    assert made["task"] == {
+        "type": "script",
+        "runtime": "python",
+        "code": "print('from a file')\n",
+    }
+
+
+def test_many_jobs_of_one_file_are_accepted_or_refused_each(program: Program) -> None:
+    jobs = [
+        {"name": f"many-{n}", "schedule_type": "CRON", "cron_expression": f"{n} 99 * * *"}
+        if n == 3
+        else {"name": f"many-{n}", "schedule_type": "CRON", "cron_expression": f"{n} 9 * * *"}
+        for n in range(5)
+    ]
+    (program.home / "jobs.json").write_text(json.dumps(jobs))
+    said = program("jobs", "create", "-f", "jobs.json", code=4)
+    assert said.out == "4 of 5 jobs created.\n"
+    assert "many-3: cron_expression: 99 is out of range in the hour field" in said.err
+    results = program("jobs", "create", "-f", "jobs.json", "--json", code=4)
+    assert ["job_id" in one for one in results.json] == [True, True, True, False, True]
+    assert results.error["exit_code"] == 4
+
+
+def test_the_list_fits_eighty_columns(program: Program) -> None:
+    program(*NIGHTLY)
+    long = "a job whose name is much too long for a table of eighty columns"
+    program("jobs", "create", long, "--every", "5m")
+    program("jobs", "pause", long)
+    said = program("jobs", "list", *ALIVE).out
+    assert max(map(len, said.splitlines())) <= 80
+    head, first, second = steady(said).splitlines()
+    assert head.split() == ["NAME", "SCHEDULE", "STATUS", "NEXT", "LAST"]
+    assert first.split("  ")[0].endswith("…")
+    assert "PAUSED" in first
+    assert second.startswith("nightly")
+    assert "0 2 * * * Berlin" in second
+
+
+def test_a_pipe_gets_whole_names(program: Program) -> None:
+    long = "a job whose name is much too long for a table of eighty columns"
+    program("jobs", "create", long, "--every", "5m")
+    assert long in program.but(COLUMNS=None)("jobs", "list", *ALIVE).out
+
+
+def test_filters_and_ids_alone(program: Program) -> None:
+    a = program.json(*NIGHTLY, "--tag", "team=a")["job_id"]
+    b = program.json("jobs", "create", "other", "--every", "60", "--tag", "team=b")["job_id"]
+    assert program("jobs", "list", "-q", *ALIVE).out.split() == [b, a]
+    assert program("jobs", "list", "-q", *ALIVE, "--tag", "team=a").out.split() == [a]
+    assert program("jobs", "list", "-q", *ALIVE, "--type", "interval").out.split() == [b]
+    assert program.json("jobs", "list", "--prefix", "nig", "-q", *ALIVE) == [a]
+    said = program("jobs", "list", "-q", *ALIVE, "-n", "1")
+    assert said.out.split() == [b]
+    assert "--limit 0 lists all" in said.err
+
+
+def test_a_change_reaches_inside_a_field_and_leaves_the_rest(program: Program) -> None:
+    program(*NIGHTLY, "--http", "https://a.example/x", "--header", "X-A: 1", "--tag", "team=a")
+    changed = program.json(
+        "jobs", "update", "nightly", "--set", "task.url=https://b.example/y", "--tag", "env=prod"
+    )
+    assert changed["task"]["url"] == "https://b.example/y"
+    assert changed["task"]["headers"] == {"X-A": "1"}
+    assert changed["tags"] == {"team": "a", "env": "prod"}
+    assert changed["cron_expression"] == "0 2 * * *"
+
+
+def test_a_field_goes_back_to_its_default(program: Program) -> None:
+    program(*NIGHTLY, "--retries", "9")
+    assert program.json("jobs", "update", "nightly", "--unset", "max_retries")["max_retries"] == 3
+    assert program("jobs", "update", "nightly", code=2).err.startswith("Error: Nothing to change")
+
+
+def test_a_change_of_an_older_version_is_refused(program: Program) -> None:
+    version = program.json(*NIGHTLY)["version"]
+    program("jobs", "update", "nightly", "--retries", "1", "--if-version", str(version))
+    said = program(
+        "jobs", "update", "nightly", "--retries", "2", "--if-version", str(version), code=4
+    )
+    assert "changed it meanwhile" in said.err
+
+
+def test_pause_resume_and_cancel_say_how_it_stands(program: Program) -> None:
+    program(*NIGHTLY)
+    assert program("jobs", "pause", "nightly").out == "PAUSED  nightly\n"
+    resumed = program("jobs", "resume", "nightly", "--missed", "skip").out
+    assert steady(resumed).startswith("SCHEDULED  nightly; next run <day> <time> CET (in")
+    assert program("jobs", "cancel", "nightly").out == "CANCELLED  nightly\n"
+    assert program("jobs", "resume", "nightly", code=4).err.startswith(
+        "Error: The job is CANCELLED"
+    )
+
+
+def test_a_name_that_two_jobs_have_asks_for_an_id(program: Program) -> None:
+    ids = {program.json(*NIGHTLY)["job_id"] for _ in range(2)}
+    said = program("jobs", "show", "nightly", code=4).err
+    assert "2 jobs are called 'nightly': say which by its id." in said
+    assert all(job_id in said for job_id in ids)
+    one = min(ids)
+    program("jobs", "cancel", one)
+    assert program.json("jobs", "show", "nightly")["job_id"] == (ids - {one}).pop()
+
+
+def test_explain_says_why(program: Program) -> None:
+    program(*NIGHTLY)
+    said = program("jobs", "explain", "nightly", "--at", "2037-06-01 02:00").out
+    assert "Outcome  PLANNED" in said
+    assert program.json("jobs", "explain", "nightly", "--at", "2037-06-01")["outcome"] == (
+        "NOT_SCHEDULED"
+    )
+
+
+def test_a_backfill_shows_the_times_before_it_orders_them(program: Program) -> None:
+    program(
+        *("jobs", "create", "hourly", "--cron", "0 * * * *", "--bash", "true"),
+        *("--set", "start_time=2026-01-01T00:00:00Z"),
+    )
+    range_ = ("--from", "-5h", "--to", "-1h")
+    dry = program.json("jobs", "backfill", "hourly", *range_, "--dry-run")
+    assert (dry["runs"], dry["dry_run"], len(dry["times"])) == (4, True, 4)
+    refused = program("jobs", "backfill", "hourly", *range_, code=2)
+    assert "4 runs did not happen:" in refused.out
+    assert "--yes" in refused.err
+    assert program("jobs", "backfill", "hourly", *range_, "--yes").out.endswith("4 runs ordered.\n")
+    again = program("jobs", "backfill", "hourly", *range_, "--yes").out
+    assert again.startswith("Everything in that range ran.")

@@ -1,0 +1,240 @@
+"""What the program says and how it ends when something is not as it should be."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from tests.e2e.cli.program import PROGRAM, WITHIN, Program
+
+AN_ID = "01a1f045-d229-7038-89eb-02a8d89bc224"
+
+
+@contextmanager
+def a_server(status: int, body: Any, **headers: str) -> Iterator[str]:
+    """Something that answers everything alike."""
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        do_POST = do_PATCH = do_DELETE = do_GET
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/v1"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def a_problem(status: int, code: str) -> dict[str, Any]:
+    return {"status": status, "code": code, "title": code, "detail": f"It is {code}."}
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "exit_code", "advice"),
+    [
+        (401, "UNAUTHENTICATED", 5, "punctual login"),
+        (403, "FORBIDDEN", 5, "punctual whoami"),
+        (404, "NOT_FOUND", 3, "punctual jobs list"),
+        (409, "CONFLICT", 4, ""),
+        (412, "PRECONDITION_FAILED", 4, "changed it meanwhile"),
+        (413, "TOO_LARGE", 4, ""),
+        (422, "INVALID", 4, ""),
+        (500, "INTERNAL", 6, ""),
+    ],
+)
+def test_each_refusal_has_its_exit_code_and_its_advice(
+    program: Program, status: int, code: str, exit_code: int, advice: str
+) -> None:
+    with a_server(status, a_problem(status, code)) as url:
+        said = program("jobs", "pause", AN_ID, "--url", url, code=exit_code)
+        assert said.err.startswith(f"Error: It is {code}.\n")
+        assert advice in said.err
+        as_json = program("jobs", "pause", AN_ID, "--url", url, "--json", code=exit_code)
+    assert as_json.out == ""
+    assert (as_json.error["code"], as_json.error["exit_code"]) == (code, exit_code)
+
+
+def test_a_server_that_is_busy_says_when_to_come_back(program: Program) -> None:
+    with a_server(429, a_problem(429, "LIMIT_EXCEEDED"), Retry_After="60") as url:
+        said = program("jobs", "pause", AN_ID, "--url", url, code=6)
+    assert "Try again in 60 s." in said.err
+
+
+def test_nobody_at_the_address_says_what_to_do(program: Program) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        said = program("jobs", "list", "--url", url, code=6)
+    assert "punctual dev" in said.err
+    assert "punctual login" in said.err
+
+
+def test_something_else_at_the_address_is_told(program: Program) -> None:
+    with a_server(200, b"<html>hello</html>") as url:
+        said = program("jobs", "list", "--url", url, code=6)
+    assert "may not be a Punctual API" in said.err
+
+
+def test_an_installation_that_is_late_is_not_well(program: Program) -> None:
+    with a_server(503, {"status": "late", "lateness_ms_p99": 20_000.0}) as url:
+        said = program("health", "--url", url, code=1)
+    assert "Status   late" in said.out
+    assert "Late by  20,000.0 ms p99" in said.out
+    assert program.json("health")["status"] == "ok"
+
+
+def test_what_is_not_there_is_3(program: Program) -> None:
+    program("jobs", "show", "no such job", code=3)
+    program("jobs", "show", AN_ID, code=3)
+    program("runs", "show", AN_ID, AN_ID, code=3)
+    program("tokens", "revoke", "nobody", code=3)
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (("jobs", "creat"), "Did you mean 'create'?"),
+        (("jobs", "create"), "A job needs a name"),
+        (("jobs", "create", "x", "--cron", "* * * * *", "--every", "5m"), "do not go together"),
+        (("jobs", "create", "x", "--every", "soon"), "--every: 'soon' is no duration"),
+        (("jobs", "create", "x", "--at", "soon"), "--at: 'soon' is no time"),
+        (("jobs", "create", "x", "--at", "10:00", "--tz", "Moon/Base"), "is no time zone"),
+        (("jobs", "create", "x", "--payload", "{"), "--payload is no JSON"),
+        (("jobs", "create", "x", "--set", "novalue"), "write field=value"),
+        (("jobs", "create", "x", "--tag", "novalue"), "write key=value"),
+        (("jobs", "create", "x", "--script", "a.rb"), "its ending does not say"),
+        (("jobs", "create", "x", "--script", "none.py"), "none.py: No such file"),
+        (("jobs", "create", "x", "--method", "GET"), "belong to --http"),
+        (("jobs", "create", "x", "--http", "http://a", "--header", "x"), "write 'Name: value'"),
+        (("jobs", "create", "-f", "."), "Is a directory"),
+        (("jobs", "list", "--status", "odd"), "is not one of"),
+        (("jobs", "list", "--limit", "-1"), "--limit"),
+        (("jobs", "run", "x", "--timeout", "5s"), "belongs to --wait"),
+        (("runs", "show", AN_ID, "x"), "is no run's id"),
+        (("jobs", "list", "--url", "localhost:8080"), "is no address of an API"),
+        (("jobs", "list", "--url", "http://u:p@h"), "is no address of an API"),
+        (("whoami", "--profile", "none"), "There is no profile 'none'"),
+        (("whoami", "--token", "a\nb"), "characters that no token has"),
+        (("completion",), "Which shell?"),
+    ],
+)
+def test_what_cannot_be_understood_is_2(program: Program, args: tuple[str, ...], said: str) -> None:
+    found = program.but(COLUMNS="200")(*args, code=2)
+    assert said in found.err
+    assert found.out == ""
+
+
+def test_wrong_fields_are_all_named(program: Program) -> None:
+    said = program("jobs", "create", "x", "--cron", "0 99 * * *", "--retries", "-1", code=4)
+    assert said.err.splitlines() == [
+        "Error: 2 fields are wrong:",
+        "  max_retries: must be at least 0",
+        "  cron_expression: 99 is out of range in the hour field: it takes 0 to 23",
+    ]
+    wrong = program("jobs", "create", "x", "--retries", "-1", "--json", code=4).error
+    assert wrong["errors"] == [{"field": "max_retries", "message": "must be at least 0"}]
+
+
+def test_preview_needs_no_server(program: Program) -> None:
+    offline = program.but(PUNCTUAL_URL="http://127.0.0.1:1/v1")
+    args = ("preview", "30 2 * * *", "--tz", "Europe/Berlin", "--from", "2037-03-28", "-n", "2")
+    said = offline(*args).out.splitlines()
+    assert said[0] == "At 02:30, in Europe/Berlin"
+    assert said[3].startswith("Sat 2037-03-28 02:30:00  2037-03-28 01:30:00  in ")
+    assert said[4].startswith("Sun 2037-03-29 03:00:00  2037-03-29 01:00:00  in ")
+    assert "Clock change: on 29 March 2037 clocks in Europe/Berlin go forward" in " ".join(said)
+    by_api = program.json(*args)
+    assert [one["utc"] for one in by_api["times"]] == [
+        "2037-03-28T01:30:00.000Z",
+        "2037-03-29T01:00:00.000Z",
+    ]
+    wrong = offline("preview", "99 * * * *", "--tz", "Nowhere", code=4).err
+    assert "timezone: 'Nowhere'" in wrong
+    assert "cron_expression: 99 is out of range" in wrong
+
+
+def test_the_options_of_all_commands_stand_before_or_behind(program: Program) -> None:
+    url = program.env["PUNCTUAL_URL"]
+    nowhere = program.but(PUNCTUAL_URL=None)
+    before = nowhere("--url", url, "--json", "whoami").json
+    assert before == nowhere("whoami", "--url", url, "--json").json
+    assert before["tenant"] == "local"
+
+
+def test_nothing_of_colour_reaches_a_pipe(program: Program) -> None:
+    program("jobs", "create", "x", "--every", "5m")
+    for said in (program("jobs", "list"), program("jobs", "show", "none", code=3)):
+        assert "\x1b" not in said.out + said.err
+
+
+def test_a_name_cannot_command_the_terminal(program: Program) -> None:
+    program("jobs", "create", "x", "--every", "5m", "--set", 'payload="\\u001b[31m"')
+    assert "\x1b" not in program("jobs", "show", "x").out
+
+
+def test_ctrl_c_ends_a_command_with_130(program: Program) -> None:
+    with a_server(429, a_problem(429, "LIMIT_EXCEEDED"), Retry_After="3") as url:
+        running = subprocess.Popen(
+            [PROGRAM, "stats", "--url", url],
+            env=program.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        # Idle until it is asked to come back: by then it waits.
+        _until_it_waits(running.pid)
+        running.send_signal(signal.SIGINT)
+        out, err = running.communicate(timeout=WITHIN)
+    assert (running.returncode, out, err) == (130, "", "")
+
+
+def _until_it_waits(pid: int) -> None:
+    import time
+
+    ends = time.monotonic() + WITHIN
+    while time.monotonic() < ends:
+        with open(f"/proc/{pid}/wchan") as file:
+            where = file.read()
+        if "nanosleep" in where:
+            return
+        os.sched_yield()
+    raise AssertionError("it never came to wait")
+
+
+def test_upcoming_and_stats_and_audit_are_drawn(program: Program) -> None:
+    program("jobs", "create", "soon", "--every", "10m", "--bash", "true")
+    upcoming = program("upcoming", "--within", "1h", "-n", "2").out
+    assert upcoming.splitlines()[0].split() == ["WHEN", "JOB"]
+    assert upcoming.count("soon") == 2
+    stats = program("stats").out
+    assert stats.startswith("Jobs")
+    assert "EXECUTOR" in stats
+    audit = program("audit", "--job", "soon").out.splitlines()
+    assert audit[0].split() == ["WHEN", "CALLER", "ACTION", "WHAT"]
+    assert audit[1].split()[-3:] == ["local", "job.create", "soon"]
+    assert max(map(len, audit)) <= 80
+    entries = program.json("audit", "--job", "soon", "--action", "job.create")
+    assert [entry["action"] for entry in entries] == ["job.create"]

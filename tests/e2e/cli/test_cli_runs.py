@@ -1,0 +1,140 @@
+"""Runs from the command line: waited for, watched, read."""
+
+import re
+import subprocess
+
+from tests.e2e.cli.program import PROGRAM, WITHIN, Program, steady
+
+
+def made(program: Program, name: str, code: str, *more: str) -> None:
+    program("jobs", "create", name, "--cron", "0 0 1 1 *", "--bash", code, *more)
+
+
+def test_a_run_that_succeeds_ends_with_0(program: Program) -> None:
+    made(program, "good", "cat; echo logged >&2", "--payload", '{"a": 1}')
+    said = steady(program("jobs", "run", "good", "--wait", "--payload", '"mine"').out)
+    lines = said.splitlines()
+    assert lines[0] == "Run <id>"
+    assert lines[-1] == "<time>  SUCCESS after <ago>"
+    assert program("runs", "output", "good").out == '"mine"\n'
+    assert "logged" in program("runs", "logs", "good").out
+
+
+def test_a_run_that_fails_ends_with_1_and_says_why(program: Program) -> None:
+    made(program, "bad", "echo no such table >&2; exit 3", "--retries", "0")
+    said = program("jobs", "run", "bad", "--wait", code=1)
+    assert "FAILED" in said.out
+    assert said.err.startswith("The run is FAILED: ")
+    assert "no such table" in said.err
+    shown = program("runs", "show", "bad").out
+    assert "Exit code  3" in shown
+    assert program("runs", "watch", "bad", code=1).out.count("FAILED") == 1
+    run = program.json("jobs", "run", "bad", "--wait", code=1)
+    assert (run["status"], run["exit_code"]) == ("FAILED", 3)
+
+
+def test_a_retried_run_shows_its_attempts(program: Program) -> None:
+    made(
+        *(program, "shaky", '[ "$PUNCTUAL_ATTEMPT" -gt 1 ]', "--retries", "1"),
+        *("--set", "retry.backoff_seconds=0"),
+    )
+    program("jobs", "run", "shaky", "--wait")
+    shown = program("runs", "show", "shaky").out
+    table = steady(shown).partition("\n\n")[2].splitlines()
+    assert table[0].split() == ["ATTEMPT", "STATUS", "STARTED", "TOOK", "ERROR"]
+    assert [row.split()[:2] for row in table[1:]] == [["1", "FAILED"], ["2", "SUCCESS"]]
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_waiting_no_longer_ends_with_7(program: Program) -> None:
+    made(program, "slow", "sleep 60")
+    said = program("jobs", "run", "slow", "--wait", "--timeout", "1s", code=7)
+    assert "The run is RUNNING after 1 s." in said.err
+    assert "It goes on: punctual runs watch" in said.err
+    assert "told to stop" in program("runs", "cancel", "slow").out
+    assert program("runs", "watch", "slow", code=1).err == "The run is CANCELLED.\n"
+    assert program("runs", "cancel", "slow", code=4).err.startswith("Error: The run")
+
+
+def test_states_are_a_stream_of_json_lines(program: Program) -> None:
+    made(program, "good", "true")
+    program("jobs", "run", "good", "--wait")
+    states = program("runs", "watch", "good", "--json").lines
+    assert [state["status"] for state in states] == ["SUCCESS"]
+
+
+def test_logs_are_followed_to_the_end(program: Program) -> None:
+    made(program, "talks", "for n in 1 2 3; do echo $n; sleep 0.3; done")
+    program("jobs", "run", "talks")
+    assert program("runs", "logs", "talks", "--follow").out == "1\n2\n3\n"
+    pieces = program("runs", "logs", "talks", "--json").lines
+    assert "".join(piece["text"] for piece in pieces) == "1\n2\n3\n"
+
+
+def test_a_run_is_retried_with_the_payload_it_had(program: Program) -> None:
+    made(program, "echoes", "cat")
+    first = program.json("jobs", "run", "echoes", "--wait", "--payload", "[7]")
+    again = program.json("runs", "retry", "echoes", first["run_id"], "--wait")
+    assert again["retried_from"] == first["run_id"]
+    assert program("runs", "output", "echoes").out == "[7]\n"
+
+
+def test_output_goes_into_a_file_byte_for_byte(program: Program) -> None:
+    made(program, "bytes", r"printf '\000\377'")
+    program("jobs", "run", "bytes", "--wait")
+    said = program("runs", "output", "bytes", "-o", "out.bin")
+    assert (program.home / "out.bin").read_bytes() == b"\x00\xff"
+    assert said.err == "2 bytes in out.bin.\n"
+
+
+def test_the_list_of_runs_fits_eighty_columns_with_whole_ids(program: Program) -> None:
+    made(program, "a job with a name that is rather long", "true")
+    program("jobs", "run", "a job with a name that is rather long", "--wait")
+    said = program("runs", "list", "-n", "3").out
+    assert max(map(len, said.splitlines())) <= 80
+    head, first, *_ = steady(said).splitlines()
+    assert head.split() == ["JOB", "RUN", "STATUS", "WHEN", "TOOK"]
+    assert re.fullmatch(r"a job.*…\s+<id>  SUCCESS\s+<ago>\s+<ago>", first)
+    of_job = program("runs", "list", "a job with a name that is rather long").out
+    assert of_job.splitlines()[0].split() == ["RUN", "STATUS", "WHEN", "TOOK"]
+
+
+def test_runs_are_filtered(program: Program) -> None:
+    made(program, "good", "true")
+    run = program.json("jobs", "run", "good", "--wait")
+    of = ("runs", "list", "good", "-q")
+    assert program(*of, "--status", "success", "--from", "-1h").out.split() == [run["run_id"]]
+    assert program(*of, "--trigger", "schedule").out == ""
+    assert program(*of, "--to", "-1h").out == ""
+    assert program("runs", "list", "good", "--status", "failed").out == "No runs.\n"
+
+
+def test_a_job_without_runs_has_none_to_show(program: Program) -> None:
+    made(program, "fresh", "true")
+    said = program("runs", "show", "fresh", code=3).err
+    assert said.splitlines() == [
+        "Error: Job 'fresh' has no run yet.",
+        "Run it now with `punctual jobs run fresh`.",
+    ]
+
+
+def test_an_idempotency_key_makes_one_run_of_two(program: Program) -> None:
+    made(program, "good", "true")
+    ids = {program.json("jobs", "run", "good", "--key", "k-1")["run_id"] for _ in range(2)}
+    assert len(ids) == 1
+
+
+def test_who_closes_a_pipe_hears_no_complaint(program: Program) -> None:
+    made(program, "talks", "for n in $(seq 20000); do echo line $n; done")
+    program("jobs", "run", "talks", "--wait")
+    shell = f"{PROGRAM} runs logs talks | head -1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(
+        ["bash", "-c", shell],
+        env=program.env,
+        capture_output=True,
+        text=True,
+        timeout=WITHIN,
+        check=True,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["line 1", "141"]
