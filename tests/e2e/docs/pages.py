@@ -17,6 +17,7 @@ OWN = {
     "docs/deploying.md": "tests/infra/test_deploying_doc.py",
     "docs/runbook.md": "tests/infra/test_runbook.py",
     "docs/events.md": "tests/unit/test_events_documented.py",
+    "docs/reference/api.md": "tests/unit/test_openapi.py",
     "docs/requirements.md": "tests/unit/test_requirements.py",
 }
 """Pages that a test of their own holds to what is there."""
