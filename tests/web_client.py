@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from punctual.engine.limits import LimitsOf, Quotas, unlimited
 from punctual.local.http import ROOT, application
 from tests import openapi_answers
 from tests.web_engine import MemoryEngine
@@ -31,7 +32,12 @@ class Answer(NamedTuple):
 class Client:
     """One node over one engine; `chunks` of a body come as they would from a socket."""
 
-    def __init__(self, engine: MemoryEngine | None = None) -> None:
+    def __init__(
+        self,
+        engine: MemoryEngine | None = None,
+        quotas: Quotas | None = None,
+        limits_of: LimitsOf = unlimited,
+    ) -> None:
         self.engine = engine or MemoryEngine()
         self.logged: list[dict[str, Any]] = []
         self.turn_error: Exception | None = None
@@ -43,6 +49,8 @@ class Client:
             self.engine.tokens,
             clock=self.engine.clock,
             access=self._log,
+            quotas=quotas,
+            limits_of=limits_of,
         )
 
     def get(self, target: str, **headers: str) -> Answer:

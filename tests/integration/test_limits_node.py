@@ -18,6 +18,7 @@ from punctual.engine.views import JobView
 from punctual.local.clock import ManualClock
 from punctual.local.limits import FILE, LimitsFile, NodeQuotas, WrongNodeLimits, defaults_from
 from tests.integration.node_world import NOON, T, World
+from tests.web_client import Client
 
 SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}
 
@@ -301,3 +302,22 @@ def test_what_an_operator_wrote_is_checked_at_the_start(tmp_path: Path) -> None:
     for text in ("jobs", "jobs=x", "jobs=0", "job=1"):
         with pytest.raises(WrongNodeLimits, match="PUNCTUAL_LIMITS"):
             defaults_from({"PUNCTUAL_LIMITS": text})
+
+
+def test_over_http_a_refusal_says_when_to_come_again() -> None:
+    clock, rate = ManualClock(NOON), Limits(calls_per_second=1, burst=2)
+    quotas = NodeQuotas(lambda _: rate, lambda _: {}, clock, clock.monotonic)
+    client = Client(quotas=quotas, limits_of=lambda _: Limits(payload_bytes=50))
+    sent = {"name": "a", "schedule_type": "IMMEDIATE", "payload": "x" * 60}
+    refused = client.post("/v1/jobs", sent)
+    assert (refused.status, list(refused.fields)) == (422, ["payload"])
+    assert "50 bytes" in refused.fields["payload"]
+    assert client.post("/v1/jobs", {**sent, "payload": "x" * 40}).status == 202
+    for target in ("/v1/jobs", "/v1/whoami", "/v1/nothing"):
+        over = client.get(target)
+        assert (over.status, over.json["code"]) == (429, "LIMIT_EXCEEDED")
+        assert over.headers["retry-after"] == "1"
+    assert client.get("/v1/health").status in (200, 503)
+    assert client.get("/v1/openapi.json").status == 200
+    clock.advance(timedelta(seconds=1))
+    assert client.get("/v1/jobs").status == 200
