@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Protocol, TypeVar
 
@@ -224,6 +224,7 @@ def _settle(asked: "asyncio.Future[T]", answer: T) -> None:
         asked.set_result(answer)
 
 
+@lru_cache(maxsize=64)
 def _everybody(peer: str) -> Caller:
     return Caller(LOCAL, LOCAL, Role.ADMIN, "", peer)
 
