@@ -128,6 +128,10 @@ class MemoryEngine:
         self._ask("submit", tenant, caller, len(wanted))
         return [self._submit(tenant, caller, one) for one in wanted]
 
+    def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
+        known = self.receipts.get((tenant, idempotency_key))
+        return known[1] if known is not None and known[0] == fingerprint else None
+
     def _submit(self, tenant: str, caller: str, one: Submission) -> JobView | PunctualError:
         try:
             view: JobView = self._once(

@@ -161,6 +161,20 @@ def test_the_same_key_is_the_same_job_and_another_body_is_refused(client: NodeCl
     assert len(client.get("/v1/jobs").json["jobs"]) == 1
 
 
+def test_a_key_answers_the_same_when_its_jobs_time_is_over(client: NodeClient) -> None:
+    once = {"name": "a", "schedule_type": "FUTURE", "schedule_time": "2026-11-18T12:00:10Z"}
+    first = submitted(client, once, idempotency_key="k")
+    batch = client.post("/v1/jobs/batch", {"jobs": [once, CRON]}, idempotency_key="b")
+    client.until(NOON + timedelta(minutes=1))
+    assert submitted(client, once, idempotency_key="k")["job_id"] == first["job_id"]
+    again = client.post("/v1/jobs/batch", {"jobs": [once, CRON]}, idempotency_key="b")
+    assert again.json == batch.json
+    for body, key in ((once, "new"), ({**once, "name": "b"}, "k"), (once, None)):
+        late = client.post("/v1/jobs", body, **({} if key is None else {"idempotency_key": key}))
+        assert (late.status, set(late.fields)) == (422, {"schedule_time"})
+    assert submitted(client, CRON, idempotency_key="new")["name"] == "a"  # refused, so not used up
+
+
 def test_a_batch_is_kept_in_order(client: NodeClient) -> None:
     jobs = [{**CRON, "name": f"job {n}"} for n in range(20)]
     jobs[7]["cron_expression"] = "0 0 30 2 *"

@@ -123,6 +123,10 @@ class MemoryReceipts:
             answers.append(standing)
         return answers
 
+    def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
+        rows = {name: self._rows.get((tenant, name)) for name in names}
+        return {name: row for name, row in rows.items() if row and row.expires_at > now}
+
 
 class MemoryFeed:
     def __init__(self) -> None:

@@ -50,6 +50,17 @@ def test_a_large_batch_is_answered_in_order(ports: Ports) -> None:
     assert made == [an_id(n if n % 2 == 0 else 1_000 + n) for n in range(150)]
 
 
+def test_a_receipt_is_found_while_it_stands_and_none_is_made(ports: Ports) -> None:
+    first = a_receipt(an_id(1), expires_at=NOON + DAY)
+    ports.receipts.claim("acme", [("k", first)], NOON)
+    assert ports.receipts.find("acme", ["k", "other"], after(1)) == {"k": first}
+    assert ports.receipts.find("bcme", ["k"], after(1)) == {}
+    assert ports.receipts.find("acme", ["k"], NOON + DAY) == {}
+    assert ports.receipts.find("acme", [], NOON) == {}
+    late = a_receipt(an_id(2), created_at=after(1))
+    assert list(ports.receipts.claim("acme", [("other", late)], after(1))) == [late]
+
+
 def test_no_receipts_are_claimed_for_nothing(ports: Ports) -> None:
     assert list(ports.receipts.claim("acme", [], NOON)) == []
 

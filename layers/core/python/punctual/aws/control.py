@@ -185,6 +185,12 @@ class DynamoReceipts:
         by_name = dict(zip(first, standing, strict=True))
         return [by_name[name] for name, _ in wanted]
 
+    def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
+        by_key = {keys.receipt(tenant, name): name for name in names}
+        rows = self._dynamo.read(self._table, list(by_key)) if by_key else {}
+        found = {by_key[at]: _receipt(known(row)) for at, row in rows.items()}
+        return {name: receipt for name, receipt in found.items() if receipt.expires_at > now}
+
     def _claim(self, tenant: str, name: str, receipt: Receipt, now: datetime) -> Receipt:
         refused = self._dynamo.put_if(
             self._table,

@@ -64,6 +64,10 @@ class Jobs(Ordering):
         """Accept each job on its own; what is answered is kept."""
         return self._submitting.submit(tenant, caller, wanted, by)
 
+    def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
+        """The job that an earlier request with this key and body made."""
+        return self._submitting.repeated(tenant, idempotency_key, fingerprint)
+
     def change(
         self,
         tenant: str,

@@ -24,34 +24,17 @@ from punctual.engine.records import (
     Walk,
 )
 
+# Rows that ports take and give are asked for here as well.
 __all__ = [
     "AttemptRow",
-    "Beat",
-    "Blobs",
     "Body",
-    "BucketLease",
-    "Buckets",
-    "Clock",
     "Coming",
     "Detail",
-    "Feed",
     "HeadPage",
-    "Heads",
-    "History",
     "Key",
-    "Message",
-    "Messages",
-    "NewId",
-    "Ports",
     "Receipt",
-    "Receipts",
     "RunKey",
     "RunRow",
-    "Stored",
-    "Swap",
-    "Timer",
-    "Timers",
-    "Wake",
     "Walk",
 ]
 
@@ -275,6 +258,8 @@ class Receipts(Protocol):
         self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
         """The receipt that stands for each key: the given one, or the earlier one still valid."""
+
+    def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]: ...
 
 
 class Feed(Protocol):

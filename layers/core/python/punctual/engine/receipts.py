@@ -40,6 +40,11 @@ class Receipts:
             answers.append(receipt.made_id if same else _other_body())
         return answers
 
+    def made(self, tenant: str, key: str, fingerprint: str) -> str | None:
+        """The id that an earlier request with this key and body stands for, if there was one."""
+        receipt = self._ports.receipts.find(tenant, [key], self._clock()).get(key)
+        return receipt.made_id if receipt and receipt.fingerprint == fingerprint else None
+
     def one(self, tenant: str, key: str | None, fingerprint: str, fresh: str) -> str:
         (answer,) = self.ids(tenant, [(key, fingerprint, fresh)])
         if isinstance(answer, Invalid):

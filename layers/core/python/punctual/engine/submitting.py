@@ -90,6 +90,15 @@ class Submitting:
         self._create(self._within(tenant, new, answers), answers)
         return [answer for answer in answers if answer is not None]
 
+    def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
+        """What an earlier request made, though by now it would be refused: its time is over."""
+        job_id = self._receipts.made(tenant, idempotency_key, fingerprint)
+        if job_id is None:
+            return None
+        key = Key(tenant, job_id)
+        found = self._ports.heads.load([key]).get(key)
+        return None if found is None or found.head.blank else self._present(key, found.head)
+
     def _within(
         self, tenant: str, new: list[_New], answers: list[JobView | PunctualError | None]
     ) -> list[_New]:

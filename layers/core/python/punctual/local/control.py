@@ -1,6 +1,6 @@
 """Control rows: who looks after which minute, what requests stood for."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from punctual.engine.ports import BucketLease, Clock, Receipt
@@ -132,16 +132,24 @@ class SqliteReceipts:
         with self._unit:
             return [self._claim(tenant, name, receipt, now) for name, receipt in wanted]
 
-    def _claim(self, tenant: str, name: str, receipt: Receipt, now: datetime) -> Receipt:
-        db = self._unit.db
-        row = db.execute(
+    def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
+        with self._unit:
+            found = {name: self._standing(tenant, name, now) for name in names}
+        return {name: receipt for name, receipt in found.items() if receipt is not None}
+
+    def _standing(self, tenant: str, name: str, now: datetime) -> Receipt | None:
+        row = self._unit.db.execute(
             "SELECT receipt FROM receipts WHERE tenant = ? AND name = ? AND expires > ?",
             (tenant, name, micros(now)),
         ).fetchone()
-        if row is not None:
-            return RECEIPT.decode(row[0])
+        return None if row is None else RECEIPT.decode(row[0])
+
+    def _claim(self, tenant: str, name: str, receipt: Receipt, now: datetime) -> Receipt:
+        standing = self._standing(tenant, name, now)
+        if standing is not None:
+            return standing
         self._unit.begin()
-        db.execute(
+        self._unit.db.execute(
             "INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)",
             (tenant, name, micros(receipt.expires_at), RECEIPT.encode(receipt)),
         )

@@ -37,10 +37,19 @@ class JobRoutes:
     def submit(self, request: Request) -> Reply:
         key = idempotency_key(request)
         parsed = parse_object(request.body, self._api.payload_most(request))
-        wanted = self._submission(parsed, key)
+        try:
+            wanted = self._submission(parsed, key)
+        except Invalid:
+            repeated = self._repeated(request, parsed, key)
+            if repeated is None:
+                raise
+            return self._accepted(repeated, request)
         (answer,) = self._submit(request, [wanted])
         if isinstance(answer, PunctualError):
             raise answer
+        return self._accepted(answer, request)
+
+    def _accepted(self, answer: JobView, request: Request) -> Reply:
         location = job_url(request.root, answer.head.job_id)
         headers = ("location", location), ("etag", etag(answer.head.edition))
         return json_reply(202, self._shown(answer, request), *headers)
@@ -49,17 +58,20 @@ class JobRoutes:
         key = idempotency_key(request)
         parsed = parse_object(request.body, self._api.payload_most(request))
         wanted: list[Submission] = []
-        refused: dict[int, PunctualError] = {}
+        apart: dict[int, JobView | PunctualError] = {}  # not to be submitted
         items = requests.batch(parsed)
         about = parsed[1:]  # of the whole batch: what one of its jobs may at most be
         for index, item in enumerate(items):
+            if not isinstance(item, dict):
+                apart[index] = Invalid.of(FieldError(f"jobs.{index}", "must be an object"))
+                continue
+            one, own_key = Parsed(item, *about), None if key is None else f"{key}/{index}"
             try:
-                one = Parsed(_an_object(index, item), *about)
-                wanted.append(self._submission(one, None if key is None else f"{key}/{index}"))
+                wanted.append(self._submission(one, own_key))
             except Invalid as error:
-                refused[index] = error
+                apart[index] = self._repeated(request, one, own_key) or error
         accepted = iter(self._submit(request, wanted))
-        answers = [refused.get(index) or next(accepted) for index in range(len(items))]
+        answers = [apart.get(index) or next(accepted) for index in range(len(items))]
         return json_reply(207, {"results": [_result(one, request) for one in answers]})
 
     def change(self, request: Request, job_id: str) -> Reply:
@@ -93,6 +105,13 @@ class JobRoutes:
         view = self._api.jobs.resume(tenant, job_id, missed, edition, by)
         return self._job(view, request)
 
+    def _repeated(self, request: Request, parsed: Parsed, key: str | None) -> JobView | None:
+        """What is refused now may have been accepted before its time was over."""
+        if key is None:
+            return None
+        mark = fingerprint(SUBMIT, parsed.value)
+        return self._api.jobs.repeated(request.caller.tenant, key, mark)
+
     def _submission(self, parsed: Parsed, key: str | None) -> Submission:
         document = new_job(parsed, self._api.clock(), self._api.features)
         mark = "" if key is None else fingerprint(SUBMIT, parsed.value)
@@ -114,12 +133,6 @@ class JobRoutes:
 
 def _revised(old: dict[str, Any], *, parsed: Parsed, now: Any, features: Any) -> dict[str, Any]:
     return changed_job(old, parsed, now, features)
-
-
-def _an_object(index: int, item: Any) -> dict[str, Any]:
-    if not isinstance(item, dict):
-        raise Invalid.of(FieldError(f"jobs.{index}", "must be an object"))
-    return item
 
 
 def _result(answer: JobView | PunctualError, request: Request) -> dict[str, Any]:
