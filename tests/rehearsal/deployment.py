@@ -10,7 +10,7 @@ from tests.rehearsal.progress import Failed, checked, run
 
 CDK = "node_modules/.bin/cdk"
 STAGE = "rehearsal"
-TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{43}\b")
+TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{43,}")
 STACK = re.compile(r"^ *(✅|❌)|: (deploying|destroying)|^[A-Za-z].* removed from its buckets")
 CLEAN = "Number of stacks with differences: 0"
 
