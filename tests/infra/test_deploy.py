@@ -245,14 +245,22 @@ def test_destroy_empties_the_buckets_once_nothing_writes_into_them(session: Any)
         found = s3.list_object_versions(Bucket="outputs")
         held.append(len(found.get("Versions", [])) + len(found.get("DeleteMarkers", [])))
 
+    ensure_key(session.client("ssm"), "/punctual/dev/")
     said, cdk = Said(), Cdk(look)
     assert destroy(stage(), session, cdk, said, sure=True) == 0
+    assert session.client("ssm").describe_parameters()["Parameters"] == []
     assert held == [3, 0]
     assert [call[:2] for call in cdk.calls] == [
         ["destroy", "Punctual-dev-Scheduling"],
         ["destroy", "--all"],
     ]
     assert "3 objects and versions removed" in said.text
+
+
+def test_the_key_of_a_stage_that_still_stands_is_kept(session: Any) -> None:
+    key = ensure_key(session.client("ssm"), "/punctual/dev/")
+    assert destroy(stage(), session, Cdk(code=7), Said(), sure=True) == 7
+    assert ensure_key(session.client("ssm"), "/punctual/dev/") == key
 
 
 def test_destroy_stops_where_the_cdk_fails(session: Any) -> None:
