@@ -83,6 +83,8 @@ def test_without_it_nobody_needs_a_token_and_tokens_can_be_made_ahead(tmp_path: 
         who = http.get("/whoami").json()
         assert (who["tenant"], who["name"], who["role"]) == ("local", "local", "admin")
         made = http.post("/tokens", json={"name": "ci", "role": "admin"}).json()
+        (entry,) = http.get("/audit").json()["entries"]
+        assert (entry["caller"], entry["address"]) == ("local", "127.0.0.1")
         assert http.get("/jobs", headers={"authorization": "Bearer wrong"}).status_code == 200
     with a_node(folder, PUNCTUAL_AUTH="on") as node, client(node, made["token"]) as http:
         assert node.told == ""

@@ -110,8 +110,10 @@ HEAVY = {
     "boto3": set(),  # botocore alone makes clients
     "botocore.session": {*NAMES} - API,  # the API has the processor to make clients later
     "croniter": set(),
+    "cryptography": set(),  # with the first JWT
     "httpcore": set(),  # with the first http task or URL
     "httpx": set(),
+    "jwt": set(),
     "msgspec": {*NAMES} - {"authorizer"},
     "pydantic": {"job_service"},  # preview, the one read that takes a body, imports it later
     "pydantic_core": {"job_service"},
