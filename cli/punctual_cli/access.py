@@ -18,7 +18,9 @@ def login(asker: Session) -> None:
     path = places.config_path(os.environ)
     name = asker.asked.profile or os.environ.get(places.PROFILE) or places.DEFAULT
     former = places.profiles(path).get(name, {}).get("url")
-    url = places.normal_url(asker.asked.url or _url(former or places.HERE))
+    url = places.normal_url(
+        asker.asked.url or _url(os.environ.get(places.URL) or former or places.HERE)
+    )
     token = asker.asked.token
     if token is None and sys.stdin.isatty():
         token = prompting.asked_in_secret("Token (empty for a node without tokens)")

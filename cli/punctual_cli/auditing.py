@@ -78,15 +78,18 @@ def _table(session: Session, entries: "list[AuditEntry]") -> None:
 
 def _what(entry: "AuditEntry") -> str:
     """What it was done to, by its name where the entry knows one, and which fields changed."""
-    known = entry.after or entry.before or {}
-    named = known.get("name") or entry.run_id or entry.job_id or entry.subject_token_id or ""
+    named = (entry.after or entry.before or {}).get("name")
+    known = entry.run_id or entry.job_id or entry.subject_token_id or ""
     times = f" ×{entry.count:,}" if entry.count > 1 else ""
-    if entry.before is None or entry.after is None:
-        return f"{named}{times}"
-    changed = [
-        name
-        for name in {**entry.before, **entry.after}
-        if entry.before.get(name) != entry.after.get(name)
-    ]
-    fields = f": {', '.join(changed)}" if changed else ""
-    return f"{named}{times}{fields}"
+    fields = ", ".join(_changed(entry))
+    if named or not fields:
+        return f"{named or known}{times}{fields and f': {fields}'}"
+    # Fields tell more than an id, of which a narrow terminal cuts off the end.
+    return f"{fields} ({known}){times}"
+
+
+def _changed(entry: "AuditEntry") -> list[str]:
+    before, after = entry.before, entry.after
+    if before is None or after is None:
+        return []
+    return [name for name in {**before, **after} if before.get(name) != after.get(name)]

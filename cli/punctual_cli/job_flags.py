@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
-from zoneinfo import ZoneInfo
 
 import typer
 
@@ -174,10 +173,9 @@ def _seconds(option: str, text: str) -> int:
 
 def moment_of(option: str, text: str, now: datetime, zone: str | None = None) -> datetime:
     """A time as a person wrote it after an option."""
-    try:
-        info = None if zone is None else ZoneInfo(zone)
-    except (OSError, ValueError) as error:
-        raise Trouble(f"{zone!r} is no time zone: write one such as Europe/Berlin.") from error
+    from punctual.domain import zones
+
+    info = None if zone is None else read("--tz", lambda: zones.zone(zone))
     return read(option, lambda: moments.moment(text, now, info))
 
 

@@ -121,7 +121,7 @@ def test_what_is_not_there_is_3(program: Program) -> None:
         (("jobs", "create", "x", "--cron", "* * * * *", "--every", "5m"), "do not go together"),
         (("jobs", "create", "x", "--every", "soon"), "--every: 'soon' is no duration"),
         (("jobs", "create", "x", "--at", "soon"), "--at: 'soon' is no time"),
-        (("jobs", "create", "x", "--at", "10:00", "--tz", "Moon/Base"), "is no time zone"),
+        (("jobs", "create", "x", "--at", "10:00", "--tz", "Moon/Base"), "is no IANA time zone"),
         (("jobs", "create", "x", "--payload", "{"), "--payload is no JSON"),
         (("jobs", "create", "x", "--set", "novalue"), "write field=value"),
         (("jobs", "create", "x", "--tag", "novalue"), "write key=value"),

@@ -1,0 +1,91 @@
+"""What shells offer at Tab."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cli.program import PROGRAM, WITHIN, Program
+
+IN_BASH = """
+set -e
+eval "$(punctual completion bash)"
+COMP_WORDS=({words})
+COMP_CWORD={at}
+_punctual_completion punctual
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+
+
+def in_bash(program: Program, *words: str) -> list[str]:
+    """What bash would offer for the last of these words."""
+    quoted = " ".join(f"'{word}'" for word in ("punctual", *words))
+    path = f"{Path(PROGRAM).parent}:{program.env['PATH']}"
+    done = subprocess.run(
+        ["bash", "--norc", "-c", IN_BASH.format(words=quoted, at=len(words))],
+        env={**program.env, "PATH": path},
+        capture_output=True,
+        text=True,
+        timeout=WITHIN,
+        check=True,
+    )
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_bash_completes_commands_options_and_words(program: Program) -> None:
+    assert in_bash(program, "jo") == ["jobs"]
+    assert in_bash(program, "jobs", "re") == ["resume"]
+    assert "--status" in in_bash(program, "jobs", "list", "--st")
+    assert in_bash(program, "jobs", "list", "--status", "PA") == ["PAUSED"]
+
+
+def test_bash_completes_names_of_jobs_and_ids_where_a_name_is_no_word(program: Program) -> None:
+    program("jobs", "create", "nightly-a", "--every", "1d")
+    spaced = program.json("jobs", "create", "nightly b", "--every", "1d")["job_id"]
+    program("jobs", "create", "other", "--every", "1d")
+    assert in_bash(program, "jobs", "run", "night") == ["nightly-a"]
+    assert set(in_bash(program, "jobs", "run", "")) == {"nightly-a", "other", spaced}
+
+
+def test_no_server_offers_nothing_and_says_nothing(program: Program) -> None:
+    nowhere = program.but(PUNCTUAL_URL="http://127.0.0.1:1/v1")
+    assert in_bash(nowhere, "jobs", "run", "x") == []
+
+
+@pytest.mark.parametrize(
+    ("shell", "env", "said"),
+    [
+        (
+            "zsh",
+            {"_TYPER_COMPLETE_ARGS": "punctual jobs re"},
+            '"resume":"Go on with its schedule."',
+        ),
+        (
+            "fish",
+            {"_TYPER_COMPLETE_ARGS": "punctual jobs re", "_TYPER_COMPLETE_FISH_ACTION": "get-args"},
+            "resume\tGo on with its schedule.",
+        ),
+    ],
+)
+def test_the_other_shells_are_answered(
+    program: Program, shell: str, env: dict[str, str], said: str
+) -> None:
+    asked = program.but(**env, _PUNCTUAL_COMPLETE=f"complete_{shell}")
+    assert said in asked().out
+    script = program("completion", shell).out
+    assert f"_PUNCTUAL_COMPLETE=complete_{shell}" in script
+    assert program.but(SHELL=f"/usr/bin/{shell}")("completion").out == script
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_script_is_one_that_the_shell_can_read(program: Program, shell: str) -> None:
+    found = shutil.which(shell)
+    if found is None:
+        pytest.skip(f"there is no {shell} here")
+    (program.home / "script").write_text(program("completion", shell).out)
+    done = subprocess.run(
+        [found, "-n", "script"], cwd=program.home, capture_output=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
