@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ from punctual.client.steps import Send
 from punctual.client.transport import Gathered, Place, arguments, failure, options, place
 from punctual.client.wire import Repeat, Request
 from tests.client_ways import JOB, Server, a_job, both_ways
+from tests.rehearsal.certificate import a_certificate
 
 HERE = "http://127.0.0.1:8080/v1"
 BOTH = {"PUNCTUAL_URL": "https://a/v1", "PUNCTUAL_TOKEN": "t"}
@@ -48,6 +50,16 @@ def test_a_token_that_was_copied_badly_is_refused_at_once(token: str) -> None:
 def test_no_proxy_stands_between_us_and_this_machine() -> None:
     assert not options(HERE, None)["trust_env"]
     assert options("https://punctual.test/v1", None)["trust_env"]
+
+
+def test_an_authority_that_the_environment_names_counts_on_this_machine_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(a_certificate(tmp_path).certificate))
+    found = options("https://127.0.0.1:1/v1", None)
+    assert not found["trust_env"]
+    (only,) = found["verify"].get_ca_certs()
+    assert only["subject"] == ((("commonName", "rehearsal"),),)
 
 
 def test_every_wait_has_a_bound() -> None:

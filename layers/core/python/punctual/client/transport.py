@@ -46,10 +46,13 @@ def place(url: str | None, token: str | None, env: Mapping[str, str]) -> Place:
 
 
 def options(root: str, transport: Any) -> dict[str, Any]:
-    """Of the httpx client: no proxy stands between us and this machine."""
+    """Of the httpx client: no proxy stands between us and this machine, but SSL_CERT_FILE holds."""
+    parts = urlsplit(root)
+    here = parts.hostname in ("127.0.0.1", "localhost", "::1")
     return {
         "transport": transport,
-        "trust_env": urlsplit(root).hostname not in ("127.0.0.1", "localhost", "::1"),
+        "trust_env": not here,
+        "verify": httpx.create_ssl_context() if here and parts.scheme == "https" else True,
         "limits": httpx.Limits(
             max_connections=CONNECTIONS,
             max_keepalive_connections=CONNECTIONS,
