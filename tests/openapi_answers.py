@@ -62,7 +62,7 @@ def check(method: str, path: str, status: int, headers: Mapping[str, str], body:
         return
     said = f"{operation['operationId']} {status}"
     if status == 308 and path.endswith("/"):  # on AWS: the address is spelled another way
-        assert headers["location"].endswith(path.rstrip("/")), said
+        assert headers["location"].partition("?")[0].endswith(path.rstrip("/")), said
         return
     assert str(status) in operation["responses"], f"{said} is not in the document"
     answer = _resolved(operation["responses"][str(status)])

@@ -19,6 +19,7 @@ from punctual.serverless.api_writes import writing
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric
 from punctual.web.contract import CALLS, READER, REST, WRITER
+from tests import openapi_answers
 from tests.builders import NOON
 from tests.integration.moto_adapter import Moto, moto
 
@@ -182,6 +183,7 @@ class Deployed:
         raw = base64.b64decode(body) if said["isBase64Encoded"] else body.encode()
         headers = {name.lower(): value for name, value in said["headers"].items()}
         assert not said.get("cookies")
+        openapi_answers.check(method, path, said["statusCode"], headers, raw)
         return Answer(said["statusCode"], headers, raw)
 
     def __call__(self, method: str, path: str, value: Any = None, **event: Any) -> Answer:
