@@ -106,6 +106,7 @@ class Order(Struct, frozen=True, gc=False):
     own_payload: bool = False
     retried_from: str = ""
     scheduled_at: datetime | None = None  # a retry keeps the nominal time
+    keyed: bool = False  # by an id that another request with the same key may have used
 
 
 class Backfill(Struct, frozen=True, gc=False):

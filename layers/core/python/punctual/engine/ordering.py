@@ -66,7 +66,7 @@ class Ordering:
         if payload is not UNSET:
             self._documents.put_payload(job, run_id, payload)
         given = payload is not UNSET
-        event = events.Order(run_id, own_payload=given)
+        event = events.Order(run_id, own_payload=given, keyed=key is not None)
         return self._order(job, event, by, audit.RUN_ORDER, {"payload_given": given})
 
     def retry(
@@ -98,6 +98,7 @@ class Ordering:
             own_payload=payload is not UNSET,
             retried_from=run_id,
             scheduled_at=former.run.scheduled_at,
+            keyed=key is not None,
         )
         return self._order(job, order, by, audit.RUN_RETRY, {"retried_from": run_id})
 

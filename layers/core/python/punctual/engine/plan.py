@@ -9,9 +9,13 @@ from msgspec.structs import replace
 from punctual.domain.decide import Decision
 from punctual.domain.draft import WRITERS
 from punctual.domain.errors import LaterVersion, Unavailable
+from punctual.domain.events import Backfill, Claim, Event, Finish, Look, Order, Perform
+from punctual.domain.run import Run
 from punctual.engine.audit import of_change
 from punctual.engine.change import Change
-from punctual.engine.ports import Heads, Key, Stored, Swap, Timer
+from punctual.engine.ports import Clock, Heads, History, Key, RunKey, Stored, Swap, Timer
+
+MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up to here
 
 
 class Plan(NamedTuple):
@@ -89,3 +93,51 @@ def reach(decision: Decision, version: int, writer: str) -> Decision:
     head = decision.head
     writers = head.writers if decision.changed else (*head.writers[1 - WRITERS :], writer)
     return replace(decision, head=replace(head, version=version, writers=writers), changed=True)
+
+
+def recorded(
+    history: History, changes: Sequence[Change], stored: Mapping[Key, Stored], clock: Clock
+) -> Mapping[Key, frozenset[str]]:
+    """Which ended runs have their row, asked where they are to leave the head, or to be made."""
+    wanted: dict[RunKey, Run] = {}
+    for change in changes:
+        found = stored.get(change.key)
+        if found is None or not found.head.ended:
+            continue
+        hurried = isinstance(change.event, Claim | Finish | Perform)
+        if not hurried or len(found.head.ended) > MANY_ENDED:
+            wanted.update((RunKey(*change.key, run.run_id), run) for run in found.head.ended)
+    single = [key for key, run in wanted.items() if run.count == 1] + _ordered_before(changes)
+    many = [key for key, run in wanted.items() if run.count > 1]
+    standing = list(history.present(single)) if single else []
+    rows = history.get(many, clock()) if many else {}
+    # An entry for many may have grown since its row was written.
+    standing += [key for key, row in rows.items() if row.run.count == wanted[key].count]
+    by_key: dict[Key, set[str]] = {}
+    for tenant, job_id, run_id in standing:
+        by_key.setdefault(Key(tenant, job_id), set()).add(run_id)
+    return {key: frozenset(ids) for key, ids in by_key.items()}
+
+
+def _ordered_before(changes: Sequence[Change]) -> list[RunKey]:
+    """The runs that are ordered by ids which a twin of the request may have used.
+
+    It may have been so fast, or this one so slow, that such a run has left its head again.
+    """
+    found: list[RunKey] = []
+    for change in changes:
+        event = change.event
+        if isinstance(event, Order) and event.keyed:
+            found.append(RunKey(*change.key, event.run_id))
+        elif isinstance(event, Backfill):
+            found += [RunKey(*change.key, run_id) for run_id, _ in event.runs]
+    return found
+
+
+def not_again(event: Event, on_record: frozenset[str], stored: Stored) -> Event:
+    """Without what is on record, which was asked after the head was read: it has been."""
+    if isinstance(event, Order) and event.run_id in on_record:
+        return Look(leases=stored.leases)
+    if isinstance(event, Backfill) and on_record:
+        return Backfill(tuple(run for run in event.runs if run[0] not in on_record))
+    return event

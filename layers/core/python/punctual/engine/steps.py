@@ -12,23 +12,22 @@ from msgspec.structs import replace
 
 from punctual.domain.decide import Decision, Verdict, decide, joined
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.domain.events import Claim, Event, Finish, Look, Perform
+from punctual.domain.events import Claim, Event, Look
 from punctual.domain.head import Head
 from punctual.domain.line import resend_at
-from punctual.domain.run import Run, Status
+from punctual.domain.run import Status
 from punctual.domain.timing import SAFETY
 from punctual.engine.change import Change, Result
 from punctual.engine.effects import Effects
 from punctual.engine.held import Held, Inline, hold
 from punctual.engine.placing import Begun, Placing, blank_head
-from punctual.engine.plan import Plan, handled, load, one_a_job, reach
-from punctual.engine.ports import Clock, Key, Ports, RunKey, Stored, Timer
+from punctual.engine.plan import Plan, handled, load, not_again, one_a_job, reach, recorded
+from punctual.engine.ports import Clock, Key, Ports, Stored, Timer
 
 # Each round somebody wins, but nothing says who: of eight that order a hundred runs of one job
 # from processes of their own, one lost twelve times in a row.
 TRIES = 24
 _NONE: frozenset[str] = frozenset()
-MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up to here
 
 
 class Steps:
@@ -128,14 +127,15 @@ class Steps:
     ) -> list[int]:
         begun = self.placing.begin()
         stored, unread = load(self._ports.heads, [changes[index].key for index in indexes], known)
-        recorded = self._recorded([changes[index] for index in indexes], stored)
+        chosen = [changes[index] for index in indexes]
+        on_record = recorded(self._ports.history, chosen, stored, self._clock)
         plans: list[Plan] = []
         for index in indexes:
             change = changes[index]
             try:
                 if change.key in unread:
                     raise unread[change.key]
-                plan = self._plan(index, change, stored.get(change.key), recorded, begun.wall)
+                plan = self._plan(index, change, stored.get(change.key), on_record, begun.wall)
             except Exception as error:
                 if not (change.brought or change.spared):
                     raise
@@ -163,40 +163,12 @@ class Steps:
             self._follow([p for p in plans if p.number not in lost] if lost else plans, results)
         return lost
 
-    def _recorded(
-        self, changes: Sequence[Change], stored: Mapping[Key, Stored]
-    ) -> Mapping[Key, frozenset[str]]:
-        """Which ended runs have their history row, asked where they are to leave the head."""
-        wanted: dict[RunKey, Run] = {}
-        for change in changes:
-            found = stored.get(change.key)
-            if found is None or not found.head.ended:
-                continue
-            hurried = isinstance(change.event, Claim | Finish | Perform)
-            if not hurried or len(found.head.ended) > MANY_ENDED:
-                wanted.update((RunKey(*change.key, run.run_id), run) for run in found.head.ended)
-        if not wanted:
-            return {}
-        by_key: dict[Key, set[str]] = {}
-        for tenant, job_id, run_id in self._standing(wanted):
-            by_key.setdefault(Key(tenant, job_id), set()).add(run_id)
-        return {key: frozenset(ids) for key, ids in by_key.items()}
-
-    def _standing(self, wanted: Mapping[RunKey, Run]) -> list[RunKey]:
-        """Those whose row is there; an entry for many may have grown since its row was written."""
-        history = self._ports.history
-        single = [key for key, run in wanted.items() if run.count == 1]
-        many = [key for key, run in wanted.items() if run.count > 1]
-        standing = list(history.present(single)) if single else []
-        rows = history.get(many, self._clock()) if many else {}
-        return standing + [key for key, row in rows.items() if row.run.count == wanted[key].count]
-
     def _plan(
         self,
         number: int,
         change: Change,
         stored: Stored | None,
-        recorded: Mapping[Key, frozenset[str]],
+        on_record: Mapping[Key, frozenset[str]],
         now: datetime,
     ) -> Plan | None:
         reached = max((timer.version for timer in change.brought), default=0)
@@ -216,7 +188,8 @@ class Steps:
         elif change.edition not in (None, head.edition):
             decision = Decision(head=head, changed=False, verdict=Verdict.STALE)
             return Plan(number, change, stored, decision, (), ())
-        rows = recorded.get(change.key, _NONE)
+        rows = on_record.get(change.key, _NONE)
+        event = not_again(event, rows, stored)
         decision = decide(head, event, now, change.writer, rows, self._together)
         if reached > decision.head.version:
             decision = reach(decision, reached, change.writer)
