@@ -82,10 +82,10 @@ def _what(entry: "AuditEntry") -> str:
     known = entry.run_id or entry.job_id or entry.subject_token_id or ""
     times = f" ×{entry.count:,}" if entry.count > 1 else ""
     fields = ", ".join(_changed(entry))
-    if named or not fields:
-        return f"{named or known}{times}{fields and f': {fields}'}"
-    # Fields tell more than an id, of which a narrow terminal cuts off the end.
-    return f"{fields} ({known}){times}"
+    if fields and entry.action == "job.update" and not named:
+        # They tell more than the id: a narrow terminal cuts off what comes last.
+        return f"{fields} ({known}){times}"
+    return f"{named or known}{times}{fields and f': {fields}'}"
 
 
 def _changed(entry: "AuditEntry") -> list[str]:

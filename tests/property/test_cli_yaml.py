@@ -1,0 +1,45 @@
+"""What the command line writes as YAML is what it reads."""
+
+import json
+
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from punctual_cli.yaml_text import documents, written
+
+TEXT = st.text(st.characters(exclude_categories=("Cs",))) | st.sampled_from(
+    [
+        "1e5",
+        "0o17",
+        "0x1f",
+        "1_000",
+        "~",
+        "null",
+        "True",
+        "no",
+        "2026-12-24",
+        "1:30",
+        "=",
+        "<<",
+        "- a",
+    ]
+)
+NUMBERS = st.integers(-(2**70), 2**70) | st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.recursive(
+    st.none() | st.booleans() | NUMBERS | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(st.dictionaries(TEXT, VALUES, min_size=1, max_size=4))
+def test_a_value_comes_back_as_it_was(value: dict[str, object]) -> None:
+    (found,) = documents(written(value))
+    assert found.value == value
+    assert json.dumps(found.value) == json.dumps(value)  # 1 is not 1.0, nor true
+
+
+@given(st.dictionaries(TEXT, TEXT, min_size=1, max_size=4))
+def test_text_is_text_for_other_readers_too(value: dict[str, str]) -> None:
+    assert yaml.safe_load(written(value)) == value
