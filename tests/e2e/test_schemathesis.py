@@ -4,7 +4,7 @@ import pytest
 
 from tests.fuzz import Campaign, campaign
 
-BOUNDED = ("--max-examples", "40", "--seed", "4", "--no-color")
+BOUNDED = ("--max-examples", "15", "--seed", "4", "--no-color")
 MANY = 5_000
 
 
