@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.head import Head, State
-from punctual.domain.run import Reason, Status, Waiting
+from punctual.domain.run import Reason, Status, Trigger, Waiting
 from punctual.engine import audit
 from punctual.engine.audit import Actor, AuditFilters, Entry, Note, Noted, Subject
 from punctual.engine.auditing import Line
@@ -41,7 +41,7 @@ def a_note(action: str, **fields: Any) -> Note:
         (audit.RUN_ORDER, a_head(), ALIVE),
         (audit.RUN_ORDER, a_head(), LINED),
         (audit.RUN_RETRY, a_head(), ALIVE),
-        (audit.JOB_BACKFILL, a_head(), ALIVE),
+        (audit.JOB_BACKFILL, a_head(), a_head(runs=(a_run(trigger=Trigger.BACKFILL),))),
         (audit.RUN_CANCEL, ALIVE, a_head(ended=(a_run(status=Status.CANCELLED),))),
         (audit.RUN_CANCEL, RUNNING, WISHED),
         (audit.RUN_CANCEL, LINED, a_head()),
@@ -62,7 +62,7 @@ def test_a_swap_that_does_what_was_asked_is_noted(action: str, old: Head | None,
         (audit.JOB_CANCEL, a_head(ended=(a_run(),)), a_head(version=2)),
         (audit.RUN_ORDER, ALIVE, a_head(version=2, runs=(a_run(sends=1),))),
         (audit.RUN_ORDER, LINED, ALIVE),
-        (audit.JOB_BACKFILL, ALIVE, ALIVE),
+        (audit.JOB_BACKFILL, a_head(), ALIVE),
         (audit.RUN_CANCEL, WISHED, WISHED),
         (audit.RUN_CANCEL, WISHED, a_head(ended=(a_run(status=Status.CANCELLED),))),
         (audit.RUN_CANCEL, a_head(), a_head(version=2)),
@@ -82,8 +82,10 @@ def test_a_change_of_state_is_told_with_both_states() -> None:
 
 
 def test_a_backfill_counts_the_runs_that_it_made() -> None:
-    made = a_head(runs=tuple(a_run(f"r{n}") for n in range(7)))
-    note = audit.of_change(a_note(audit.JOB_BACKFILL), a_head(runs=(a_run("r0"),)), made)
+    """Not those that its schedule made at the same time."""
+    asked = [a_run(f"r{n}", trigger=Trigger.BACKFILL) for n in range(7)]
+    made = a_head(runs=(*asked, a_run("due")))
+    note = audit.of_change(a_note(audit.JOB_BACKFILL), a_head(runs=(asked[0],)), made)
     assert note is not None
     assert note.count == 6
 

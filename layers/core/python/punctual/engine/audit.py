@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from punctual.domain.head import Head
 from punctual.domain.placement import derived_id
+from punctual.domain.run import Trigger
 from punctual.domain.timing import RETENTION
 
 JOB_CREATE, JOB_UPDATE, JOB_CANCEL = "job.create", "job.update", "job.cancel"
@@ -166,7 +167,7 @@ def of_change(note: Note, old: Head | None, new: Head) -> Note | None:
     if note.action == RUN_CANCEL:
         return note if _goes_on(old, note.run_id) and not _goes_on(new, note.run_id) else None
     if note.action == JOB_BACKFILL:
-        made = len(_runs(new) - _runs(old))
+        made = len(_made_up_for(new) - _made_up_for(old))
         return replace(note, count=made) if made else None
     if new.edition == old.edition:
         return None
@@ -180,6 +181,12 @@ def of_change(note: Note, old: Head | None, new: Head) -> Note | None:
 def _runs(head: Head) -> set[str]:
     runs = {run.run_id for run in (*head.runs, *head.ended)}
     return runs | {waiting.run_id for waiting in head.line}
+
+
+def _made_up_for(head: Head) -> set[str]:
+    """Not what the schedule fired in the same swap."""
+    alive = (*head.runs, *head.ended, *head.line)
+    return {run.run_id for run in alive if run.trigger is Trigger.BACKFILL}
 
 
 def _goes_on(head: Head, run_id: str) -> bool:
