@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from functools import partial
 from time import sleep, time
 from typing import Any
 
@@ -15,14 +16,20 @@ _clients = Clients()
 _clients.prepare("ssm")
 
 
-def _problem(message: str) -> None:
+def _problem(event: str, message: str) -> None:
     # A logger would double this function's start; one line like its lines is enough.
-    line = {"level": "ERROR", "service": "authorizer", "message": "token_not_checked"}
+    line = {"level": "ERROR", "service": "authorizer", "message": event}
     sys.stdout.write(json.dumps({**line, "error": message}) + "\n")
 
 
-_door = deployed_door(os.environ, _clients, time, Patience(sleep, "authorizer", tries=1), _problem)
-_authorizer = Authorizer(_door, _problem)
+_door = deployed_door(
+    os.environ,
+    _clients,
+    time,
+    Patience(sleep, "authorizer", tries=1),
+    partial(_problem, "token_use_not_noted"),
+)
+_authorizer = Authorizer(_door, partial(_problem, "token_not_checked"))
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:

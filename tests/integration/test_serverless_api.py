@@ -125,6 +125,15 @@ def test_a_token_that_cannot_be_checked_may_be_tried_again(api: Deployed) -> Non
     assert answer.headers["retry-after"] == "1"
 
 
+def test_the_authorizer_of_an_earlier_version_knew_one_admin_alone(api: Deployed) -> None:
+    """While an update is under way the functions may be newer than it."""
+    former = {"lambda": {"tenant": "default", "caller": "admin"}}
+    who = api("GET", "/whoami", authorizer=former)
+    assert (who.status, who.json["role"]) == (200, "admin")
+    for said in ({"tenant": "acme", "caller": "admin"}, {"tenant": "default", "caller": "ci"}):
+        assert api("GET", "/whoami", authorizer={"lambda": said}).status == 401
+
+
 def test_a_tenant_sees_only_its_own(api: Deployed) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
     other = {"lambda": {"tenant": "other", "caller": "b", "role": "admin"}}

@@ -315,6 +315,19 @@ def test_the_whole_way_of_the_handler(
     assert TOKEN not in json.dumps(line)
 
 
+def test_a_use_that_cannot_be_noted_has_a_line_of_its_own(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = entrance.make()
+    handler = loaded(monkeypatch, entrance.store.clients)
+    monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", _away)
+    said = handler(an_event(authorization=f"Bearer {text}"), None)
+    assert said["context"]["tenant"] == "acme"
+    line = json.loads(capsys.readouterr().out)
+    assert (line["message"], line["level"]) == ("token_use_not_noted", "ERROR")
+    assert text not in json.dumps(line)
+
+
 def test_nothing_heavy_is_imported() -> None:
     code = (
         "import sys, punctual.serverless.authorizing, punctual.serverless.door, "
