@@ -185,8 +185,8 @@ def _runs(head: Head) -> set[str]:
 
 def _made_up_for(head: Head) -> set[str]:
     """Not what the schedule fired in the same swap."""
-    alive = (*head.runs, *head.ended, *head.line)
-    return {run.run_id for run in alive if run.trigger is Trigger.BACKFILL}
+    runs = {run.run_id for run in (*head.runs, *head.ended) if run.trigger is Trigger.BACKFILL}
+    return runs | {one.run_id for one in head.line if one.trigger is Trigger.BACKFILL}
 
 
 def _goes_on(head: Head, run_id: str) -> bool:
