@@ -175,7 +175,12 @@ def _document(job: Job) -> dict[str, Any]:
 
 
 def _change(declared: Declared, present: Job) -> Change | None:
-    found = differences(whole(present), whole(declared.fields))
+    # A default where there was nothing is none of the file's doing: another type of schedule is.
+    found = [
+        one
+        for one in differences(whole(present), whole(declared.fields))
+        if one.old is not None or one.path.partition(".")[0] in declared.fields
+    ]
     is_paused = present["status"] == "PAUSED"
     pause: Literal["pause", "resume"] | None = None
     if declared.paused is not None and present["status"] in ALIVE and declared.paused != is_paused:

@@ -75,11 +75,11 @@ def _row(session: Session, token: "Token") -> list[Any]:
 def _state(session: Session, token: "Token") -> str:
     screen = session.screen
     if token.revoked_at is not None:
-        return f"revoked {screen.ago(token.revoked_at)}"
+        return "revoked"
     if token.expires_at is None:
         return "in force"
     ended = token.expires_at <= session.clock()
-    return f"{'expired' if ended else 'ends'} {screen.ago(token.expires_at)}"
+    return "expired" if ended else f"ends {screen.ago(token.expires_at)}"
 
 
 def revoke(

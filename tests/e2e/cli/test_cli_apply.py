@@ -2,10 +2,12 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from punctual.client import Punctual
+from punctual_cli.fields import declared_of, differences, whole
 from tests.e2e.cli.program import Program
 
 FILE = """\
@@ -45,6 +47,31 @@ def file(program: Program) -> Path:
 def alive(client: Punctual) -> dict[str, str]:
     jobs = client.jobs.list(status=("SCHEDULED", "PAUSED"))
     return {job.name: job.job_id for job in jobs}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"schedule_type": "INTERVAL", "interval_seconds": 60},
+        {"schedule_type": "CRON", "cron_expression": "0 1 * * *"},
+        {"schedule_type": "CRON", "cron_expression": "cron(0 1 * * ? *)"},
+        {"schedule_type": "FUTURE", "schedule_time": "2037-06-01T12:00:00+02:00"},
+        {
+            "schedule_type": "INTERVAL",
+            "interval_seconds": 60,
+            "delivery": "AT_MOST_ONCE",
+            "task": {"type": "http", "url": "https://a.example"},
+            "retry": {"multiplier": 3},
+            "end_time": "2037-06-01T00:00:00.1234Z",
+        },
+    ],
+)
+def test_defaults_are_those_of_the_server(client: Punctual, program: Program, fields: Any) -> None:
+    made = client.jobs.create(name="x", **fields).raw
+    assert differences(whole(made), whole({"name": "x", **fields})) == []
+    kept = declared_of(made)
+    assert differences(whole(kept), whole(made)) == []
+    assert set(kept) == {"name", *fields}
 
 
 def test_a_diff_a_change_and_then_nothing_to_do(
