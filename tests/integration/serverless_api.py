@@ -147,11 +147,12 @@ class Deployed:
         steady: Callable[[], float] = lambda: 0.0,
         pause: Callable[[float], None] | None = None,
         crew: int = 1,
+        first_id: int = 1,
     ) -> None:
         self.store = store
         pause = pause or store.slept.append
         self.told = {READER: Told(), WRITER: Told()}
-        numbers = count(1)
+        numbers = count(first_id)
 
         def new_id() -> str:
             return sortable_id(clock(), (next(numbers) * (1 << 44 | 1)).to_bytes(10, "big"))
