@@ -112,7 +112,7 @@ def _steps(data: Data, queues: Queues) -> list[Right]:
 def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
     """Of the control table only the rows that are found by a token's hash."""
     return [
-        Right(("ssm:GetParameters",), tuple(secrets)),
+        Right(("ssm:GetParameter",), tuple(secrets)),
         _dynamodb(data.control, "GetItem", "UpdateItem")._replace(rows=f"{DOORS}*"),
     ]
 

@@ -123,7 +123,7 @@ def test_the_authorizer_reads_two_parameters_and_rows_of_tokens_and_nothing_else
     made = assembly(stage)
     services = {one.action.partition(":")[0] for one in granted(made, "authorizer")}
     assert services <= {"ssm", "dynamodb", "logs", "xray"}
-    assert actions(made, "authorizer", "ssm") == {"GetParameters"}
+    assert actions(made, "authorizer", "ssm") == {"GetParameter"}
     assert actions(made, "authorizer", "dynamodb") == {"GetItem", "UpdateItem"}
     rows = [one for one in policies(made, "authorizer") if "dynamodb" in str(one["Action"])]
     assert [one["Condition"] for one in rows] == [
@@ -148,7 +148,7 @@ def test_only_the_planner_reads_the_knobs(stage: str) -> None:
     readers = {
         name for name in FUNCTIONS if "GetParameters" in actions(assembly(stage), name, "ssm")
     }
-    assert readers == {"planner", "authorizer"}
+    assert readers == {"planner"}
 
 
 def test_only_executors_reach_what_tasks_name_and_secrets(stage: str) -> None:

@@ -293,7 +293,7 @@ def test_key_and_hash_hold_for_some_minutes_where_they_cannot_be_read(
     entrance: Entrance, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert entrance() == IN
-    monkeypatch.setattr(entrance.store.clients.ssm, "get_parameters", _away)
+    monkeypatch.setattr(entrance.store.clients.ssm, "get_parameter", _away)
     clock.advance(timedelta(seconds=599))
     assert (entrance(), entrance("wrong")) == (IN, OUT)
     clock.advance(timedelta(seconds=1))

@@ -1,7 +1,9 @@
-"""One SSM parameter, read when it is asked for."""
+"""Parameters of SSM, read when they are asked for."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
+
+from botocore.exceptions import ClientError
 
 from punctual.aws.calls import Client, answer
 
@@ -21,15 +23,24 @@ class Parameter:
 
 
 class Parameters:
-    """Several, read at once; what is not there is left out."""
+    """Several, each by a call of its own: what is not there is left out."""
 
     def __init__(self, client: Client, names: Sequence[str]) -> None:
         self._client = client
-        self._names = list(names)
+        self._names = names
 
     def read(self) -> Mapping[str, str]:
-        found = answer(
-            "reading parameters",
-            lambda: self._client().get_parameters(Names=self._names, WithDecryption=True),
-        )
-        return {one["Name"]: one["Value"] for one in found["Parameters"]}
+        found = {name: self._one(name) for name in self._names}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _one(self, name: str) -> str | None:
+        def ask() -> str | None:
+            try:
+                found = self._client().get_parameter(Name=name, WithDecryption=True)
+            except ClientError as error:
+                if error.response["Error"]["Code"] == "ParameterNotFound":
+                    return None
+                raise
+            return cast(str, found["Parameter"]["Value"])
+
+        return answer("reading a parameter", ask)
