@@ -40,7 +40,7 @@ def login(asker: Session) -> None:
 
 def _url(default: str) -> str:
     if not sys.stdin.isatty():
-        raise Trouble("Say where the API is with --url.")
+        raise Trouble("Nobody is here to ask: say where the API is with --url.")
     return prompting.asked("URL of the API", default)
 
 

@@ -60,7 +60,8 @@ def follow(session: Session, run: "Run", patience: timedelta | None, as_stream: 
                 run = state
                 if is_new:
                     _tell(session, run, as_stream)
-                draw(f"{run_views.in_a_line(session, run)}, {_since(session, run)}")
+                if not run.ended:
+                    draw(f"{run_views.in_a_line(session, run)}{_since(session, run)}")
     except KeyboardInterrupt:
         session.screen.note(
             f"The run goes on: punctual runs watch {run.job_id} {run.run_id}\n"
@@ -102,13 +103,11 @@ def _tell(session: Session, run: "Run", as_stream: bool) -> None:
     local = session.clock().astimezone()
     text = run_views.in_a_line(session, run)
     rest = text.removeprefix(run.status)
-    screen.line(screen.cell(f"{local:%H:%M:%S}  ") + screen.status(run.status) + rest)
+    screen.above(screen.cell(f"{local:%H:%M:%S}  ") + screen.status(run.status) + rest)
 
 
 def _since(session: Session, run: "Run") -> str:
-    if run.start_time is None:
-        return "not started"
-    return f"for {run_views.took(session, run)}"
+    return f", for {run_views.took(session, run)}" if run.status == "RUNNING" else ""
 
 
 def outcome(session: Session, run: "Run") -> None:

@@ -109,8 +109,8 @@ def in_a_line(session: Session, run: "Run") -> str:
         parts.append(f"({run.reason.code})")
     if (run.attempt_number or 1) > 1:
         parts.append(f"attempt {run.attempt_number}")
+        if run.next_attempt_time is not None and not run.ended:
+            parts.append(moments.hint(run.next_attempt_time, session.clock()))
     if run.ended and run.start_time is not None:
         parts.append(f"after {took(session, run)}")
-    elif run.next_attempt_time is not None:
-        parts.append(f"next attempt {moments.hint(run.next_attempt_time, session.clock())}")
     return plain(" ".join(parts))

@@ -15,6 +15,8 @@ from punctual_cli.options import MANY, From, Limit, Quiet, To, first, word, word
 from punctual_cli.references import LATEST, JobName, RunName, job_id_of, run_of
 from punctual_cli.session import Session
 
+ONE_BY_ONE = 20
+
 
 def list_runs(
     session: Session,
@@ -67,7 +69,10 @@ def list_runs(
 
 
 def _names(session: Session, runs: list[Any]) -> dict[str, str]:
-    """Of the jobs of these runs: the newest jobs at once, the others one by one."""
+    """Of the jobs of these runs: the newest jobs at once, some others one by one.
+
+    A run whose job has no name here shows the job's id.
+    """
     from punctual.client import NotFound
 
     wanted = {run.job_id for run in runs}
@@ -75,7 +80,7 @@ def _names(session: Session, runs: list[Any]) -> dict[str, str]:
         return {}
     listed = session.client.jobs.list(limit=2 * MANY)
     names = {job.job_id: job.name for job in listed if job.job_id in wanted}
-    for job_id in wanted - set(names):
+    for job_id in sorted(wanted - set(names))[-ONE_BY_ONE:]:
         try:
             names[job_id] = session.client.jobs.get(job_id).name
         except NotFound:

@@ -83,6 +83,11 @@ class Screen:
         """Whether a person sees what is drawn, and drawn over, on standard error."""
         return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
+    def above(self, text: "Text") -> None:
+        """A line of the answer while something is drawn below it, which it must not run into."""
+        together = sys.stdout.isatty() and self.is_watched
+        (self.err if together else self.out).print(text, soft_wrap=True)
+
     def line(self, text: Any = "", style: str | None = None) -> None:
         if isinstance(text, str):
             text = plain(text)
@@ -122,7 +127,7 @@ class Screen:
         said = [(label, value) for label, value in rows if value not in (None, "", (), {}, [])]
         width = max((len(label) for label, _ in said), default=0) + GAP
         for label, value in said:
-            head = Text(label.ljust(width), style="bold")
+            head = Text.assemble((label.ljust(width), "bold"))
             for line in self._folded(self.cell(value), max(20, self.out.width - width)):
                 self.line(head + line)
                 head = Text(" " * width)

@@ -160,7 +160,7 @@ def test_a_run_that_waits_says_why(drawn: Callable[..., str]) -> None:
         "Payload       null\n"
     )
     line = run_views.in_a_line(Session(clock=lambda: NOW), run)
-    assert line == "WAITING (BACKOFF) attempt 2 next attempt in 30 s"
+    assert line == "WAITING (BACKOFF) attempt 2 in 30 s"
 
 
 def test_the_list_of_tokens(drawn: Callable[..., str]) -> None:
