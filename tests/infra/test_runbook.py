@@ -29,6 +29,7 @@ BY_HAND = [
     "Pause all dispatch",
     "Catch up after an outage",
     "Raise the shards",
+    "Change what a tenant may",
     "Redrive what failed",
     "Roll back a deployment",
     "Restore to one moment",

@@ -12,6 +12,7 @@ from punctual.domain.limits import Limits
 from punctual.engine.leased_calls import LeasedCalls
 from punctual.engine.leased_quotas import LeasedQuotas
 from punctual.engine.leased_runs import PLACES, RunPermits
+from punctual.engine.leasing import Row
 from punctual.local.clock import ManualClock
 from tests.simulation.instances import Fleet, MemoryShares
 
@@ -256,3 +257,16 @@ def test_who_is_not_limited_asks_for_nothing() -> None:
     assert (one.jobs("acme", 500), one.orders("acme", 1_000, True).number) == (500, 1_000)
     assert running(Limits(), (1,)).instances[0].ask("acme", 10).number == 10
     assert fleet.shares.did == {}
+
+
+@pytest.mark.parametrize("text", ["", "{", "[1]", '{"taken": "x"}'])
+def test_a_row_that_nobody_can_read_is_begun_anew(text: str) -> None:
+    fleet = quotas(Limits(calls_per_second=1, burst=1, runs_per_minute=1), {}, (1,))
+    (one,) = fleet.instances
+    for what in ("calls", "orders"):
+        fleet.shares.rows["acme", what] = Row(text, 7)
+    one.call("acme")
+    with pytest.raises(LimitExceeded):
+        one.call("acme")
+    assert [one.orders("acme", 1).number for _ in range(2)] == [1, 0]
+    assert fleet.shares.rows["acme", "calls"].version == 8

@@ -99,4 +99,4 @@ def _row(item: Mapping[str, Any]) -> Row:
         item = known(item)
     except LaterVersion:
         return Row("", int(item[keys.VERSION]["N"]))  # what is leased lives for seconds
-    return Row(item[keys.ROW]["S"], int(item[keys.VERSION]["N"]))
+    return Row(item.get(keys.ROW, {}).get("S", ""), int(item[keys.VERSION]["N"]))

@@ -85,7 +85,11 @@ class Leases(Generic[S]):
         return seen
 
     def _read(self, row: Row) -> S:
-        return self._decoder.decode(row.text) if row.text else self._empty
+        """What nobody can read is begun anew: at most a minute's use is forgotten."""
+        try:
+            return self._decoder.decode(row.text) if row.text else self._empty
+        except msgspec.MsgspecError:
+            return self._empty
 
 
 class Heat:
