@@ -1,0 +1,47 @@
+"""What a node reads of limits when it starts."""
+
+import json
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from punctual.domain.limits import Limits
+from punctual.local.limits import FILE, WrongNodeLimits
+from punctual.local.logs import EventLog
+from punctual.local.serve import Options, limits_here
+
+
+def options(folder: Path, **env: str) -> Options:
+    return Options.from_env({"PUNCTUAL_DATA": str(folder), **env})
+
+
+def no_log(_event: str, /, **_fields: object) -> None:
+    raise AssertionError("there is nothing to tell")
+
+
+LOG = cast(EventLog, no_log)
+
+
+def test_without_limits_nothing_is_asked(tmp_path: Path) -> None:
+    assert limits_here(options(tmp_path), LOG) is None
+    assert limits_here(options(tmp_path, PUNCTUAL_LIMITS=""), LOG) is None
+
+
+def test_the_environments_limits_are_everybodys_and_the_files_a_tenants_own(tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text(json.dumps({"acme": {"jobs": 9, "burst": None}}))
+    known = limits_here(options(tmp_path, PUNCTUAL_LIMITS="jobs=5 burst=7"), LOG)
+    assert known is not None
+    assert known("local") == Limits(jobs=5, burst=7)
+    assert known("acme") == Limits(jobs=9)
+    only_file = limits_here(options(tmp_path), LOG)
+    assert only_file is not None
+    assert only_file("local") == Limits()
+
+
+def test_a_slip_of_the_pen_stops_the_start(tmp_path: Path) -> None:
+    with pytest.raises(WrongNodeLimits, match="PUNCTUAL_LIMITS"):
+        options(tmp_path, PUNCTUAL_LIMITS="jobs=many")
+    (tmp_path / FILE).write_text("{")
+    with pytest.raises(WrongNodeLimits, match="not JSON"):
+        limits_here(options(tmp_path), LOG)
