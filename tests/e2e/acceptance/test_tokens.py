@@ -143,10 +143,12 @@ def test_everything_wrong_is_told_at_once(api: Api, body: Any, fields: set[str])
 
 
 @pytest.mark.usefixtures("guarded")
-@pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic YTpi", "Bearer a.b.c"])
-def test_without_a_good_token_nothing_is_answered(url: str, header: str | None) -> None:
+@pytest.mark.parametrize("header", ["x", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer a.b.c"])
+def test_without_a_good_token_nothing_is_answered(url: str, header: str) -> None:
     with a_client(url, None) as nobody:
-        sent = {} if header is None else {"Authorization": header}
+        # Where the header is missing altogether a gateway may answer by itself.
+        assert nobody.get("/jobs").status_code == 401
+        sent = {"Authorization": header}
         for method, path in (("GET", "/jobs"), ("POST", "/jobs"), ("GET", "/nothing")):
             answer = nobody.request(method, path, headers=sent)
             assert answer.status_code == 401
