@@ -122,7 +122,7 @@ STATUSES = (frozenset[str](), frozenset({"SUCCESS"}), frozenset({"FAILED", "MISS
 TRIGGERS = ("", *(trigger.value for trigger in Trigger))
 FROM = (None, BEGIN + 61.5 * HOUR, NOON - 100 * HOUR, NOON - 3 * HOUR)
 TO = (None, BEGIN + 90 * HOUR, NOON)
-ASKED = Random(1).sample(list(product(STATUSES, TRIGGERS, FROM, TO)), 40)
+ASKED = Random(1).sample(list(product(STATUSES, TRIGGERS, FROM, TO)), 25)
 
 
 def reached(rows: Sequence[RunRow]) -> Iterator[RunFilters]:
