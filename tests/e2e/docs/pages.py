@@ -14,7 +14,6 @@ from tests.rehearsal.emulator import free_port
 
 ROOT = Path(__file__).parents[3]
 OWN = {
-    "docs/deploying.md": "tests/infra/test_deploying_doc.py",
     "docs/runbook.md": "tests/infra/test_runbook.py",
     "docs/events.md": "tests/unit/test_events_documented.py",
     "docs/reference/api.md": "tests/unit/test_openapi.py",

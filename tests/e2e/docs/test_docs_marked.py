@@ -11,6 +11,9 @@ from tests.e2e.docs.pages import OWN, ROOT, pages
 
 MOST_NOT_RUN = 2
 DONE = {
+    "npm ci": "Makefile",
+    "node_modules/.bin/cdk bootstrap aws://ACCOUNT/REGION": "tests/rehearsal/deployment.py",
+    "node_modules/.bin/cdk diff --context stage=dev": "tests/rehearsal/deployment.py",
     "make test": "tests/rehearsal/__main__.py",
     "make rehearse": "tests/rehearsal/__main__.py",
     "make deploy STAGE=dev": "tests/rehearsal/deployment.py",
