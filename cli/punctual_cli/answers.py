@@ -11,14 +11,19 @@ from punctual_cli.session import Session
 
 def as_json(value: Any) -> None:
     """One document."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=2)
-    sys.stdout.write(text.decode() + "\n")
+    _write(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def as_line(value: Any) -> None:
     """One of a stream, seen as soon as it is there."""
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    _write(msgspec.json.encode(value))
+
+
+def _write(data: bytes) -> None:
+    """In UTF-8, as JSON is, whatever the terminal speaks."""
     sys.stdout.flush()
+    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.flush()
 
 
 def one(session: Session, found: Any, draw: Callable[[Any], None]) -> None:

@@ -131,12 +131,18 @@ def _run(session: Session, action: Callable[[], None]) -> None:
     except typer.Exit:
         raise
     except BrokenPipeError:
-        # Whoever read has read enough. What is left in the buffer must not fail at the end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_writing()
         raise typer.Exit(BROKEN_PIPE) from None
     except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:
+            _give_up_writing()
         found = failures.told(error, session.address)
         if found is None:
             raise
         failures.show(found, session.as_json)
         raise typer.Exit(int(found.exit_code)) from None
+
+
+def _give_up_writing() -> None:
+    """Nobody takes what is left in the buffer: it must not fail once more at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -63,8 +63,12 @@ def told(error: Exception, url: str) -> Told | None:
     """None: a fault of this program, not of whoever uses it."""
     if isinstance(error, Trouble):
         return error.told
-    if isinstance(error, OSError) and error.filename is not None:
+    if isinstance(error, OSError):
+        if error.filename is None:
+            return Told(Code.FAILED, f"The answer cannot be written: {error.strerror}.")
         return Told(Code.USAGE, f"{error.filename}: {error.strerror}.")
+    if isinstance(error, UnicodeError):
+        return Told(Code.USAGE, "The command line holds what is no text in UTF-8.")
     from punctual.client import errors
 
     if not isinstance(error, errors.PunctualError):

@@ -182,6 +182,8 @@ def moment_of(option: str, text: str, now: datetime, zone: str | None = None) ->
 def read(option: str, action: Callable[[], T]) -> T:
     try:
         return action()
+    except OverflowError as error:
+        raise Trouble(f"{option}: that is further away than there is time.") from error
     except ValueError as error:
         raise Trouble(f"{option}: {error}.") from error
 

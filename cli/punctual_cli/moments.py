@@ -28,10 +28,14 @@ def duration(text: str) -> timedelta:
     (datetime.timedelta(seconds=5400), datetime.timedelta(seconds=90))
     """
     if text.isdecimal():
-        return timedelta(seconds=int(text))
+        text += "s"
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is no duration: write 90, 30s, 5m, 1h30m, 2d or 1w")
-    return sum((int(number) * _UNITS[unit] for number, unit in _PART.findall(text)), timedelta())
+    try:
+        parts = (int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        return sum(parts, timedelta())
+    except OverflowError:
+        raise ValueError(f"{text!r} is longer than there is time") from None
 
 
 def moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:

@@ -120,10 +120,11 @@ def upcoming(
 
     begin = moment_of("--from", start, session.clock())
     ahead: timedelta = read("--within", lambda: moments.duration(within))
+    end = read("--within", lambda: begin + ahead)
     found = first(
         session,
         limit,
-        lambda most: session.client.schedules.upcoming(from_=begin, to=begin + ahead, limit=most),
+        lambda most: session.client.schedules.upcoming(from_=begin, to=end, limit=most),
     )
     answers.many(session, found, lambda times: _list(session, times, within))
 

@@ -47,7 +47,7 @@ def json_or_text(text: str) -> Any:
     """
     try:
         return json.loads(text, parse_constant=_no_constant)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -60,6 +60,8 @@ def payload(text: str) -> Any:
     source = _content(text[1:]) if text.startswith("@") else text
     try:
         return json.loads(source, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise Trouble("The payload is nested too deep.") from error
     except ValueError as error:
         where = text[1:] if text.startswith("@") else "--payload"
         advice = "A text is JSON in quotes: --payload '\"hello\"'."

@@ -12,6 +12,7 @@ import yaml
 
 MOST_VALUES = 200_000  # in one text, aliases counted as often as they stand
 MOST_DEEP = 100
+TOO_MUCH = f"must hold at most {MOST_VALUES:,} values, nested {MOST_DEEP} deep"
 _STR = "tag:yaml.org,2002:str"
 _RULES = (
     ("null", re.compile(r"(?:~|null|Null|NULL|)"), "~nN\0"),
@@ -116,6 +117,7 @@ def written(value: Any) -> str:
 def documents(text: str) -> list[Document]:
     """Every document of the text that is not empty."""
     try:
+        _refuse_depth(text)
         nodes = list(yaml.compose_all(text, Loader=_Loader))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -127,6 +129,19 @@ def documents(text: str) -> list[Document]:
     if reader.faults:
         raise Unreadable(*reader.faults)
     return [document for document in found if document.value is not None]
+
+
+def _refuse_depth(text: str) -> None:
+    """What makes nodes descends once for each level, without a look at how far it may."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MOST_DEEP:
+                mark = event.start_mark
+                raise Unreadable(Fault(mark.line + 1 if mark else 1, TOO_MUCH))
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
 
 
 def _said(error: yaml.MarkedYAMLError) -> str:
@@ -158,8 +173,7 @@ class _Reader:
         self._lines.setdefault(path, node.start_mark.line + 1)
         self._left -= 1
         if self._left < 0 or len(path) > MOST_DEEP:
-            text = f"must hold at most {MOST_VALUES:,} values, nested {MOST_DEEP} deep"
-            raise Unreadable(Fault(node.start_mark.line + 1, text))
+            raise Unreadable(Fault(node.start_mark.line + 1, TOO_MUCH))
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path)
         if isinstance(node, yaml.SequenceNode):

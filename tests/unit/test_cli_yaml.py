@@ -90,6 +90,12 @@ def test_a_bomb_of_aliases_is_refused_soon() -> None:
         documents("\n".join(levels))
 
 
+@pytest.mark.parametrize("text", ["a: " + "[" * 100_000, "- " * 100_000, "{a: " * 5_000])
+def test_what_is_nested_without_end_is_refused(text: str) -> None:
+    with pytest.raises(Unreadable, match="nested 100 deep"):
+        documents(text)
+
+
 def test_every_fault_is_found_and_not_only_the_first() -> None:
     with pytest.raises(Unreadable) as found:
         documents("a: 1\na: 2\nb: !x y\n")

@@ -139,6 +139,13 @@ def test_what_is_not_there_is_3(program: Program) -> None:
         (("whoami", "--profile", "none"), "There is no profile 'none'"),
         (("whoami", "--token", "a\nb"), "characters that no token has"),
         (("completion",), "Which shell?"),
+        (("jobs", "create", "x", "--every", "9999999999w"), "longer than there is time"),
+        (("jobs", "create", "x", "--payload", "[" * 50_000), "nested too deep"),
+        (("jobs", "show", "\udcff"), "no text in UTF-8"),
+        (
+            ("upcoming", "--from", "9999-12-31", "--within", "52w"),
+            "further away than there is time",
+        ),
     ],
 )
 def test_what_cannot_be_understood_is_2(program: Program, args: tuple[str, ...], said: str) -> None:
@@ -193,6 +200,26 @@ def test_nothing_of_colour_reaches_a_pipe(program: Program) -> None:
 def test_a_name_cannot_command_the_terminal(program: Program) -> None:
     program("jobs", "create", "x", "--every", "5m", "--set", 'payload="\\u001b[31m"')
     assert "\x1b" not in program("jobs", "show", "x").out
+
+
+def test_a_full_disk_and_a_closed_stream_are_no_riddle(program: Program) -> None:
+    program("jobs", "create", "x", "--every", "5m")
+    for command in ("jobs list", "jobs list --json"):
+        for redirected, code, said in (("> /dev/full", 1, "No space left"), (">&-", 0, "")):
+            done = subprocess.run(
+                ["bash", "-c", f"{PROGRAM} {command} {redirected}"],
+                env=program.env,
+                capture_output=True,
+                text=True,
+                timeout=WITHIN,
+                check=False,
+            )
+            assert done.returncode == code, done
+            assert said in done.stderr
+            assert "Traceback" not in done.stderr
+    quiet = program.but(PYTHONIOENCODING="ascii")
+    quiet("jobs", "create", "größe", "--every", "5m")
+    assert "gr\\xf6\\xdfe" in quiet("jobs", "show", "größe").out
 
 
 def test_ctrl_c_ends_a_command_with_130(program: Program) -> None:
