@@ -1,116 +1,30 @@
 """Who gets in before the deployed API: the admin's token, rows of tokens, and nobody else."""
 
-import importlib.util
-import json
-import subprocess
-import sys
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import timedelta
-from hashlib import sha256
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from punctual.access.door import admin_hash
-from punctual.aws.calls import Patience
-from punctual.aws.tokens import DynamoTokens
-from punctual.aws.wiring import Clients, aws_dynamo
 from punctual.domain.access import Role
 from punctual.domain.tokens import secret
 from punctual.engine.audit import Actor
-from punctual.engine.tokens import Tokens
 from punctual.local.clock import ManualClock
-from punctual.serverless.authorizing import Authorizer
-from punctual.serverless.door import deployed_door
-from tests.builders import NOON, an_id
-from tests.integration.moto_adapter import Moto, moto
-
-ROOT = Path(__file__).parents[2]
-LAYER = ROOT / "layers/core/python"
-KEY = bytes(range(32))
-TOKEN = secret(KEY, b"r" * 32)
-OLD = "pk_7f3a.B-_~+/9="
-PLAIN = sha256(OLD.encode()).hexdigest()
-ADMIN = {"tenant": "default", "caller": "admin", "role": "admin"}
-IN = {"isAuthorized": True, "context": ADMIN}
-OUT: dict[str, Any] = {"isAuthorized": True, "context": {}}
-UNSURE = {"isAuthorized": True, "context": {"unsure": "yes"}}
-KNOBS = "/punctual/test/"
-
-
-def an_event(**headers: str) -> dict[str, Any]:
-    """A REQUEST authorizer's event, payload 2.0."""
-    return {
-        "version": "2.0",
-        "type": "REQUEST",
-        "routeArn": "arn:aws:execute-api:eu-central-1:123456789012:x/v1/GET/jobs",
-        "identitySource": None,
-        "routeKey": "GET /jobs",
-        "rawPath": "/v1/jobs",
-        "rawQueryString": "",
-        "headers": {"host": "x", **headers},
-        "requestContext": {"stage": "v1", "http": {"method": "GET", "path": "/v1/jobs"}},
-    }
-
-
-class Entrance:
-    """The authorizer over a store, and what an admin does to its tokens."""
-
-    def __init__(self, store: Moto, clock: ManualClock) -> None:
-        self.store = store
-        self.clock = clock
-        self.problems: list[str] = []
-        self.numbers = iter(range(1, 1_000))
-        rows = DynamoTokens(aws_dynamo(store.clients), store.settings.control_table)
-        self.tokens = Tokens(
-            rows,
-            lambda: KEY,
-            clock,
-            lambda: an_id(next(self.numbers)),
-            self._random,
-            "default",
-            store.ports.audit,
-        )
-        self.put("token-key", b64encode(KEY).decode(), "SecureString")
-        self.put("token-hash", admin_hash(KEY, TOKEN))
-        self.renew()
-
-    def renew(self) -> None:
-        """Another environment: nothing is remembered."""
-        env = {
-            "PUNCTUAL_KNOBS": KNOBS,
-            "PUNCTUAL_CONTROL_TABLE": self.store.settings.control_table,
-        }
-        patience = Patience(lambda _: None, "test", tries=1)
-        door = deployed_door(env, self.store.clients, self._seconds, patience, self.problems.append)
-        self.authorizer = Authorizer(door, self.problems.append)
-
-    def _seconds(self) -> float:
-        return self.clock().timestamp()
-
-    def _id(self) -> str:
-        return an_id(next(self.numbers))
-
-    def _random(self, size: int) -> bytes:
-        return next(self.numbers).to_bytes(size, "big")
-
-    def put(self, name: str, value: str, kind: str = "String") -> None:
-        self.store.clients.ssm.put_parameter(
-            Name=KNOBS + name, Value=value, Type=kind, Overwrite=True
-        )
-
-    def drop(self, name: str) -> None:
-        self.store.clients.ssm.delete_parameter(Name=KNOBS + name)
-
-    def __call__(self, token: str | None = TOKEN, scheme: str = "Bearer ") -> Any:
-        headers = {} if token is None else {"authorization": f"{scheme}{token}"}
-        return self.authorizer.answer(an_event(**headers))
-
-    def make(self, tenant: str = "acme", role: Role = Role.EDITOR, **more: Any) -> tuple[str, str]:
-        token, text = self.tokens.create(tenant, "ci", role, more.get("until"), "me")
-        return token.token_id, text
+from tests.builders import NOON
+from tests.integration.entrance import (
+    IN,
+    KEY,
+    OLD,
+    OUT,
+    PLAIN,
+    TOKEN,
+    UNSURE,
+    Entrance,
+    an_event,
+    away,
+)
+from tests.integration.moto_adapter import moto
 
 
 @pytest.fixture
@@ -248,7 +162,7 @@ def test_what_cannot_be_noted_keeps_nobody_out(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, text = entrance.make()
-    monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", _away)
+    monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", away)
     assert entrance(text)["context"]["tenant"] == "acme"
     assert len(entrance.problems) == 1
     assert entrance(text)["context"]["tenant"] == "acme"
@@ -260,7 +174,7 @@ def test_a_row_that_cannot_be_read_is_not_taken_for_a_no(
 ) -> None:
     _, text = entrance.make()
     with monkeypatch.context() as patched:
-        patched.setattr(entrance.store.clients.dynamodb, "get_item", _away)
+        patched.setattr(entrance.store.clients.dynamodb, "get_item", away)
         assert entrance(text) == UNSURE
         assert text not in "".join(entrance.problems)
     assert entrance(text)["context"]["tenant"] == "acme"
@@ -293,69 +207,8 @@ def test_key_and_hash_hold_for_some_minutes_where_they_cannot_be_read(
     entrance: Entrance, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert entrance() == IN
-    monkeypatch.setattr(entrance.store.clients.ssm, "get_parameter", _away)
+    monkeypatch.setattr(entrance.store.clients.ssm, "get_parameter", away)
     clock.advance(timedelta(seconds=599))
     assert (entrance(), entrance("wrong")) == (IN, OUT)
     clock.advance(timedelta(seconds=1))
     assert entrance() == UNSURE
-
-
-def test_the_whole_way_of_the_handler(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    handler = loaded(monkeypatch, entrance.store.clients)
-    event = an_event(authorization=f"Bearer {TOKEN}")
-    assert (handler(event, None), handler(an_event(), None)) == (IN, OUT)
-    entrance.drop("token-hash")
-    handler = loaded(monkeypatch, entrance.store.clients)
-    assert handler(event, None) == UNSURE
-    line = json.loads(capsys.readouterr().out)
-    assert (line["message"], line["level"]) == ("token_not_checked", "ERROR")
-    assert f"{KNOBS}token-hash" in line["error"]
-    assert TOKEN not in json.dumps(line)
-
-
-def test_a_use_that_cannot_be_noted_has_a_line_of_its_own(
-    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, text = entrance.make()
-    handler = loaded(monkeypatch, entrance.store.clients)
-    monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", _away)
-    said = handler(an_event(authorization=f"Bearer {text}"), None)
-    assert said["context"]["tenant"] == "acme"
-    line = json.loads(capsys.readouterr().out)
-    assert (line["message"], line["level"]) == ("token_use_not_noted", "ERROR")
-    assert text not in json.dumps(line)
-
-
-def test_nothing_heavy_is_imported() -> None:
-    code = (
-        "import sys, punctual.serverless.authorizing, punctual.serverless.door, "
-        "punctual.aws.clients; print('\\n'.join(sys.modules))"
-    )
-    found = subprocess.run(
-        [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
-    )
-    modules = set(found.stdout.split())
-    heavy = {"pydantic", "pydantic_core", "msgspec", "aws_lambda_powertools", "boto3"}
-    assert not modules & {*heavy, "jwt", "cryptography", "http.client.HTTPSConnection"}
-    assert not {name for name in modules if name.startswith(("punctual.engine", "punctual.web"))}
-
-
-def _away(**_: Any) -> Any:
-    from botocore.exceptions import EndpointConnectionError
-
-    raise EndpointConnectionError(endpoint_url="https://x.invalid")
-
-
-def loaded(monkeypatch: pytest.MonkeyPatch, clients: Clients) -> Any:
-    monkeypatch.setenv("PUNCTUAL_KNOBS", KNOBS)
-    monkeypatch.setenv("PUNCTUAL_CONTROL_TABLE", "control")
-    monkeypatch.setattr("punctual.aws.clients.Clients", lambda: clients)
-    path = ROOT / "functions/authorizer/handler.py"
-    spec = importlib.util.spec_from_file_location("authorizer_handler", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.handler
