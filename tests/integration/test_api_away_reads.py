@@ -236,3 +236,14 @@ def test_a_row_of_a_later_version_hides_nothing(place: Place) -> None:
     finally:
         dynamodb.put_item(Item=row, **there)
     assert api("GET", "/jobs").status == 200
+
+
+def test_a_job_whose_definition_is_gone_is_not_said_to_be_unknown(place: Place) -> None:
+    api = place.api
+    lost = str(api("POST", "/jobs", {**HOURLY, "name": "lost"}).json["job_id"])
+    rows = [row for row in api.store.rows("jobs") if f"{lost}#body" in row["sk"]["S"]]
+    (key,) = [{name: row[name] for name in ("pk", "sk")} for row in rows]
+    api.store.clients.dynamodb.delete_item(TableName=api.store.settings.jobs_table, Key=key)
+    assert is_refused(api("GET", f"/jobs/{lost}"))
+    assert is_refused(api("PATCH", f"/jobs/{lost}", {"priority": "LOW"}))
+    assert api("GET", f"/jobs/{place.job}").status == 200

@@ -181,11 +181,7 @@ class Ordering:
         return Change(key, event, writer, safety=True, note=note)
 
     def _load(self, key: Key) -> tuple[Stored, Body]:
-        stored = self._ports.heads.load([key]).get(key)
-        if stored is None or stored.head.blank:
-            raise NotFound("There is no such job.")
-        wanted = (key, stored.head.current.body)
-        return stored, self._ports.heads.bodies([wanted])[wanted]
+        return self._search.load(key)
 
     def _refuse(self, result: Result) -> None:
         if result.contended:
