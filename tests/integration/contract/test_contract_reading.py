@@ -14,7 +14,7 @@ from punctual.domain.run import Run, Status, Trigger
 from punctual.engine.backfilling import backfill_id
 from punctual.engine.filters import RunFilters
 from punctual.engine.ports import Ports, RunRow, Swap
-from punctual.engine.search import SCAN, WIDE, Search
+from punctual.engine.search import DEEP, SCAN, WIDE, Search
 from punctual.engine.views import RunView
 from tests.builders import JOB, NOON, a_body, a_head, a_row, a_run, an_id
 from tests.integration.adapters import World
@@ -180,6 +180,18 @@ def test_a_list_from_a_time_on_stops_where_ids_prove_that_nothing_comes(
     of_job, of_all = counted.given
     assert of_job <= 2  # those of the day that an order's id may be older
     assert of_all == WIDE
+
+
+def test_over_all_jobs_a_list_from_a_time_on_looks_for_entries_for_many_by_large_pages(
+    world: World,
+) -> None:
+    """Such an entry may have begun at any time, and nothing else may still come."""
+    many(world.ports, 400)
+    world.settle()
+    search, counted = a_search(world)
+    page = search.runs("acme", None, RunFilters(start=NOON + 24 * HOUR), 1, None)
+    assert (page.items, page.after, counted.given) == ([], None, [WIDE, 400 - WIDE])
+    assert 400 - WIDE < DEEP
 
 
 def test_a_list_up_to_a_time_begins_there(world: World) -> None:

@@ -27,6 +27,7 @@ from punctual.engine.views import (
 
 SCAN = 5  # pages read for one answer at most: a page may be short
 WIDE = 50  # rows a page at least where a filter may pass few of them
+DEEP = 500  # and where only an entry for many may still pass
 LATEST_SCAN = 200
 _EVENT_ID = "text/plain; charset=utf-8"
 
@@ -202,6 +203,8 @@ class Search:
         ]
         found: list[RunView] = []
         for _ in range(SCAN):
+            if before is not None and before[0] <= (filters.bottom or ""):
+                wide = max(limit, DEEP)
             rows = self._ports.history.page_all(tenant, before, wide, self._clock())
             last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
             recorded = {row.run.run_id for row in rows}
