@@ -104,21 +104,14 @@ class Screen:
         head = [self.cell(column.title) for column in columns]
         for title in head:
             title.stylize("bold")
-        for row in (head, *cells):
-            self._row(columns, sizes, row)
+        self._at_once([_row(columns, sizes, row) for row in (head, *cells)])
 
-    def _row(self, columns: Sequence[Column], sizes: Sequence[int], row: "Sequence[Text]") -> None:
+    def _at_once(self, lines: "Sequence[Text]") -> None:
+        """In one write: whoever reads only its beginning breaks no pipe."""
         from rich.text import Text
 
-        line = Text()
-        for column, size, cell in zip(columns, sizes, row, strict=True):
-            shown = cell.copy()
-            shown.truncate(size, overflow="ellipsis")
-            pad = " " * (size - shown.cell_len)
-            line += Text(pad) + shown if column.right else shown + Text(pad)
-            line += Text(" " * GAP)
-        line.rstrip()
-        self.line(line)
+        if lines:
+            self.line(Text("\n").join(lines))
 
     def pairs(self, rows: Iterable[tuple[str, Any]]) -> None:
         """A label, and what there is to say; what says nothing is left out."""
@@ -126,11 +119,13 @@ class Screen:
 
         said = [(label, value) for label, value in rows if value not in (None, "", (), {}, [])]
         width = max((len(label) for label, _ in said), default=0) + GAP
+        lines = []
         for label, value in said:
             head = Text.assemble((label.ljust(width), "bold"))
             for line in self._folded(self.cell(value), max(20, self.out.width - width)):
-                self.line(head + line)
+                lines.append(head + line)
                 head = Text(" " * width)
+        self._at_once(lines)
 
     def _folded(self, text: "Text", width: int) -> "list[Text]":
         """Words stay whole where they can, and lines that fit keep their indentation."""
@@ -165,3 +160,17 @@ class Screen:
 
     def ago(self, at: datetime | None) -> str | None:
         return None if at is None else moments.hint(at, self._clock())
+
+
+def _row(columns: Sequence[Column], sizes: Sequence[int], row: "Sequence[Text]") -> "Text":
+    from rich.text import Text
+
+    line = Text()
+    for column, size, cell in zip(columns, sizes, row, strict=True):
+        shown = cell.copy()
+        shown.truncate(size, overflow="ellipsis")
+        pad = " " * (size - shown.cell_len)
+        line += Text(pad) + shown if column.right else shown + Text(pad)
+        line += Text(" " * GAP)
+    line.rstrip()
+    return line
