@@ -7,7 +7,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.limits import Limits
 from punctual.domain.placement import EPOCH
 from punctual.domain.shares import Bucket, full, refilled, tokens, wait, without
-from punctual.engine.leasing import Heat, Leases, Shares
+from punctual.engine.leasing import Contended, Heat, Leases, Shares
 from punctual.engine.limits import LimitsOf, Log, too_many_calls
 
 CALLS = "calls"
@@ -81,6 +81,9 @@ class LeasedCalls:
             mine.left, missing = self._leases.change(
                 tenant, lambda bucket: _take(bucket, rate, holds, round(wall * 1_000_000), most)
             )
+        except Contended:  # whoever calls from many places at once is not let in by that
+            mine.token_at = mine.shut_until = now + SHUT
+            return
         except Unavailable as error:
             self._log("limits_unavailable", tenant=tenant, limit=CALLS, error=error.message)
             mine.alone_until = now + OPEN

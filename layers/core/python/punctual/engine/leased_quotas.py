@@ -6,7 +6,7 @@ from datetime import datetime
 from punctual.domain.errors import Unavailable
 from punctual.engine.leased_calls import LeasedCalls
 from punctual.engine.leased_window import LeasedWindow
-from punctual.engine.leasing import Shares
+from punctual.engine.leasing import Contended, Shares
 from punctual.engine.limits import Granted, LimitsOf, Log
 
 JOBS, ORDERS = "jobs", "orders"
@@ -67,6 +67,8 @@ class LeasedQuotas:
             return Granted(count, 0.0 if count == asked else MINUTE)
 
     def _by_itself(self, tenant: str, what: str, asked: int, most: int, error: Unavailable) -> int:
+        if isinstance(error, Contended):  # a crowd is asked to come again, not let through
+            raise error
         self._log("limits_unavailable", tenant=tenant, limit=what, error=error.message)
         now = self._steady()
         since, used = self._alone.get((tenant, what), (now, 0))

@@ -10,7 +10,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.limits import Limits
 from punctual.domain.placement import EPOCH
 from punctual.domain.shares import EMPTY, Ledger, at, held, hold, room_in, take, used
-from punctual.engine.leasing import Heat, Leases, Shares
+from punctual.engine.leasing import Contended, Heat, Leases, Shares
 from punctual.engine.limits import LimitsOf, Log
 
 RUNS = "runs"
@@ -98,6 +98,8 @@ class RunPermits:
         if here < wanted and steady >= mine.shut_until:
             try:
                 mine.again_at = steady + self._lease(tenant, limits, mine, wanted, heat)
+            except Contended:
+                mine.again_at = steady + SHUT
             except Unavailable as error:
                 # The claims that follow are what bounds it: they need the store as well.
                 self._log("limits_unavailable", tenant=tenant, limit=RUNS, error=error.message)

@@ -18,6 +18,10 @@ S = TypeVar("S")
 A = TypeVar("A")
 
 
+class Contended(Unavailable):
+    """The row answers, and others lease from it: no reason to let anything pass by."""
+
+
 class Row(NamedTuple):
     """`text` is empty, and the version 0, where there is none."""
 
@@ -72,7 +76,7 @@ class Leases(Generic[S]):
                 self._note(tenant, new, seen.version + 1)
                 return answer
             seen = self._note(tenant, self._read(stood), stood.version)
-        raise Unavailable("Too many instances lease from one row at a time.")
+        raise Contended("Too many calls ask for the same at the same time: try again.")
 
     def _look(self, tenant: str) -> _Seen[S]:
         row = self._shares.read(tenant, self._what)
