@@ -1,4 +1,4 @@
-"""The audit is a table of its own so that its roles can say: who adds, who reads, and nobody else."""
+"""The audit is a table of its own so that roles can say who adds, who reads, and nobody else."""
 
 import pytest
 
