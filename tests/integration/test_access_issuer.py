@@ -18,6 +18,8 @@ from punctual.access.bearer import Who
 from punctual.access.door import Door, TokenDoor
 from punctual.access.fetching import fetched
 from punctual.access.issuer import Issuer as Verifier
+from punctual.access.issuer_keys import DISCOVERY as DISCOVERED
+from punctual.access.issuer_keys import IssuerKeys
 from punctual.access.trust import Trust
 from punctual.domain.access import Role
 from punctual.domain.errors import Unavailable
@@ -25,6 +27,7 @@ from punctual.local.clock import ManualClock
 from tests.builders import NOON
 from tests.integration.issuer import DISCOVERY, KEYS, Issuer, an_issuer, forged, jwk_of, private_key
 
+ELSEWHERE = "https://id.example.com"
 EXPIRES = datetime.fromtimestamp(int(NOON.timestamp()) + 300, UTC)
 ADA = Who("acme", "ada", Role.OPERATOR, expires_at=EXPIRES)
 
@@ -91,6 +94,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "nobody": {"sub": None},
     "an empty name": {"sub": ""},
     "a name that breaks lines": {"sub": "ada\nadmin"},
+    "a name with half a character": {"sub": "ada\ud83d"},
     "a name without end": {"sub": "a" * 257},
 }
 
@@ -309,6 +313,20 @@ def test_what_is_published_wrongly_is_an_outage(
     issuer.pages[path] = page
     with pytest.raises(Unavailable):
         verifier(issuer, clock).who(issuer.token(NOON))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9001", "localhost", "[::1]:80"])
+def test_what_is_published_elsewhere_leads_to_nothing_on_loopback(host: str) -> None:
+    """Such as what a function's runtime answers there, which takes its next call."""
+    asked: list[str] = []
+
+    def fetch(address: str) -> bytes:
+        asked.append(address)
+        return json.dumps({"issuer": ELSEWHERE, "jwks_uri": f"http://{host}/next"}).encode()
+
+    with pytest.raises(Unavailable, match="no safe address"):
+        IssuerKeys(ELSEWHERE, fetch, lambda: 0.0).find("rsa-0", "RS256")
+    assert asked == [ELSEWHERE + DISCOVERED]
 
 
 def test_a_redirect_is_not_followed(issuer: Issuer, clock: ManualClock) -> None:

@@ -19,7 +19,7 @@ FRESH = 45.0  # seconds that a signature is not checked again
 MOST = 1_000
 MOST_NAME = 256
 
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+_UNFIT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")  # controls, and halves of characters
 _LAST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
@@ -78,7 +78,7 @@ class Issuer:
         role = _role(claims.get(self._trust.role_claim))
         if not isinstance(tenant, str) or not is_tenant(tenant) or role is None:
             return None
-        if not isinstance(name, str) or not 1 <= len(name) <= MOST_NAME or _CONTROL.search(name):
+        if not isinstance(name, str) or not 1 <= len(name) <= MOST_NAME or _UNFIT.search(name):
             return None
         return Who(tenant, name, role, expires_at=datetime.fromtimestamp(expires, UTC))
 

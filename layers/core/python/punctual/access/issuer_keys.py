@@ -5,7 +5,7 @@ from base64 import urlsafe_b64decode
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from punctual.access.trust import is_safe
+from punctual.access.trust import is_loopback, is_safe
 from punctual.domain.errors import Unavailable
 
 FRESH = 600.0  # seconds that keys are taken for those in force
@@ -73,7 +73,7 @@ class IssuerKeys:
         if about.get("issuer") != self._issuer:
             raise Unavailable("The issuer's discovery document is about another issuer.")
         address = about.get("jwks_uri")
-        if not isinstance(address, str) or not is_safe(address):
+        if not isinstance(address, str) or not self._may_ask(address):
             raise Unavailable("The issuer's discovery document names no safe address of its keys.")
         listed = _object(self._fetch(address)).get("keys")
         if not isinstance(listed, list):
@@ -88,6 +88,10 @@ class IssuerKeys:
                     }
                     found[jwk["kid"], algorithm] = public
         return found
+
+    def _may_ask(self, address: str) -> bool:
+        """What is published elsewhere sends us to nothing that listens on loopback here."""
+        return is_safe(address) and (is_loopback(self._issuer) or not is_loopback(address))
 
     def _age(self, since: float | None) -> float:
         """For ever where it never was, or a clock was set back behind it."""

@@ -80,3 +80,11 @@ def is_safe(address: str) -> bool:
     if not host or port == 0 or "@" in parts.netloc:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+
+
+def is_loopback(address: str) -> bool:
+    """
+    >>> is_loopback("https://localhost/keys"), is_loopback("https://a.example/keys")
+    (True, False)
+    """
+    return urlsplit(address).hostname in _LOOPBACK
