@@ -153,9 +153,9 @@ def door_of(
     return NodeDoor(tokens, Issuer(trust, fetched, clock.wall, clock.monotonic), beside, log)
 
 
-def show_first_token(tokens: Tokens) -> None:
+def show_first_token(tokens: Tokens, key_was_there: bool) -> None:
     """Somebody must be able to make the others: where nobody can any more, there is a new one."""
-    if not tokens.has_admin(LOCAL):
+    if not (key_was_there and tokens.has_admin(LOCAL)):
         _, secret = tokens.create(LOCAL, "first", Role.ADMIN, None, "punctual")
         print(f"The admin token of the tenant {LOCAL}, shown this once: {secret}", flush=True)
 
@@ -170,9 +170,10 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
         store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
     )
     beside = OwnThread()
+    key_was_there = key.is_there
     door = door_of(store, key, options.trust, beside, log) if options.auth else None
     if door is not None:
-        show_first_token(tokens)
+        show_first_token(tokens, key_was_there)
     remove_left_behind(options.data / "work")
     loop = Loop(node, clock.wall, log)
     holder.append(loop)

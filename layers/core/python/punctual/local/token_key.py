@@ -17,6 +17,11 @@ class TokenKey:
         self._path = folder / FILE
         self._key = b""
 
+    @property
+    def is_there(self) -> bool:
+        """Else the next `read` makes one, with which no token that was made is good."""
+        return self._path.exists()
+
     def read(self) -> bytes:
         if not self._key:
             try:
@@ -43,4 +48,9 @@ class TokenKey:
             file.flush()
             os.fsync(file.fileno())
         drawn.replace(self._path)
+        folder = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # tokens made with it are on the disk as soon as they are answered
+        finally:
+            os.close(folder)
         return key
