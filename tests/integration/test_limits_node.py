@@ -321,3 +321,26 @@ def test_over_http_a_refusal_says_when_to_come_again() -> None:
     assert client.get("/v1/openapi.json").status == 200
     clock.advance(timedelta(seconds=1))
     assert client.get("/v1/jobs").status == 200
+
+
+def test_a_job_that_is_over_takes_a_place_again_when_it_gets_a_new_time(tmp_path: Path) -> None:
+    with limited(tmp_path, jobs=1) as world:
+        jobs, tomorrow = world.node.jobs, (NOON + timedelta(days=1)).isoformat()
+        over = [view.head.job_id for view in submitted(world)]
+        world.until(2)
+        over += [view.head.job_id for view in submitted(world)]
+        world.until(4)
+        later = {"schedule_type": "FUTURE", "schedule_time": tomorrow}
+
+        def change(job_id: str, **fields: Any) -> str:
+            view = world.do(lambda: jobs.change(T, job_id, lambda present: {**present, **fields}))
+            return str(view.head.state)
+
+        assert change(over[0], name="renamed") == "COMPLETED"
+        assert change(over[0], **later) == "SCHEDULED"
+        with pytest.raises(LimitExceeded, match="jobs"):
+            change(over[1], **later)
+        assert change(over[1], name="renamed") == "COMPLETED"
+        assert change(over[0], name="renamed") == "SCHEDULED"
+        world.do(lambda: jobs.cancel(T, over[0]))
+        assert change(over[1], **later) == "SCHEDULED"

@@ -19,7 +19,7 @@ from punctual.domain.head import Head, Misfire, State
 from punctual.engine import audit
 from punctual.engine.audit import Actor
 from punctual.engine.definition import compiled, keep_phase
-from punctual.engine.limits import Quotas
+from punctual.engine.limits import Quotas, too_many_jobs
 from punctual.engine.marks import mark
 from punctual.engine.ordering import Ordering, conflict
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Stored
@@ -81,7 +81,7 @@ class Jobs(Ordering):
         Where it answers the present one, nothing changes, the version neither.
         """
         asked_at = self._clock()
-        key, writer = Key(tenant, job_id), mark(self._new_id)
+        key, writer, admitted = Key(tenant, job_id), mark(self._new_id), False
         for _ in range(TRIES):
             stored, body = self._load(key)
             _check(stored.head, if_match)
@@ -91,6 +91,8 @@ class Jobs(Ordering):
                 _check_alive(stored.head)
                 return self._search.job(tenant, job_id)
             revised = self._revise(key, stored, body, document, writer, asked_at)
+            if not admitted:
+                admitted = self._reopening(tenant, stored.head, revised.event)
             self._ports.heads.put_bodies([revised.body])
             change = self._change(key, revised.event, writer, by, audit.JOB_UPDATE, asked_at)
             (result,) = self._steps.apply([change._replace(edition=stored.head.edition)])
@@ -124,6 +126,15 @@ class Jobs(Ordering):
                 asked_at=now,
             ),
         )
+
+    def _reopening(self, tenant: str, head: Head, event: Event) -> bool:
+        """A job that is over counts for nothing: one that gets new times is as a new one."""
+        opens = isinstance(event, events.Update) and event.schedule is not None
+        if head.state is not State.COMPLETED or not opens:
+            return False
+        if not self._quotas.jobs(tenant, 1):
+            raise too_many_jobs()
+        return True
 
     def pause(
         self, tenant: str, job_id: str, if_match: int | None = None, by: Actor | None = None
