@@ -50,8 +50,17 @@ def apply(
         raise typer.Exit(Code.FAILED if check and plan.steps else Code.OK)
     if not _agreed(session, yes, file):
         raise Trouble("Nothing was changed.", Code.REFUSED)
-    with progress.bar(session, "Applying", plan.steps) as tell:
-        done = applying.carry_out(session.client, plan, tell)
+    done: list[Done] = []
+    try:
+        with progress.bar(session, "Applying", plan.steps) as tell:
+            for one in applying.carry_out(session.client, plan):
+                done.append(one)
+                tell(1)
+    except BaseException:
+        session.screen.note(
+            f"{len(done)} of {plan.steps} steps are done: apply again for the rest."
+        )
+        raise
     if session.as_json:
         answers.as_json(_as_json(plan, done))
     _report(session, file, plan, done)

@@ -1,6 +1,6 @@
 """Doing what a plan says; what one job is refused does not hold up the others."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from punctual_cli.planning import Change, Create, Plan, Prune
@@ -19,21 +19,19 @@ class Done(NamedTuple):
     error: "PunctualError | None" = None
 
 
-def carry_out(client: "Punctual", plan: Plan, tell: Callable[[int], None]) -> list[Done]:
+def carry_out(client: "Punctual", plan: Plan) -> Iterator[Done]:
     """Changes first: they end what should no longer be, before anything new begins."""
     from punctual.client import Refused
 
-    done: list[Done] = []
     steps: list[Create | Change | Prune] = [*plan.changes, *plan.prunes, *plan.creates]
     for step in steps:
         action, name = _said(step)
         try:
             job_id: str | None = _do(client, step)
-            done.append(Done(action, name, job_id, step))
         except Refused as error:
-            done.append(Done(action, name, None, step, error))
-        tell(1)
-    return done
+            yield Done(action, name, None, step, error)
+        else:
+            yield Done(action, name, job_id, step)
 
 
 def _said(step: Create | Change | Prune) -> tuple[str, str]:

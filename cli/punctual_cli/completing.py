@@ -22,13 +22,13 @@ def jobs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
 
 
 def _jobs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    from punctual.client import Punctual, Retries
-    from punctual_cli import places
+    from punctual.client import Retries
+    from punctual_cli import places, session
 
     given = _given(ctx)
     asked = places.Asked(given.get("url"), given.get("token"), given.get("profile"))
     place = places.place(asked, os.environ, places.config_path(os.environ))
-    client = Punctual(place.url, place.token, timeout=PATIENCE, retries=Retries(attempts=1))
+    client = session.connect(place, timeout=PATIENCE, retries=Retries(attempts=1))
     named = client.jobs.list(
         name_prefix=incomplete or None, status=("SCHEDULED", "PAUSED"), limit=MOST
     )

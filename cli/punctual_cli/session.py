@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from punctual_cli import clock, places
 from punctual_cli.failures import Trouble
@@ -46,13 +46,13 @@ class Session:
             return places.HERE
 
 
-def connect(place: Place) -> "Punctual":
+def connect(place: Place, **options: Any) -> "Punctual":
     from punctual.client import Punctual
 
     if place.token is None:
         # The client would take it from there, and it may be meant for another address.
         os.environ.pop(places.TOKEN, None)
-    return Punctual(place.url, place.token, transport=_transport(place.url))
+    return Punctual(place.url, place.token, transport=_transport(place.url), **options)
 
 
 def _transport(url: str) -> "httpx.HTTPTransport | None":

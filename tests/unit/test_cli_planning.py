@@ -5,6 +5,9 @@ from typing import Any
 
 import pytest
 
+from punctual.client import Conflict, Job, Unavailable
+from punctual.client.model import seen
+from punctual_cli.applying import carry_out
 from punctual_cli.declared import ANYWHERE, Wrong, groups
 from punctual_cli.planning import Plan, plan
 
@@ -216,3 +219,65 @@ def test_defaults_are_for_all_jobs_and_tags_come_together() -> None:
     ((job,),) = [group.jobs for group in groups(text)]
     assert job.fields["max_retries"] == 1
     assert job.fields["tags"] == {"a": "1", "b": "2", "punctual-set": "s"}
+
+
+class Jobs:
+    """Of a client: answers, or raises, what it is told to, name by name."""
+
+    def __init__(self, **errors: Exception) -> None:
+        self.jobs = self
+        self.asked: list[str] = []
+        self._errors = errors
+
+    def _does(self, what: str, name: str) -> Any:
+        self.asked.append(f"{what} {name}")
+        if name in self._errors:
+            raise self._errors[name]
+        return seen(Job, a_job(name, version=8))
+
+    def create(self, *, name: str, **_: Any) -> Any:
+        return self._does("create", name)
+
+    def update(self, job_id: str, **_: Any) -> Any:
+        return self._does("update", job_id.removeprefix("id-of-"))
+
+    def cancel(self, job_id: str, **_: Any) -> Any:
+        return self._does("cancel", job_id.removeprefix("id-of-"))
+
+    def pause(self, job_id: str, *, if_match: int | None = None) -> Any:
+        return self._does(f"pause {if_match}", job_id.removeprefix("id-of-"))
+
+
+def a_plan() -> Plan:
+    text = a_file("a", "b", "new") + "    paused: true\n"
+    return planned(
+        text, a_job("a", max_retries=1), a_job("b", max_retries=1), a_job("c"), prune=True
+    )
+
+
+def test_what_one_job_is_refused_does_not_hold_up_the_others() -> None:
+    client: Any = Jobs(a=Conflict("no"))
+    done = list(carry_out(client, a_plan()))
+    assert client.asked == ["update a", "update b", "cancel c", "create new", "pause None new"]
+    assert [(one.action, one.name, one.error is None) for one in done] == [
+        ("change", "a", False),
+        ("change", "b", True),
+        ("cancel", "c", True),
+        ("create", "new", True),
+    ]
+
+
+def test_a_server_that_goes_away_ends_it_with_what_was_done_by_then() -> None:
+    client: Any = Jobs(c=Unavailable("gone"))
+    done = carry_out(client, a_plan())
+    assert [next(done).name, next(done).name] == ["a", "b"]
+    with pytest.raises(Unavailable):
+        next(done)
+    assert client.asked == ["update a", "update b", "cancel c"]
+
+
+def test_a_change_and_a_pause_go_by_one_version_after_the_other() -> None:
+    client: Any = Jobs()
+    text = a_file("a", more="    paused: true\n")
+    list(carry_out(client, planned(text, a_job("a", priority="LOW"))))
+    assert client.asked == ["update a", "pause 8 a"]
