@@ -323,6 +323,19 @@ def test_over_http_a_refusal_says_when_to_come_again() -> None:
     assert client.get("/v1/jobs").status == 200
 
 
+def test_a_clock_that_is_set_back_holds_nothing_for_longer_than_a_minute() -> None:
+    clock = ManualClock(NOON + timedelta(hours=1))
+    quotas = NodeQuotas(lambda _: Limits(runs_per_minute=2), lambda _: {}, clock, clock.monotonic)
+    assert quotas.orders("acme", 2).number == 2
+    clock.set(NOON)
+    refused = quotas.orders("acme", 1)
+    assert (refused.number, refused.again_after) == (0, 60)
+    clock.advance(timedelta(seconds=59))
+    assert quotas.orders("acme", 1).number == 0
+    clock.advance(timedelta(seconds=1))
+    assert quotas.orders("acme", 3).number == 2
+
+
 def test_a_job_that_is_over_takes_a_place_again_when_it_gets_a_new_time(tmp_path: Path) -> None:
     with limited(tmp_path, jobs=1) as world:
         jobs, tomorrow = world.node.jobs, (NOON + timedelta(days=1)).isoformat()

@@ -22,6 +22,7 @@ from punctual.engine.limits import (
 )
 
 MINUTE = timedelta(minutes=1)
+SET_BACK = timedelta(seconds=5)  # from there on; less is waited for
 FILE = "limits.json"
 VARIABLE = "PUNCTUAL_LIMITS"
 
@@ -87,6 +88,7 @@ class Window:
         self._times: deque[datetime] = deque()
 
     def room(self, most: int, now: datetime) -> int:
+        self._set_back(now)
         times, since = self._times, now - MINUTE
         while times and times[0] <= since:
             times.popleft()
@@ -95,6 +97,11 @@ class Window:
     def add(self, at: datetime) -> None:
         """Times come in order, but for a clock that was set back."""
         self._times.append(max(at, self._times[-1]) if self._times else at)
+
+    def _set_back(self, now: datetime) -> None:
+        """What a clock that was ahead wrote down was done by now: it counts for a minute yet."""
+        if self._times and self._times[-1] > now + SET_BACK:
+            self._times = deque(min(at, now) for at in self._times)
 
     def drop_last(self) -> None:
         self._times.pop()
