@@ -7,6 +7,9 @@ microseconds, or whole seconds, of one clock.
 from msgspec import Struct
 from msgspec.structs import replace
 
+# Seconds: nothing counts for longer, and no clock is as wrong. What lies behind that is the word of
+# one that was, and must not hold everybody until its time has come.
+FAR = 120
 TOKEN = 1_000_000  # a rate of n a second refills n of these parts in a microsecond
 
 
@@ -22,11 +25,15 @@ def full(holds: int, now: int) -> Bucket:
 
 
 def refilled(bucket: Bucket, rate: int, holds: int, now: int) -> Bucket:
-    """A clock that went back refills nothing until it has caught up.
+    """A clock that went back refills nothing until it has caught up; who was far ahead is left.
 
     >>> refilled(Bucket(0, 0), 10, 5, 250_000)
     Bucket(parts=2500000, at=250000)
+    >>> refilled(Bucket(7, 3_600_000_000), 10, 5, 0)
+    Bucket(parts=7, at=0)
     """
+    if bucket.at > now + FAR * 1_000_000:
+        return Bucket(bucket.parts, now)
     passed = max(0, now - bucket.at)
     parts = min(holds * TOKEN, bucket.parts + passed * rate)
     return Bucket(parts, max(now, bucket.at))
@@ -61,13 +68,15 @@ EMPTY = Ledger()
 
 
 def at(ledger: Ledger, now: int) -> Ledger:
-    """Without what counts no more.
+    """Without what counts no more, and what cannot count yet.
 
     >>> at(Ledger(((60, 1), (61, 2)), {"a": (1, 60), "b": (2, 70)}), 60)
     Ledger(taken=((61, 2),), holders={'b': (2, 70)})
     """
-    taken = tuple(one for one in ledger.taken if one[0] > now)
-    return Ledger(taken, {name: one for name, one in ledger.holders.items() if one[1] > now})
+    last = now + FAR
+    taken = tuple(one for one in ledger.taken if now < one[0] <= last)
+    held_by = {name: one for name, one in ledger.holders.items() if now < one[1] <= last}
+    return Ledger(taken, held_by)
 
 
 def used(ledger: Ledger) -> int:

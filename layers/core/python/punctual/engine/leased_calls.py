@@ -112,7 +112,7 @@ def _take(
 ) -> tuple[Bucket, tuple[int, float]]:
     there = full(holds, now) if bucket.at < 0 else refilled(bucket, rate, holds, now)
     count = min(most, tokens(there))
-    if not count:
-        return bucket, (0, wait(there, rate))
+    if not count:  # written only where it fills from another moment on
+        return there if there.at < bucket.at else bucket, (0, wait(there, rate))
     rest = without(there, count)
     return rest, (count, wait(rest, rate))
