@@ -14,7 +14,6 @@ from punctual_cli.places import Asked
 from punctual_cli.session import Session
 
 PANEL = "Everywhere"
-BROKEN_PIPE = 141  # what shells say of a program that the signal ended
 Command = Callable[..., None]
 
 Url = Annotated[
@@ -132,7 +131,7 @@ def _run(session: Session, action: Callable[[], None]) -> None:
         raise
     except BrokenPipeError:
         _give_up_writing()
-        raise typer.Exit(BROKEN_PIPE) from None
+        raise typer.Exit(failures.Code.PIPE_CLOSED) from None
     except Exception as error:
         if isinstance(error, OSError) and error.filename is None:
             _give_up_writing()

@@ -23,6 +23,7 @@ class Code(IntEnum):
     UNAVAILABLE = 6
     TIMED_OUT = 7
     INTERRUPTED = 130
+    PIPE_CLOSED = 141
 
 
 MEANINGS = {
@@ -35,6 +36,7 @@ MEANINGS = {
     Code.UNAVAILABLE: "The server does not answer, or asks to come back later.",
     Code.TIMED_OUT: "What was waited for has not come in time; it goes on.",
     Code.INTERRUPTED: "Ctrl-C.",
+    Code.PIPE_CLOSED: "Who read the answer stopped reading.",
 }
 
 
