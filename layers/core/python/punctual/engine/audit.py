@@ -29,7 +29,7 @@ ACTIONS = (
     TOKEN_CREATE,
     TOKEN_REVOKE,
 )
-_DEFINED = frozenset({JOB_CREATE, JOB_UPDATE})
+DEFINED = frozenset({JOB_CREATE, JOB_UPDATE})  # what gives a job a definition
 
 
 class Actor(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
@@ -137,7 +137,7 @@ def moment_text(at: datetime) -> str:
 
 
 def subject_of(note: Note, head: Head) -> Subject:
-    ref = head.current.body if note.action in _DEFINED else ""
+    ref = head.current.body if note.action in DEFINED else ""
     return Subject(head.job_id, head.version, ref)
 
 

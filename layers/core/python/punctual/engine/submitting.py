@@ -1,8 +1,8 @@
 """Accepting jobs: timer, body and head, many at once, each on its own."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -23,6 +23,7 @@ from punctual.engine.steps import Steps
 from punctual.engine.views import JobView
 
 TRIES = 6
+_NONE: Mapping[str, Any] = {}
 
 
 class _New(NamedTuple):
@@ -199,7 +200,7 @@ class Submitting:
             if one.head.timer_at is not None
         ]
         placing.put(timers, begun)
-        won = self._ports.heads.swap([Swap(one.head, 0, {}, {}, one.note) for one in new])
+        won = self._ports.heads.swap([Swap(one.head, 0, _NONE, _NONE, one.note) for one in new])
         lost = []
         for one, stored in zip(new, won, strict=True):
             if stored:

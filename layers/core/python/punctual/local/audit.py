@@ -7,6 +7,7 @@ import msgspec
 
 from punctual.domain.head import Head
 from punctual.engine.audit import (
+    DEFINED,
     AuditFilters,
     AuditPage,
     Entry,
@@ -14,7 +15,6 @@ from punctual.engine.audit import (
     Noted,
     Subject,
     newest_first,
-    subject_of,
 )
 from punctual.local.codec import micros
 from punctual.local.unit import Unit
@@ -27,10 +27,17 @@ _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Noted]).decode
 
 
+Place = tuple[str, int, str]  # as a subject, but made in a sixth of the time
+Held = tuple[Note, list[Place]]
+
+
 class SqliteAudit:
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
-        self._held: dict[str, list[tuple[Note, list[Subject]]]] = {}
+        self._held: dict[str, list[Held]] = {}
+        self._latest: Note | None = None  # and whose it is, and the list that its subjects go to
+        self._tenant = ""
+        self._places: list[Place] = []
 
     def note(self, tenant: str, note: Note) -> None:
         with self._unit:
@@ -38,14 +45,16 @@ class SqliteAudit:
 
     def changed(self, note: Note, head: Head) -> None:
         """With the swap that wrote this head, and undone with it."""
-        self._hold(head.tenant, note, subject_of(note, head))
-
-    def _hold(self, tenant: str, note: Note, subject: Subject) -> None:
-        held = self._held.setdefault(tenant, [])
-        if held and held[-1][0] is note and len(held[-1][1]) < PACK:
-            held[-1][1].append(subject)
+        ref = head.rules[head.definition].body if note.action in DEFINED else ""
+        place = (head.job_id, head.version, ref)
+        if note is self._latest and head.tenant == self._tenant and len(self._places) < PACK:
+            self._places.append(place)
         else:
-            held.append((note, [subject]))
+            self._hold(head.tenant, note, place)
+
+    def _hold(self, tenant: str, note: Note, place: Place) -> None:
+        self._latest, self._tenant, self._places = note, tenant, [place]
+        self._held.setdefault(tenant, []).append((note, self._places))
 
     def page(
         self,
@@ -101,7 +110,7 @@ class SqliteAudit:
             for pack in _packs(held)
             if (moments := [note.at for note, _ in pack])
         ]
-        self._held.clear()
+        self.drop()
         self._unit.db.executemany(
             "INSERT INTO audit (tenant, earliest, latest, noted) VALUES (?, ?, ?, ?)", rows
         )
@@ -111,18 +120,17 @@ class SqliteAudit:
 
     def drop(self) -> None:
         self._held.clear()
+        self._latest = None
 
 
-def _packs(
-    held: Sequence[tuple[Note, list[Subject]]],
-) -> Iterator[list[tuple[Note, list[Subject]]]]:
-    pack: list[tuple[Note, list[Subject]]] = []
+def _packs(held: Sequence[Held]) -> Iterator[list[Held]]:
+    pack: list[Held] = []
     size = 0
-    for note, subjects in held:
-        if pack and size + len(subjects) > PACK:
+    for note, places in held:
+        if pack and size + len(places) > PACK:
             yield pack
             pack, size = [], 0
-        pack.append((note, subjects))
-        size += len(subjects)
+        pack.append((note, places))
+        size += len(places)
     if pack:
         yield pack
