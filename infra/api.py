@@ -19,7 +19,7 @@ from punctual.web.contract import READER, WRITER
 # An HTTP API gives up after 30 seconds; an answer that comes later reaches nobody.
 SECONDS = 29
 TOLD = "Who calls is waiting for the answer, and is told."
-AUTHORIZER = Shape("authorizer", "authorizer", "Says whose a token is", 5, TOLD)
+AUTHORIZER = Shape("authorizer", "authorizer", "Says whose a token is", 10, TOLD)
 SERVICE = Shape("job-service", WRITER, "Everything in the API that changes jobs", SECONDS, TOLD)
 SEARCH = Shape("job-search", READER, "Everything in the API that only reads", SECONDS, TOLD)
 

@@ -4,16 +4,19 @@ import json
 import os
 import sys
 from functools import partial
-from time import sleep, time
+from time import monotonic, sleep, time
 from typing import Any
 
 from punctual.aws.calls import Patience
 from punctual.aws.clients import Clients
-from punctual.serverless.authorizing import Authorizer
+from punctual.aws.deadline import Deadline
+from punctual.serverless.authorizing import SECONDS, Authorizer
 from punctual.serverless.door import deployed_door
 
 _clients = Clients()
 _clients.prepare("ssm")
+_deadline = Deadline(monotonic)
+_clients.watched(_deadline.watch)
 
 
 def _problem(event: str, message: str) -> None:
@@ -22,15 +25,12 @@ def _problem(event: str, message: str) -> None:
     sys.stdout.write(json.dumps({**line, "error": message}) + "\n")
 
 
-_door = deployed_door(
-    os.environ,
-    _clients,
-    time,
-    Patience(sleep, "authorizer", tries=1),
-    partial(_problem, "token_use_not_noted"),
-)
+_patience = Patience(sleep, "authorizer", tries=1)
+_not_noted = partial(_problem, "token_use_not_noted")
+_door = deployed_door(os.environ, _clients, time, _patience, _not_noted)
 _authorizer = Authorizer(_door, partial(_problem, "token_not_checked"))
 
 
 def handler(event: dict[str, Any], _context: Any) -> dict[str, Any]:
-    return _authorizer.answer(event)
+    with _deadline.within(SECONDS):
+        return _authorizer.answer(event)

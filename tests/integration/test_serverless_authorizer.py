@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,7 @@ from tests.integration.entrance import (
     Entrance,
     an_event,
     away,
+    loaded,
 )
 from tests.integration.moto_adapter import moto
 
@@ -212,3 +214,28 @@ def test_key_and_hash_hold_for_some_minutes_where_they_cannot_be_read(
     assert (entrance(), entrance("wrong")) == (IN, OUT)
     clock.advance(timedelta(seconds=1))
     assert entrance() == UNSURE
+
+
+def test_aws_that_hangs_leaves_time_to_say_that_nobody_knows(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each try that hangs takes its four seconds, and none begins behind the first three."""
+    from botocore.exceptions import ReadTimeoutError
+
+    steady, tries = [0.0], []
+
+    def hang(**_: Any) -> Any:
+        tries.append(steady[0])
+        steady[0] += 4
+        raise ReadTimeoutError(endpoint_url="https://x.invalid")
+
+    monkeypatch.setattr("time.monotonic", lambda: steady[0])
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    clients = entrance.store.clients.__class__(entrance.store.clients._given)
+    clients.ssm.meta.events.register("before-send", hang)
+    handler = loaded(monkeypatch, clients)
+    assert handler(an_event(authorization=f"Bearer {TOKEN}"), None) == UNSURE
+    assert tries == [0.0]
+    steady[0] += 60
+    assert handler(an_event(authorization=f"Bearer {TOKEN}"), None) == UNSURE
+    assert tries == [0.0, 64.0]

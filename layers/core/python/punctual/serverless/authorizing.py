@@ -16,6 +16,7 @@ from punctual.serverless.secret_parameters import TOKEN_HASH, TOKEN_KEY, key_of
 
 FRESH = 45.0  # seconds that key and hash are taken for those in force
 STALE = 600.0  # and for so long where they cannot be read
+SECONDS = 3.0  # for calls to AWS; with the last try's four it is told in time what nobody knows
 
 UNSURE: Mapping[str, str] = {"unsure": "yes"}
 
