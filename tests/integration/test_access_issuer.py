@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from punctual.access.bearer import Who
 from punctual.access.door import Door, TokenDoor
-from punctual.access.fetching import fetched
+from punctual.access.fetching import SECONDS, fetched
 from punctual.access.issuer import Issuer as Verifier
 from punctual.access.issuer_keys import DISCOVERY as DISCOVERED
 from punctual.access.issuer_keys import IssuerKeys
@@ -365,6 +365,27 @@ def test_an_answer_that_drips_is_cut_off(
         verifier(issuer, clock).who(issuer.token(NOON))
     assert not whole.is_set()
     enough.set()
+
+
+def test_addresses_that_swallow_everything_take_no_more_than_their_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A large issuer has many: each with a time of its own would be longer than a call waits."""
+    now, waited = [0.0], list[float]()
+
+    def swallow(_address: tuple[str, int], timeout: float) -> Any:
+        waited.append(timeout)
+        now[0] += timeout
+        raise TimeoutError
+
+    places = [(0, 0, 0, "", (f"192.0.2.{number}", 443)) for number in range(40)]
+    monkeypatch.setattr("punctual.access.fetching.getaddrinfo", lambda *_args, **_: places)
+    monkeypatch.setattr("punctual.access.fetching.create_connection", swallow)
+    monkeypatch.setattr("punctual.access.fetching.monotonic", lambda: now[0])
+    with pytest.raises(Unavailable, match="TimeoutError"):
+        fetched(f"{ELSEWHERE}/keys")
+    assert len(waited) > 4
+    assert sum(waited) <= SECONDS
 
 
 def test_nobody_there_is_an_outage(clock: ManualClock) -> None:
