@@ -101,6 +101,8 @@ def test_the_id_of_an_entry_says_when_and_is_its_own() -> None:
     ids = [entry.audit_id for entry in entries]
     assert len(set(ids)) == len(ids)
     assert max(ids) == ids[3]
+    soon = replace(a_note(audit.JOB_CREATE), at=after(0.000_001))
+    assert Entry("acme", soon, Subject("a", 1)).audit_id > max(ids[:3])
     assert ids == [Entry(*entry).audit_id for entry in entries]
 
 
