@@ -11,10 +11,13 @@ from punctual_cli.session import Session
 
 def dev(
     _session: Session,
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="On 127.0.0.1.")] = 8080,
-    data: Annotated[Path, typer.Option(help="Where everything is kept.", file_okay=False)] = Path(
-        ".punctual"
-    ),
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, envvar="PUNCTUAL_PORT", help="On 127.0.0.1.")
+    ] = 8080,
+    data: Annotated[
+        Path,
+        typer.Option(envvar="PUNCTUAL_DATA", help="Where everything is kept.", file_okay=False),
+    ] = Path(".punctual"),
 ) -> None:
     """Run Punctual here, on loopback, until Ctrl-C."""
     from punctual.local.serve import main
