@@ -5,7 +5,6 @@ from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from socket import SHUT_RDWR, SOCK_STREAM, create_connection, getaddrinfo, socket
 from threading import Timer
-from time import monotonic
 from urllib.parse import SplitResult, urlsplit
 
 from punctual.access.trust import is_safe
@@ -24,11 +23,10 @@ def fetched(address: str) -> bytes:
     host = parts.hostname or ""
     secure = ssl.create_default_context() if parts.scheme == "https" else None
     connection = _connection(host, parts.port, secure)
-    until = monotonic() + SECONDS
     try:
-        sock = _connected(host, connection.port, until)
+        sock, left = _connected(host, connection.port)
         connection.sock = sock if secure is None else _wrapped(sock, host, secure)
-        return _asked(connection, parts, address, until)
+        return _asked(connection, parts, address, left)
     except (OSError, HTTPException, ValueError) as error:
         kind = type(error).__name__
         raise Unavailable(f"The issuer did not answer at {address}: {kind}.") from error
@@ -42,21 +40,20 @@ def _connection(host: str, port: int | None, secure: ssl.SSLContext | None) -> H
     return HTTPConnection(host, port)
 
 
-def _connected(host: str, port: int, until: float) -> socket:
-    """To the first of its addresses that answers: none of them takes more than half of the time
-    that is left, and all of them together no more than that."""
-    failure = OSError("it has no address")
+def _connected(host: str, port: int) -> tuple[socket, float]:
+    """To the first of its addresses that answers, and the seconds that are surely left: each may
+    take half of what those before it left, so all of them together take no more than `SECONDS`."""
+    failure, left = OSError("it has no address"), SECONDS
     for *_, at in getaddrinfo(host, port, type=SOCK_STREAM):
-        left = until - monotonic()
-        if left <= 0:
-            break
         try:
             sock = create_connection((str(at[0]), port), left / 2)
-        except OSError as error:
+        except TimeoutError as error:
+            failure, left = error, left / 2
+        except OSError as error:  # at once, as where there is no way to any IPv6 address
             failure = error
         else:
             sock.settimeout(SECONDS)
-            return sock
+            return sock, left / 2
     raise failure
 
 
@@ -69,9 +66,9 @@ def _wrapped(sock: socket, host: str, secure: ssl.SSLContext) -> ssl.SSLSocket:
         raise
 
 
-def _asked(connection: HTTPConnection, parts: SplitResult, address: str, until: float) -> bytes:
+def _asked(connection: HTTPConnection, parts: SplitResult, address: str, seconds: float) -> bytes:
     # A timeout counts from byte to byte: all of them together are cut off here.
-    cut = Timer(max(0.0, until - monotonic()), _cut, (connection.sock,))
+    cut = Timer(seconds, _cut, (connection.sock,))
     cut.daemon = True
     cut.start()
     try:
