@@ -21,6 +21,7 @@ def part(tenant: str, number: int) -> str:
 def group_of(at: datetime) -> str:
     """What was noted within the same four seconds lies together.
 
+    >>> from punctual.domain.placement import EPOCH
     >>> group_of(EPOCH)
     '00000000-0'
     """
