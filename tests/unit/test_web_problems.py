@@ -137,11 +137,11 @@ class TestPager:
             token = self.pager.token("t", "jobs", self.filters, after)
             assert token is not None
             assert token.replace("-", "").replace("_", "").isalnum()
-            assert self.pager.after("t", "jobs", self.filters, token) == after
+            assert self.pager.after("t", "jobs", self.filters, token, 1, 2) == after
 
     def test_there_is_none_on_the_last_page_nor_before_the_first(self) -> None:
         assert self.pager.token("t", "jobs", self.filters, None) is None
-        assert self.pager.after("t", "jobs", self.filters, "") is None
+        assert self.pager.after("t", "jobs", self.filters, "", 1) is None
 
     def test_another_tenants_lists_or_filters_token_is_refused(self) -> None:
         token = self.pager.token("t", "jobs", self.filters, ("a",))
@@ -161,8 +161,15 @@ class TestPager:
         ]
         for pager, tenant, listed, filters, text in asked:
             with pytest.raises(Invalid) as caught:
-                pager.after(tenant, listed, filters, text)
+                pager.after(tenant, listed, filters, text, 1)
             assert [error.field for error in caught.value.errors] == ["next_token"]
+
+    @pytest.mark.parametrize("place", [(), ("",), ("a", "b"), ("a" * 201,), ("", "b")])
+    def test_a_place_has_the_parts_that_its_list_gives_it(self, place: tuple[str, ...]) -> None:
+        token = self.pager.token("t", "jobs", self.filters, place)
+        assert token is not None
+        with pytest.raises(Invalid):
+            self.pager.after("t", "jobs", self.filters, token, 1, 3)
 
 
 class TestQuery:

@@ -12,6 +12,7 @@ from punctual.domain.head import Head, State
 from punctual.domain.run import Trigger
 from punctual.domain.schedule import Every, Once, occurrences
 from punctual.domain.zones import zone
+from punctual.engine.places import moment_in
 from punctual.engine.ports import Key, Ports
 from punctual.engine.views import Page, Upcoming
 
@@ -167,7 +168,7 @@ def _zone(head: Head) -> str:
 
 
 def _place(text: Sequence[str]) -> Place:
-    return datetime.fromisoformat(text[0]), text[1]
+    return moment_in(text[0]), text[1]
 
 
 def _text(place: Place, part: _Part | None = None) -> tuple[str, ...]:

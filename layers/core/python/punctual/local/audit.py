@@ -16,6 +16,7 @@ from punctual.engine.audit import (
     Subject,
     newest_first,
 )
+from punctual.engine.places import number_in
 from punctual.local.codec import micros
 from punctual.local.unit import Unit
 
@@ -66,7 +67,7 @@ class SqliteAudit:
     ) -> AuditPage:
         """A place is a row, and the entry of it that was shown last, if any was."""
         filters = filters.kept(now)
-        row, last = (2**63 - 1, "") if after is None else (int(after[0]), after[1])
+        row, last = (2**63 - 1, "") if after is None else (number_in(after[0]), after[1])
         found: list[Entry] = []
         looked = 0
         with self._unit:

@@ -37,7 +37,7 @@ class AuditReading:
         query.finish()
         tenant, bound = request.caller.tenant, filters_only(request.query)
         pager, log = self._api.pager, self._api.search.audit
-        after, now = pager.after(tenant, _LISTED, bound, token), self._api.clock()
+        after, now = pager.after(tenant, _LISTED, bound, token, 2), self._api.clock()
         page = log.page(tenant, filters, limit, after, now)
         shown = [line_json(line) for line in page.items]
         if self._too_long(shown):  # fewer, then: a place is where a page ended

@@ -41,7 +41,7 @@ class JobReading:
         limit, token = listing(query)
         query.finish()
         tenant, bound = request.caller.tenant, filters_only(request.query)
-        after = self._api.pager.after(tenant, "jobs", bound, token)
+        after = self._api.pager.after(tenant, "jobs", bound, token, 1)
         page = self._api.search.jobs(tenant, filters, limit, after)
         now = self._api.clock()
         page, shown = self._fitting(page, [job_json(v, request.root, now) for v in page.items])

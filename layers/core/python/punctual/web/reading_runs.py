@@ -77,7 +77,7 @@ class RunReading:
         query.finish()
         tenant, bound = request.caller.tenant, filters_only(request.query)
         listed = f"runs {job_id or ''}"
-        after = self._api.pager.after(tenant, listed, bound, token)
+        after = self._api.pager.after(tenant, listed, bound, token, 1 if job_id else 2)
         page = self._api.search.runs(tenant, job_id, filters, limit, after)
         value = {
             "runs": [listed_run_json(view, request.root) for view in page.items],

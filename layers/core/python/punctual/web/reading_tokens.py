@@ -40,7 +40,7 @@ class TokenReading:
         limit, token = listing(query)
         query.finish()
         tenant, bound = request.caller.tenant, filters_only(request.query)
-        after = self._pager.after(tenant, _LISTED, bound, token)
+        after = self._pager.after(tenant, _LISTED, bound, token, 1)
         page = self._tokens.page(tenant, limit, after)
         value = {
             "tokens": [token_json(one) for one in page.items],

@@ -57,7 +57,7 @@ class ScheduleRoutes:
         if end - start > MOST_AHEAD:
             raise Invalid.of(FieldError("to", f"must be at most {MOST_AHEAD.days} days after from"))
         tenant, bound = request.caller.tenant, filters_only(request.query)
-        after = self._api.pager.after(tenant, "upcoming", bound, token)
+        after = self._api.pager.after(tenant, "upcoming", bound, token, 2, 6)
         page = self._api.search.upcoming(tenant, start, end, limit, after)
         value = {
             "times": [upcoming_json(one) for one in page.items],
