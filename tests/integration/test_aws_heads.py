@@ -118,7 +118,7 @@ def test_a_swap_requires_the_lease_that_was_read(aws: Moto) -> None:
     aws.ports.heads.beat([Beat(KEY, RUN, 2, after(60))])
     lost = Swap(changed(claimed, "w3"), 2, {RUN: None}, {RUN: read})
     assert aws.ports.heads.swap([lost]) == [False]
-    present = lost._replace(required={RUN: Lease(2, after(60), beaten=True)})
+    present = replace(lost, required={RUN: Lease(2, after(60), beaten=True)})
     assert aws.ports.heads.swap([present]) == [True]
     assert loaded(aws) == Stored(lost.head, {})
 

@@ -93,17 +93,17 @@ def test_a_node_that_dies_before_its_time_leaves_it_to_the_next(tmp_path: Path) 
 
 def test_a_unit_that_is_undone_loses_and_doubles_nothing(world: World) -> None:
     job = held(world)
-    whole = world.store.feed.publish
+    whole = world.store.feed.publish_encoded
 
     def broken(_events: object) -> list[str]:
         raise Unavailable("no disk")
 
-    world.store.feed.publish = broken  # type: ignore[method-assign, assignment]
+    world.store.feed.publish_encoded = broken  # type: ignore[method-assign, assignment]
     world.clock.set(NOON + timedelta(seconds=60))
     with pytest.raises(Unavailable):
         world.node.step()
     assert standing(world, job) == (1, 0, "SCHEDULED")
-    world.store.feed.publish = whole  # type: ignore[method-assign]
+    world.store.feed.publish_encoded = whole  # type: ignore[method-assign]
     world.until(62)
     assert (world.statuses(job), events(world), timers(world)) == (["SUCCESS"], [job], 0)
 

@@ -147,7 +147,7 @@ def test_a_swap_whose_answer_was_lost_has_won_also_when_others_have_written_sinc
     assert first.expect == before.version
     assert hand.head(key).version == before.version + 2
     assert list(real([first])) == [True]
-    assert list(real([first._replace(head=_by_another(first))])) == [False]
+    assert list(real([replace(first, head=_by_another(first))])) == [False]
 
 
 def _by_another(swap: Swap) -> Head:

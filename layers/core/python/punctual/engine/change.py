@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Event
 from punctual.engine.audit import Note
@@ -22,7 +24,7 @@ class Change(NamedTuple):
     note: Note | None = None  # whose it is, where a client asked for it
 
 
-class Result(NamedTuple):
+class Result(Struct, frozen=True):
     """What came of a change: no decision where there is no such job."""
 
     decision: Decision | None

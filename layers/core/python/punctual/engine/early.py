@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from punctual.domain.errors import Unavailable
 from punctual.engine.calling import AHEAD, FIRE
 from punctual.engine.change import Result
@@ -104,7 +106,7 @@ class EarlyMessages:
             owner.sent &= answer
             if not owner.left:
                 brought, result = owner.looked
-                looked.append((brought, result._replace(effects_done=owner.sent)))
+                looked.append((brought, replace(result, effects_done=owner.sent)))
                 if owner.sent:
                     gone.extend(timer for timer in brought if timer not in result.kept)
         return Released(looked, gone)

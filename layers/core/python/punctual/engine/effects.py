@@ -51,11 +51,16 @@ class Effects:
 
     def follow(self, plans: Sequence[Plan]) -> list[bool]:
         """After the swap; True for each whose effects are all done."""
-        rows = [
-            self._row(plan.change, run, plan.decision)
-            for plan in plans
-            for run in plan.decision.records
-        ]
+        rows: list[RunRow] = []
+        at = expires_at = None
+        for plan in plans:
+            for run in plan.decision.records:
+                ended = run.ended_at or run.changed_at
+                if expires_at is None or ended is not at:  # those of one batch share it
+                    at, expires_at = ended, ended + RETENTION
+                tenant, job_id = plan.change.key
+                detail = self._detail(plan.change, run, plan.decision)
+                rows.append(RunRow(tenant, job_id, run, expires_at, TZDATA_VERSION, detail))
         if rows:
             self._ports.history.put(rows)
         owners: list[int] = []
@@ -72,12 +77,6 @@ class Effects:
             for owner, taken in zip(owners, self._ports.messages.send(messages), strict=True):
                 done[owner] = done[owner] and taken
         return done
-
-    def _row(self, change: Change, run: Run, decision: Decision) -> RunRow:
-        ended = run.ended_at or run.changed_at
-        tenant, job_id = change.key
-        detail = self._detail(change, run, decision)
-        return RunRow(tenant, job_id, run, ended + RETENTION, TZDATA_VERSION, detail)
 
     def _detail(self, change: Change, run: Run, decision: Decision) -> Detail:
         """Its own, or what was written before the swap by whoever ended it."""

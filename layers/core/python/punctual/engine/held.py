@@ -25,6 +25,13 @@ class Held(NamedTuple):
     run: Run
 
 
+class Ending(NamedTuple):
+    """The change that will end it, worked out before its time."""
+
+    held: Held
+    change: Change
+
+
 class Inline(Protocol):
     """Who does such runs, when they are due."""
 

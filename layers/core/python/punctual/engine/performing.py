@@ -10,7 +10,7 @@ from punctual.domain.head import Head
 from punctual.domain.run import Run, Status
 from punctual.engine.change import Change, Result
 from punctual.engine.executor import Assignment, Executor, Finished
-from punctual.engine.held import Held
+from punctual.engine.held import Ending, Held
 from punctual.engine.looker import Looker
 from punctual.engine.marks import marks
 from punctual.engine.ports import Key, Message, NewId, Ports, Stored, Timer
@@ -18,6 +18,7 @@ from punctual.engine.steps import Steps
 
 Work = Callable[[Assignment], Finished]
 Done = Sequence[tuple[Finished, Run]]
+Prepared = tuple[Ending, Finished]
 
 
 class Performed(NamedTuple):
@@ -46,29 +47,30 @@ class Performing:
         self._looker = Looker(steps, new_id)
         self._new_id = new_id
 
-    def prepare(self, held: Sequence[Held], work: Work) -> list[Finished]:
+    def prepare(self, held: Sequence[Held], work: Work) -> list[Prepared]:
         """How each will end, worked out before its time."""
         assigned = self._executor.assign([(h.change.key, h.decision.head, h.run) for h in held])
-        return [work(assignment) for assignment in assigned]
+        prepared: list[Prepared] = []
+        for one, assignment, mark in zip(
+            held, assigned, marks(self._new_id, len(held)), strict=True
+        ):
+            finished = work(assignment)
+            change = self._ending(finished, mark, one.change.brought)
+            prepared.append((Ending(one, change), finished))
+        return prepared
 
-    def complete(self, held: Sequence[tuple[Held, Finished]]) -> Completed:
+    def complete(self, prepared: Sequence[Prepared]) -> Completed:
         """End what was held. Where the head is another now, look at it as if nothing had been."""
-        drawn = marks(self._new_id, len(held))
-        results = self._steps.complete(
-            [
-                (one, self._ending(finished, mark, one.change.brought))
-                for (one, finished), mark in zip(held, drawn, strict=True)
-            ]
-        )
+        results = self._steps.complete([ending for ending, _ in prepared])
         done: list[tuple[Finished, Run]] = []
         looked: list[tuple[Sequence[Timer], Result]] = []
         missed: list[Timer] = []
-        for (one, finished), result in zip(held, results, strict=True):
+        for (ending, finished), result in zip(prepared, results, strict=True):
             if result is None or result.decision is None or result.decision.run is None:
-                missed.extend(one.change.brought)
+                missed.extend(ending.change.brought)
             else:
                 done.append((finished, result.decision.run))
-                looked.append((one.change.brought, result))
+                looked.append((ending.change.brought, result))
         if missed:
             looked.extend(self._looker.look(missed))
         return Completed(done, looked)

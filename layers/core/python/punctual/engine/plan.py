@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from punctual.domain.decide import Decision
@@ -18,7 +18,7 @@ from punctual.engine.ports import Clock, Heads, History, Key, RunKey, Stored, Sw
 MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up to here
 
 
-class Plan(NamedTuple):
+class Plan(Struct, frozen=True):
     number: int
     change: Change
     stored: Stored | None

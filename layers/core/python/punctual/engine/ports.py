@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Lease
 from punctual.engine.audit import AuditLog, Note
@@ -49,7 +51,7 @@ class Stored(NamedTuple):
     leases: Mapping[str, Lease]
 
 
-class Swap(NamedTuple):
+class Swap(Struct, frozen=True):
     """Write `head` if the stored version is still `expect` (0: no such head yet).
 
     With it, atomically: set or drop (None) leases, and note for the audit whose change it is;

@@ -19,7 +19,7 @@ from punctual.domain.run import Status
 from punctual.domain.timing import SAFETY
 from punctual.engine.change import Change, Result
 from punctual.engine.effects import Effects
-from punctual.engine.held import Held, Inline, hold
+from punctual.engine.held import Ending, Inline, hold
 from punctual.engine.placing import Begun, Placing, blank_head
 from punctual.engine.plan import Plan, handled, load, not_again, one_a_job, reach, recorded
 from punctual.engine.ports import Clock, Key, Ports, Stored, Timer
@@ -95,16 +95,17 @@ class Steps:
         self._carry_out(plans, begun, results)
         return [result or Result(None) for result in results]
 
-    def complete(self, ended: Sequence[tuple[Held, Change]]) -> list[Result | None]:
+    def complete(self, ended: Sequence[Ending]) -> list[Result | None]:
         """End runs that were held, each fired and ended by one swap.
 
         None for each whose head is not as it was read: what brought it is to be looked at again.
         """
         begun = self.placing.begin()
         now = begun.wall
-        stored = self._ports.heads.load([change.key for _, change in ended])
+        stored = self._ports.heads.load([one.change.key for one in ended])
         plans = []
-        for number, (held, change) in enumerate(ended):
+        for number, one in enumerate(ended):
+            held, change = one.held, one.change
             standing = stored.get(change.key)
             if standing is None or standing.head.version != held.stored.head.version:
                 continue
@@ -217,7 +218,7 @@ class Steps:
             timers.extend(self._guards(plan, now))
         if change.safety and (decision.sends or decision.records or decision.kills):
             safety = self.placing.timer(change.key, now + SAFETY, head.version, now)
-            return plan._replace(safety=(safety,))
+            return replace(plan, safety=(safety,))
         return plan
 
     def _guards(self, plan: Plan, now: datetime) -> Sequence[Timer]:
@@ -227,7 +228,7 @@ class Steps:
         left: it goes with this look, and nothing else would ever send the run.
         """
         change, decision = plan.change, plan.decision
-        if change.brought and not handled(plan._replace(timers=()), now):
+        if change.brought and not handled(replace(plan, timers=()), now):
             return ()
         sent = {run.run_id for run in decision.sends}
         moments = [

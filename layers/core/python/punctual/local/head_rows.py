@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -33,10 +34,16 @@ Row = tuple[Any, ...]
 
 
 @cache
-def _update(over: bool, busy: bool, coming: bool) -> str:
-    """One that names a column writes its indexes again, changed or not: so only what changed."""
+def _update(over: bool, busy: bool, coming: bool, none_comes: bool) -> str:
+    """One that names a column writes its indexes again, changed or not: so only what changed.
+
+    What is known to be none is said so, which spares asking each row whether it has an index.
+    """
     names = ["head", *(_OVER * over), *(_BUSY * busy), *(_COMING * coming)]
-    return f"UPDATE heads SET {', '.join(f'{name} = ?' for name in names)} WHERE id = ?"
+    sets = [f"{name} = ?" for name in names]
+    if none_comes:
+        sets += ["coming = NULL", "again = 0"]
+    return f"UPDATE heads SET {', '.join(sets)} WHERE id = ?"
 
 
 class HeadRows:
@@ -48,16 +55,19 @@ class HeadRows:
         self._counts = counts
         self._recorded = recorded
         self._inserts: list[Row] = []
-        self._updates: dict[tuple[bool, bool, bool], list[Row]] = {}
+        self._updates: dict[tuple[bool, bool, bool, bool], list[Row]] = {}
         self._leases: list[Row] = []
         self._dropped: list[Row] = []
+        self._moves: Counter[tuple[str, str, str]] = Counter()
+        self._ended_at: datetime | None = None
+        self._expires: int | None = None
 
     def add(self, number: int, old: Stored | None, new: Stored) -> None:
         """`number` is the row's own."""
         head = new.head
         if old is None:
             self._count(head, 1)
-            columns = (*_over(head), *self._busy(new), *_coming(head))
+            columns = (*self._over(head), *self._busy(new), *_coming(head))
             self._inserts.append((HEAD.encode(head), *columns, number, head.tenant, head.job_id))
         elif head is not old.head:
             self._change(number, old, new)
@@ -69,21 +79,27 @@ class HeadRows:
         was, head = old.head, new.head
         alike = was.state is head.state and not was.blank and not head.blank
         if not alike:
-            self._count_state(was, -1)
-            self._count_state(head, 1)
-        if was.runs or head.runs or was.line or head.line:
+            self._moves[was.tenant, _state(was), _state(head)] += 1
+        calm = _is_calm(old) and _is_calm(new)
+        if not calm:
             self._count_runs(was, -1)
             self._count_runs(head, 1)
-        over = () if alike and was.ended_at == head.ended_at else _over(head)
-        busy = () if _is_calm(old) and _is_calm(new) else self._busy(new)
+        over = () if alike and was.ended_at == head.ended_at else self._over(head)
+        busy = () if calm else self._busy(new)
         at = first_coming(head)
-        stays = at == first_coming(was) and comes_again(head) == comes_again(was)
-        coming = () if stays else _coming(head)
-        kind = bool(over), bool(busy), bool(coming)
+        stays = at == first_coming(was) and (at is None or comes_again(head) == comes_again(was))
+        coming = () if stays or at is None else (micros(at), comes_again(head))
+        kind = bool(over), bool(busy), bool(coming), not stays and at is None
         row = (HEAD.encode(head), *over, *busy, *coming, number)
         self._updates.setdefault(kind, []).append(row)
 
     def statements(self) -> Iterator[tuple[str, Sequence[Row]]]:
+        for (tenant, was, state), heads in self._moves.items():
+            if was:
+                self._counts[tenant, JOB, was] -= heads
+            if state:
+                self._counts[tenant, JOB, state] += heads
+        self._moves.clear()
         if self._inserts:
             yield INSERT, self._inserts
         for kind, rows in self._updates.items():
@@ -92,6 +108,14 @@ class HeadRows:
             yield _LEASE, self._leases
         if self._dropped:
             yield _NO_LEASE, self._dropped
+
+    def _over(self, head: Head) -> Row:
+        at = head.ended_at
+        if at is not self._ended_at:  # those of one batch share it
+            expires = expires_at(head)
+            self._expires = None if expires is None else micros(expires)
+            self._ended_at = at
+        return _state(head), self._expires
 
     def _busy(self, new: Stored) -> Row:
         """What tells that there is something to do, or that it is not recorded yet."""
@@ -141,15 +165,14 @@ def uncount(heads: Iterable[Head], counts: Counter[tuple[str, str, str]]) -> Non
         rows._count(head, -1)
 
 
+def _state(head: Head) -> str:
+    return "" if head.blank else head.state._value_
+
+
 def _is_calm(stored: Stored) -> bool:
     """The columns of `_BUSY` are `_CALM`."""
     head = stored.head
     return not (head.runs or head.line or head.ended or stored.leases)
-
-
-def _over(head: Head) -> Row:
-    expires = expires_at(head)
-    return "" if head.blank else head.state._value_, None if expires is None else micros(expires)
 
 
 def _coming(head: Head) -> Row:

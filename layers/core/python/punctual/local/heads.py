@@ -215,7 +215,7 @@ class SqliteHeads:
         return at is not None and at <= self._clock()
 
     def _swap(self, swap: Swap) -> bool:
-        head, expect, changes, required, note = swap
+        head, expect, changes = swap.head, swap.expect, swap.leases
         key = (head.tenant, head.job_id)
         kept = self._memory.find(key)
         version, leases = 0, NO_LEASES
@@ -226,14 +226,14 @@ class SqliteHeads:
                 return is_own(head, standing.version, standing.writers)
         if version != expect:
             return False
-        for run_id, lease in required.items():
+        for run_id, lease in swap.required.items():
             if leases.get(run_id) != lease:
                 return False
         if changes:
             leases = merged(leases, changes)
         self._memory.change(key, kept, Stored(head, leases))
-        if note is not None:
-            self._audit.changed(note, head)
+        if swap.note is not None:
+            self._audit.changed(swap.note, head)
         return True
 
     def _beat(self, beat: Beat) -> Head | None:

@@ -103,17 +103,14 @@ class SqliteHistory:
         if not self.held:
             return
         self._unit.begin()
-        rows: list[_Row] = [
-            (
-                row.tenant,
-                row.job_id,
-                row.run.run_id,
-                micros(row.expires_at),
-                row.run.status._value_,
-                ROW.encode(row),
-            )
-            for row in self.held.values()
-        ]
+        encode = ROW.encode
+        rows: list[_Row] = []
+        at, expires = None, 0
+        for key, row in self.held.items():
+            if row.expires_at is not at:  # those of one batch share it
+                at = row.expires_at
+                expires = micros(at)
+            rows.append((*key, expires, row.run.status._value_, encode(row)))
         self.held.clear()
         self._write(rows)
 

@@ -1,6 +1,6 @@
 """The `event` task on the node: published in the commit that ends its run."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -9,15 +9,14 @@ from punctual.engine.change import Result
 from punctual.engine.effects import message_of
 from punctual.engine.executor import Assignment, Finished
 from punctual.engine.held import Held
-from punctual.engine.performing import Done, Performing
-from punctual.engine.ports import Detail, Feed, Message, Timer
+from punctual.engine.performing import Done, Performing, Prepared
+from punctual.engine.ports import Detail, Message, Timer
+from punctual.local.feed import SqliteFeed
 from punctual.local.holding import attempt_of
 from punctual.local.ready import INLINE, Ready
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.event import build_event, published
 from punctual.tasks.placeholders import expand, has_placeholders, no_secrets
-
-Event = Mapping[str, Any]
 
 
 class Ran(NamedTuple):
@@ -35,21 +34,22 @@ class EventsInline:
     """
 
     def __init__(
-        self, performing: Performing, ready: Ready, feed: Feed, new_id: Callable[[], str]
+        self, performing: Performing, ready: Ready, feed: SqliteFeed, new_id: Callable[[], str]
     ) -> None:
         self._performing = performing
         self._ready = ready
         self._feed = feed
         self._new_id = new_id
-        self._held: dict[tuple[str, int], tuple[Held, Finished]] = {}
-        self._events: dict[str, Event] = {}  # of runs made ready
+        self._held: dict[tuple[str, int], Prepared] = {}
+        self._events: dict[str, bytes] = {}  # of runs made ready
 
     def hold(self, held: Sequence[Held]) -> Sequence[bool]:
         messages = [message_of(h.change.key, h.run, h.decision.head) for h in held]
         taken = self._ready.hold(messages)
         mine = [h for h, ours in zip(held, taken, strict=True) if ours]
-        for one, finished in zip(mine, self._performing.prepare(mine, self._work), strict=True):
-            self._held[one.run.run_id, one.decision.head.version] = one, finished
+        for prepared in self._performing.prepare(mine, self._work):
+            one = prepared[0].held
+            self._held[one.run.run_id, one.decision.head.version] = prepared
         return taken
 
     def start_over(self) -> None:
@@ -81,9 +81,11 @@ class EventsInline:
             done.extend(performed.done)
             again = performed.again
         events = self._events
-        self._feed.publish([events[one.run_id] for one, _ in done if one.run_id in events])
-        for message in messages:
-            events.pop(message.run_id, None)
+        found = [events.pop(one.run_id, None) for one, _ in done]
+        self._feed.publish_encoded([event for event in found if event is not None])
+        if len(done) < len(messages):
+            for message in messages:
+                events.pop(message.run_id, None)
         return Ran(len(messages), done, again, looked)
 
     def _work(self, assignment: Assignment) -> Finished:
@@ -93,7 +95,7 @@ class EventsInline:
         except BadTask as error:
             return _ended(assignment, Status.FAILED, Detail(error=str(error)))
         event_id = self._new_id()
-        self._events[assignment.run.run_id] = {"id": event_id, **event}
+        self._events[assignment.run.run_id] = self._feed.encode({"id": event_id, **event})
         outcome = published(event_id)
         detail = Detail(output=outcome.output, output_type=outcome.output_type)
         return _ended(assignment, Status.SUCCESS, detail)

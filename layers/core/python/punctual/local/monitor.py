@@ -1,6 +1,6 @@
 """How the node does: lateness, what ran in the last hour, what waits."""
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
@@ -15,7 +15,11 @@ SAMPLES = 10_000
 RECENT = timedelta(minutes=5)
 LATE = timedelta(seconds=15)
 SILENT = timedelta(seconds=60)
-COUNTED = {Status.SUCCESS: "succeeded", Status.FAILED: "failed", Status.TIMED_OUT: "failed"}
+COUNTED = {
+    Status.SUCCESS.value: "succeeded",
+    Status.FAILED.value: "failed",
+    Status.TIMED_OUT.value: "failed",
+}
 
 
 class Counted(Protocol):
@@ -63,15 +67,30 @@ class NodeMonitor:
         if started == run.started_at:
             self._late.append((started, run.due_at))
 
+    def performed(self, runs: Sequence[Run]) -> None:
+        """What was started and ended by one swap, a batch at a time."""
+        self._late.extend(
+            (run.attempt_at, run.due_at)
+            for run in runs
+            if run.attempt_at is not None and run.attempt_at == run.started_at
+        )
+        counted = Counter([(run.attempt_at, run.ended_at, run.status._value_) for run in runs])
+        for (started, ended, status), many in counted.items():
+            what = COUNTED.get(status)
+            if started is not None:
+                self._count(started, "started", many)
+            if what is not None and ended is not None:
+                self._count(ended, what, many)
+
     def ended(self, run: Run) -> None:
-        what = COUNTED.get(run.status)
+        what = COUNTED.get(run.status.value)
         if what is not None and run.ended_at is not None:
             self._count(run.ended_at, what)
 
-    def _count(self, at: datetime, what: str) -> None:
+    def _count(self, at: datetime, what: str, many: int = 1) -> None:
         if at is not self._counted_at:  # those of one batch share their moment
             self._counted_at, self._counted = at, self._of_minute(bucket_of(at))
-        self._counted[what] += 1
+        self._counted[what] += many
 
     def _of_minute(self, minute: datetime) -> dict[str, int]:
         counts = self._minutes.get(minute)

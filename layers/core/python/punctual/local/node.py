@@ -194,9 +194,10 @@ class Node:
         ran = self._events.run(now, BATCH)
         if not ran.taken:
             return False
+        self.monitor.performed([run for _, run in ran.done])
         for finished, run in ran.done:
-            self.monitor.started(run)
-            self._note(finished, run)
+            if not finished.detail.plain:
+                self._tell(finished, run)
         self._admission.begin(((one.key.tenant, run) for one, run in ran.done), instant=True)
         self._come_again(ran.again)
         self.poller.settle(ran.looked, now)

@@ -1,0 +1,63 @@
+"""What the node counts of runs, one by one and a batch at a time."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+
+from msgspec.structs import replace
+
+from punctual.domain.run import Run, Status
+from punctual.local.monitor import NodeMonitor
+
+AT = datetime(2026, 11, 18, 12, 0, 59, tzinfo=UTC)
+
+
+class NothingStored:
+    def count_jobs(self, _tenant: str) -> Mapping[str, int]:
+        return {}
+
+    def count_runs(self, _tenant: str) -> Mapping[str, int]:
+        return {}
+
+    def count_queued(self, _tenant: str) -> int:
+        return 0
+
+    def oldest_queued(self, _tenant: str) -> datetime | None:
+        return None
+
+
+class NoTasks:
+    types: tuple[str, ...] = ()
+
+
+def a_monitor() -> NodeMonitor:
+    return NodeMonitor(NothingStored(), (), NoTasks(), "local")
+
+
+def a_run(late: float, status: Status = Status.SUCCESS) -> Run:
+    due, at = AT, AT + timedelta(seconds=late)
+    run = Run("r", status, 1, due, due, due, at)
+    return replace(run, started_at=at, attempt_at=at, ended_at=at)
+
+
+def test_a_batch_counts_as_its_runs_one_by_one() -> None:
+    again = replace(a_run(3), started_at=AT)
+    to_be_tried_again = replace(a_run(0.2, Status.QUEUED), ended_at=None)
+    given_back = replace(a_run(0.3, Status.QUEUED), attempt_at=None, ended_at=None)
+    cancelled = a_run(0.4, Status.CANCELLED)
+    runs = [a_run(0.1), a_run(0.1), a_run(2, Status.FAILED), a_run(1.5, Status.TIMED_OUT)]
+    runs += [again, to_be_tried_again, given_back, cancelled]
+
+    together, singly = a_monitor(), a_monitor()
+    together.performed(runs)
+    for run in runs:
+        singly.started(run)
+        singly.ended(run)
+
+    now = AT + timedelta(minutes=1)
+    assert together.stats("t", now) == singly.stats("t", now)
+    assert [sum(one.values()) for one in _counts(together, now)] == [4 + 2, 3 + 3]
+
+
+def _counts(monitor: NodeMonitor, now: datetime) -> list[dict[str, int]]:
+    found = monitor.stats("t", now).last_hour
+    return [{name: n for name, n in one.items() if name != "minute"} for one in found]
