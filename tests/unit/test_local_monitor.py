@@ -61,3 +61,24 @@ def test_a_batch_counts_as_its_runs_one_by_one() -> None:
 def _counts(monitor: NodeMonitor, now: datetime) -> list[dict[str, int]]:
     found = monitor.stats("t", now).last_hour
     return [{name: n for name, n in one.items() if name != "minute"} for one in found]
+
+
+def test_lateness_is_worked_out_anew_after_a_moment_and_not_for_each_who_asks() -> None:
+    monitor = a_monitor()
+    monitor.performed([a_run(0.001)])
+    now = AT + timedelta(seconds=1)
+    assert monitor.stats("t", now).lateness_ms["max"] == 1
+    monitor.performed([a_run(0.5)])
+    assert monitor.stats("t", now + timedelta(milliseconds=199)).lateness_ms["max"] == 1
+    assert monitor.stats("t", now + timedelta(milliseconds=200)).lateness_ms["max"] == 500
+    monitor.performed([a_run(0.7)])
+    assert monitor.stats("t", now).lateness_ms["max"] == 700  # the clock was set back
+
+
+def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
+    monitor = a_monitor()
+    monitor.performed([a_run(0.5)])
+    later = AT + timedelta(minutes=30)
+    monitor.planned(later, later)
+    assert monitor.stats("t", later).lateness_ms["max"] == 500
+    assert monitor.health(later).lateness_ms_p99 is None

@@ -1,7 +1,7 @@
 """How the node does: lateness, what ran in the last hour, what waits."""
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
@@ -12,6 +12,9 @@ from punctual.engine.views import Health, Stats
 HOUR = timedelta(hours=1)
 MILLISECOND = timedelta(milliseconds=1)
 SAMPLES = 10_000
+STALE = timedelta(
+    milliseconds=200
+)  # so old lateness is shown again: whoever asks often costs no run
 RECENT = timedelta(minutes=5)
 LATE = timedelta(seconds=15)
 SILENT = timedelta(seconds=60)
@@ -50,6 +53,7 @@ class NodeMonitor:
         self._types = tuple(sorted({"event", *registry.types}))
         self._executor_id = executor_id
         self._late: deque[tuple[datetime, datetime]] = deque(maxlen=SAMPLES)  # when, and when due
+        self._lateness_of: dict[timedelta, tuple[datetime, Mapping[str, float | None]]] = {}
         self._minutes: dict[datetime, dict[str, int]] = {}
         self._counted_at: datetime | None = None
         self._counted: dict[str, int] = {}
@@ -105,7 +109,7 @@ class NodeMonitor:
             jobs=self._store.count_jobs(tenant),
             runs=self._store.count_runs(tenant),
             last_hour=self._last_hour(now),
-            lateness_ms=self._lateness(now - HOUR),
+            lateness_ms=self._lateness(now, HOUR),
             queue={
                 "depth": self._store.count_queued(tenant),
                 "oldest_seconds": max(0.0, (now - oldest).total_seconds()) if oldest else 0,
@@ -126,22 +130,32 @@ class NodeMonitor:
             if now - minute < HOUR
         ]
 
-    def _lateness(self, since: datetime) -> Mapping[str, float | None]:
-        values = sorted(round((at - due) / MILLISECOND, 3) for at, due in self._late if at >= since)
-        if not values:
-            return {"p50": None, "p99": None, "max": None}
-        return {
-            "p50": values[len(values) // 2],
-            "p99": values[min(len(values) - 1, len(values) * 99 // 100)],
-            "max": values[-1],
-        }
+    def _lateness(self, now: datetime, past: timedelta) -> Mapping[str, float | None]:
+        at, known = self._lateness_of.get(past, (None, {}))
+        if at is None or not timedelta(0) <= now - at < STALE:
+            known = _quantiles(self._late, now - past)
+            self._lateness_of[past] = now, known
+        return known
 
     def health(self, now: datetime) -> Health:
         """Late when runs start late; down when nothing has been planned for a minute."""
-        p99 = self._lateness(now - RECENT)["p99"]
+        p99 = self._lateness(now, RECENT)["p99"]
         status = "ok"
         if p99 is not None and p99 > LATE.total_seconds() * 1_000:
             status = "late"
         if self._planned_at is None or now - self._planned_at > SILENT:
             status = "down"
         return Health(status, p99, self._watermark, self._planned_at, self._types)
+
+
+def _quantiles(
+    late: Iterable[tuple[datetime, datetime]], since: datetime
+) -> Mapping[str, float | None]:
+    values = sorted(round((at - due) / MILLISECOND, 3) for at, due in late if at >= since)
+    if not values:
+        return {"p50": None, "p99": None, "max": None}
+    return {
+        "p50": values[len(values) // 2],
+        "p99": values[min(len(values) - 1, len(values) * 99 // 100)],
+        "max": values[-1],
+    }
