@@ -48,7 +48,16 @@ PASSES = (
         "each function under its own role",
         [
             f"{SUITE}/test_{name}.py"
-            for name in ("attempts", "edges", "lists", "orders", "overview", "tasks")
+            for name in (
+                "attempts",
+                "audit",
+                "edges",
+                "lists",
+                "orders",
+                "overview",
+                "tasks",
+                "tokens",
+            )
         ],
         {"AUTH": "true"},
     ),
