@@ -1,9 +1,12 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench acceptance openapi fuzz rehearse cold cost lint types format synth deploy token destroy lock clean
+.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost lint types format synth deploy token destroy lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
 STAGE = dev
+
+# All tests are shared out among processes; of some, the start of those would cost more.
+WORKERS = --numprocesses=logical --maxprocesses=4 --timeout=300
 
 PYTHON_IN_VENV = .venv/bin/python
 CODE = $(foreach tree,layers functions cli infra tests bench,$(if $(shell find $(tree) -name '*.py' 2>/dev/null),$(tree)))
@@ -15,14 +18,14 @@ ASKED_ALONE = awk 'NR == FNR { asked[$$1]; next } \
 	/^[a-z]/ { split($$1, name, "=="); kept = name[1] in asked } kept && NF && !/^\#/'
 
 help: ## list what there is to make
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 run: ## start Punctual here: API on 127.0.0.1:8080/v1, data in ./.punctual
 	@requirements/install run && exec $(PYTHON_IN_VENV) -m punctual.local
 
 test: node_modules/.package-lock.json ## run the tests; T='tests/unit -k cron' runs some of them
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m pytest $(T)
+	@$(PYTHON_IN_VENV) -m pytest $(or $(T),$(WORKERS))
 
 check: ## run everything that CI runs
 	@bash .ci/run
@@ -30,6 +33,10 @@ check: ## run everything that CI runs
 bench: ## measure, and print the figures as a table
 	@requirements/install dev
 	@$(PYTHON_IN_VENV) -m bench
+
+bench-poller: ## print how many recurring jobs a second a poller dispatches per core, and how many 10,000 need
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m bench.poller
 
 acceptance: ## hold an installation to the contract: URL=https://…/v1 TOKEN=…
 	@test -n "$(URL)" || { echo "make acceptance URL=https://…/v1 TOKEN=… [PATIENCE=3]" >&2; exit 2; }

@@ -1,9 +1,14 @@
 """Property tests look at the same examples each time; HYPOTHESIS_PROFILE=search looks further."""
 
+import gc
 import os
 import signal
+from typing import Any
 
+import pytest
 from hypothesis import settings
+
+from tests.workers import ByFile
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("search", deadline=None)
@@ -12,3 +17,18 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 # What a shell starts in the background ignores Ctrl-C, and hands that on to all that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+# Whoever ends the tests by name or by a limit of time ends what they started as well.
+signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    config.option.loadscopereorder = False  # not by how many tests a file holds
+    return ByFile(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """What stands by now is here to stay: it need not be looked through again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)

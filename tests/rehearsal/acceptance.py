@@ -14,7 +14,8 @@ from tests.rehearsal.progress import Failed, everything, run
 
 SUITE = "tests/e2e/acceptance"
 PAGES = "tests/e2e/docs/test_docs_on_aws.py"
-PATIENCE = "4"  # the emulator, every function and the tests share the machine
+PATIENCE = "20"  # the emulator, every function and the tests share the machine
+WITHIN = 700  # seconds a test may wait, then
 SKIPPED = re.compile(r"^SKIPPED \[(\d+)\] \S+: (.*)$", re.MULTILINE)
 
 
@@ -36,7 +37,7 @@ def accept(
 ) -> Accepted:
     log = folder / f"{name}.log"
     code, said = run(
-        [sys.executable, "-m", "pytest", "-rs", "--color=no", *tests],
+        [sys.executable, "-m", "pytest", "-rs", "--color=no", f"--timeout={WITHIN}", *tests],
         {
             **environment,
             "PUNCTUAL_URL": url,
@@ -51,6 +52,17 @@ def accept(
     if code:
         raise Failed(f"{' '.join(tests)} failed: {log}")
     return accepted(said)
+
+
+def together(results: Sequence[Accepted]) -> Accepted:
+    """
+    >>> together([Accepted("2 passed", {"no x": 1}), Accepted("3 passed", {"no x": 2})])
+    Accepted(summary='2 passed; 3 passed', skipped=Counter({'no x': 3}))
+    """
+    skipped = Counter[str]()
+    for result in results:
+        skipped.update(result.skipped)
+    return Accepted("; ".join(result.summary for result in results), skipped)
 
 
 def accepted(said: str) -> Accepted:

@@ -116,6 +116,7 @@ lambda_svc._sqs_esm_concurrency = as_on_aws(lambda_svc._sqs_esm_concurrency)
 lambda_svc._emit_lambda_logs = into_what_stands(lambda_svc._emit_lambda_logs)
 iam_actions.extract_iam_action = without_batches(iam_actions.extract_iam_action)
 apigateway._invoke_lambda_proxy = with_its_stage(apigateway._invoke_lambda_proxy)
+lambda_runtime.Worker._drain_stderr_bounded.__defaults__ = (0.002, 0.001, 0.25)  # 50 ms a call else
 lambda_runtime.zipfile = SimpleNamespace(
     ZipFile=Unpacked,
     BadZipFile=zipfile.BadZipFile,
