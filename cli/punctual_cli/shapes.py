@@ -1,8 +1,15 @@
 """How commands and their groups show themselves in help."""
 
+import sys
+from collections.abc import Sequence
+from functools import partial
+from itertools import takewhile
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
+from typer.exceptions import Abort, TyperException
+
+from punctual_cli import failures
 
 ORDER = (
     *("jobs", "runs", "preview", "upcoming", "apply", "export"),
@@ -44,10 +51,49 @@ class Leaf(TyperCommand):
 
 
 class Branch(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Help in place of what was asked for is no JSON."""
+        if not args and ctx.parent is not None and ctx.parent.params.get("as_json"):
+            ctx.fail("Missing command.")
+        return super().parse_args(ctx, args)
+
     def get_params(self, ctx: Any) -> list[Any]:
         return _shaped(super().get_params(ctx))
 
 
+def _misunderstood(error: TyperException) -> failures.Told:
+    about: Any = error
+    path = about.ctx.command_path if getattr(about, "ctx", None) else "punctual"
+    advice = f"`{path} --help` says what it takes."
+    return failures.Told(failures.Code(error.exit_code), error.format_message(), advice)
+
+
 class Root(Branch):
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        windows_expand_args: bool = True,
+        **extra: Any,
+    ) -> Any:
+        """A command line that cannot be understood is told in JSON too, where that is asked for."""
+        given = list(sys.argv[1:] if args is None else args)
+        as_json = standalone_mode and "--json" in takewhile(lambda one: one != "--", given)
+        alone = standalone_mode and not as_json
+        usual = partial(super().main, args, prog_name, complete_var, alone, windows_expand_args)
+        if not as_json:
+            return usual(**extra)
+        try:
+            code = usual(**extra)
+        except TyperException as error:
+            failures.show(_misunderstood(error), as_json=True)
+            sys.exit(error.exit_code)
+        except Abort:
+            failures.show(failures.Told(failures.Code.FAILED, "Aborted."), as_json=True)
+            sys.exit(failures.Code.FAILED)
+        sys.exit(code)
+
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(super().list_commands(ctx), key=ORDER.index)

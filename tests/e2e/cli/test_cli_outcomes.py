@@ -77,6 +77,34 @@ def test_each_refusal_has_its_exit_code_and_its_advice(
     assert (as_json.error["code"], as_json.error["exit_code"]) == (code, exit_code)
 
 
+@pytest.mark.parametrize(
+    ("words", "message", "command"),
+    [
+        ("jobs list --json --nope", "No such option: --nope", "punctual jobs list"),
+        ("--json jobs list --nope", "No such option: --nope", "punctual jobs list"),
+        ("jobs show --json", "Missing argument 'JOB'.", "punctual jobs show"),
+        ("jobs list --json --limit x", "Invalid value for '--limit'", "punctual jobs list"),
+        ("--json nope", "No such command 'nope'.", "punctual"),
+        ("--json", "Missing command.", "punctual"),
+        ("--json jobs", "Missing command.", "punctual jobs"),
+    ],
+)
+def test_a_command_line_that_is_wrong_is_told_in_json_where_that_is_asked_for(
+    program: Program, words: str, message: str, command: str
+) -> None:
+    said = program(*words.split(), code=2)
+    assert said.out == ""
+    assert (said.error["exit_code"], said.error["code"]) == (2, "USAGE")
+    assert said.error["message"].startswith(message)
+    assert said.error["advice"].startswith(f"`{command} --help`")
+    assert said.error["errors"] == []
+
+
+def test_what_is_no_option_asks_for_no_json(program: Program) -> None:
+    said = program("jobs", "show", "--", AN_ID, "--json", code=2)
+    assert "Usage: punctual jobs show" in said.err
+
+
 def test_a_server_that_is_busy_says_when_to_come_back(program: Program) -> None:
     with a_server(429, a_problem(429, "LIMIT_EXCEEDED"), Retry_After="60") as url:
         said = program("jobs", "pause", AN_ID, "--url", url, code=6)
