@@ -8,11 +8,10 @@ from constructs import Construct
 from infra import rights
 from infra.admin_token import TOKEN_HASH, TOKEN_KEY, UNSET
 from infra.data import Data
-from infra.function import Function, Shape
+from infra.function import Function, Functions, Shape
 from infra.gateway import Gateway
 from infra.knobs import parameter
-from infra.layers import Layers
-from infra.scheduling import Scheduling, pascal
+from infra.scheduling import Scheduling
 from infra.stage import Stage
 from punctual.web.contract import READER, WRITER
 
@@ -55,30 +54,17 @@ class Api(Stack):
             resource="parameter",
             resource_name=f"{stage.knobs}{TOKEN_KEY}".lstrip("/"),
         )
-        layers = Layers(self, "Layers")
         environment = scheduling.settings.to_env()
+        make = Functions(self, stage, environment)
         arns, queues = data.arns, scheduling.arns
-
-        def make(
-            shape: Shape, allowed: list[rights.Right], environment: dict[str, str]
-        ) -> Function:
-            return Function(
-                self,
-                pascal(shape.name),
-                shape=shape,
-                stage=stage,
-                layers=layers,
-                environment=environment,
-                rights=allowed,
-            )
 
         self.authorizer = make(
             AUTHORIZER,
             rights.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
             {**_named(environment), **(stage.trust.to_env() if stage.trust else {})},
         )
-        self.service = make(SERVICE, rights.job_service(arns, queues, token_key), environment)
-        self.search = make(SEARCH, rights.job_search(arns, stage.limits is not None), environment)
+        self.service = make(SERVICE, rights.job_service(arns, queues, token_key))
+        self.search = make(SEARCH, rights.job_search(arns, stage.limits is not None))
         self.gateway = Gateway(
             self,
             "Gateway",

@@ -9,10 +9,9 @@ from constructs import Construct
 from infra import rights
 from infra.clock import Clock
 from infra.data import Data
-from infra.function import Function, Shape
-from infra.layers import Layers
+from infra.function import Function, Functions, Shape, pascal
 from infra.queue import LANE_SHAPES, failures
-from infra.scheduling import Scheduling, pascal
+from infra.scheduling import Scheduling
 from infra.source import QueueSource, StreamSource
 from infra.stage import LANES, Stage
 from punctual.aws.status_keys import HEADS_ONLY
@@ -62,21 +61,9 @@ class Execution(Stack):
             description=f"Punctual ({stage.name}): executors, dead letters, status",
             termination_protection=stage.protected,
         )
-        layers = Layers(self, "Layers")
-        environment = scheduling.settings.to_env()
+        make = Functions(self, stage, scheduling.settings.to_env())
         arns, queues = data.arns, scheduling.arns
         reached = self._reached(stage)
-
-        def make(shape: Shape, allowed: list[rights.Right]) -> Function:
-            return Function(
-                self,
-                pascal(shape.name),
-                shape=shape,
-                stage=stage,
-                layers=layers,
-                environment=environment,
-                rights=allowed,
-            )
 
         self.executors: dict[str, Function] = {}
         for lane in LANES:

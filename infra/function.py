@@ -132,3 +132,34 @@ class Function(Construct):
         function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
             subnet_ids=list(stage.vpc.subnets), security_group_ids=list(stage.vpc.security_groups)
         )
+
+
+class Functions:
+    """Makes those of one stack, with the layers that they share."""
+
+    def __init__(self, scope: Construct, stage: Stage, environment: Mapping[str, str]) -> None:
+        self._scope = scope
+        self._stage = stage
+        self._environment = environment
+        self._layers = Layers(scope, "Layers")
+
+    def __call__(
+        self, shape: Shape, rights: Sequence[Right], environment: Mapping[str, str] | None = None
+    ) -> Function:
+        return Function(
+            self._scope,
+            pascal(shape.name),
+            shape=shape,
+            stage=self._stage,
+            layers=self._layers,
+            environment=self._environment if environment is None else environment,
+            rights=rights,
+        )
+
+
+def pascal(*names: str) -> str:
+    """
+    >>> pascal("quick", "all")
+    'QuickAll'
+    """
+    return "".join(part.capitalize() for name in names for part in name.split("-"))

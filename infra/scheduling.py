@@ -7,9 +7,8 @@ from constructs import Construct
 from infra import rights
 from infra.clock import Clock
 from infra.data import Data
-from infra.function import Function, Shape
+from infra.function import Function, Functions, Shape, pascal
 from infra.knobs import Knobs
-from infra.layers import Layers
 from infra.queue import Lane, Wake
 from infra.source import QueueSource
 from infra.stage import Stage
@@ -66,20 +65,8 @@ class Scheduling(Stack):
         ]
         self.knobs = Knobs(self, "Knobs", stage=stage)
         self.settings = _settings(stage, data, self)
-        layers = Layers(self, "Layers")
-        environment, arns = self.settings.to_env(), data.arns
-        queues = self.arns
-
-        def make(shape: Shape, allowed: list[rights.Right]) -> Function:
-            return Function(
-                self,
-                pascal(shape.name),
-                shape=shape,
-                stage=stage,
-                layers=layers,
-                environment=environment,
-                rights=allowed,
-            )
+        make = Functions(self, stage, self.settings.to_env())
+        arns, queues = data.arns, self.arns
 
         self.planner = make(PLANNER, rights.planner(arns, queues, self.knobs.arns))
         self.poller = make(POLLER, rights.poller(arns, queues))
@@ -148,11 +135,3 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         limits=None if stage.limits is None else text_of(stage.limits),
         queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},
     )
-
-
-def pascal(*names: str) -> str:
-    """
-    >>> pascal("quick", "all")
-    'QuickAll'
-    """
-    return "".join(part.capitalize() for name in names for part in name.split("-"))
