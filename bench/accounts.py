@@ -30,9 +30,9 @@ def spent(calls: Iterable[Call], memory: Mapping[str, int], prices: Prices) -> S
             found[unit, call.role, what] += amount
         if call.role in memory:
             gigabytes = memory[call.role] / 1024
-            milliseconds = _milliseconds(call, prices)
-            if milliseconds:
-                found[Unit.GB_SECOND, call.role, call.role] += gigabytes * milliseconds / 1000
+            seconds = _seconds(call, memory[call.role], prices)
+            if seconds:
+                found[Unit.GB_SECOND, call.role, call.role] += gigabytes * seconds
             if any(unit is Unit.REQUEST for unit, _ in call.units):
                 found[Unit.LOG_BYTE, call.role, "platform"] += prices.assumed[
                     "platform_lines_bytes"
@@ -40,12 +40,19 @@ def spent(calls: Iterable[Call], memory: Mapping[str, int], prices: Prices) -> S
     return found
 
 
-def _milliseconds(call: Call, prices: Prices) -> float:
+def _seconds(call: Call, memory: int, prices: Prices) -> float:
     """Of its own calls."""
     if call.service == "billing":
         started = any(unit is Unit.REQUEST for unit, _ in call.units)
-        return prices.assumed["lambda_ms_an_invocation"] if started else 0
-    return 0 if call.by_lambda else prices.assumed["lambda_ms_a_call"]
+        return prices.assumed["lambda_ms_an_invocation"] / 1000 if started else 0
+    return 0 if call.by_lambda else call_seconds(memory, prices)
+
+
+def call_seconds(memory: int, prices: Prices) -> float:
+    """AWS answers as fast to all; what boto3 computes takes longer with less of a processor."""
+    assumed = prices.assumed
+    share = min(1.0, memory / assumed["memory_of_a_processor"])
+    return (assumed["call_answer_ms"] + assumed["call_cpu_ms"] / share) / 1000
 
 
 def less(whole: Spent, part: Spent, times: float) -> Spent:

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from bench.accounts import dollars, total
+from bench.accounts import call_seconds, dollars, total
 from bench.idle import Idle, Standing, given, standing
 from bench.levers import levers
 from bench.meter import Unit
 from bench.prices import MILLION, Prices, prices
 from bench.words import buys, short_role, short_what
+from punctual.engine.effects import ENDS_KEPT
+from tests.life.latency import DELIVERIES
 from tests.life.scenes import IDLE, SCENES, Counted, measured, metrics_of
 from tests.life.template import synthesised
 
@@ -16,6 +18,9 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
 GIGABYTE = 1_000_000_000
 A_DAY = 100 * MILLION
 RUN_DAYS = 30  # history is kept so long
+# Objects, and rows of which there is one a minute or a tenant, whatever runs: gone within hours.
+NOT_KEPT = ("outputs", "control: #lease", "control: #minutes", "control: #totals")
+PACK, WEEK = "runs: pack", ENDS_KEPT.days / RUN_DAYS  # and of a batch's row only this part
 AIM = 6.0
 PEAK = 10_000  # runs a second
 STAGES = ("dev", "prod")
@@ -34,7 +39,7 @@ def document(found: Mapping[str, Counted]) -> str:
         *_stored(found),
         *_a_day(found, known),
         *_idle(found),
-        *_memory(known),
+        *_memory(found, known),
         *levers(found["ten"].lines, LEAST),
     ]
     return "\n".join(parts) + "\n"
@@ -54,11 +59,20 @@ def _head(known: Prices) -> Iterator[str]:
     )
     yield ""
     yield (
-        f"Assumed, not counted: a call takes {assumed['lambda_ms_a_call']:g} ms of a function, "
+        f"Assumed, not counted: a call is answered in {assumed['call_answer_ms']:g} ms and takes "
+        f"{assumed['call_cpu_ms']:g} ms of a processor, of which a function has the share of its "
+        f"memory (below): {call_seconds(512, known) * 1000:.1f} ms with 512 MB; "
         f"its start {assumed['lambda_ms_an_invocation']:g} ms; Lambda itself logs "
         f"{assumed['platform_lines_bytes']:g} bytes an invocation. Time that a function waits is "
-        "counted. What a task does is not: its function, its receiver's queue, its own time."
+        f"counted, while messages are delivered after {_deliveries()} ms by turns, from when they "
+        "are sent or their delay of whole seconds is over, and a poller's calls take their time: "
+        "so it is called at many fractions of a second, of which this is the mean. What "
+        "a task does is not: its function, its receiver's queue, its own time."
     )
+
+
+def _deliveries() -> str:
+    return ", ".join(f"{seconds * 1000:.0f}" for seconds in DELIVERIES)
 
 
 def _recurring(found: Mapping[str, Counted]) -> Iterator[str]:
@@ -67,24 +81,26 @@ def _recurring(found: Mapping[str, Counted]) -> Iterator[str]:
     yield ""
     yield (
         "A `lambda` task each minute with 1 KB of payload; its output is kept, its QUEUED state "
-        "is visible, its history stays. What a minute costs without any run is taken away."
+        "is visible, its history stays. What a minute costs without any run is taken away. A "
+        "small output stands in its run's line of history; what has no room there goes to S3 "
+        "(`docs/decisions/outputs.md`)."
     )
     yield ""
     yield "| so many of one moment | write units | read units | dollars a million |"
     yield "|---|---:|---:|---:|"
-    for name in ("many", "ten", "alone"):
+    for name in ("many", "ten", "objects", "alone", "object"):
         one = found[name]
         yield (
             f"| {one.what} | {total(one.lines, Unit.WRITE):.2f} | "
             f"{total(one.lines, Unit.READ):.2f} | {dollars(one.lines):.2f} |"
         )
     yield ""
-    yield _verdict(found["ten"])
+    yield _verdict(found["ten"], found["objects"])
     yield from _table("### Ten at a time, line by line", found["ten"])
     yield from _table("### Alone, line by line", found["alone"])
 
 
-def _verdict(one: Counted) -> str:
+def _verdict(one: Counted, large: Counted) -> str:
     cost = dollars(one.lines)
     waiting = sum(line.dollars for line in one.lines if line.what == "waiting")
     met = "met" if cost <= AIM else "**not met**"
@@ -93,7 +109,8 @@ def _verdict(one: Counted) -> str:
         f"The aim is {AIM:.2f} dollars a million, all told, in batches of ten: {met}, it is "
         f"{cost:.2f}, of which {waiting:.2f} is functions that wait for the moment, and {told:.2f} "
         "events that a stage may turn off (`runEvents`). Without waiting it is "
-        f"{cost - waiting:.2f}, without both {cost - waiting - told:.2f}."
+        f"{cost - waiting:.2f}, without both {cost - waiting - told:.2f}. With outputs that only "
+        f"S3 has room for it is {dollars(large.lines):.2f}."
     )
 
 
@@ -130,7 +147,10 @@ def _stored(found: Mapping[str, Counted]) -> Iterator[str]:
     yield ""
     yield "## Bytes in store"
     yield ""
-    yield "With the 100 bytes that DynamoDB adds to each row."
+    yield (
+        "With the 100 bytes that DynamoDB adds to each row. What a batch left in one row "
+        f"(`{PACK}`) goes after {ENDS_KEPT.days} days."
+    )
     yield ""
     yield "| of | what | bytes |"
     yield "|---|---|---:|"
@@ -143,7 +163,11 @@ def _stored(found: Mapping[str, Counted]) -> Iterator[str]:
 def _a_day(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
     runs, once = dollars(found["many"].lines) * 100, dollars(found["one-shot"].lines) * 100
     submitted = dollars(found["submission"].lines) * 100
-    rows = sum(size for what, size in found["many"].stored.items() if what != "outputs")
+    rows = sum(
+        size * (WEEK if what == PACK else 1)
+        for what, size in found["many"].stored.items()
+        if what not in NOT_KEPT
+    )
     objects = found["many"].stored.get("outputs", 0)
     kept = A_DAY * RUN_DAYS / GIGABYTE
     stored = kept * (rows * known.monthly["dynamodb-gb"] + objects * known.monthly["s3-gb"])
@@ -215,7 +239,12 @@ def idle(stage: str) -> tuple[list[Standing], float]:
     return lines, given(templates, prices())
 
 
-def _memory(known: Prices) -> Iterator[str]:
+def _memory(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
+    waits = sum(
+        one.dollars
+        for one in found["ten"].lines
+        if short_role(one.role) == "poller" and one.what == "waiting"
+    )
     whole, cpu = known.assumed["memory_of_a_processor"], known.assumed["poller_cpu_ms_a_job"]
     second = known.units[Unit.GB_SECOND]
     yield ""
@@ -225,10 +254,11 @@ def _memory(known: Prices) -> Iterator[str]:
         f"Of a processor a function has the share that its memory is of {whole:,.0f} MB. A "
         f"recurring job takes {cpu:g} ms of it through boto3 in a poller (`make bench-poller`), "
         "and threads add nothing. Waiting costs by memory, whatever the processor does meanwhile: "
-        "so `dev` and `prod` begin with 512 MB, and a deployment with bursts raises `memory` of "
-        "poller and executors in `cdk.json`. More memory makes a batch shorter; it makes waiting "
-        "for the moment dearer, which is most of what a poller does. The milliseconds of a call "
-        "that are assumed above are the same for any memory: under load they are more with less."
+        "so `dev` begins with pollers of 256 MB, `prod` with 512 for the pace of its shards, and a "
+        "deployment with bursts raises `memory` of poller and executors in `cdk.json`. A poller "
+        "begins as early as what is due needs at its own pace. More memory makes a batch shorter "
+        "and waiting dearer: with 512 MB pollers wait for "
+        f"{2 * waits:.2f} dollars a million in batches of ten, with 256 for {waits:.2f}."
     )
     yield ""
     yield (

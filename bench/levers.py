@@ -11,14 +11,14 @@ LEVERS = (
     (
         "executors that wait for the moment",
         (Unit.GB_SECOND, "executor-quick", "waiting"),
-        "send at the moment, not half a second before it: a run is then late by what the queue "
-        "takes",
+        "send at the moment, not a tenth of a second before it: a run is then late by what the "
+        "queue takes",
     ),
     (
         "pollers that wait for the moment",
         (Unit.GB_SECOND, "poller", "waiting"),
-        "called later: then a cold start is seen in the lateness; or half the memory, which "
-        "halves the price and the pace (above)",
+        "half of it is SQS, which delays by whole seconds: who is called comes half a second too "
+        "early in the middle. A poller called a second later is late half of the time",
     ),
     (
         "an event for each run that ended",
@@ -26,11 +26,9 @@ LEVERS = (
         "`runEvents: none`, where nobody listens",
     ),
     (
-        "outputs in objects",
-        (Unit.PUT, "executor-quick", "outputs: PutObject"),
-        "tasks that answer nothing, or text of a few bytes, which stays in the run's row; or the "
-        "outputs of a batch in one row, up to seven kilobytes of them, for a PUT costs as much "
-        "as eight write units: here it would be 0.19",
+        "outputs on their way to the line of history",
+        (Unit.WRITE, "executor-quick", "runs: pack"),
+        "tasks that answer nothing, or text of a few bytes, which the run itself carries",
     ),
     (
         "the line of history, read for the lists over all jobs",

@@ -207,6 +207,7 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
             kind = "timer"
         case keys.HISTORY.name:
             kind = "attempt" if key.sk.startswith("try#") else "run"
+            kind = "pack" if key.pk.count("#") > 1 else kind
         case keys.CONTROL.name:
             parts = key.pk.split("#")
             kind = f"#{parts[1]}" if len(parts) > 1 else parts[0]

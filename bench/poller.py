@@ -8,7 +8,7 @@ import argparse
 import multiprocessing
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count
 from multiprocessing.connection import Connection
@@ -17,18 +17,19 @@ from typing import Any, NamedTuple
 import boto3
 
 from bench import canned
-from punctual.aws import keys
 from punctual.aws.calls import Patience
 from punctual.aws.clients import CREW, Clients
 from punctual.aws.crew import Crew
+from punctual.aws.dynamo import chunked
 from punctual.aws.head_rows import to_row
+from punctual.aws.timer_rows import TimerRow, rows_for
 from punctual.aws.wiring import aws_ports
 from punctual.domain.head import Head, Kind, Rules, State
 from punctual.domain.placement import sortable_id
 from punctual.domain.schedule_values import Every
 from punctual.engine.looker import Looker
-from punctual.engine.poller import Poller
-from punctual.engine.ports import BucketLease
+from punctual.engine.poller import BATCH, Poller
+from punctual.engine.ports import BucketLease, Timer
 from punctual.engine.steps import Steps
 from punctual.local.clock import ManualClock
 from punctual.settings import Settings
@@ -82,6 +83,12 @@ def a_head(number: int) -> Head:
     )
 
 
+def put_by(timers: Sequence[Timer], batch: int) -> Iterator[TimerRow]:
+    """As their last runs have put them, a batch at a time."""
+    for number, some in enumerate(chunked(timers, batch)):
+        yield from rows_for(some, f"{number:012x}")
+
+
 @contextmanager
 def endpoint(rows: Mapping[str, Any], timers: list[Any]) -> Iterator[str]:
     mine, its = multiprocessing.Pipe()
@@ -102,8 +109,9 @@ def measure(jobs: int, crew: int = CREW) -> Figures:
     """One minute's bucket with so many jobs, all due at its first second, dispatched once."""
     heads = [a_head(number) for number in range(jobs)]
     rows = {head.job_id: to_row(head) for head in heads}
-    timers = [keys.timer(NOON, 0, NOON, one.tenant, one.job_id, 5).item() for one in heads]
-    with endpoint(rows, timers) as url:
+    timers = [Timer(NOON, 0, NOON, one.tenant, one.job_id, 5) for one in heads]
+    standing = [row.item() for row in put_by(timers, BATCH)]
+    with endpoint(rows, standing) as url:
         poller = _poller(url, crew)
         poller.open(BucketLease(NOON, 0, "bench", 1, 0, after(60)))
         cpu, wall = time.process_time(), time.perf_counter()

@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 
 from punctual.aws.keys import LEFT_BY_RUNS
 from punctual.aws.limit_keys import SHARES
-from punctual.aws.token_keys import DOORS
+from punctual.aws.token_keys import DOORS, LISTS
 
 PAYLOADS = "payloads/"
 OUTPUTS = "outputs/"
@@ -100,7 +100,7 @@ def _steps(data: Data, queues: Queues) -> list[Right]:
     """The four steps that change a job, each on its own table or queue."""
     return [
         _dynamodb(data.jobs, "BatchGetItem", "PutItem", "UpdateItem"),
-        _dynamodb(data.timers, "BatchWriteItem"),
+        _dynamodb(data.timers, "BatchWriteItem", "UpdateItem"),
         _dynamodb(data.runs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.control, "BatchGetItem"),
         _sqs((queues.wake, *queues.lanes), "SendMessage"),
@@ -122,6 +122,7 @@ def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
         *_steps(data, queues),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
+        _dynamodb(data.control, "Query")._replace(rows=LISTS),  # how many tokens there are
         _dynamodb(data.audit, "PutItem"),  # what is done to tokens
         Right(("ssm:GetParameter",), (token_key,)),
         *_read_blobs(data, PAYLOADS),

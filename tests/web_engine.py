@@ -26,7 +26,7 @@ from punctual.engine.definition import compiled
 from punctual.engine.jobs import Jobs, Submission
 from punctual.engine.ports import Body, Detail
 from punctual.engine.search import JobFilters, RunFilters, Search
-from punctual.engine.tokens import Tokens
+from punctual.engine.tokens import Counted, Tokens
 from punctual.engine.views import (
     Explanation,
     Health,
@@ -48,6 +48,7 @@ class MemoryTokens:
 
     def __init__(self) -> None:
         self.rows: dict[str, Token] = {}
+        self.wishes: dict[tuple[str, str], str] = {}
 
     def put(self, token: Token, hashed: str) -> None:
         self.rows[hashed] = token
@@ -59,6 +60,9 @@ class MemoryTokens:
         mine = sorted(self._kept(tenant, now), key=lambda one: one.token_id, reverse=True)
         return [one for one in mine if before is None or one.token_id < before][:limit]
 
+    def wished(self, tenant: str, token_id: str, wish: str) -> str | None:
+        return self.wishes.setdefault((tenant, token_id), wish)
+
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         token = self.get(tenant, token_id, now)
         if token is None or token.revoked_at is not None:
@@ -66,6 +70,10 @@ class MemoryTokens:
         (hashed,) = (at for at, one in self.rows.items() if one == token)
         self.rows[hashed] = token._replace(revoked_at=now)
         return self.rows[hashed]
+
+    def count(self, tenant: str, now: datetime) -> Counted:
+        kept = self._kept(tenant, now)
+        return Counted(sum(one.good(now) for one in kept), len(kept))
 
     def find(self, hashed: str) -> Token | None:
         return self.rows.get(hashed)

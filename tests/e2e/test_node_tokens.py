@@ -159,12 +159,13 @@ def test_what_cannot_be_meant_is_told_in_one_line(
     assert done.stderr.count("\n") == 1
 
 
-def test_a_key_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
+def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.CompletedProcess[str]:
+    """Of a node that then refuses to start, by a key that is none."""
     folder.mkdir()
-    (folder / "token.key").write_bytes(b"short")
+    (folder / "token.key").write_bytes(key)
+    (folder / "token.key").chmod(rights)
     place = {"PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(folder), "PUNCTUAL_AUTH": "on"}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", "punctual.local"],
         env={**os.environ, **place},
         capture_output=True,
@@ -172,5 +173,19 @@ def test_a_key_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
         timeout=30,
         check=False,
     )
+
+
+def test_a_key_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
+    done = a_start_with_the_key(tmp_path / "data", b"short", 0o600)
     assert done.returncode == 1
     assert "has 5 bytes, not 32" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("rights", [0o644, 0o640, 0o602])
+def test_a_key_that_others_may_read_is_closed_to_them_and_told(tmp_path: Path, rights: int) -> None:
+    done = a_start_with_the_key(tmp_path / "data", b"short", rights)
+    told = json.loads(done.stderr.splitlines()[0])
+    assert (told["event"], told["had"]) == ("token_key_was_open_to_others", f"{rights:04o}")
+    assert told["file"] == str(tmp_path / "data" / "token.key")
+    assert stat.S_IMODE((tmp_path / "data" / "token.key").stat().st_mode) == 0o600

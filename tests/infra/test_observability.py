@@ -28,6 +28,7 @@ from tests.infra.observed import (
 )
 from tests.infra.synthesised import Made, Resource, assembly, functions, resources
 
+DAY = 86_400
 OURS = ("Data", "Scheduling", "Execution", "Api")
 
 
@@ -123,6 +124,21 @@ def test_who_follows_a_stream_rings_when_behind(made: Made) -> None:
     for one in followers:
         name = names[one.replace(".Arn>", ">")]
         assert "IteratorAge" in of(made, "AWS/Lambda", FunctionName=name)
+
+
+def test_a_person_hears_of_changes_not_followed_while_the_stream_still_holds_them(
+    made: Made,
+) -> None:
+    """It holds them for a day: after that no redrive brings lists, counts and audit back."""
+    (source,) = [one for one in sources(made) if "StartingPosition" in one]
+    given_up = source["MaximumRecordAgeInSeconds"]
+    assert given_up <= DAY / 4
+    behind = alarms(made)["stream-age"]
+    rings = behind["Threshold"] / 1000 + behind["EvaluationPeriods"] * behind["Period"]
+    assert rings <= 300
+    aside = alarms(made)["dead-letters-status-failed"]
+    assert (aside["Threshold"], aside["DatapointsToAlarm"]) == (1, 1)
+    assert given_up + aside["EvaluationPeriods"] * aside["Period"] < DAY / 3, "16 hours are left"
 
 
 def test_the_api_rings_when_it_fails(made: Made) -> None:

@@ -12,6 +12,7 @@ from punctual.local.clock import ManualClock
 from punctual.local.ready import Ready
 from punctual.local.store import Store
 from tests.integration.moto_adapter import moto
+from tests.integration.moto_faults import frozen
 from tests.simulation.memory import Memory
 from tests.simulation.torn import Repeating, torn
 
@@ -50,7 +51,7 @@ Factory = Callable[[Path, ManualClock], AbstractContextManager[World]]
 @contextmanager
 def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
     store = Store.open(folder / "data", clock)
-    ready = Ready(lambda _until, _most: (), frozenset())
+    ready = Ready(lambda _until, _most, _but, _only: (), frozenset())
 
     def delivered(now: datetime) -> Sequence[Message]:
         return [*ready.take(Lane.QUICK, now, 1_000), *ready.take(Lane.LONG, now, 1_000)]
@@ -64,6 +65,13 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
 @contextmanager
 def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
     with moto(clock) as made:
+        yield World(made.ports, clock, lambda _now: made.delivered())
+
+
+@contextmanager
+def stale(_folder: Path, clock: ManualClock) -> Iterator[World]:
+    """What is not read consistently stands still, as it was before anything was written."""
+    with moto(clock) as made, frozen(made.clients.dynamodb):
         yield World(made.ports, clock, lambda _now: made.delivered())
 
 
@@ -93,5 +101,6 @@ ADAPTERS: Mapping[str, Factory] = {
     "aws": aws,
     "embedded": embedded,
     "memory": memory,
+    "stale": stale,
     "torn": repeating,
 }

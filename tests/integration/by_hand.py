@@ -66,7 +66,7 @@ def _obeys(work: Work) -> bool:
 
 
 class Doing:
-    """Does as the payload says: {"out": text, "type", "error": text, "log": text}.
+    """Does as the payload says: {"out", "type", "error", "log": text, "http_status": 200}.
 
     "hangs": so many seconds go by, for whoever started it too, until it looks whether to stop.
     """
@@ -89,4 +89,5 @@ class Doing:
             str(payload.get("error", "")),
             output=output.encode(),
             output_type=str(payload.get("type", "text/plain; charset=utf-8")),
+            http_status=payload.get("http_status"),
         )

@@ -129,9 +129,8 @@ class ExecutorWorld:
         left: float = 330,
     ) -> list[str]:
         """The ids of the messages that come again."""
-        executing = Executing(
-            runtime or self.runtime, lane, lambda _: Registry({"event": self.doing}), self.hands
-        )
+        tasks = Registry(dict.fromkeys(("event", "http", "lambda"), self.doing))
+        executing = Executing(runtime or self.runtime, lane, lambda _: tasks, self.hands)
         answer = executing.handle({"Records": list(records)}, Left(self.clock, left))
         failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
         self.acknowledge([one for one in records if one["messageId"] not in failed])
@@ -164,10 +163,10 @@ class ExecutorWorld:
         self.aws.clients.dynamodb.update_item(
             TableName=self.aws.settings.jobs_table,
             Key=keys.head(*key).item(),
-            UpdateExpression="SET #state = :state",
+            UpdateExpression="SET #state = :state ADD #version :one",
             ConditionExpression="attribute_exists(#state)",
-            ExpressionAttributeNames={"#state": keys.STATE},
-            ExpressionAttributeValues={":state": {"S": "UNHEARD_OF"}},
+            ExpressionAttributeNames={"#state": keys.STATE, "#version": keys.VERSION},
+            ExpressionAttributeValues={":state": {"S": "UNHEARD_OF"}, ":one": {"N": "1"}},
         )
 
     def status(self, key: Key) -> Status:
@@ -175,18 +174,11 @@ class ExecutorWorld:
 
     def look(self) -> None:
         """What a poller would do with every timer that is due."""
-        minutes = {timer.bucket for timer in self._timers()}
+        minutes = {timer.bucket for timer in self.aws.timers()}
         for minute in sorted(minutes):
-            timers = self.runtime.ports.timers.due(minute, 0, self.clock(), None, 100)
+            timers = self.runtime.ports.timers.due(minute, 0, self.clock(), None, 100).timers
             if timers:
                 self.runtime.looker.look(timers)
-
-    def _timers(self) -> list[Any]:
-        from punctual.aws import keys
-        from punctual.aws.dynamo import key_of
-        from punctual.engine.ports import Timer
-
-        return [Timer(*keys.parse_timer(key_of(row))) for row in self.aws.rows("timers")]
 
 
 def _record(message: dict[str, Any], arn: str) -> Record:

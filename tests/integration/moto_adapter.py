@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from email.utils import format_datetime
 from functools import cache
 from itertools import groupby
 from typing import Any
@@ -23,8 +24,9 @@ from punctual.aws.dynamo import Dynamo
 from punctual.aws.history import DynamoHistory
 from punctual.aws.queue import parse_message
 from punctual.aws.run_lists import RunLists
+from punctual.aws.timer_rows import read_row
 from punctual.aws.wiring import AwsPorts, Clients, aws_ports
-from punctual.engine.ports import Clock, Message, Ports, RunRow
+from punctual.engine.ports import Clock, Message, Ports, RunRow, Timer
 from punctual.settings import Settings
 
 REGION = "eu-central-1"
@@ -53,6 +55,10 @@ class Moto:
     def rows(self, table: str) -> list[dict[str, Any]]:
         found = self.clients.dynamodb.scan(TableName=table)["Items"]
         return [dict(row) for row in found]
+
+    def timers(self) -> list[Timer]:
+        """All that stand, whichever rows they share."""
+        return [timer for row in self.rows(keys.TIMERS.name) for timer in read_row(row).timers]
 
     def delivered(self) -> list[Message]:
         """All that stands in the queues for executors, taken out."""
@@ -106,7 +112,18 @@ def moto(clock: Clock) -> Iterator[Moto]:
         written: Counter[str] = Counter()
         for client in (clients.dynamodb, clients.sqs, clients.s3, clients.events):
             _watch(client, calls, written)
+        _date(clients.dynamodb, clock)
         yield Moto(replace(ports, history=history), clients, settings, lists, calls, written, slept)
+
+
+def _date(client: Any, clock: Clock) -> None:
+    """moto's answers name the real time: these name the time of the test."""
+
+    def name(http_response: Any, **_: Any) -> None:
+        if hasattr(http_response, "headers"):  # a planted answer has none
+            http_response.headers["Date"] = format_datetime(clock(), usegmt=True)
+
+    client.meta.events.register_first("after-call.dynamodb", name)
 
 
 @contextmanager
@@ -179,7 +196,7 @@ def check_limits(operation: str, params: dict[str, Any]) -> None:
             places = [_place(key) for key in asked["Keys"]]
             assert 1 <= len(places) <= 100, "BatchGetItem takes 100 keys"
             assert len(set(places)) == len(places), "BatchGetItem takes a key once"
-            assert asked["ConsistentRead"], "a read that decides is consistent"
+            assert "ConsistentRead" in asked, "whether it decides is said"
         case "Query" | "Scan":
             names = params.get("ExpressionAttributeNames", {})
             condition = params.get("FilterExpression", "")

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from punctual.aws.keys import STATE
+from punctual.aws.timer_rows import read_row
 from punctual.engine.ports import Key
 from punctual.web.contract import CALLS, WRITER
 from tests.integration.api_faults import KINDS, LOST, Away, is_refused
@@ -65,7 +66,8 @@ class Trial:
         head = self.api.store.ports.heads.load([key])[key].head
         ref = (key, head.current.body)
         assert ref in self.api.store.ports.heads.bodies([ref])
-        mine = [row["sk"]["S"] for row in self.api.store.rows("timers") if job_id in row["sk"]["S"]]
+        standing = [one for row in self.api.store.rows("timers") for one in read_row(row).timers]
+        mine = any(timer.key == key for timer in standing)
         if not mine and (head.timer_at is not None or head.runs or head.line):
             self.sent |= {message.run_id for message in self.api.store.delivered()}
             assert head.timer_at is None, "its time will come, and nobody looks"

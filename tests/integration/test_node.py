@@ -160,6 +160,26 @@ def test_pausing_holds_and_resuming_judges_what_was_missed(world: World) -> None
     ]
 
 
+def test_what_a_run_waits_in_its_own_jobs_line_makes_nobody_late(world: World) -> None:
+    job_id = world.submit(
+        schedule_type="INTERVAL", interval_seconds=10, misfire_grace_seconds=60, max_runs=2,
+        task={"type": "script", "runtime": "bash", "code": "true"},
+    )  # fmt: skip
+    world.until(10)
+    assert world.gate.begun.acquire(timeout=10)
+    world.until(50)
+    world.gate.open.set()
+    world.settle()
+    assert world.gate.begun.acquire(timeout=10)
+    world.settle()
+    begun = [view.run for view in world.runs(job_id) if view.run.begun]
+    assert [run.lateness for run in begun] == [timedelta(seconds=30), timedelta(0)]
+    assert [run.in_line for run in begun] == [timedelta(seconds=30), timedelta(0)]
+    health = world.do(lambda: world.node.search.health())
+    assert (health.status, health.lateness_ms_p99) == ("ok", 0)
+    assert world.do(lambda: world.node.search.stats(T)).lateness_ms["max"] == 0
+
+
 def test_what_is_fired_ahead_is_not_shown_before_its_time(world: World) -> None:
     world.gate.open.set()
     job = world.submit(schedule_type="CRON", cron_expression="* * * * *", task={"type": "script"})

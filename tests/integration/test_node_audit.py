@@ -11,10 +11,11 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.timing import RETENTION
-from punctual.engine.audit import ACTIONS, Actor, AuditFilters
+from punctual.engine.audit import ACTIONS, Actor, AuditFilters, Note
 from punctual.engine.jobs import Submission
 from punctual.local.audit import PACK
 from punctual.local.clock import ManualClock
+from punctual.local.codec import micros
 from punctual.local.store import Store
 from punctual.web.contract import CALLS, WRITER
 from tests.integration.test_http_engine import CRON, NOON, NodeClient
@@ -260,6 +261,21 @@ def test_it_outlives_the_node_and_goes_when_runs_go(tmp_path: Path) -> None:
     assert len(noted(store, NOON)) == 1
     store.purge(NOON + RETENTION, 100)
     assert noted(store, NOON) == []
+    store.close()
+
+
+def test_what_a_clock_far_ahead_noted_keeps_nothing_else(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, ManualClock(NOON))
+    ahead = NOON + timedelta(days=3_650)
+    for at in (*[ahead] * 5, NOON, NOON + timedelta(days=10), NOON + timedelta(days=1)):
+        with store.work():  # a row each
+            store.audit.note("local", Note(ADA, "token.create", at, "", at.isoformat()))
+    while store.purge(NOON + RETENTION + timedelta(days=1), 2):
+        pass
+    kept = [micros(ahead)] * 5 + [micros(NOON + timedelta(days=10))]
+    assert store._db.execute("SELECT latest FROM audit ORDER BY id").fetchall() == [
+        (at,) for at in kept
+    ]
     store.close()
 
 

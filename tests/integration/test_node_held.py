@@ -40,7 +40,7 @@ def events(world: World) -> list[object]:
 
 def timers(world: World) -> int:
     minute = NOON + timedelta(minutes=1)
-    return len(world.store.timers.due(minute, 0, NOON + timedelta(hours=1), None, 10))
+    return len(world.store.timers.due(minute, 0, NOON + timedelta(hours=1), None, 10).timers)
 
 
 def test_it_is_fired_claimed_and_ended_by_one_write(world: World) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from punctual.aws import keys
@@ -14,12 +15,13 @@ from punctual.domain.run import Reason, Status
 from punctual.engine.change import Result
 from punctual.engine.packs import pack_name
 from punctual.engine.ports import Key
+from punctual.serverless.packing import ROW
 from punctual.serverless.telling import Metric, PowertoolsTelling
 from tests.builders import NOON, after
 from tests.integration.executor_world import ExecutorWorld, executor_world
 from tests.integration.moto_faults import refused
 
-BELOW_ROW = "x" * 300
+BELOW_ROW, ABOVE_ROW = "x" * 200, "x" * 1_200
 JSON = "application/json"
 
 
@@ -37,7 +39,7 @@ def test_a_batch_is_claimed_and_ended_in_one_go_each(world: ExecutorWorld) -> No
     keys = [world.submit(payload={"out": f"id-{n}"}) for n in range(10)]
     records = world.records()
     spent = world.aws.spend(lambda: world.invoke(records))
-    assert spent == {"BatchGetItem": 2, "UpdateItem": 20, "BatchWriteItem": 1, "DeleteMessage": 10}
+    assert spent == {"BatchGetItem": 1, "UpdateItem": 20, "BatchWriteItem": 1, "DeleteMessage": 10}
     assert [world.status(key) for key in keys] == [Status.SUCCESS] * 10
     assert len(set(world.doing.ran)) == 10
     assert set(world.hands.begun_at) == {NOON}, "all at the same time"
@@ -51,7 +53,7 @@ def test_a_run_costs_three_writes_and_nothing_else(world: ExecutorWorld) -> None
     spent = world.aws.spend(lambda: world.invoke(records))
     written = {name: n - before.get(name, 0) for name, n in world.aws.written.items()}
     assert {name: n for name, n in written.items() if n} == {"jobs": 2, "runs": 1}
-    assert spent == {"BatchGetItem": 2, "UpdateItem": 2, "BatchWriteItem": 1, "DeleteMessage": 1}
+    assert spent == {"BatchGetItem": 1, "UpdateItem": 2, "BatchWriteItem": 1, "DeleteMessage": 1}
 
 
 def test_one_line_and_some_metrics_tell_of_a_run(world: ExecutorWorld) -> None:
@@ -257,6 +259,39 @@ def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Execut
     assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.tell.lines]
 
 
+TASKS = [
+    {"type": "event"},
+    {"type": "http", "url": "https://example.com/"},
+    {"type": "lambda", "function": "report"},
+]
+
+
+@pytest.mark.parametrize("task", TASKS, ids=lambda task: str(task["type"]))
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_store_that_says_nothing_for_over_ten_seconds_costs_what_runs_its_attempt_and_no_more(
+    world: ExecutorWorld, task: dict[str, str], listens: bool
+) -> None:
+    """Whatever the task: at twenty seconds another may begin it. One that waits is given up."""
+    deaf = {} if listens else {"stubborn": True}
+    key = world.submit(task=task, payload={"lasts": 25, **deaf})
+    short = world.submit(task=task, payload={"lasts": 3})
+    records = world.records()
+    world.hands.beside = [0, 0, 30, 30]  # hidden, the short one's end; the beat, what is given back
+    world.invoke(records)
+    run = world.run(key).run
+    assert (run.status, run.past, run.attempt) == (Status.QUEUED, "L", 2)
+    assert world.status(short) is Status.SUCCESS, "what ends before its first beat needs none"
+    (told,) = [fields for name, fields in world.tell.lines if name == "run_given_back"]
+    assert told["begun"] is True
+    world.clock.advance(timedelta(seconds=31))
+    world.look()
+    world.hands.beside = []
+    world.invoke(world.records())
+    assert (world.status(key), world.run(key).run.attempt) == (Status.SUCCESS, 2)
+    (former,) = world.run(key).attempts
+    assert (former.number, former.lost) == (1, True), "no try of the job's own is used up"
+
+
 @pytest.mark.parametrize("hangs", [30, 60])
 def test_an_end_that_hangs_costs_neither_its_own_claim_nor_another(
     world: ExecutorWorld, hangs: float
@@ -305,7 +340,11 @@ def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
     throttled = "ProvisionedThroughputExceededException"
     for receives, seconds in [(1, 30), (3, 120), (40, 300)]:
         attributes = {**record["attributes"], "ApproximateReceiveCount": str(receives)}
-        with refused(world.aws.clients.dynamodb, "BatchGetItem", 99, throttled):
+        client = world.aws.clients.dynamodb
+        with (
+            refused(client, "BatchGetItem", 99, throttled),
+            refused(client, "UpdateItem", 99, throttled),
+        ):
             came = world.invoke([{**record, "attributes": attributes}])
         assert came == [record["messageId"]]
         assert world.hidden[-1][1] == seconds
@@ -485,28 +524,61 @@ def output(world: ExecutorWorld, key: Key) -> bytes:
     return world.search.output(*key, world.run(key).run.run_id).data
 
 
-def test_eight_small_outputs_are_one_object_and_cost_no_rows(world: ExecutorWorld) -> None:
-    keys = [world.submit(payload={"out": f"{n}{BELOW_ROW}", "type": JSON}) for n in range(8)]
+def test_larger_outputs_of_a_batch_are_one_object_and_cost_no_rows(world: ExecutorWorld) -> None:
+    outs = [f"{n}{ABOVE_ROW}" for n in range(9)] + [BELOW_ROW]
+    keys = [world.submit(payload={"out": out, "type": JSON}) for out in outs]
     records = world.records()
     before = dict(world.aws.written)
     spent = world.aws.spend(lambda: world.invoke(records))
     assert spent["PutObject"] == 1
-    assert world.aws.written["runs"] - before.get("runs", 0) == 8
-    assert [output(world, key) for key in keys] == [f"{n}{BELOW_ROW}".encode() for n in range(8)]
+    assert world.aws.written["runs"] - before.get("runs", 0) == 10
+    assert [output(world, key) for key in keys] == [out.encode() for out in outs]
     run = world.run(keys[3])
     assert run.detail.output_blob == pack_name("acme", run.run.nonce, 0)
     answered = world.search.output(*keys[3], run.run.run_id)
     assert (answered.link, answered.content_type) == (None, JSON)
 
 
-def test_few_small_outputs_stand_in_rows_for_an_object_costs_more(world: ExecutorWorld) -> None:
-    keys = [world.submit(payload={"out": BELOW_ROW, "type": JSON}) for _ in range(7)]
+@pytest.mark.parametrize("count", [1, 2, 10])
+def test_small_outputs_stand_in_their_rows_and_cost_a_batch_one_more(
+    world: ExecutorWorld, count: int
+) -> None:
+    outs = [f"{n}{BELOW_ROW}" for n in range(count)]
+    keys = [world.submit(payload={"out": out, "type": JSON}) for out in outs]
     records = world.records()
     before = dict(world.aws.written)
     spent = world.aws.spend(lambda: world.invoke(records))
     assert "PutObject" not in spent
-    assert world.aws.written["runs"] - before.get("runs", 0) == 14, "one before the end, one after"
-    assert [output(world, key) for key in keys] == [BELOW_ROW.encode()] * 7
+    assert world.aws.written["runs"] - before.get("runs", 0) == count + 1
+    spent = world.aws.spend(lambda: [output(world, key) for key in keys])
+    assert "GetObject" not in spent
+    assert [output(world, key) for key in keys] == [out.encode() for out in outs]
+    answered = world.search.output(*keys[0], world.run(keys[0]).run.run_id)
+    assert (answered.link, answered.content_type) == (None, JSON)
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "objects"),
+    [(4, 300, 0), (5, 300, 1), (10, 240, 0), (10, 260, 1), (1, 900, 0), (3, 600, 0), (4, 600, 1)],
+)
+def test_rows_or_an_object_is_a_matter_of_price(
+    world: ExecutorWorld, count: int, length: int, objects: int
+) -> None:
+    """A row a kilobyte costs an eighth of an object, be it the batch's or a longer line."""
+    keys = [world.submit(payload={"out": f"{n}" * length, "type": JSON}) for n in range(count)]
+    records = world.records()
+    spent = world.aws.spend(lambda: world.invoke(records))
+    assert spent.get("PutObject", 0) == objects
+    assert [output(world, key) for key in keys] == [f"{n}".encode() * length for n in range(count)]
+
+
+def test_what_has_no_output_but_a_status_shares_the_batchs_row_too(world: ExecutorWorld) -> None:
+    keys = [world.submit(payload={"http_status": 204}) for _ in range(10)]
+    records = world.records()
+    before = dict(world.aws.written)
+    world.invoke(records)
+    assert world.aws.written["runs"] - before.get("runs", 0) == 11
+    assert [world.run(key).detail.http_status for key in keys] == [204] * 10
 
 
 def test_a_large_output_is_an_object_of_its_own_that_is_answered_by_link(
@@ -523,14 +595,14 @@ def test_a_large_output_is_an_object_of_its_own_that_is_answered_by_link(
 
 
 def test_logs_are_read_from_a_pack_at_any_offset(world: ExecutorWorld) -> None:
-    key = world.submit(payload={"out": "o" * 600, "log": "line one\nline two\n"})
-    world.submit(payload={"out": "p" * 600, "log": "another's"})
+    key = world.submit(payload={"out": "o" * 100, "log": "line one\nline two\n"})
+    world.submit(payload={"out": "p" * 100, "log": "another's"})
     world.invoke(world.records())
     run_id = world.run(key).run.run_id
     assert world.search.logs(*key, run_id, 0) == b"line one\nline two\n"
     assert world.search.logs(*key, run_id, 9) == b"line two\n"
     assert world.search.logs(*key, run_id, 18) == b""
-    assert output(world, key) == b"o" * 600
+    assert output(world, key) == b"o" * 100
 
 
 def test_a_run_without_output_has_none(world: ExecutorWorld) -> None:
@@ -541,7 +613,7 @@ def test_a_run_without_output_has_none(world: ExecutorWorld) -> None:
 
 
 def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: ExecutorWorld) -> None:
-    key = world.submit(payload={"out": "x" * 600}, max_retries=0)
+    key = world.submit(payload={"out": ABOVE_ROW}, max_retries=0)
     records = world.records()
     with refused(world.aws.clients.s3, "PutObject", 99, "SlowDown", 503):
         assert world.invoke(records) == []
@@ -553,7 +625,7 @@ def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: Executo
 def test_an_output_that_cannot_be_stored_fails_no_other_run_of_its_batch(
     world: ExecutorWorld,
 ) -> None:
-    outs = [{}, {"out": "x" * 600}, {"out": BELOW_ROW}, {"out": "an-id"}, {"out": "x" * 200_000}]
+    outs = [{}, {"out": ABOVE_ROW}, {"out": BELOW_ROW}, {"out": "an-id"}, {"out": "x" * 200_000}]
     keys = [world.submit(payload=out, max_retries=0) for out in outs]
     records = world.records()
     with refused(world.aws.clients.s3, "PutObject", 999, "SlowDown", 503):
@@ -577,8 +649,14 @@ def test_a_runs_line_and_its_row_are_short(
     lines = [line for line in capsys.readouterr().out.splitlines() if "run_ended" in line]
     assert len(lines) == 10
     assert max(len(line) for line in lines) <= 300
-    assert max(size(row) for row in world.aws.rows("runs")) <= 1_024 - 150
     assert output(world, noted) == b"e" * 36
+    rows = world.aws.rows("runs")
+    assert len(rows) == 11, "with what they left before they ended"
+    assert max(size(row) for row in rows) <= 1_024
+    told = [row for row in rows if "S" in row[keys.ROW] and noted.job_id not in row[keys.PK]["S"]]
+    details = [msgspec.json.decode(row[keys.ROW]["S"])["detail"] for row in told]
+    beside = [size(row) - len(msgspec.json.encode(d)) for row, d in zip(told, details, strict=True)]
+    assert ROW - 50 < max(beside) - 2 * len("acme") <= ROW, "as its price is reckoned"
 
 
 def test_a_beat_that_hangs_does_not_keep_the_answer_back(world: ExecutorWorld) -> None:

@@ -112,7 +112,7 @@ def test_what_is_far_is_called_for_later_without_taking_it(deployed: Functions) 
     deployed.aws.ports.wake.call([place], NOON)
     before = Counter(deployed.aws.written)
     deployed.deliver()
-    assert deployed.called() == [(after(168), [place])]
+    assert deployed.called() == [(after(169), [place])]
     assert not deployed.aws.written - before
 
 
@@ -134,10 +134,28 @@ def test_a_timer_put_while_a_poller_is_there_is_looked_at_on_time(deployed: Func
     other = Polling(deployed.runtime())
 
     deployed.meanwhile.append((after(301.5), lambda: future(deployed, 305)))
-    deployed.meanwhile.append((after(303.1), lambda: deployed.deliver(other)))
+    deployed.meanwhile.append((after(303.6), lambda: deployed.deliver(other)))
     deployed.run(after(320))
     assert [due for due, _ in sorted(deployed.runs_sent())] == [300, 303, 305, 306, 309]
     assert all(-1 <= late <= 0 for late in lateness(deployed))
+
+
+def test_a_poller_knows_as_many_timers_as_its_pace_brings_and_for_all_its_visits(
+    deployed: Functions,
+) -> None:
+    """What it had forgotten it would look for, moment by moment, before each delete."""
+    runtime = deployed.runtime()
+    runtime.share = 1.0
+    real, made = runtime.ports.timers.knowing, []
+    runtime.ports.timers.knowing = lambda most: made.append(most) or real(most)  # type: ignore
+    for second in (300, 400):
+        future(deployed, second)
+    polling = Polling(runtime)
+    deployed.polling = polling
+    deployed.run(after(460))
+    assert [due for due, _ in sorted(deployed.runs_sent())] == [300, 400]
+    assert len(made) == 1
+    assert made[0] >= 4 * 833 * 60, "two pages that are read, and as many timers put"
 
 
 def test_a_nudge_against_a_poller_that_lets_go_is_not_lost(deployed: Functions) -> None:

@@ -6,7 +6,6 @@ from datetime import timedelta
 import pytest
 
 from punctual.aws import keys
-from punctual.aws.dynamo import key_of
 from punctual.aws.walk import Progress, WalkProgress
 from punctual.engine import reconciler, sweeper
 from punctual.engine.ports import Key, Timer
@@ -36,7 +35,7 @@ def forgotten(deployed: Functions, seconds: float = 7_200) -> Key:
 
 
 def timers(deployed: Functions) -> list[Timer]:
-    return [Timer(*keys.parse_timer(key_of(row))) for row in deployed.aws.rows(keys.TIMERS.name)]
+    return deployed.aws.timers()
 
 
 def walked(deployed: Functions, seconds: float = 900) -> None:

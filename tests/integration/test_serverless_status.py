@@ -14,10 +14,13 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.head import State
 from punctual.domain.run import Reason, Run, Status, Trigger, Waiting
 from punctual.engine.ports import Detail, Key, Swap
+from punctual.engine.runs import of_row
 from punctual.serverless.following import Following, following
 from punctual.serverless.monitoring import DeployedMonitor
 from punctual.web.contract import READER
+from punctual.web.render_run import listed_run_json
 from tests.builders import JOB, NOON, a_body, a_head, a_row, a_run, after, an_attempt, an_id
+from tests.integration.moto_faults import frozen
 from tests.integration.serverless_api import Deployed, Hand, Told, deployed
 from tests.integration.stream_records import BY_TTL, Stream
 from tests.integration.test_serverless_api import DAILY, load
@@ -233,6 +236,22 @@ def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) ->
     assert {row.run.run_id: row.detail.error for row in rows}[other.run_id] == "exit 2"
 
 
+def test_a_list_knows_of_an_output_and_does_not_hold_it(world: World) -> None:
+    detail = Detail(output=b"{}", output_type="application/json")
+    end = an_attempt(1, 3, ENDED.run_id, status="SUCCESS", detail=detail)
+    world.store.ports.history.put_ends([end])
+    other = replace(ENDED, run_id=an_id(9))
+    world.store.ports.history.put([a_row(other.run_id, run=other, detail=detail)])
+    for run in (ENDED, other):
+        world.follow(world.stream.of(a_head(version=4), a_head(version=5, ended=(run,))))
+    rows = world.store.lists.page("acme", None, 5, world.clock.now)
+    assert [row.detail for row in rows] == [replace(detail, output=b"")] * 2
+    shown = [listed_run_json(of_row(row), "https://api.invalid") for row in rows]
+    assert [one["output_url"].rpartition("/runs/")[2] for one in shown] == [
+        f"{row.run.run_id}/output" for row in rows
+    ]
+
+
 def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
     def missed(count: int) -> Run:
         return a_run(
@@ -403,6 +422,25 @@ def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: Worl
     assert world.store.rows("jobs") == []
 
 
+def test_of_a_run_that_carries_its_output_no_row_is_read(world: World) -> None:
+    run = replace(ENDED, run_id=an_id(1), note="an event's id")
+    record = world.stream.of(a_head(version=3), a_head(version=4, ended=(run,)))
+    assert "BatchGetItem" not in world.store.spend(lambda: world.follow(record))
+    (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
+    assert row.detail.output is not None, "the list tells that there is one"
+
+
+def test_a_row_that_is_not_to_be_seen_yet_is_read_once_more(world: World) -> None:
+    run = replace(ENDED, run_id=an_id(1))
+    record = world.stream.of(a_head(version=3), a_head(version=4, ended=(run,)))
+    with frozen(world.store.clients.dynamodb) as seen:
+        world.store.ports.history.put([a_row(run.run_id, JOB, run=run, detail=Detail(exit_code=7))])
+        assert world.follow(record) == []
+    assert seen == [1], "at a glance there was none"
+    (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
+    assert row.detail.exit_code == 7
+
+
 def test_a_batch_costs_few_calls(world: World) -> None:
     """A hundred runs that began and ended, told in one batch."""
     world.status._run_events = "none"
@@ -430,14 +468,15 @@ def test_health_is_late_when_runs_are(world: World) -> None:
 
 @pytest.mark.parametrize(
     ("let_in", "sends", "status"),
-    [(20, 1, "ok"), (1, 1, "late"), (20, 2, "late"), (0, 1, "late")],
+    [(20, 1, "ok"), (1, 1, "late"), (20, 2, "ok"), (0, 1, "late")],
 )
 def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
     world: World, let_in: int, sends: int, status: str
 ) -> None:
     assert world.store.ports.buckets.advance(None, NOON)
-    queued = replace(QUEUED, sent_at=after(let_in), changed_at=after(let_in), sends=sends)
-    claimed = replace(RUNNING, started_at=after(20), attempt_at=after(20), token=9)
+    queued = replace(QUEUED, let_in_at=after(let_in), changed_at=after(let_in), sends=sends)
+    claimed = replace(queued, status=Status.RUNNING, sends=0, token=9)
+    claimed = replace(claimed, started_at=after(20), attempt_at=after(20))
     world.follow(
         world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
     )

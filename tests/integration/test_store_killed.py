@@ -71,7 +71,7 @@ def test_all_rows_of_a_unit_agree(tmp_path: Path) -> None:
             version: {head.job_id for head in heads if head.version == version}
             for version in (1, 2, 3)
         }
-        timers = store.timers.due(NOON, 0, NOON, None, 100_000)
+        timers = store.timers.due(NOON, 0, NOON, None, 100_000).timers
         assert {timer.job_id for timer in timers} == by_version[1]
         assert {key.job_id for key in store.end_all_leases()} == by_version[2]
         recorded = store.history.present([RunKey("acme", head.job_id, RUN) for head in heads])

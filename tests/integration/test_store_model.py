@@ -156,7 +156,7 @@ class Model(RuleBasedStateMachine):
         """Also writes rows in the middle of a unit."""
         heads = self.store.heads.walk(None, 100).heads
         assert heads == [self.stored[job].head for job in sorted(self.stored)]
-        due = self.store.timers.due(NOON, 0, after(99), None, 100)
+        due = self.store.timers.due(NOON, 0, after(99), None, 100).timers
         assert list(due) == sorted(self.timers, key=lambda timer: timer.order)
         rows = self.store.history.page_all("acme", None, 100, NOON)
         assert [(row.run.run_id, row.job_id) for row in rows] == sorted(self.history)[::-1]

@@ -9,14 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from punctual.domain.head import State
+from punctual.domain.head import Lane, Rules, State
 from punctual.domain.run import Lease, Status
 from punctual.domain.schedule import Every, Once
 from punctual.engine.ports import Key, RunKey, Swap
 from punctual.local.clock import ManualClock
+from punctual.local.codec import micros
 from punctual.local.errors import StoreError
 from punctual.local.head_rows import HEAD
 from punctual.local.history import ATTEMPT, ROW
+from punctual.local.kinds import INLINE
 from punctual.local.schema import MIGRATIONS, connect
 from punctual.local.store import FILE, Store
 from tests.builders import JOB, NOON, RUN, a_head, a_row, a_run, a_timer, after, an_attempt, an_id
@@ -119,7 +121,7 @@ def test_a_file_of_version_1_is_brought_up_with_all_it_holds(tmp_path: Path) -> 
         head = a_head(version=2, runs=(a_run(status=Status.RUNNING, token=2),))
         lease = Lease(token=2, until=after(30))
         assert store.heads.load([Key("acme", JOB)]) == {Key("acme", JOB): (head, {RUN: lease})}
-        assert list(store.timers.due(NOON, 0, NOON, None, 9)) == [a_timer()]
+        assert store.timers.due(NOON, 0, NOON, None, 9).timers == [a_timer()]
         assert store.count_runs("acme") == {"RUNNING": 1, "SUCCESS": 3}
         assert list(store.heads.swap([Swap(a_head(version=3), 2)])) == [True]
         assert store.count_runs("acme") == {"SUCCESS": 3}
@@ -156,6 +158,29 @@ def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(tmp_path:
         whole = store.heads.coming("acme", (NOON, ""), end, 9_999, 1)
         assert whole is not None
         assert (len(whole.heads), whole.until) == (2_001, None)
+    finally:
+        store.close()
+
+
+def test_what_is_queued_in_a_file_of_version_7_is_found_by_its_kind(tmp_path: Path) -> None:
+    old = connect(tmp_path / FILE, MIGRATIONS[:7])
+    kinds = (("http", Lane.LONG), ("script", Lane.QUICK), ("event", Lane.QUICK))
+    heads = []
+    for n, (task_type, lane) in enumerate(kinds * 400, start=1):
+        rules = Rules(body="1-body", since_at=NOON, task_type=task_type, lane=lane)
+        heads.append(a_head(an_id(n), rules={1: rules}, runs=(a_run(due_at=NOON),)))
+    old.executemany(
+        "INSERT INTO heads (id, tenant, job_id, state, leased, busy, queued, queued_priority, "
+        "queued_due, head) VALUES (?, 'acme', ?, 'SCHEDULED', 0, 1, 1, 1, ?, ?)",
+        [(n, head.job_id, micros(NOON), HEAD.encode(head)) for n, head in enumerate(heads, 1)],
+    )
+    old.close()
+    store = Store.open(tmp_path, CLOCK)
+    try:
+        for n, kind in enumerate((Lane.LONG, Lane.QUICK, INLINE)):
+            assert store.queued(NOON, 9_999, (), ("acme", kind)) == heads[n::3]
+        assert store.queued(NOON, 500) == heads[:500]
+        assert store.queued(NOON, 500, (), ("other", Lane.QUICK)) == []
     finally:
         store.close()
 

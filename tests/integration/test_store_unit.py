@@ -4,14 +4,17 @@ import sqlite3
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import Lease, Status
+from punctual.domain.events import Look
+from punctual.domain.run import Lease, Reason, Status
+from punctual.engine.change import Change
 from punctual.engine.ports import Beat, Key, RunKey, Swap
+from punctual.engine.steps import Steps
 from punctual.local.clock import ManualClock
 from punctual.local.store import FILE, Store
 from tests.builders import JOB, NOON, RUN, a_body, a_head, a_row, a_run, a_timer, after, an_id
@@ -68,6 +71,39 @@ def test_nothing_is_on_the_disk_before_the_unit_ends(store: Store, folder: Path)
     assert len(on_disk(folder, "SELECT 1 FROM heads UNION ALL SELECT 1 FROM timers")) == 2
 
 
+def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -> None:
+    """What its holder left cannot be read: neither stands, and the next look does both."""
+    held = a_run(
+        status=Status.RUNNING,
+        token=1,
+        claimer="e",
+        nonce="m.0",
+        attempt_at=NOON,
+        cancel=Reason.CANCELLED,
+    )
+    store.heads.put_bodies([a_body()])
+    store.heads.swap([Swap(a_head(runs=(held,)), 0)])
+    ports = store.ports(cast(Any, None), cast(Any, None))
+    steps = Steps(ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.work())
+
+    def look() -> None:
+        steps.apply([Change(HERE, Look(), "a look")])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store.blobs, "get", _deaf)
+        with pytest.raises(Unavailable):
+            look()
+    assert [run.run_id for run in store.heads.load([HERE])[HERE].head.runs] == [RUN]
+    look()
+    assert store.heads.load([HERE])[HERE].head.runs == ()
+    (row,) = store.history.get([RunKey(*HERE, RUN)], after(60)).values()
+    assert row.run.status is Status.CANCELLED
+
+
+def _deaf(*_: Any) -> Any:
+    raise Unavailable("The data folder does not answer: Too many open files.")
+
+
 def test_a_call_outside_a_unit_is_a_unit(store: Store, folder: Path) -> None:
     store.timers.put([a_timer()])
     assert len(on_disk(folder, "SELECT 1 FROM timers")) == 1
@@ -91,7 +127,7 @@ def test_an_error_undoes_the_whole_unit(store: Store, folder: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fail_after_much()
     assert store.heads.load([HERE, Key("acme", an_id(2))]) == {HERE: (kept, {RUN: LEASE})}
-    assert list(store.timers.due(NOON, 0, after(99), None, 9)) == []
+    assert store.timers.due(NOON, 0, after(99), None, 9) == ([], None)
     assert store.history.present([RunKey("acme", JOB, RUN)]) == frozenset()
     assert store.count_jobs("acme") == {"SCHEDULED": 1}
     assert store.feed.publish([{"n": 2}]) == ["1"]
@@ -112,7 +148,7 @@ def test_an_error_that_was_caught_inside_a_unit_still_undoes_it(
 
     with pytest.raises(Unavailable, match="nothing of its transaction"):
         go_on()
-    assert list(store.timers.due(NOON, 0, NOON, None, 1)) == []
+    assert store.timers.due(NOON, 0, NOON, None, 1) == ([], None)
 
 
 def test_what_cannot_be_written_fails_its_own_caller_only(store: Store) -> None:
@@ -181,7 +217,7 @@ def test_a_timer_that_stood_before_is_gone_after_put_and_delete(
     with store.work():
         store.timers.put([a_timer()])
         store.timers.delete([a_timer()])
-    assert list(store.timers.due(NOON, 0, NOON, None, 9)) == []
+    assert store.timers.due(NOON, 0, NOON, None, 9) == ([], None)
 
 
 def test_a_full_disk_is_told_and_leaves_everything_as_it_was(store: Store) -> None:

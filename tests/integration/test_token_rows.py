@@ -115,6 +115,41 @@ def test_what_is_no_good_any_more_is_shown_for_a_month(rows: Rows) -> None:
     assert rows.listed.revoke("acme", an_id(1), ends + KEPT) is None
 
 
+@pytest.mark.parametrize("rows", ["aws", "memory"], indirect=True)
+def test_the_first_wish_stands(rows: Rows) -> None:
+    """On the node one transaction holds all of it."""
+    put(rows, a_token(), a_token(2))
+    assert rows.listed.wished("acme", an_id(1), "mine") == "mine"
+    assert rows.listed.wished("acme", an_id(1), "theirs") == "mine"
+    assert rows.listed.wished("acme", an_id(2), "theirs") == "theirs"
+    assert rows.listed.get("acme", an_id(1), NOON) == a_token()
+
+
+def test_a_wish_about_what_is_not_there_is_none() -> None:
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(), "a")
+        assert tokens.wished("acme", an_id(2), "mine") is None
+        assert tokens.wished("globex", an_id(1), "mine") is None
+        key = {"pk": {"S": "#token#a"}, "sk": {"S": "-"}}
+        made.clients.dynamodb.delete_item(TableName=made.settings.control_table, Key=key)
+        assert tokens.wished("acme", an_id(1), "mine") is None
+
+
+def test_those_that_are_good_and_those_that_are_shown_are_counted(rows: Rows) -> None:
+    assert rows.listed.count("acme", NOON) == (0, 0)
+    ends = NOON + timedelta(hours=1)
+    put(rows, *(a_token(number) for number in range(1, 61)), a_token(99, "globex"))
+    put(rows, a_token(61, expires_at=ends))
+    rows.listed.revoke("acme", an_id(2), NOON)
+    rows.listed.revoke("acme", an_id(2), NOON)
+    assert rows.listed.count("acme", NOON) == (60, 61)
+    assert rows.listed.count("acme", ends + timedelta(seconds=1)) == (59, 61)
+    assert rows.listed.count("acme", NOON + KEPT + timedelta(seconds=1)) == (59, 60)
+    assert rows.listed.count("acme", ends + KEPT + timedelta(seconds=1)) == (59, 59)
+    assert rows.listed.count("globex", NOON) == (1, 1)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     store = Store.open(tmp_path / "data", ManualClock(NOON))

@@ -89,12 +89,36 @@ def test_who_calls_is_told(world: World) -> None:
 def test_jobs_say_whose_token_made_them_and_the_audit_from_where(world: World) -> None:
     job = world.at.ask(world.acme.token, "GET", f"/jobs/{world.acme.ids['job_id']}").json
     assert job["created_by"] == "ci"
+    body = {"name": "own", "role": "viewer"}
+    made = world.at.ask(world.acme.token, "POST", "/tokens", body).json
     (entry,) = [
         one
         for one in world.at.ask(world.acme.token, "GET", "/audit").json["entries"]
-        if one["action"] == "token.create" and one["subject_token_id"] in world.acme.ids.values()
+        if one["subject_token_id"] == made["token_id"]
     ]
+    assert entry["token_id"] == world.acme.ids["token_id"]
     assert entry["address"] in ("127.0.0.9", "192.0.2.1")
+
+
+def test_a_tenant_reads_who_made_its_token_but_not_from_where(world: World) -> None:
+    made = world.at.token("outside")
+
+    def told(reader: str) -> Any:
+        entries = world.at.ask(reader, "GET", "/audit?action=token.create&limit=200").json[
+            "entries"
+        ]
+        (one,) = (one for one in entries if one["subject_token_id"] == made["token_id"])
+        return one
+
+    theirs, ours = told(made["token"]), told(world.at.admin)
+    assert (theirs["token_id"], theirs["address"]) == (None, "")
+    assert theirs["caller"] == ours["caller"] == made["created_by"]
+    assert theirs["request_id"] == ours["request_id"] != ""
+    assert ours["address"] in ("127.0.0.9", "192.0.2.1")
+    second = world.at.ask(made["token"], "POST", "/tokens", {"name": "own", "role": "viewer"}).json
+    entries = world.at.ask(made["token"], "GET", "/audit").json["entries"]
+    (own,) = (one for one in entries if one["subject_token_id"] == second["token_id"])
+    assert (own["token_id"], own["address"]) == (made["token_id"], ours["address"])
 
 
 def test_a_secret_is_shown_once(world: World) -> None:

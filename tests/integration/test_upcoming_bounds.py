@@ -65,7 +65,7 @@ def hourly(number: int) -> Head:
 
 
 def counted(store: Store) -> tuple[Forecast, CountingHeads]:
-    ports = store.ports(Ready(lambda _until, _most: (), frozenset()), SilentWake())
+    ports = store.ports(Ready(lambda _until, _most, _but, _only: (), frozenset()), SilentWake())
     heads = CountingHeads(store.heads)
     return Forecast(with_port(ports, heads=cast(Heads, heads))), heads
 

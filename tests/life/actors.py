@@ -25,6 +25,7 @@ class Actor:
         self.environment = environment
         self.event = event
         self.began = now
+        self.called = 0.0  # seconds of it that its own calls took
         self.deadline = now + timedelta(seconds=environment.function.timeout)
         self.wake_at: datetime | None = now  # None while it runs, and when it is over
         self.over = False
@@ -78,11 +79,28 @@ class Actors:
         self._closing = False
         self._playing: Actor | None = None
 
-    def begin(self, environment: Environment, event: Any, done: Done) -> Actor:
+    def begin(
+        self, environment: Environment, event: Any, done: Done, first: timedelta = timedelta()
+    ) -> Actor:
+        """`first`: how long a new environment takes before it sees its event."""
         environment.busy = True
-        actor = Actor(environment, event, self._clock(), done)
-        self._step(actor)
+        actor = Actor(environment, event, self._clock() + first, done)
+        if first:
+            self._waiting.append(actor)
+        else:
+            self._step(actor)
         return actor
+
+    def mine(self) -> Actor | None:
+        """The invocation that runs in this thread; a thread of its own is none."""
+        mine = self._playing
+        return mine if mine and mine.thread is threading.current_thread() else None
+
+    def spend(self, actor: Actor, seconds: float) -> None:
+        """A call takes its time, while others go on."""
+        if seconds:
+            actor.called += seconds
+            self.pause(seconds)
 
     def next_at(self) -> datetime | None:
         return min((one.wake_at for one in self._waiting if one.wake_at), default=None)
@@ -99,8 +117,8 @@ class Actors:
     def pause(self, seconds: float) -> None:
         """What functions get as sleep. A thread of a function's own just lets the time go by."""
         until = self._clock() + timedelta(seconds=seconds)
-        mine = self._playing
-        if mine is None or mine.thread is not threading.current_thread():
+        mine = self.mine()
+        if mine is None:
             self._clock.set(max(until, self._clock()))
         elif self._closing:
             raise Killed("the world is over")

@@ -10,7 +10,7 @@ from punctual.local.clock import ManualClock
 from tests.life.actors import Actor, Actors
 from tests.life.deployed import REGION, Deployed, Source
 from tests.life.sqs import Letter, Queue, Sqs, record
-from tests.life.stream import Stream
+from tests.life.stream import SHARD, Stream
 
 
 class Feeding:
@@ -141,6 +141,7 @@ class Feeding:
                 "endSequenceNumber": numbers[-1],
                 "batchSize": len(numbers),
                 "streamArn": source.arn,
+                "shardId": SHARD,
             },
         }
         params = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}

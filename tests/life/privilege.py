@@ -19,7 +19,7 @@ class Right(NamedTuple):
     role: str
     action: str
     resource: str
-    rows: str = ""  # of a table: what the partition key begins with, where the call names one
+    rows: str = ""  # of a table: the partition key, where the call names one
 
 
 class Rule(NamedTuple):
@@ -80,10 +80,11 @@ def needed(call: Call) -> list[Right]:
 
 
 def _rows(params: Mapping[str, Any]) -> str:
-    """Without its last part, which is another one for each job and minute."""
+    """The partition that a call for one row names, or a query."""
     key = params.get("Key") or params.get("Item")
-    text = str(key["pk"]["S"]) if key else ""
-    return text[: text.rfind("#") + 1]
+    if key:
+        return str(key["pk"]["S"])
+    return str(params.get("ExpressionAttributeValues", {}).get(":pk", {}).get("S", ""))
 
 
 def _resources(call: Call) -> list[str]:

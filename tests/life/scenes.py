@@ -12,11 +12,13 @@ from bench.meter import Call, Unit, purpose
 from bench.prices import prices
 from bench.sizes import INDEXED, item_bytes
 from tests.life.gateway import Answer, Gateway
+from tests.life.latency import Latency
 from tests.life.world import MINUTE, SECOND, World, a_world
 
 SMALL = {"order": 4711, "mail": "ada@example.com"}
 PAYLOAD = {**SMALL, "lines": [{"n": n, "sku": f"A-{n * 7919 % 9973}"} for n in range(35)]}  # 1 KB
 WATERMARK = (Unit.WRITE, "control: #watermark")
+MOMENTS = 5
 TOKEN = "a-token-that-only-these-tests-know"
 
 
@@ -99,7 +101,7 @@ def buried(world: World) -> Counted:
     return Counted("a round", lines(spent_in(world, calls), 1, prices()), {})
 
 
-def recurring(world: World, jobs: int, minutes: int = 4) -> Counted:
+def recurring(world: World, jobs: int, minutes: int) -> Counted:
     """Each job runs each minute; a minute without any is taken away, the rest is the runs'."""
     gateway = opened(world)
     world.run(5 * MINUTE)
@@ -118,28 +120,43 @@ def recurring(world: World, jobs: int, minutes: int = 4) -> Counted:
     return Counted(what, lines(left, runs, prices()), stored_by(calls, runs))
 
 
+def with_larger_outputs(world: World, jobs: int) -> Counted:
+    """Each too large for a row: they go to S3, in one object for those that end together."""
+    world.work = lambda payload: {"did": payload["order"], "text": "all is well; " * 150}
+    found = recurring(world, jobs, 7)
+    return found._replace(what=f"{found.what}, each with 2 KB of output in S3")
+
+
 def one_shot(world: World, jobs: int) -> Counted:
-    """Submitted before; what is counted is what its one run costs."""
+    """Submitted before; what is counted is what its one run costs.
+
+    The planner ticks at one fraction of a second: moments at several are the same as ticks at
+    several.
+    """
     gateway = opened(world)
     world.run(5 * MINUTE)
     idle = _idle(world, 10)
-    at = (world.clock() + timedelta(minutes=5, seconds=10)).isoformat()
-    for _ in range(jobs):
-        submitted(gateway, schedule_type="FUTURE", schedule_time=at)
+    for number in range(MOMENTS):
+        later = timedelta(minutes=5 + number, seconds=10 + number / MOMENTS)
+        at = (world.clock() + later).isoformat()
+        for _ in range(jobs):
+            submitted(gateway, schedule_type="FUTURE", schedule_time=at)
     world.run(MINUTE)
-    began, seen = len(world.meter.calls), len(world.ended())
-    world.run(5 * MINUTE)
+    began, seen, minutes = len(world.meter.calls), len(world.ended()), 4 + MOMENTS
+    world.run(minutes * MINUTE)
     calls = world.meter.calls[began:]
     runs = len(world.ended()) - seen
-    assert (runs, world.failures) == (jobs, [])
-    left = _own(less(spent_in(world, calls), idle, 5 / 10))
+    assert (runs, world.failures) == (jobs * MOMENTS, [])
+    left = _own(less(spent_in(world, calls), idle, minutes / 10))
     return Counted(f"{jobs} at a time", lines(left, runs, prices()), stored_by(calls, runs))
 
 
 SCENES: Mapping[str, Callable[[World], Counted]] = {
-    "many": lambda world: recurring(world, 20, 1),
-    "ten": lambda world: recurring(world, 10, 2),
-    "alone": lambda world: recurring(world, 1, 2),
+    "many": lambda world: recurring(world, 20, 4),
+    "ten": lambda world: recurring(world, 10, 7),
+    "alone": lambda world: recurring(world, 1, 14),
+    "objects": lambda world: with_larger_outputs(world, 10),
+    "object": lambda world: with_larger_outputs(world, 1),
     "one-shot": lambda world: one_shot(world, 10),
     "submission": lambda world: submission(world, 10, SMALL),
     "large submission": lambda world: submission(world, 10, PAYLOAD),
@@ -156,6 +173,7 @@ def measured(scene: str, stage: str = "dev") -> Counted:
     with a_world(stage) as world:
         # They come each five minutes, whatever runs: one is counted by itself.
         world.clocks = [one for one in world.clocks if one.short != "dead-letters"]
+        world.latency = Latency(slow=("poller",))  # it waits for the moment, and works until then
         return SCENES[scene](world)
 
 

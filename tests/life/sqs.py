@@ -6,7 +6,7 @@ visibility by the wall clock. Queues are made from what the template says of the
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import count
@@ -74,8 +74,15 @@ def queue_from(url: str, attributes: Mapping[str, str]) -> Queue:
 
 
 class Sqs:
-    def __init__(self, clock: Clock, queues: Sequence[Queue]) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        queues: Sequence[Queue],
+        latency: Callable[[], timedelta] = timedelta,
+    ) -> None:
         self._clock = clock
+        self._latency = latency  # of one request's messages, delays apart
+        self._late = timedelta()
         self._numbers = count(1)
         self.by_url = {queue.url: queue for queue in queues}
         self.by_arn = {queue.arn: queue for queue in queues}
@@ -107,6 +114,8 @@ class Sqs:
         if model.name == "ReceiveMessage":
             letters = self.receive(queue, params["MaxNumberOfMessages"])
             return Answer(200), {"Messages": [_shown(one) for one in letters]}
+        if model.name.startswith("SendMessage"):
+            self._late = self._latency()
         if not model.name.endswith("Batch"):
             return Answer(200), self._one(queue, model.name, params)
         done = [
@@ -144,7 +153,7 @@ class Sqs:
                     next(self._numbers),
                     params["MessageBody"],
                     now,
-                    now + delay,
+                    now + delay + self._late,
                     group,
                     dedup,
                     params.get("MessageAttributes", {}),

@@ -10,6 +10,8 @@ from bench.meter import Written
 from punctual.aws import keys
 from tests.life.deployed import Source
 
+SHARD = "shardId-1"  # of each stream, which has no other
+
 
 @dataclass
 class Stream:
@@ -18,6 +20,7 @@ class Stream:
     arn: str
     records: list[dict[str, Any]] = field(default_factory=list)
     since: list[datetime] = field(default_factory=list)  # when each of them was written
+    kept: list[dict[str, Any]] = field(default_factory=list)  # for a day, whoever has read it
     numbered: int = 0
     tries: int = 0
     busy: bool = False
@@ -50,6 +53,7 @@ class Stream:
         if by_expiry:
             record["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
         self.records.append(record)
+        self.kept.append(record)
         self.since.append(now)
 
     def batch(self, source: Source) -> list[dict[str, Any]]:

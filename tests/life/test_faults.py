@@ -43,6 +43,8 @@ def all_is_well(world: World, api: Gateway, jobs: list[str]) -> None:
     ended = Counter(one["run_id"] for one in told(world, "Run State Change"))
     assert len(ended) == len(jobs)
     assert {one["job_id"] for one in told(world, "Paid")} == set(jobs)
+    counted = api.get("/stats").json
+    assert (counted["jobs"], counted["runs"]) == ({"COMPLETED": 2}, {"SUCCESS": 2})
     at_rest(world)
 
 
@@ -76,6 +78,8 @@ CALLS = [
     ("planner", "SendMessageBatch", 0),
     ("status", "PutEvents", 0),
     ("status", "UpdateItem", 0),
+    ("status", "UpdateItem", 1),
+    ("status", "UpdateItem", 2),
 ]
 
 
@@ -99,6 +103,33 @@ def test_a_function_that_dies_loses_and_doubles_nothing(
 
     assert live(plan) == {short: 1}
     assert len(struck) == 1
+
+
+@pytest.mark.parametrize("answered", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("number", [0, 1], ids=["the batch's row", "their own rows"])
+def test_what_runs_left_is_answered_whoever_died_on_the_way(number: int, answered: bool) -> None:
+    with a_world() as world:
+        api = opened(world)
+        at = after(90).isoformat()
+        jobs = [submitted(api, schedule_type="FUTURE", schedule_time=at) for _ in range(3)]
+        world.work = lambda _: {"left": "by one attempt"}
+        hit = at_call(world, "executor-quick", "BatchWriteItem", number, answered)
+        killed = Killed("out of time or memory")
+        world.faults.plan = lambda moment: killed if hit(moment) else None
+        world.run(3 * MINUTE)
+        assert len(world.failures) == 1
+        world.run(7 * MINUTE)
+        for job in jobs:
+            (run,) = runs_of(api, job)
+            assert run["status"] == "SUCCESS"
+            answer = api.get(f"/jobs/{job}/runs/{run['run_id']}/output")
+            assert answer.json == {"left": "by one attempt"}
+            assert run["output_url"].endswith(f"/jobs/{job}/runs/{run['run_id']}/output")
+        packs = [one for call in world.meter.calls for one in call.writes if "#pack#" in one.key.pk]
+        assert len(packs) == (1 if number else 2 if answered else 1), (
+            "one for each batch that ended"
+        )
+        at_rest(world)
 
 
 @pytest.mark.parametrize("short", FUNCTIONS)

@@ -7,6 +7,7 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from tests.builders import NOON
+from tests.integration.moto_faults import frozen
 from tests.life.gateway import Gateway
 from tests.life.scenes import opened, submitted
 from tests.life.seen import at_rest, each_once, job_of, runs_of, statuses, told
@@ -66,6 +67,28 @@ def test_a_recurring_job_runs_each_time_once(world: World, api: Gateway) -> None
     assert world.failures == []
 
 
+def test_glances_that_see_nothing_new_for_minutes_make_nothing_late_nor_double(
+    world: World, api: Gateway
+) -> None:
+    job = submitted(api, schedule_type="INTERVAL", interval_seconds=20, misfire_policy="SKIP")
+    with frozen(world.clients.dynamodb) as seen:
+        once = submitted(api, schedule_type="FUTURE", schedule_time=at(50))
+        world.run(70 * SECOND)
+        assert api.post(f"/jobs/{job}/pause").status == 200
+        world.run(MINUTE)
+        assert api.post(f"/jobs/{job}/resume").status == 200
+        world.run(MINUTE)
+    assert len(seen) > 20, "of heads, of bodies, of lines of history"
+    assert statuses(api, once) == {"SUCCESS": 1}
+    each_once(api, job)
+    ran = [run for run in runs_of(api, job) if run["status"] == "SUCCESS"]
+    assert len(ran) >= 6
+    assert all(run["lateness_ms"] == 0 for run in ran)
+    listed = api.get("/runs?status=SUCCESS").json["runs"]
+    assert len(listed) == len(ran) + 1
+    assert world.failures == []
+
+
 def test_ten_jobs_of_one_moment_are_one_batch(world: World, api: Gateway) -> None:
     jobs = [submitted(api, schedule_type="FUTURE", schedule_time=at(90)) for _ in range(10)]
     world.run(2 * MINUTE)
@@ -73,8 +96,14 @@ def test_ten_jobs_of_one_moment_are_one_batch(world: World, api: Gateway) -> Non
     sent = [call for call in world.meter.calls if call.operation == "SendMessageBatch"]
     by_lane = [call for call in sent if call.params["QueueUrl"].endswith("-quick.fifo")]
     assert [len(call.params["Entries"]) for call in by_lane] == [10]
-    stored = [call for call in world.meter.calls if call.operation == "PutObject"]
-    assert len(stored) == 1
+    packs = [
+        written
+        for call in world.meter.calls
+        for written in call.writes
+        if "#pack#" in written.key.pk
+    ]
+    assert len(packs) == 1, "their outputs share a row on their way to history"
+    assert not [call for call in world.meter.calls if call.operation == "PutObject"]
 
 
 def test_a_failed_attempt_is_tried_again(world: World, api: Gateway) -> None:

@@ -26,6 +26,7 @@ STEPS = frozenset(
         ("dynamodb:PutItem", "jobs"),
         ("dynamodb:UpdateItem", "jobs"),
         ("dynamodb:BatchWriteItem", "timers"),
+        ("dynamodb:UpdateItem", "timers"),
         ("dynamodb:BatchGetItem", "runs"),
         ("dynamodb:BatchWriteItem", "runs"),
         ("dynamodb:Query", "runs"),

@@ -24,7 +24,7 @@ from punctual.aws.clients import Clients
 from punctual.aws.crew import Crew
 from punctual.domain.placement import sortable_id
 from punctual.local.clock import ManualClock
-from punctual.serverless.runtime import Runtime
+from punctual.serverless.runtime import Runtime, share_of
 from punctual.serverless.secret_parameters import key_of
 from punctual.serverless.telling import PowertoolsTelling
 from punctual.settings import Settings
@@ -35,6 +35,7 @@ from tests.life.deployed import REGION, Deployed, Rule, deploy
 from tests.life.faults import Faults
 from tests.life.feeding import Feeding
 from tests.life.functions import Environment
+from tests.life.latency import NONE
 from tests.life.sqs import Answer, Queue, Sqs
 from tests.life.stream import Stream, is_expired_row
 from tests.life.template import Stack, synthesised
@@ -52,7 +53,7 @@ class Watched(Clients):
 
 class World(Feeding):
     def __init__(
-        self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime, tick_second: int
+        self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime, tick_second: float
     ) -> None:
         self.stage = stage
         self.stacks = stacks
@@ -60,7 +61,8 @@ class World(Feeding):
         self.session = session
         self.bare = session.client("dynamodb")
         self.deployed: Deployed = deploy(session, stacks)
-        self.sqs = Sqs(self.clock, self.deployed.queues)
+        self.latency = NONE
+        self.sqs = Sqs(self.clock, self.deployed.queues, lambda: self.latency.delivery())
         self.meter = Meter(self.bare)
         self.actors = Actors(self.clock, self.meter)
         self.faults = Faults(lambda: self.meter.role)
@@ -76,12 +78,13 @@ class World(Feeding):
         self._streamed = 0
         self.ticks = True
         self.throttled: set[str] = set()  # functions of which Lambda starts none
-        first = now.replace(second=tick_second, microsecond=0)
+        first = now.replace(second=0, microsecond=0) + timedelta(seconds=tick_second)
         self.clocks = [
             Clock(short, every(self.rule(short)), first) for short in ("planner", "dead-letters")
         ]
         for service in SERVICES:
             client = getattr(self.clients, service)
+            client.meta.events.register_first("before-parameter-build.*.*", self._takes_time)
             self.faults.watch(client)
             self.meter.watch(client)
             if service == "sqs":
@@ -101,12 +104,19 @@ class World(Feeding):
             steady=self.clock.monotonic,
             make_id=self.new_id,
             pause=self.actors.pause,
+            share=share_of(env),
             crew=Crew(1),
             patience=Patience(self.actors.pause, seed="test"),
         )
 
     def new_id(self) -> str:
         return sortable_id(self.clock(), (next(self._numbers) << 6).to_bytes(10, "big"))
+
+    def _takes_time(self, **_: Any) -> None:
+        actor = self.actors.mine()
+        if actor is not None:
+            memory = actor.environment.function.memory
+            self.actors.spend(actor, self.latency.call(actor.name, memory))
 
     def put_token(self, token: str) -> None:
         """What `make deploy` does once the stacks stand."""
@@ -160,8 +170,8 @@ class World(Feeding):
             if actor.error is not None:
                 environment.die()
                 self.failures.append((name, actor.error))
-            waited = (self.clock.now - actor.began).total_seconds()
-            if waited:
+            waited = (self.clock.now - actor.began).total_seconds() - actor.called
+            if waited > 0:
                 gigabytes = environment.function.memory / 1024
                 self.meter.spend(name, Unit.GB_SECOND, "waiting", gigabytes * waited)
             size = sum(len(line.encode()) + 1 for line in environment.log[logged:])
@@ -169,7 +179,8 @@ class World(Feeding):
             self._logs(name)
             done(actor)
 
-        return self.actors.begin(environment, event, over)
+        first = timedelta() if environment.invocations else self.latency.start(name)
+        return self.actors.begin(environment, event, over, first)
 
     def deploy_again(self) -> None:
         """No environment outlives a deploy: those at work end what they began, others are new."""
@@ -292,7 +303,7 @@ def _session() -> Any:
 
 
 @contextmanager
-def a_world(stage: str = "dev", now: datetime = NOON, tick_second: int = 23) -> Iterator[World]:
+def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -> Iterator[World]:
     """`tick_second`: EventBridge counts a minute's rate from whenever the rule was made."""
     stacks = synthesised(stage)
     with mock_aws():

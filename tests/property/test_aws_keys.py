@@ -8,7 +8,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.aws import keys
+from punctual.aws import keys, pack_keys, timer_keys
 from punctual.aws.sorting import escape, joined, moment, number, parse_moment, parted, unescape
 from punctual.domain.head import Head
 from punctual.domain.placement import EPOCH
@@ -70,7 +70,7 @@ def test_the_order_of_numbers_is_the_order_of_their_text(one: int, other: int) -
 
 @given(timers)
 def test_a_timer_reads_back(timer: Timer) -> None:
-    assert Timer(*keys.parse_timer(keys.timer(*timer))) == timer
+    assert Timer(*timer_keys.parse_timer(timer_keys.timer(*timer))) == timer
 
 
 @given(timers, timers)
@@ -78,16 +78,16 @@ def test_timers_of_one_place_sort_by_time_then_tenant_job_and_version(
     one: Timer, other: Timer
 ) -> None:
     other = other._replace(bucket=one.bucket, shard=one.shard)
-    first, second = keys.timer(*one), keys.timer(*other)
+    first, second = timer_keys.timer(*one), timer_keys.timer(*other)
     assert first.pk == second.pk
     assert (first.sk.encode() < second.sk.encode()) == (one.order < other.order)
 
 
 @given(timers, timers)
 def test_what_is_due_and_what_is_behind_a_timer_are_ranges(one: Timer, other: Timer) -> None:
-    sk = keys.timer(*other).sk
-    assert (sk.encode() <= keys.until_moment(one.at).encode()) == (other.at <= one.at)
-    behind = sk.encode() >= keys.after_timer(keys.timer(*one).sk).encode()
+    sk = timer_keys.timer(*other).sk
+    assert (sk.encode() <= timer_keys.until_moment(one.at).encode()) == (other.at <= one.at)
+    behind = sk.encode() >= timer_keys.behind(timer_keys.timer(*one).sk).encode()
     assert behind == (other.order > one.order)
 
 
@@ -108,6 +108,10 @@ def test_rows_of_different_things_never_collide(
     assert (tried[0] == tried[1]) == same
     assert keys.head(tenant, job) != keys.body(other_tenant, other_job, other_ref)
     assert keys.run(tenant, job, ref).sk < keys.attempts(other_ref)
+    assert (pack_keys.pack(tenant, ref) == pack_keys.pack(other_tenant, other_ref)) == (
+        (tenant, ref) == (other_tenant, other_ref)
+    )
+    assert pack_keys.pack(tenant, ref) != keys.job_runs(other_tenant, other_job)
     system = {keys.watermark().pk, keys.shards().pk, keys.bucket_lease(NOON, 0).pk}
     assert keys.receipt(tenant, job).pk not in system
     assert keys.receipt(tenant, job).pk != keys.run_list(other_tenant, 0)

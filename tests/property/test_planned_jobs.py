@@ -76,4 +76,5 @@ def test_a_planned_job_is_what_decide_would_make_of_it(
     at = stored.timer_at
     bucket = bucket_of(max(at, NOON + timedelta(seconds=1)))
     assert decision.timer_at == at
-    assert hand.memory.ports.timers.due(bucket, 0, at, None, 10) == [Timer(bucket, 0, at, *key, 1)]
+    due = hand.memory.ports.timers.due(bucket, 0, at, None, 10)
+    assert due.timers == [Timer(bucket, 0, at, *key, 1)]

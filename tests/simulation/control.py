@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from punctual.domain.placement import EPOCH
-from punctual.engine.ports import BucketLease, Clock, Key, Receipt, Timer
+from punctual.engine.ports import Blob, BucketLease, Clock, Key, Receipt, Timer
 from punctual.engine.window import Place
 
 
@@ -15,6 +15,10 @@ class MemoryBlobs:
 
     def put(self, name: str, data: bytes, content_type: str) -> None:
         self.blobs[name] = data
+
+    def put_many(self, blobs: Sequence[Blob]) -> None:
+        for blob in blobs:
+            self.put(*blob)
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         data = self.blobs.get(name)

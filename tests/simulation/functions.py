@@ -1,6 +1,6 @@
 """Planner and pollers as functions: they end, forget, are called by messages, and die anywhere."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +12,7 @@ from punctual.engine.early import EarlyMessages
 from punctual.engine.failing import Failing
 from punctual.engine.looker import Looker
 from punctual.engine.lookout import Lookout
+from punctual.engine.pace import Pace
 from punctual.engine.ports import Key, Ports, Timer
 from punctual.engine.steps import Steps
 from punctual.engine.visiting import Visitor
@@ -26,6 +27,7 @@ from tests.simulation.world import Process, World
 VISIBILITY = timedelta(seconds=90)
 TIMEOUT = timedelta(seconds=60)
 BATCH = 10
+SOME = 50
 
 
 @dataclass
@@ -46,7 +48,8 @@ class WakeQueue:
     def send(self, _url: str, entries: Sequence[Mapping[str, Any]]) -> list[bool]:
         now = self.world.now
         for entry in entries:
-            at = now + timedelta(seconds=entry["DelaySeconds"])
+            late = self.world.setup.late[self.sent % len(self.world.setup.late)]
+            at = now + timedelta(seconds=entry["DelaySeconds"] + late)
             self.sent += 1
             if not self.lost:
                 self.letters.append(Letter(entry["MessageBody"], at))
@@ -130,7 +133,7 @@ class PlannerFunction(Process):
             Lookout(ports.timers, ports.buckets, ports.buckets),
             ports.buckets,
             SqsWake(sent, "", self.clock),  # type: ignore[arg-type]
-            lambda: Knobs(shards=2),
+            lambda: Knobs(shards=self.world.setup.shards),
             _Switch(),
             self.clock,
             _Silent(self),
@@ -157,7 +160,8 @@ class PollerFunction(Process):
 
     def begin(self) -> None:
         self._failing = Failing()
-        self._wake = SqsWake(_Sent(self, self._queue), "", self.clock)  # type: ignore[arg-type]
+        wake = SqsWake(_Sent(self, self._queue), "", self.clock)  # type: ignore[arg-type]
+        self._wake = wake.from_poller()
 
     def step(self) -> None:
         letters = self._queue.receive()
@@ -171,11 +175,16 @@ class PollerFunction(Process):
 
     def _visit(self) -> Visit:
         self._invocations += 1
-        ports = self.ports
-        early, wake = EarlyMessages(ports.messages, self.clock), OwnWake(self._wake)
+        ports, pace = self.ports, self.world.setup.pace
+        if self.world.setup.works:
+            ports = Ports(**{**vars(ports), **_at_work(ports, pace, self._pause)})
+        early, wake = EarlyMessages(ports.messages, self.clock, pace), OwnWake(self._wake)
         mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
-        looker = Looker(Steps(mine, self.clock, self.monotonic, self.log), self.new_id)
-        visitor = Visitor(ports.timers, ports.buckets, ports.buckets, looker, early, self._failing)
+        steps = Steps(mine, self.clock, self.monotonic, self.log)
+        looker = Looker(steps, self.new_id, glance=True)
+        visitor = Visitor(
+            ports.timers, ports.buckets, ports.buckets, looker, early, self._failing, pace
+        )
         wake.visitor = visitor
         owner = f"{self.name}/{self._invocations}"
         return Visit(
@@ -187,6 +196,31 @@ class PollerFunction(Process):
 
     def next_at(self) -> datetime | None:
         return self._queue.next_at()
+
+
+class _Slow:
+    """A port whose `name` takes what a processor needs for so many things, some at a time."""
+
+    def __init__(self, port: Any, name: str, rate: float, pause: Callable[[float], None]) -> None:
+        self._port, self._name, self._rate, self._pause = port, name, rate, pause
+
+    def __getattr__(self, name: str) -> Any:
+        return self._some if name == self._name else getattr(self._port, name)
+
+    def _some(self, things: Sequence[Any]) -> list[bool]:
+        answers: list[bool] = []
+        for start in range(0, len(things), SOME):
+            some = things[start : start + SOME]
+            self._pause(len(some) / self._rate)
+            answers += getattr(self._port, self._name)(some)
+        return answers
+
+
+def _at_work(ports: Ports, pace: Pace, pause: Callable[[float], None]) -> dict[str, _Slow]:
+    return {
+        "heads": _Slow(ports.heads, "swap", pace.fired, pause),
+        "messages": _Slow(ports.messages, "send", pace.sent, pause),
+    }
 
 
 class OnFunctions(Scenario):

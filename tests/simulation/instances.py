@@ -8,7 +8,8 @@ from random import Random
 from typing import Generic, TypeVar
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.leasing import Row
+from punctual.engine.leasing import Row, Shares
+from punctual.engine.store_clock import StoreClock
 from punctual.local.clock import ManualClock
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -42,6 +43,30 @@ class MemoryShares:
             raise Unavailable("The table does not answer.")
 
 
+class ToldTime:
+    """Rows whose answers name the second they were made in, for a machine's clock that is off."""
+
+    def __init__(self, shares: Shares, truth: ManualClock, off: timedelta) -> None:
+        self._shares = shares
+        self._truth = truth
+        self.off = off
+        self.clock = StoreClock(lambda: truth() + self.off)
+
+    def read(self, tenant: str, what: str) -> Row | None:
+        found = self._shares.read(tenant, what)
+        self._hear()
+        return found
+
+    def swap(self, tenant: str, what: str, expect: int, text: str) -> Row | None:
+        stood = self._shares.swap(tenant, what, expect, text)
+        self._hear()
+        return stood
+
+    def _hear(self) -> None:
+        own = self.clock.own()
+        self.clock.hear(self._truth().replace(microsecond=0), own, own)
+
+
 class Fleet(Generic[Instance]):
     """`make` starts an instance; each has a share of the load, and some crash every few seconds."""
 
@@ -56,7 +81,7 @@ class Fleet(Generic[Instance]):
         self.shares = MemoryShares()
         self._make = partial(make, self.shares, self.clock)
         self.instances = [self._make() for _ in weights]
-        self._weights = weights
+        self.weights = weights
         self.random = Random(seed)
         self._crash_every = crash_every
         self._crash_at = crash_every
@@ -67,7 +92,7 @@ class Fleet(Generic[Instance]):
         for number in range(round(rate * seconds)):
             self.clock.set(start + timedelta(seconds=number / rate))
             self._crash(number / rate)
-            yield self.random.choices(self.instances, self._weights)[0]
+            yield self.random.choices(self.instances, self.weights)[0]
         self.clock.set(start + timedelta(seconds=seconds))
 
     def _crash(self, seconds: float) -> None:

@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from zlib import crc32
 
 from punctual.domain.coming import in_order
 from punctual.domain.draft import expires_at
 from punctual.domain.head import Head
-from punctual.domain.run import Lease
+from punctual.domain.run import Lease, Run
 from punctual.engine.ports import (
     AttemptRow,
     Beat,
     Body,
     Clock,
     Coming,
+    Detail,
     HeadPage,
     Key,
     Ports,
@@ -21,6 +23,7 @@ from punctual.engine.ports import (
     Stored,
     Swap,
     Timer,
+    TimerPage,
     Walk,
 )
 from tests.memory_audit import MemoryAudit
@@ -32,6 +35,7 @@ from tests.simulation.control import (
     MemoryWake,
 )
 from tests.simulation.fifo import FifoQueue
+from tests.simulation.past import Past
 
 Watcher = Callable[[Head | None, Head], None]
 
@@ -41,17 +45,24 @@ class MemoryHeads:
 
     def __init__(self, clock: Clock, watch: Watcher) -> None:
         self.rows: dict[Key, Stored] = {}
+        self.past = Past(clock)
         self._bodies: dict[tuple[Key, str], Body] = {}
         self._clock = clock
         self._watch = watch
         self.audit = MemoryAudit()
 
-    def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
-        found = {key: self._standing(key) for key in keys}
+    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:
+        read = self._glanced if glance else self._standing
+        found = {key: read(key) for key in keys}
         return {key: stored for key, stored in found.items() if stored is not None}
 
+    def _glanced(self, key: Key) -> Stored | None:
+        return self._kept(self.past.seen(key, self.rows.get(key)))
+
     def _standing(self, key: Key) -> Stored | None:
-        stored = self.rows.get(key)
+        return self._kept(self.rows.get(key))
+
+    def _kept(self, stored: Stored | None) -> Stored | None:
         if stored is None:
             return None
         at = expires_at(stored.head)
@@ -73,6 +84,7 @@ class MemoryHeads:
             else:
                 leases[run_id] = lease
         self._watch(standing.head if standing else None, swap.head)
+        self.past.note(swap.key, self.rows.get(swap.key))
         self.rows[swap.key] = Stored(swap.head, leases)
         if swap.note is not None:
             self.audit.changed(swap.note, swap.head)
@@ -87,6 +99,7 @@ class MemoryHeads:
         if stored is None or lease is None or lease.token != beat.token:
             return None
         renewed = Lease(token=beat.token, until=beat.until, beaten=True)
+        self.past.note(beat.key, stored)
         self.rows[beat.key] = Stored(stored.head, {**stored.leases, beat.run_id: renewed})
         return stored.head
 
@@ -101,12 +114,9 @@ class MemoryHeads:
         heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
         heads = [h for h in heads if not h.blank and (before is None or h.job_id < before)]
         heads.sort(key=lambda head: head.job_id, reverse=True)
-        items = []
-        for head in heads[:limit]:
-            body = self._bodies.get((Key(tenant, head.job_id), head.current.body))
-            if body is not None:
-                items.append((head, body))
-        return HeadPage(items, heads[limit - 1].job_id if len(heads) > limit else None)
+        shown = heads[:limit]
+        wanted = [(Key(tenant, head.job_id), head.current.body) for head in shown]
+        return HeadPage.of(shown, wanted, self.bodies(wanted), len(heads) > limit)
 
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
@@ -135,6 +145,12 @@ def _bears_the_mark(standing: Head, mine: Head) -> bool:
     return bool(mark) and newer >= 0 and mark in standing.writers[-newer - 1 :]
 
 
+def _mixed(timer: Timer) -> tuple[str, int, str]:
+    """Fixed in width up to where two of one moment differ, so that text sorts as it does."""
+    text = f"{timer.tenant} {timer.job_id} {timer.version}"
+    return (timer.at.isoformat(timespec="microseconds"), 10**10 + crc32(text.encode()), text)
+
+
 class MemoryTimers:
     def __init__(self) -> None:
         self.rows: dict[tuple[datetime, int], set[Timer]] = {}
@@ -148,11 +164,25 @@ class MemoryTimers:
             self.rows.get((timer.bucket, timer.shard), set()).discard(timer)
 
     def due(
-        self, bucket: datetime, shard: int, until: datetime, after: Timer | None, limit: int
-    ) -> Sequence[Timer]:
+        self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
+    ) -> TimerPage:
+        """In no order within a moment, and the last of a page comes with the next as well."""
         rows = [t for t in self.rows.get((bucket, shard), ()) if t.at <= until]
-        rows = [t for t in rows if after is None or t.order > after.order]
-        return sorted(rows, key=lambda timer: timer.order)[:limit]
+        rows = sorted(rows, key=_mixed)
+        if cursor is None:
+            found = rows[:limit]
+        else:
+            found = [t for t in rows if str(_mixed(t)) >= cursor][: limit + 1]
+        more = bool(found) and found[-1] != rows[-1]
+        return TimerPage(found, str(_mixed(found[-1])) if more else None)
+
+    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+        return frozenset(
+            one
+            for one in wanted
+            for timer in self.rows.get((one.bucket, one.shard), ())
+            if (timer.at, timer.key) == (one.at, one.key)
+        )
 
     def all(self) -> list[Timer]:
         return [timer for rows in self.rows.values() for timer in rows]
@@ -161,7 +191,8 @@ class MemoryTimers:
 class MemoryHistory:
     """`watch` sees every row that is put, with what stood there before."""
 
-    def __init__(self, watch: Callable[[RunRow | None, RunRow], None]) -> None:
+    def __init__(self, clock: Clock, watch: Callable[[RunRow | None, RunRow], None]) -> None:
+        self.past = Past(clock)
         self.rows: dict[RunKey, RunRow] = {}
         self.attempt_rows: dict[tuple[RunKey, int, int, bool], AttemptRow] = {}
         self._watch = watch
@@ -170,6 +201,7 @@ class MemoryHistory:
         for row in rows:
             key = RunKey(row.tenant, row.job_id, row.run.run_id)
             self._watch(self.rows.get(key), row)
+            self.past.note(key, self.rows.get(key))
             self.rows[key] = row
 
     def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
@@ -177,11 +209,25 @@ class MemoryHistory:
             key = RunKey(row.tenant, row.job_id, row.run_id)
             self.attempt_rows[key, row.number, row.token, row.lost] = row
 
-    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
-        return frozenset(key for key in keys if key in self.rows)
+    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+        self.put_attempts(rows)
 
-    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
-        return {k: self.rows[k] for k in keys if k in self.rows and self.rows[k].expires_at > now}
+    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+        mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
+        return mine[-1].detail if mine else None
+
+    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
+        return frozenset(key for key in keys if self._read(key, glance) is not None)
+
+    def get(
+        self, keys: Sequence[RunKey], now: datetime, glance: bool = False
+    ) -> Mapping[RunKey, RunRow]:
+        found = {key: self._read(key, glance) for key in keys}
+        return {key: row for key, row in found.items() if row is not None and row.expires_at > now}
+
+    def _read(self, key: RunKey, glance: bool) -> RunRow | None:
+        row: RunRow | None = self.rows.get(key)
+        return self.past.seen(key, row) if glance else row
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
         mine = [row for place, row in self.attempt_rows.items() if place[0] == key]
@@ -217,7 +263,7 @@ class Memory:
         self.heads = MemoryHeads(clock, watch_head)
         self.timers = MemoryTimers()
         self.queue = FifoQueue(clock)
-        self.history = MemoryHistory(watch_row)
+        self.history = MemoryHistory(clock, watch_row)
         self.blobs = MemoryBlobs()
         self.buckets = MemoryBuckets(clock)
         self.wake = MemoryWake()

@@ -14,7 +14,7 @@ from punctual.engine.jobs import Jobs
 from punctual.engine.looker import Looker
 from punctual.engine.planner import Planner
 from punctual.engine.poller import Poller
-from punctual.engine.ports import Detail
+from punctual.engine.ports import Detail, Key
 from punctual.engine.reconciler import Reconciler
 from punctual.engine.search import Search, output_name
 from punctual.engine.steps import Steps
@@ -90,7 +90,7 @@ class PollerProcess(Process):
     def begin(self) -> None:
         steps = Steps(self.ports, self.clock, self.monotonic, self.log)
         ahead = timedelta(seconds=self.world.setup.ahead)
-        looker = Looker(steps, self.new_id)
+        looker = Looker(steps, self.new_id, glance=True)
         self.poller = Poller(self.ports.timers, self.ports.buckets, looker, ahead)
         self._next_at: datetime | None = None
 
@@ -210,7 +210,10 @@ class ExecutorProcess(Process):
         if not deliveries:
             return
         self.world.random.shuffle(deliveries)
-        handed = self._executor.claim([delivery.message for delivery in deliveries])
+        messages = [delivery.message for delivery in deliveries]
+        # However old: by now another may have claimed the run, or changed its job.
+        known = {Key(one.tenant, one.job_id): one.head for one in messages if one.head is not None}
+        handed = self._executor.claim(messages, known=known)
         granted = {one.run.run_id: one for one in handed.granted}
         again = dict(handed.again)
         for delivery in deliveries:

@@ -9,7 +9,6 @@ import pytest
 
 from punctual.domain.errors import LimitExceeded
 from punctual.domain.limits import Limits
-from punctual.engine.leased_calls import LeasedCalls
 from punctual.engine.leased_quotas import LeasedQuotas
 from punctual.engine.leased_runs import PLACES, RunPermits
 from punctual.engine.leasing import Row
@@ -28,93 +27,6 @@ class Told:
 
     def __call__(self, event: str, /, **_fields: object) -> None:
         self.lines.append(event)
-
-
-def calling(limits: Limits, weights: Sequence[float], crashes: float = 0) -> Fleet[LeasedCalls]:
-    def make(shares: MemoryShares, clock: ManualClock) -> LeasedCalls:
-        return LeasedCalls(lambda _: limits, shares, clock, clock.monotonic, Told())
-
-    return Fleet(make, weights, seed=7, crash_every=crashes)
-
-
-def accepted(fleet: Fleet[LeasedCalls], rate: float, seconds: float = MINUTE) -> int:
-    found, waits = 0, [0.0]
-    for instance in fleet.load(rate, seconds):
-        try:
-            instance.call("acme")
-            found += 1
-        except LimitExceeded as refused:
-            waits.append(refused.again_after)
-    assert 0 <= min(waits) <= max(waits) <= 1
-    return found
-
-
-@pytest.mark.parametrize("crashes", [0, 3], ids=["", "crashing"])
-@pytest.mark.parametrize("weights", FLEETS.values(), ids=FLEETS)
-@pytest.mark.parametrize("limits", [(10, 20), (100, 100), (300, 600)], ids=str)
-def test_twice_the_rate_for_a_minute_is_held_to_the_limit(
-    limits: tuple[int, int], weights: Sequence[float], crashes: float
-) -> None:
-    rate, burst = limits
-    fleet = calling(Limits(calls_per_second=rate, burst=burst), weights, crashes)
-    found = accepted(fleet, 2 * rate)
-    allowed = rate * MINUTE + burst
-    assert found <= 1.05 * rate * MINUTE + burst
-    assert found <= allowed  # no clock is off here: then it is not one over
-    assert found >= 0.95 * allowed
-
-
-@pytest.mark.parametrize("weights", FLEETS.values(), ids=FLEETS)
-@pytest.mark.parametrize("rate", [10, 100, 300])
-def test_who_stays_below_is_never_refused(rate: int, weights: Sequence[float]) -> None:
-    fleet = calling(Limits(calls_per_second=rate, burst=rate), weights)
-    assert accepted(fleet, 0.9 * rate) == 54 * rate
-
-
-def test_a_busy_call_costs_no_write() -> None:
-    fleet = calling(Limits(calls_per_second=1_000), FLEETS["three"])
-    accepted(fleet, 900)
-    assert fleet.shares.did["writes"] < 0.01 * 900 * MINUTE
-    assert fleet.shares.did["reads"] == 3
-
-
-def test_calls_now_and_then_share_a_lease() -> None:
-    fleet = calling(Limits(calls_per_second=100), FLEETS["one"])
-    assert accepted(fleet, 0.5) == 30
-    assert fleet.shares.did["writes"] <= 8
-
-
-def test_clocks_that_differ_cost_five_seconds_of_calls_at_most() -> None:
-    limits = Limits(calls_per_second=100, burst=100)
-    late, early = timedelta(seconds=-2.5), timedelta(seconds=2.5)
-    offsets = iter((late, early, timedelta()))
-
-    def make(shares: MemoryShares, clock: ManualClock) -> LeasedCalls:
-        offset = next(offsets)
-        return LeasedCalls(
-            lambda _: limits, shares, lambda: clock() + offset, clock.monotonic, Told()
-        )
-
-    found = accepted(Fleet(make, (1, 1, 1), seed=7), 200)
-    assert 0.9 * 6_100 <= found <= 6_100 + 5 * 100
-
-
-def test_when_the_table_is_away_calls_go_on_at_the_limit_of_each_instance() -> None:
-    told = Told()
-    limits = Limits(calls_per_second=10, burst=10)
-
-    def make(shares: MemoryShares, clock: ManualClock) -> LeasedCalls:
-        return LeasedCalls(lambda _: limits, shares, clock, clock.monotonic, told)
-
-    fleet = Fleet(make, FLEETS["three"], seed=7)
-    fleet.shares.away = True
-    found = accepted(fleet, 90)
-    assert 3 * 600 - 60 <= found <= 3 * 620
-    assert set(told.lines) == {"limits_unavailable"}
-    assert len(told.lines) <= 3 * 13  # each asks again after five seconds
-    fleet.shares.away = False
-    accepted(fleet, 90, 6)
-    assert accepted(fleet, 90) <= 600 + 10 + 5
 
 
 def running(limits: Limits, weights: Sequence[float], crashes: float = 0) -> Fleet[RunPermits]:

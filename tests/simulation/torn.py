@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 from punctual.domain.errors import Unavailable
@@ -17,9 +18,11 @@ READS = frozenset(
         "coming",
         "walk",
         "due",
+        "standing",
         "present",
         "get",
         "attempts",
+        "end",
         "page_all",
         "link",
         "watermark",
@@ -133,11 +136,13 @@ class _Torn:
     def __getattr__(self, method: str) -> Callable[..., Any]:
         real = getattr(self._real, method)
 
-        def call(*args: Any) -> Any:
+        def call(*args: Any, **how: Any) -> Any:
             size = len(args[0]) if args and isinstance(args[0], list | tuple) else 1
             if args and hasattr(args[0], "_fields"):
                 size = 1
-            return self._plan.run(Call(self._process, self._port, method, size), real, args)
+            return self._plan.run(
+                Call(self._process, self._port, method, size), partial(real, **how), args
+            )
 
         return call
 
@@ -151,7 +156,9 @@ def torn(ports: Ports, plan: Plan, process: str) -> Ports:
 REPEATABLE = frozenset(
     {
         "put",
+        "put_many",
         "put_attempts",
+        "put_ends",
         "put_bodies",
         "delete",
         "swap",

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from punctual.domain.errors import Unavailable
+from punctual.engine.pace import A_CORE, Pace
 from punctual.engine.ports import BucketLease, Key, Timer
 from tests.simulation.laws import Laws
 from tests.simulation.memory import Memory
@@ -17,6 +18,7 @@ CALL = timedelta(milliseconds=3)  # what each port call takes
 RESTART = timedelta(seconds=2)
 BREATH = timedelta(milliseconds=50)  # between two steps of one process
 STEPS = 20_000
+PACE = A_CORE.on(512 / 1769)
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,11 @@ class Setup:
     tick_seconds: float = 60
     no_ticks: tuple[float, float] | None = None  # the planner's ticks are lost from, to
     twin_ticks: bool = False
+    lag: float = 10  # seconds that a glance may be behind
+    shards: int = 2
+    pace: Pace = PACE  # of pollers that are functions
+    works: bool = False  # whether what they do takes them so long
+    late: Sequence[float] = (0,)  # seconds until a wake-up and a function is there, by turns
     repeats: float = 0  # how often the queue delivers once more what is being worked on
 
 
@@ -98,6 +105,8 @@ class World:
         self.random = random.Random(setup.seed)
         self.laws = Laws()
         self.memory = Memory(lambda: self.now, self.laws.watch_head, self.laws.watch_row)
+        for rows in (self.memory.heads, self.memory.history):
+            rows.past.lag = timedelta(seconds=setup.lag)
         self.plan = Plan(tuple(faults), self.stall, self.tick)
         self.processes: list[Process] = []
         self.handed: list[BucketLease] = []

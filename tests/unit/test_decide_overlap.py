@@ -34,6 +34,18 @@ def test_queue_waits_in_line_and_goes_in_order(limit: int) -> None:
     assert len(story.head.runs) == limit
 
 
+def test_who_stood_in_line_knows_when_it_was_let_in() -> None:
+    story = a_full_job(1, Overlap.QUEUE)
+    assert story.held[0].let_in_at is None
+    story.at(120).look()
+    (sent,) = story.at(150).finish(story.held[0]).sends
+    assert sent.let_in_at == after(150)
+    story.claim()
+    assert story.held[0].let_in_at == after(150)
+    assert story.held[0].sent_at is None
+    assert story.held[0].in_line == after(150) - after(120)
+
+
 @pytest.mark.parametrize("limit", LIMITS)
 def test_skip_records_what_does_not_fit(limit: int) -> None:
     story = a_full_job(limit, Overlap.SKIP)

@@ -75,6 +75,18 @@ def test_lateness_is_worked_out_anew_after_a_moment_and_not_for_each_who_asks() 
     assert monitor.stats("t", now).lateness_ms["max"] == 700  # the clock was set back
 
 
+def test_lateness_counts_from_when_its_own_job_let_a_run_in() -> None:
+    let_in = replace(a_run(30), let_in_at=AT + timedelta(seconds=29))
+    made_late = replace(let_in, created_at=AT + timedelta(seconds=20))  # by us: that counts
+    assert (let_in.in_line, made_late.in_line) == (timedelta(seconds=29), timedelta(seconds=9))
+    for run, late in ((let_in, 1_000), (made_late, 21_000)):
+        together, singly = a_monitor(), a_monitor()
+        together.performed([run])
+        singly.started(run)
+        for monitor in (together, singly):
+            assert monitor.stats("t", AT).lateness_ms["max"] == late
+
+
 def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
     monitor = a_monitor()
     monitor.performed([a_run(0.5)])

@@ -15,7 +15,7 @@ def a_message(run_id: str, priority: Priority = Priority.NORMAL, seconds: float 
 
 
 def ready_with(*messages: Message) -> Ready:
-    ready = Ready(lambda _now, _most: (), frozenset())
+    ready = Ready(lambda _now, _most, _but, _only: (), frozenset())
     ready.send(messages)
     return ready
 

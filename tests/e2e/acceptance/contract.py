@@ -8,6 +8,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import httpx
@@ -47,6 +48,7 @@ def script(code: str, **fields: Json) -> Json:
 # How many times slower than the local node the installation may be: an emulator of AWS that
 # shares two cores with the tests, or one at the other end of a network.
 PATIENCE = float(os.environ.get("PUNCTUAL_PATIENCE") or 1)
+LOOKS_EACH = min(0.03 * PATIENCE, 0.1)  # seconds
 
 
 def eventually(look: Callable[[], Seen], within: float = 15) -> Seen:
@@ -54,7 +56,7 @@ def eventually(look: Callable[[], Seen], within: float = 15) -> Seen:
     until = time.monotonic() + within * PATIENCE
     while not (seen := look()):
         assert time.monotonic() < until, f"it did not come about: {seen!r}"
-        time.sleep(0.03 * PATIENCE)
+        time.sleep(LOOKS_EACH)
     return seen
 
 
@@ -71,7 +73,11 @@ def trusted() -> ssl.SSLContext:
 def a_client(url: str, token: str | None) -> httpx.Client:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return httpx.Client(
-        base_url=url, headers=headers, timeout=30, trust_env=False, verify=trusted()
+        base_url=url,
+        headers=headers,
+        timeout=max(30, 5 * PATIENCE),
+        trust_env=False,
+        verify=trusted(),
     )
 
 
@@ -91,8 +97,16 @@ class Api:
 
     def clear(self) -> None:
         for job_id in self.made:
-            self("DELETE", f"/jobs/{job_id}")
+            eventually(partial(self._cancelled, job_id))
         self.made.clear()
+
+    def _cancelled(self, job_id: str) -> bool:
+        """Whoever meets too many changes of a busy job is told to try again."""
+        answer = self.http.delete(f"/jobs/{job_id}")
+        if answer.status_code == 503:
+            return False
+        check_answer(answer)
+        return True
 
     def __call__(
         self,

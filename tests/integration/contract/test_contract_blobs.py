@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.engine.ports import Ports
+from punctual.engine.ports import Blob, Ports
 
 NAMES = (
     "output/acme/job/run-1",
@@ -23,6 +23,13 @@ def test_a_blob_comes_back_whole(ports: Ports) -> None:
     data = bytes(range(256)) * 1_024
     ports.blobs.put("output/1", data, "application/octet-stream")
     assert ports.blobs.get("output/1") == data
+
+
+def test_many_are_there_when_they_were_put(ports: Ports) -> None:
+    blobs = [Blob(f"payloads/{n}", b"%d" % n, "application/json") for n in range(40)]
+    ports.blobs.put_many(blobs)
+    assert [ports.blobs.get(one.name) for one in blobs] == [one.data for one in blobs]
+    ports.blobs.put_many([])
 
 
 def test_an_empty_blob_is_not_a_missing_one(ports: Ports) -> None:

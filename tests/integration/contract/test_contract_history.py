@@ -1,21 +1,34 @@
 """History: a row for each run, found by run, by job and over all jobs, until it expires."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from punctual.domain.run import Reason, Status, Trigger
-from punctual.engine.ports import Detail, Key, Ports, RunKey, RunRow
+from punctual.engine.ports import AttemptRow, Detail, Key, Ports, RunKey, RunRow
 from tests.builders import JOB, NOON, RUN, a_row, a_run, after, an_attempt, an_id
 from tests.integration.adapters import World
 
 MICRO = timedelta(microseconds=1)
 HERE = Key("acme", JOB)
+MARK = "0123456789ab"
 
 
 def key_of(row: RunRow) -> RunKey:
     return RunKey(row.tenant, row.job_id, row.run.run_id)
+
+
+def an_end(n: int, **fields: Any) -> AttemptRow:
+    made = {"run_id": an_id(n), "status": "SUCCESS", "nonce": f"{MARK}.{n}", **fields}
+    return an_attempt(**made)
+
+
+def left(ports: Ports, row: AttemptRow, now: datetime = NOON) -> Detail | None:
+    """What a look finds that has to write the run's own row."""
+    run = a_run(row.run_id, token=row.token, nonce=row.nonce or f"{MARK}.0")
+    return ports.history.end(RunKey(row.tenant, row.job_id, row.run_id), run, now)
 
 
 def ids(rows: list[RunRow]) -> list[tuple[str, str]]:
@@ -243,6 +256,54 @@ def test_expired_attempts_are_never_returned(world: World) -> None:
     history.put_attempts([kept, gone, forever])
     world.clock.set(after(5))
     assert list(history.attempts(RunKey("acme", JOB, RUN), after(5))) == [kept, forever]
+
+
+def test_what_an_end_left_is_found_by_its_run_and_token(ports: Ports) -> None:
+    """Several were claimed together, and some had nothing in common with them but a mark."""
+    rows = [an_end(n, detail=Detail(output=b"%d" % n, output_type="text/plain")) for n in range(12)]
+    others = [an_end(0, token=9, detail=Detail(error="another claim")), an_end(1, tenant="acme#")]
+    ports.history.put_ends([*rows, *others])
+    for n, row in enumerate(rows):
+        assert left(ports, row) == Detail(output=b"%d" % n, output_type="text/plain")
+    assert left(ports, others[0]) == Detail(error="another claim")
+    assert left(ports, others[1]) == Detail()
+    assert left(ports, replace(rows[0], token=3)) is None
+    assert left(ports, replace(rows[0], job_id=an_id(99))) is None
+    assert left(ports, replace(rows[0], tenant="globex")) is None
+
+
+def test_what_is_put_in_parts_or_once_more_takes_nothing_away(ports: Ports) -> None:
+    """A swap was lost: whoever of the batch is left decides and writes once more."""
+    rows = [an_end(n, detail=Detail(exit_code=n)) for n in range(4)]
+    ports.history.put_ends([])
+    ports.history.put_ends(rows)
+    ports.history.put_ends(rows[2:])
+    ports.history.put_ends(rows[:1])
+    assert [left(ports, row) for row in rows] == [Detail(exit_code=n) for n in range(4)]
+
+
+def test_what_an_end_left_expires(world: World) -> None:
+    kept = an_end(1, expires_at=after(9))
+    gone = an_end(2, nonce="fedcba987654.0", expires_at=after(5))
+    world.ports.history.put_ends([kept, gone])
+    assert left(world.ports, gone) == Detail()
+    world.clock.set(after(5))
+    assert left(world.ports, gone, after(5)) is None
+    assert left(world.ports, kept, after(5)) == Detail()
+
+
+def test_what_an_earlier_version_wrote_of_an_end_is_found_as_well(ports: Ports) -> None:
+    row = an_end(1, nonce="", detail=Detail(output=b"early"))
+    lost = replace(row, token=8, lost=True)
+    ports.history.put_attempts([row, lost])
+    assert left(ports, row) == Detail(output=b"early")
+    assert left(ports, lost) is None
+
+
+def test_large_ends_are_kept_too(ports: Ports) -> None:
+    rows = [an_end(n, detail=Detail(error="é" * 40_000, output=b"\0" * 99_000)) for n in range(9)]
+    ports.history.put_ends(rows)
+    assert [left(ports, row) for row in rows] == [row.detail for row in rows]
 
 
 def test_many_attempts_are_kept(ports: Ports) -> None:

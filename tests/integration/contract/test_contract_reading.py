@@ -194,6 +194,21 @@ def test_over_all_jobs_a_list_from_a_time_on_looks_for_entries_for_many_by_large
     assert 400 - WIDE < DEEP
 
 
+def test_over_all_jobs_no_answer_reads_more_than_one_large_page(world: World) -> None:
+    many(world.ports, WIDE + 2 * DEEP + 1)
+    world.settle()
+    search, counted = a_search(world)
+    tomorrow = RunFilters(start=NOON + 24 * HOUR)
+    page = search.runs("acme", None, tomorrow, 1, None)
+    answers = [list(counted.given)]
+    while page.after is not None:
+        assert page.items == []
+        counted.given.clear()
+        page = search.runs("acme", None, tomorrow, 1, page.after)
+        answers.append(list(counted.given))
+    assert answers == [[WIDE, DEEP], [DEEP], [1]]
+
+
 def test_a_list_up_to_a_time_begins_there(world: World) -> None:
     many(world.ports, 400)
     world.settle()

@@ -1,5 +1,6 @@
-"""Timers: each found once, in order, in the minute and shard it was filed under."""
+"""Timers: each found, soonest first, in the minute and shard it was filed under."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,22 +11,38 @@ from tests.builders import NOON, a_timer, after, an_id
 FOREVER = datetime.max.replace(tzinfo=UTC)
 MICRO = timedelta(microseconds=1)
 MINUTE = timedelta(minutes=1)
+SHARED = 19  # timers, at the most, that a row may hold: so many more may come with a page
 
 
-def due(ports: Ports, until: datetime = FOREVER, limit: int = 1_000) -> list[Timer]:
-    return list(ports.timers.due(NOON, 0, until, None, limit))
+def in_order(timers: Sequence[Timer]) -> list[Timer]:
+    return sorted(timers, key=lambda timer: timer.order)
 
 
-def read_all(ports: Ports, limit: int, until: datetime = FOREVER) -> list[Timer]:
-    found: list[Timer] = []
-    while page := ports.timers.due(NOON, 0, until, found[-1] if found else None, limit):
-        assert len(page) <= limit
-        found += page
+def due(ports: Ports, until: datetime = FOREVER, shard: int = 0) -> list[Timer]:
+    return in_order(ports.timers.due(NOON, shard, until, None, 1_000).timers)
+
+
+def pages(ports: Ports, limit: int, until: datetime = FOREVER) -> list[Sequence[Timer]]:
+    """All of them, held to what a page may be like."""
+    found: list[Sequence[Timer]] = []
+    cursor = None
+    while not found or cursor is not None:
+        page, cursor = ports.timers.due(NOON, 0, until, cursor, limit)
+        assert len(page) <= limit + SHARED
+        assert page or cursor is None
+        assert len(set(page)) == len(page)
+        found.append(page)
+    moments = [timer.at for page in found for timer in page]
+    assert moments == sorted(moments)
     return found
 
 
+def read_all(ports: Ports, limit: int, until: datetime = FOREVER) -> list[Timer]:
+    return in_order(list({timer for page in pages(ports, limit, until) for timer in page}))
+
+
 def test_a_timer_comes_back_to_the_microsecond(ports: Ports) -> None:
-    timers = [a_timer(after(1.000001)), a_timer(after(59.999999), version=2**40)]
+    timers = [a_timer(after(1.000001)), a_timer(after(59.999999), version=2**39)]
     ports.timers.put(timers)
     assert due(ports) == timers
 
@@ -37,7 +54,19 @@ def test_what_is_put_twice_stands_once(ports: Ports) -> None:
     assert due(ports) == [timer]
 
 
-def test_timers_come_by_moment_then_tenant_job_and_version(ports: Ports) -> None:
+def test_what_is_put_again_with_others_comes_once_and_goes(ports: Ports) -> None:
+    timer, other = a_timer(), a_timer(job_id=an_id(2))
+    ports.timers.put([timer])
+    ports.timers.put([timer, other])
+    ports.timers.put([other, timer])
+    assert due(ports) == [timer, other]
+    ports.timers.delete([timer])
+    assert due(ports) == [other]
+    ports.timers.delete([other])
+    assert due(ports) == []
+
+
+def test_timers_come_by_moment_whatever_they_are_of(ports: Ports) -> None:
     wanted = [
         a_timer(after(1), tenant="b"),
         a_timer(after(1) + MICRO, tenant="a"),
@@ -47,14 +76,15 @@ def test_timers_come_by_moment_then_tenant_job_and_version(ports: Ports) -> None
         a_timer(after(2), an_id(1), 1, tenant="acme#"),
     ]
     ports.timers.put(wanted[::-1])
-    assert due(ports) == sorted(wanted, key=lambda timer: timer.order) == wanted
+    assert due(ports) == in_order(wanted) == wanted
+    assert [timer.at for page in pages(ports, 100) for timer in page] == [t.at for t in wanted]
 
 
 def test_a_timer_is_due_at_its_very_moment(ports: Ports) -> None:
-    timer = a_timer(after(1.000001))
-    ports.timers.put([timer])
-    assert due(ports, timer.at - MICRO) == []
-    assert due(ports, timer.at) == [timer]
+    timers = [a_timer(after(1.000001), an_id(n)) for n in range(3)]
+    ports.timers.put(timers)
+    assert due(ports, timers[0].at - MICRO) == []
+    assert due(ports, timers[0].at) == timers
 
 
 def test_a_late_timer_is_found_in_the_minute_it_was_filed_under(ports: Ports) -> None:
@@ -68,12 +98,13 @@ def test_minutes_and_shards_are_apart(ports: Ports) -> None:
     there = [a_timer(after(61)), a_timer(after(1), shard=1), a_timer(after(1), shard=10)]
     ports.timers.put([here, *there])
     assert due(ports) == [here]
-    assert list(ports.timers.due(NOON + MINUTE, 0, FOREVER, None, 9)) == there[:1]
-    assert list(ports.timers.due(NOON, 1, FOREVER, None, 9)) == there[1:2]
-    assert list(ports.timers.due(NOON, 10, FOREVER, None, 9)) == there[2:]
+    assert list(ports.timers.due(NOON + MINUTE, 0, FOREVER, None, 9).timers) == there[:1]
+    assert due(ports, shard=1) == there[1:2]
+    assert due(ports, shard=10) == there[2:]
 
 
-def test_exactly_what_is_named_is_deleted(ports: Ports) -> None:
+@pytest.mark.parametrize("together", [True, False])
+def test_exactly_what_is_named_is_deleted(ports: Ports, together: bool) -> None:
     gone = a_timer(after(1))
     near = [
         gone._replace(version=2),
@@ -82,10 +113,11 @@ def test_exactly_what_is_named_is_deleted(ports: Ports) -> None:
         gone._replace(at=gone.at + MICRO),
         gone._replace(shard=1),
     ]
-    ports.timers.put([gone, *near])
+    for some in [[gone, *near]] if together else [[timer] for timer in (gone, *near)]:
+        ports.timers.put(some)
     ports.timers.delete([gone])
     assert set(due(ports)) == set(near[:4])
-    assert list(ports.timers.due(NOON, 1, FOREVER, None, 9)) == near[4:]
+    assert due(ports, shard=1) == near[4:]
 
 
 def test_deleting_what_is_not_there_is_no_error(ports: Ports) -> None:
@@ -97,66 +129,107 @@ def test_deleting_what_is_not_there_is_no_error(ports: Ports) -> None:
 
 
 def test_a_timer_may_be_put_again_after_it_was_deleted(ports: Ports) -> None:
-    timer = a_timer()
-    ports.timers.put([timer])
-    ports.timers.delete([timer])
+    timers = [a_timer(job_id=an_id(n)) for n in range(3)]
+    ports.timers.put(timers)
+    ports.timers.delete(timers[:2])
+    assert due(ports) == timers[2:]
+    ports.timers.put(timers[:2])
+    assert due(ports) == timers
+    ports.timers.delete(timers)
     assert due(ports) == []
-    ports.timers.put([timer])
-    assert due(ports) == [timer]
+    ports.timers.put(timers)
+    assert due(ports) == timers
 
 
 def test_empty_batches_do_nothing(ports: Ports) -> None:
     ports.timers.put([])
     ports.timers.delete([])
     assert due(ports) == []
+    assert ports.timers.standing([]) == frozenset()
+    assert ports.timers.due(NOON, 0, FOREVER, None, 1) == ([], None)
 
 
 @pytest.mark.parametrize("limit", [1, 7, 100, 500])
-def test_pages_are_complete_and_without_doubles(ports: Ports, limit: int) -> None:
+@pytest.mark.parametrize("together", [1, 13, 130])
+def test_pages_are_complete(ports: Ports, limit: int, together: int) -> None:
     timers = [a_timer(after(n % 7), an_id(n)) for n in range(130)]
-    ports.timers.put(timers)
-    assert read_all(ports, limit) == sorted(timers, key=lambda timer: timer.order)
+    for start in range(0, len(timers), together):
+        ports.timers.put(timers[start : start + together])
+    assert read_all(ports, limit) == in_order(timers)
 
 
 def test_pages_stop_at_the_moment_asked_for(ports: Ports) -> None:
     timers = [a_timer(after(n % 7), an_id(n)) for n in range(50)]
     ports.timers.put(timers)
-    wanted = sorted((one for one in timers if one.at <= after(3)), key=lambda one: one.order)
-    assert read_all(ports, 10, after(3)) == wanted
+    assert read_all(ports, 10, after(3)) == in_order([one for one in timers if one.at <= after(3)])
 
 
-def test_what_is_handled_while_reading_hides_nothing(ports: Ports) -> None:
-    timers = [a_timer(after(n), an_id(n)) for n in range(50)]
+@pytest.mark.parametrize("moments", [1, 4, 50])
+def test_what_is_handled_while_reading_hides_nothing(ports: Ports, moments: int) -> None:
+    timers = [a_timer(after(1 + n % moments), an_id(n)) for n in range(50)]
     ports.timers.put(timers)
-    found: list[Timer] = []
-    while page := ports.timers.due(NOON, 0, FOREVER, found[-1] if found else None, 9):
-        found += page
+    found: set[Timer] = set()
+    cursor, unread = None, True
+    while unread:
+        page, cursor = ports.timers.due(NOON, 0, FOREVER, cursor, 9)
+        found.update(page)
         ports.timers.delete(page)
         ports.timers.put([a_timer(after(0), an_id(1_000 + len(found)))])
-    assert found == timers
+        unread = cursor is not None
+    assert found == set(timers)
 
 
 def test_what_is_put_behind_the_place_reached_is_found(ports: Ports) -> None:
     timers = [a_timer(after(n), an_id(n)) for n in range(0, 20, 2)]
     ports.timers.put(timers)
-    first = list(ports.timers.due(NOON, 0, FOREVER, None, 5))
+    first, cursor = ports.timers.due(NOON, 0, FOREVER, None, 5)
     late = a_timer(after(15), an_id(15))
     ports.timers.put([late])
-    rest = ports.timers.due(NOON, 0, FOREVER, first[-1], 100)
-    assert [*first, *rest] == sorted([*timers, late], key=lambda timer: timer.order)
+    rest = ports.timers.due(NOON, 0, FOREVER, cursor, 100).timers
+    assert in_order(list({*first, *rest})) == in_order([*timers, late])
 
 
 def test_large_batches_are_put_and_deleted_whole(ports: Ports) -> None:
-    timers = [a_timer(after(n / 10), an_id(n)) for n in range(260)]
+    timers = [a_timer(after(n // 130), an_id(n)) for n in range(260)]
     ports.timers.put(timers)
     ports.timers.delete(timers[::2])
     assert due(ports) == timers[1::2]
+    ports.timers.delete(timers)
+    assert due(ports) == []
 
 
-@pytest.mark.parametrize("tenant", ["a#b", "日本🕰", "עברית", "a|1", "#", "%", "a b"])
+@pytest.mark.parametrize("tenant", ["a#b", "日本🕰", "עברית", "a|1", "#", "%", "a b", ""])
 def test_any_tenant_comes_back_as_it_is(ports: Ports, tenant: str) -> None:
-    timer = a_timer(tenant=tenant)
-    ports.timers.put([timer, a_timer()])
-    assert timer in due(ports)
-    ports.timers.delete([timer])
+    timers = [a_timer(tenant=tenant), a_timer(tenant=tenant, job_id=an_id(2)), a_timer()]
+    ports.timers.put(timers)
+    assert due(ports) == in_order(timers)
+    ports.timers.delete(timers[:2])
     assert due(ports) == [a_timer()]
+
+
+def test_a_job_has_a_timer_where_one_stands_of_any_version(ports: Ports) -> None:
+    shared = [a_timer(after(1), an_id(n), version=7) for n in range(45)]
+    alone = [a_timer(after(2), an_id(n), version=n) for n in range(1, 9)]
+    ports.timers.put(shared)
+    for timer in alone:
+        ports.timers.put([timer])
+    asked = [timer._replace(version=0) for timer in (*shared, *alone)]
+    assert ports.timers.standing(asked) == frozenset(asked)
+    ports.timers.delete([*shared[:20], alone[3]])
+    assert ports.timers.standing(asked) == frozenset([*asked[20:48], *asked[49:]])
+
+
+def test_a_timer_elsewhere_says_nothing_of_the_one_asked_for(ports: Ports) -> None:
+    timer = a_timer(after(1), an_id(2))
+    ports.timers.put([timer, a_timer(after(1), an_id(1)), a_timer(after(1), an_id(9))])
+    near = [
+        timer._replace(at=timer.at + MICRO),
+        timer._replace(shard=1),
+        timer._replace(bucket=NOON - MINUTE),
+        timer._replace(tenant="acme#"),
+        timer._replace(tenant=""),
+        timer._replace(job_id=an_id(3)),
+        timer._replace(job_id=timer.job_id[:-1]),
+        timer._replace(job_id=timer.job_id + "0"),
+    ]
+    assert ports.timers.standing([*near, timer]) == {timer}

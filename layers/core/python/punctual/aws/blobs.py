@@ -7,8 +7,10 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from punctual.aws.calls import Client, Patience, answer
+from punctual.aws.crew import Crew
 from punctual.aws.dynamo import chunked
 from punctual.domain.errors import Unavailable
+from punctual.engine.ports import Blob
 
 MOST_DELETED = 1_000
 LINK_SECONDS = 300
@@ -18,10 +20,11 @@ BEHIND = "InvalidRange"
 
 
 class S3Blobs:
-    def __init__(self, client: Client, bucket: str, patience: Patience) -> None:
+    def __init__(self, client: Client, bucket: str, patience: Patience, crew: Crew) -> None:
         self._client = client
         self._bucket = bucket
         self._patience = patience
+        self._crew = crew
 
     def put(self, name: str, data: bytes, content_type: str) -> None:
         typed = _typed("ContentType", content_type)
@@ -29,6 +32,10 @@ class S3Blobs:
             "storing a blob",
             lambda: self._client().put_object(Bucket=self._bucket, Key=name, Body=data, **typed),
         )
+
+    def put_many(self, blobs: Sequence[Blob]) -> None:
+        """S3 takes them one by one: a batch of jobs may bring five hundred."""
+        self._crew.map(lambda blob: self.put(*blob), blobs)
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         """None where there is none, else what it holds of the range, perhaps nothing."""

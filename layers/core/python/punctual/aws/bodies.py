@@ -29,15 +29,21 @@ class Bodies:
 
     def get(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], Body]:
         keys = {body(*key, ref): (key, ref) for key, ref in wanted}
-        rows = self._dynamo.read(self._table, list(keys))
+        rows = self._read(list(keys))
         more = [
             body(*keys[at][0], keys[at][1], part)
             for at, row in rows.items()
             for part in range(1, int(row[PARTS]["N"]) if PARTS in row else 1)
         ]
         if more:
-            rows |= self._dynamo.read(self._table, more)
+            rows |= self._read(more)
         return {asked: _body(asked, rows[at], rows) for at, asked in keys.items() if at in rows}
+
+    def _read(self, keys: Sequence[RowKey]) -> dict[RowKey, Item]:
+        """What stands under a ref never changes: a glance can only miss it."""
+        rows = self._dynamo.read(self._table, keys, glance=True)
+        missed = [key for key in keys if key not in rows]
+        return rows | self._dynamo.read(self._table, missed) if missed else rows
 
 
 def _rows(new: Body) -> Iterator[Item]:

@@ -83,11 +83,14 @@ class Dynamo:
         distinct = dict.fromkeys(keys)
         self._write(table, [{"DeleteRequest": {"Key": key.item()}} for key in distinct])
 
-    def read(self, table: str, keys: Sequence[RowKey]) -> dict[RowKey, Item]:
-        """Those that exist, consistently; as many at a time as DynamoDB takes."""
+    def read(self, table: str, keys: Sequence[RowKey], glance: bool = False) -> dict[RowKey, Item]:
+        """Those that exist; as many at a time as DynamoDB takes.
+
+        At a `glance`, for half the price, as they stood some time ago: mostly under a second.
+        """
         chunks = list(chunked(list(dict.fromkeys(keys)), MOST_READ))
         found: dict[RowKey, Item] = {}
-        for rows in self.crew.map(lambda chunk: self._read_chunk(table, chunk), chunks):
+        for rows in self.crew.map(lambda chunk: self._read_chunk(table, chunk, glance), chunks):
             found.update((key_of(row), row) for row in rows)
         return found
 
@@ -105,6 +108,13 @@ class Dynamo:
             if "LastEvaluatedKey" not in response:
                 return
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+
+    def some(self, table: str, where: Range, limit: int) -> tuple[list[Item], bool]:
+        """The first rows of a range, consistently, and whether there are more."""
+        arguments = {**where.arguments(), "TableName": table, "ConsistentRead": True}
+        arguments["Limit"] = limit
+        response = self._answer(f"reading {table}", "query", arguments)
+        return response["Items"], "LastEvaluatedKey" in response
 
     def scan(
         self, table: str, after: RowKey | None, limit: int, filtered: Mapping[str, Any]
@@ -161,10 +171,10 @@ class Dynamo:
 
         self._all_of(f"writing {table}", some, requests)
 
-    def _read_chunk(self, table: str, keys: Sequence[RowKey]) -> list[Item]:
+    def _read_chunk(self, table: str, keys: Sequence[RowKey], glance: bool) -> list[Item]:
         def some(left: Sequence[Any]) -> tuple[list[Item], Sequence[Any]]:
             response = self._client().batch_get_item(
-                RequestItems={table: {"Keys": left, "ConsistentRead": True}}
+                RequestItems={table: {"Keys": left, "ConsistentRead": not glance}}
             )
             unread = response.get("UnprocessedKeys", {}).get(table, {"Keys": []})
             return response["Responses"].get(table, []), unread["Keys"]
@@ -215,3 +225,22 @@ def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
     rest = iter(items)
     while chunk := list(islice(rest, size)):
         yield chunk
+
+
+def fitting(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
+    """Parts of at most so much together; what is larger is a part alone.
+
+    >>> list(fitting(["ab", "c", "defg", "h"], len, 3))
+    [['ab', 'c'], ['defg'], ['h']]
+    """
+    part: list[T] = []
+    weight = 0
+    for item in items:
+        one = size(item)
+        if part and weight + one > most:
+            yield part
+            part, weight = [], 0
+        part.append(item)
+        weight += one
+    if part:
+        yield part

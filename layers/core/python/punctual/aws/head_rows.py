@@ -96,6 +96,10 @@ def change(swap: Swap, now: datetime) -> Condition:
     removed = {f"#r{i}": name for i, name in enumerate(sorted(gone))}
     sets = ", ".join(f"#s{i} = :s{i}" for i in range(len(wanted)))
     holds = ["#version = :expect", _STANDS]
+    former = swap.head.writers[-2:-1] if swap.head.version == swap.expect + 1 else ()
+    if any(former):  # whoever made up what a message tells would not know it
+        names["#writers"], values[":former"] = WRITERS, to_attribute(former[0])
+        holds.append("contains(#writers, :former)")
     for i, (run_id, lease) in enumerate(swap.required.items()):
         names[f"#q{i}"] = LEASE + run_id
         values[f":q{i}"] = _lease(lease)

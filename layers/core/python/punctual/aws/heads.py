@@ -29,8 +29,8 @@ class DynamoHeads:
         self._clock = clock
         self._bodies = Bodies(dynamo, table)
 
-    def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
-        found = self._dynamo.read(self._table, [head(*key) for key in keys])
+    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:
+        found = self._dynamo.read(self._table, [head(*key) for key in keys], glance)
         now = self._clock()
         present = (rows.from_row(row) for row in found.values() if not rows.is_expired(row, now))
         return {Key(one.head.tenant, one.head.job_id): one for one in present}
@@ -62,10 +62,7 @@ class DynamoHeads:
         shown = heads[:limit]
         wanted = [(Key(tenant, one.job_id), one.current.body) for one in shown]
         bodies = self.bodies(wanted)
-        items = [
-            (one, bodies[ref]) for one, ref in zip(shown, wanted, strict=True) if ref in bodies
-        ]
-        return HeadPage(items, shown[-1].job_id if len(heads) > limit else None)
+        return HeadPage.of(shown, wanted, bodies, len(heads) > limit)
 
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int

@@ -1,4 +1,4 @@
-"""History: a row for each run that ended and for each attempt, under their job."""
+"""History: a row for each run that ended and for each attempt that was not the last."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,9 +9,11 @@ import msgspec
 from punctual.aws import keys as at
 from punctual.aws.attributes import Item, to_attribute
 from punctual.aws.dynamo import Dynamo, Range, known
+from punctual.aws.packs import Packs
 from punctual.aws.run_lists import RunLists
 from punctual.aws.sorting import LAST_CHAR
-from punctual.engine.ports import AttemptRow, Key, RunKey, RunRow
+from punctual.domain.run import Run
+from punctual.engine.ports import AttemptRow, Detail, Key, RunKey, RunRow
 
 ATTEMPTS = 200
 
@@ -27,6 +29,7 @@ class DynamoHistory:
         self._dynamo = dynamo
         self._table = table
         self._lists = lists
+        self._packs = Packs(dynamo, table)
 
     def put(self, rows: Sequence[RunRow]) -> None:
         self._dynamo.put(
@@ -50,14 +53,28 @@ class DynamoHistory:
             ],
         )
 
-    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+        self._packs.put(rows)
+
+    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+        """An earlier version wrote an attempt's row."""
+        left = self._packs.find(key, run, now)
+        if left is not None:
+            return left
+        mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
+        return mine[-1].detail if mine else None
+
+    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
         """Expired ones too: a run whose row has been written may leave its head."""
         wanted = {at.run(*key): key for key in keys}
-        return frozenset(wanted[found] for found in self._dynamo.read(self._table, list(wanted)))
+        found = self._dynamo.read(self._table, list(wanted), glance)
+        return frozenset(wanted[place] for place in found)
 
-    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
+    def get(
+        self, keys: Sequence[RunKey], now: datetime, glance: bool = False
+    ) -> Mapping[RunKey, RunRow]:
         wanted = {at.run(*key): key for key in keys}
-        found = self._dynamo.read(self._table, list(wanted))
+        found = self._dynamo.read(self._table, list(wanted), glance)
         rows = {wanted[place]: _run(row) for place, row in found.items()}
         return {key: row for key, row in rows.items() if row.expires_at > now}
 

@@ -4,13 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from punctual.aws.sorting import (
-    FIRST_CHAR,
     LAST_CHAR,
     escape,
     joined,
-    moment,
     number,
-    parse_moment,
     parted,
     unescape,
 )
@@ -133,7 +130,7 @@ def body(tenant: str, job_id: str, ref: str, part: int = 0) -> RowKey:
     return RowKey(pk, f"{sk}#{part}" if part else sk)
 
 
-# Timers
+# Minutes
 
 
 def bucket(minute: datetime, shard: int) -> str:
@@ -143,49 +140,6 @@ def bucket(minute: datetime, shard: int) -> str:
     """
     utc = minute.astimezone(UTC).replace(tzinfo=None)
     return f"{utc.isoformat(timespec='minutes')}Z#{shard}"
-
-
-def timer(
-    minute: datetime, shard: int, at: datetime, tenant: str, job_id: str, version: int
-) -> RowKey:
-    """
-    >>> ten = datetime(2026, 12, 1, 10, tzinfo=UTC)
-    >>> timer(ten, 0, ten, "acme", "j", 3).sk
-    '2026-12-01T10:00:00.000000Z#acme#j#000000000003'
-    """
-    return RowKey(bucket(minute, shard), f"{moment(at)}#{joined(tenant, job_id)}#{number(version)}")
-
-
-def parse_timer(key: RowKey) -> tuple[datetime, int, datetime, str, str, int]:
-    minute, shard = key.pk.split("#")
-    at, tenant, job_id, version = parted(key.sk)
-    return (
-        datetime.fromisoformat(minute),
-        int(shard),
-        parse_moment(at),
-        tenant,
-        job_id,
-        int(version),
-    )
-
-
-def after_timer(sk: str) -> str:
-    """The smallest sort key behind this timer's: its fields have one width, so nothing extends it.
-
-    >>> after_timer("x#000000000001") < "x#000000000002"
-    True
-    """
-    return sk + "#"
-
-
-def until_moment(at: datetime) -> str:
-    """The upper end of all timers of this moment and before.
-
-    >>> ten = datetime(2026, 12, 1, 10, tzinfo=UTC)
-    >>> timer(ten, 0, ten, chr(0x10FFFF), "j", 3).sk < until_moment(ten)
-    True
-    """
-    return moment(at) + FIRST_CHAR
 
 
 # Runs

@@ -1,16 +1,20 @@
-"""Messages: SQS FIFO, a queue a lane and priority, a group a run."""
+"""Messages: SQS FIFO, a queue a lane and priority, a group a message."""
 
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+import msgspec
+
+from punctual.aws import keys
 from punctual.aws.sqs import Queue
 from punctual.domain.errors import Invalid
-from punctual.domain.head import Lane, Priority
+from punctual.domain.head import Head, Lane, Priority
 from punctual.engine.ports import Message
 
 LAYOUT = 1
+MOST = 3_072  # bytes of a message with a head: ten are half of what SQS bills as one request
 
 
 class SqsMessages:
@@ -35,21 +39,44 @@ class SqsMessages:
 
 
 def to_body(message: Message) -> str:
-    """ASCII, for SQS refuses some characters that a tenant's name may hold."""
-    return json.dumps(
-        {
-            "f": LAYOUT,
-            "t": message.tenant,
-            "j": message.job_id,
-            "r": message.run_id,
-            "due": message.due_at.isoformat(),
-            "p": int(message.priority),
-            "l": message.lane.value,
-            "v": message.version,
-            "k": message.task_type,
-        },
-        separators=(",", ":"),
-    )
+    """ASCII, for SQS refuses some characters that a tenant's name may hold.
+
+    Without its head where that is large, or of another swap than the one that sends it.
+    """
+    head = message.head
+    values: dict[str, Any] = {
+        "f": LAYOUT,
+        "t": message.tenant,
+        "j": message.job_id,
+        "r": message.run_id,
+        "due": message.due_at.isoformat(),
+        "p": int(message.priority),
+        "l": message.lane.value,
+        "v": message.version,
+        "k": message.task_type,
+    }
+    if head is not None and _is_of(head, message):
+        text = _text({**values, "h": (keys.LAYOUT, _told(head))})
+        if len(text) <= MOST:
+            return text
+    return _text(values)
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, separators=(",", ":"))
+
+
+def _is_of(head: Head, message: Message) -> bool:
+    named = (message.tenant, message.job_id, message.version)
+    is_marked = bool(head.writers and head.writers[-1])  # by which its swap tells it from made up
+    return is_marked and (head.tenant, head.job_id, head.version) == named
+
+
+def _told(head: Head) -> dict[str, Any]:
+    """Whose it is, the message says."""
+    told: dict[str, Any] = msgspec.to_builtins(head, str_keys=True)
+    del told["tenant"], told["job_id"]
+    return told
 
 
 def parse_message(body: str) -> Message:
@@ -62,7 +89,7 @@ def parse_message(body: str) -> Message:
 def _message(values: Mapping[str, Any]) -> Message:
     if values["f"] > LAYOUT:
         raise ValueError(values["f"])
-    return Message(
+    message = Message(
         tenant=values["t"],
         job_id=values["j"],
         run_id=values["r"],
@@ -72,13 +99,26 @@ def _message(values: Mapping[str, Any]) -> Message:
         version=values["v"],
         task_type=values["k"],
     )
+    return message._replace(head=_head(values["h"], message)) if "h" in values else message
+
+
+def _head(told: Any, message: Message) -> Head | None:
+    """None for what this version does not read as it was meant: then it is read from its row."""
+    try:
+        layout, fields = told
+        whose = {"tenant": message.tenant, "job_id": message.job_id}
+        head = msgspec.convert({**fields, **whose}, Head, str_keys=True)
+    except (ValueError, TypeError, msgspec.ValidationError):
+        return None
+    return head if layout == keys.LAYOUT and _is_of(head, message) else None
 
 
 def _entry(message: Message) -> dict[str, str]:
     return {
         "MessageBody": to_body(message),
-        # A group is handed out to one at a time: a group a job would make its runs queue up.
-        "MessageGroupId": f"{message.job_id}/{message.run_id}",
+        # A group is handed out to one at a time: with any wider one, a message whose receiver died
+        # would hold up those sent after it for as long as it stays hidden.
+        "MessageGroupId": _mark(message),
         # Without the version, a run sent again within five minutes would be dropped in silence.
         "MessageDeduplicationId": _mark(message),
     }

@@ -14,7 +14,7 @@ import msgspec
 
 from punctual.aws import keys
 from punctual.aws.attributes import Item, to_attribute
-from punctual.aws.dynamo import Dynamo, Range, known
+from punctual.aws.dynamo import Dynamo, Range, fitting, known
 from punctual.engine.ports import RunRow
 
 MOST = 262_144  # bytes of rows packed into one, before they are made smaller
@@ -39,7 +39,7 @@ class RunLists:
         items = [
             _pack(tenant, group, part)
             for group, some in groupby(ordered, key=lambda row: keys.run_group(row.run.run_id))
-            for part in _fitting(list(some))
+            for part in fitting(some, lambda row: len(_encode(row)), MOST)
         ]
         self._dynamo.put(self._table, items)
 
@@ -82,19 +82,6 @@ def _newest_first(packed: Iterator[_Packed]) -> list[RunRow]:
 
 def _said(row: RunRow) -> tuple[int, datetime]:
     return row.run.count, row.run.changed_at
-
-
-def _fitting(rows: list[RunRow]) -> Iterator[list[RunRow]]:
-    part: list[RunRow] = []
-    weight = 0
-    for row in rows:
-        one = len(_encode(row))
-        if part and weight + one > MOST:
-            yield part
-            part, weight = [], 0
-        part.append(row)
-        weight += one
-    yield part
 
 
 def _pack(tenant: str, group: str, rows: Sequence[RunRow]) -> Item:

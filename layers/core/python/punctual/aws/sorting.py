@@ -42,7 +42,8 @@ def parted(key: str) -> list[str]:
     >>> parted(joined("a#b", "", "c"))
     ['a#b', '', 'c']
     """
-    return [unescape(part) for part in key.split("#")]
+    parts = key.split("#")
+    return [unescape(part) for part in parts] if "$" in key else parts
 
 
 def moment(at: datetime) -> str:

@@ -1,25 +1,36 @@
 """Counts that the stream's reader keeps, a row a tenant and a row a minute: reading them is cheap.
 
-Adding is no put: the same again would count twice. So each addition names its batch, the row
-remembers the last of those names, and a repeated one is refused.
+Adding is no put: the same again would count twice. The stream hands the changes of one slot of a
+tenant's jobs to one reader at a time, in order. So the row knows, for each slot, from which change
+to which it counted last: whatever comes again of these, all at once or split, is passed over.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from hashlib import blake2b
 from typing import NamedTuple
 
 from punctual.aws import keys, status_keys
 from punctual.aws.attributes import Item, to_attribute
+from punctual.aws.calls import Refused
 from punctual.aws.dynamo import Condition, Dynamo, Range, known
 from punctual.aws.sorting import moment, parse_moment
+from punctual.domain.errors import Unavailable
 
-REMEMBERED = 16  # batches a row knows again
 KEPT = timedelta(hours=3)
 MINUTES = 120  # rows a page
 
-_MARK = "b"
+_TRIES = 4  # only a reader that was taken for dead still writes beside us
+_PLACE = 17  # bytes of a place in the stream, which has up to 40 digits
 _OURS = (keys.PK, keys.SK, keys.TTL, keys.FORMAT)
+
+
+class Change(NamedTuple):
+    """What one change of a head adds; `place` is its number in the stream."""
+
+    slot: int
+    place: int
+    counts: Mapping[str, int]
 
 
 class Minute(NamedTuple):
@@ -32,12 +43,12 @@ class Tallies:
         self._dynamo = dynamo
         self._table = table
 
-    def add(self, tenant: str, counts: Mapping[str, int], batch: str) -> None:
-        self._add(status_keys.totals(tenant), counts, batch, {})
+    def add(self, tenant: str, changes: Sequence[Change]) -> None:
+        self._add(status_keys.totals(tenant), changes, {})
 
-    def add_minute(self, tenant: str, at: datetime, counts: Mapping[str, int], batch: str) -> None:
+    def add_minute(self, tenant: str, at: datetime, changes: Sequence[Change]) -> None:
         kept = {keys.TTL: to_attribute(keys.expiry(at + KEPT))}
-        self._add(status_keys.minute(tenant, moment(at)), counts, batch, kept)
+        self._add(status_keys.minute(tenant, moment(at)), changes, kept)
 
     def totals(self, tenant: str) -> Mapping[str, int]:
         at = status_keys.totals(tenant)
@@ -53,29 +64,88 @@ class Tallies:
         rows = self._dynamo.query(self._table, Range(low.pk, low.sk, high.sk), MINUTES)
         return [Minute(parse_moment(row[keys.SK]["S"]), _counts(row)) for row in rows]
 
-    def _add(self, at: keys.RowKey, counts: Mapping[str, int], batch: str, also: Item) -> None:
-        added = {name: count for name, count in sorted(counts.items()) if count}
-        if not added:
-            return
-        digest = blake2b(batch.encode(), digest_size=8).digest()
-        also = {**also, keys.FORMAT: to_attribute(keys.LAYOUT)}
-        names = {f"#a{i}": name for i, name in enumerate(added)}
-        values = {f":a{i}": to_attribute(count) for i, count in enumerate(added.values())}
-        sets = {f"#s{i}": name for i, name in enumerate(also)}
-        set_to = {f":s{i}": value for i, value in enumerate(also.values())}
-        change = "ADD " + ", ".join(f"#a{i} :a{i}" for i in range(len(added)))
-        change += " SET #b = :b, " + ", ".join(f"#s{i} = :s{i}" for i in range(len(also)))
-        mark = f"{_MARK}{digest[0] % REMEMBERED}"
-        self._dynamo.update_if(
-            self._table,
-            at,
-            Condition(
-                "attribute_not_exists(#b) OR #b <> :b",
-                change,
-                {**names, **sets, "#b": mark},
-                {**values, **set_to, ":b": to_attribute(digest.hex())},
-            ),
-        )
+    def _add(self, at: keys.RowKey, changes: Sequence[Change], also: Item) -> None:
+        """What is ahead of all that was counted needs no reading; else the row is asked."""
+        marks = _marks(changes)
+        left, holds = changes, _all_ahead(marks)
+        for _ in range(_TRIES):
+            added = _sum(left)
+            if not added:
+                return
+            refused = self._dynamo.update_if(self._table, at, _adding(added, marks, also, holds))
+            if not isinstance(refused, Refused):
+                return
+            row = dict(refused.item)
+            left = [one for one in changes if not _is_counted(row, one)]
+            holds = _still(row, marks)
+        raise Unavailable(f"The counts of {at.pk} change too often.")
+
+
+def _sum(changes: Sequence[Change]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for one in changes:
+        found.update(one.counts)
+    return {name: count for name, count in sorted(found.items()) if count}
+
+
+def _marks(changes: Sequence[Change]) -> dict[str, bytes]:
+    """By the attribute of a slot: the last change of it, then the first; as bytes they compare."""
+    places: dict[str, list[int]] = {}
+    for one in changes:
+        places.setdefault(f"b{one.slot}", []).append(one.place)
+    return {name: _bytes(max(some)) + _bytes(min(some)) for name, some in sorted(places.items())}
+
+
+def _bytes(place: int) -> bytes:
+    return place.to_bytes(_PLACE, "big")
+
+
+def _is_counted(row: Item, one: Change) -> bool:
+    """A version before this one has left text there, which says nothing of places."""
+    mark = row.get(f"b{one.slot}", {}).get("B")
+    return mark is not None and mark[_PLACE:] <= _bytes(one.place) <= mark[:_PLACE]
+
+
+def _all_ahead(marks: Mapping[str, bytes]) -> Condition:
+    return Condition(
+        " AND ".join(f"(NOT attribute_type(#{name}, :b) OR #{name} < :h{name})" for name in marks),
+        values={":b": {"S": "B"}}
+        | {f":h{name}": to_attribute(mark[_PLACE:]) for name, mark in marks.items()},
+    )
+
+
+def _still(row: Item, marks: Mapping[str, bytes]) -> Condition:
+    """Nothing was counted since the row was read."""
+    there = {name: row[name] for name in marks if name in row}
+    return Condition(
+        " AND ".join(
+            f"#{name} = :h{name}" if name in there else f"attribute_not_exists(#{name})"
+            for name in marks
+        ),
+        values={f":h{name}": value for name, value in there.items()},
+    )
+
+
+def _adding(
+    added: Mapping[str, int], marks: Mapping[str, bytes], also: Item, holds: Condition
+) -> Condition:
+    sets = {
+        **{name: to_attribute(mark) for name, mark in marks.items()},
+        **also,
+        keys.FORMAT: to_attribute(keys.LAYOUT),
+    }
+    change = "ADD " + ", ".join(f"#a{i} :a{i}" for i in range(len(added)))
+    change += " SET " + ", ".join(f"#{name} = :s{name}" for name in sets)
+    return Condition(
+        holds.holds,
+        change,
+        {**{f"#a{i}": name for i, name in enumerate(added)}, **{f"#{name}": name for name in sets}},
+        {
+            **{f":a{i}": to_attribute(count) for i, count in enumerate(added.values())},
+            **{f":s{name}": value for name, value in sets.items()},
+            **holds.values,
+        },
+    )
 
 
 def _counts(row: Item) -> dict[str, int]:

@@ -5,10 +5,12 @@ from punctual.aws.sorting import LAST_CHAR, escape, joined
 
 DOORS = "#token#"  # what the partitions of rows found by a hash begin with, and no others
 HASH = "hash"
+LISTS = "*#tokens"  # what the partitions of lists are like
 TENANT, TOKEN_ID = "tenant", "id"
 NAME, ROLE = "name", "role"
 CREATED, BY = "made", "by"
 USED, REVOKED = "used", "revoked"
+WISH = "wish"  # who first asked to take it back
 
 
 def door(hashed: str) -> RowKey:

@@ -7,7 +7,7 @@ here, for it runs before every call.
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from punctual.aws import keys, token_keys
 from punctual.aws.attributes import Item, to_attribute, to_item
@@ -16,9 +16,13 @@ from punctual.aws.dynamo import Condition, Dynamo, Range, chunked, known
 from punctual.aws.sorting import moment, parse_moment
 from punctual.domain.access import Role
 from punctual.domain.errors import Unavailable
-from punctual.domain.tokens import USED, Token
+from punctual.domain.tokens import KEPT, USED, Token
+
+if TYPE_CHECKING:
+    from punctual.engine.tokens import Counted
 
 _READ = 50  # rows of a list at a time
+_COUNTED = 1_000
 
 
 class DynamoTokens:
@@ -45,6 +49,35 @@ class DynamoTokens:
             if len(found) >= limit:
                 break
         return found[:limit]
+
+    def wished(self, tenant: str, token_id: str, wish: str) -> str | None:
+        """The row keeps it, so that all who ask at the same time go on with one of them."""
+        hashed = self._hash(tenant, token_id)
+        if hashed is None:
+            return None
+        condition = Condition(
+            "#tenant = :tenant AND attribute_not_exists(#wish)",
+            "SET #wish = :wish",
+            {"#tenant": token_keys.TENANT, "#wish": token_keys.WISH},
+            {":tenant": to_attribute(tenant), ":wish": to_attribute(wish)},
+        )
+        refused = self._dynamo.update_if(self._table, token_keys.door(hashed), condition)
+        if not isinstance(refused, Refused):
+            return wish
+        first = refused.item.get(token_keys.WISH)
+        return None if first is None else str(first["S"])
+
+    def count(self, tenant: str, now: datetime) -> "Counted":
+        """By the rows of the list alone, which know when a token is forgotten: for it has ended a
+        month before."""
+        where = Range(token_keys.tokens_of(tenant))
+        ends = [row.get(keys.TTL) for row in self._dynamo.query(self._table, where, _COUNTED)]
+        ended = keys.expiry(now + KEPT)
+        good = sum(end is None or int(end["N"]) > ended for end in ends)
+        forgotten = sum(end is not None and int(end["N"]) <= keys.expiry(now) for end in ends)
+        from punctual.engine.tokens import Counted
+
+        return Counted(good, len(ends) - forgotten)
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         hashed = self._hash(tenant, token_id)

@@ -10,7 +10,7 @@ from punctual.aws.sorting import moment, parse_moment
 from punctual.aws.sqs import Queue
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.domain.placement import bucket_of
-from punctual.engine.calling import MANY, Call, wake_at
+from punctual.engine.calling import MANY, START, WARM, Call, wake_at
 from punctual.engine.ports import Clock, Key, Timer
 from punctual.engine.window import Place
 
@@ -18,6 +18,7 @@ LAYOUT = 1
 HANDED_OUT = timedelta(minutes=3)  # the planner's two minutes ahead, and one for clocks that differ
 LONGEST = 900  # seconds that SQS delays a message
 PLACES = 1_000  # in one message
+AGAIN = (25, 100, MANY)  # timers of one place, from which on they need a poller earlier
 _DELIVERED = timedelta(seconds=2)  # a message may come so much before its moment
 
 
@@ -31,16 +32,21 @@ class _Called(NamedTuple):
 class SqsWake:
     """Remembers whom it called: while a message is under way, later timers need none."""
 
-    def __init__(self, queue: Queue, url: str, clock: Clock) -> None:
+    def __init__(self, queue: Queue, url: str, clock: Clock, start: timedelta = START) -> None:
         self._queue = queue
         self._url = url
         self._clock = clock
+        self._start = start
         self._called: dict[Place, _Called] = {}
+
+    def from_poller(self) -> "SqsWake":
+        """For who is a poller: whoever is called within minutes is, or was, at work as well."""
+        return SqsWake(self._queue, self._url, self._clock, WARM)
 
     def nudge(self, timers: Sequence[Timer]) -> None:
         """Call for those whose minute is handed out already, not before they need a poller.
 
-        Where there turn out to be many, one more call brings it in time to fire them early.
+        Where there turn out to be more, one more call brings it in time to fire them early.
         """
         now = self._clock()
         last = bucket_of(now) + HANDED_OUT
@@ -53,16 +59,15 @@ class SqsWake:
         only: set[Place] = set()  # places that no message under way names
         for place, moments in near.items():
             before = called.get(place)
-            at = max(now, wake_at(min(moments), 1))
             many = len(moments) + (before.many if before else 0)
-            if before is None or at < before.at:
-                wanted[place] = at
-                called[place] = _Called(at, many)
+            if before is None or max(now, wake_at([min(moments)], self._start)) < before.at:
+                wanted[place] = max(now, wake_at(moments, self._start))
+                called[place] = _Called(wanted[place], many)
                 only.add(place)
             else:
                 called[place] = before._replace(many=many)
-            if many >= MANY and (before is None or before.many < MANY):
-                wanted[place] = max(now, wake_at(min(moments), many))
+            if before is not None and _rank(before.many) < _rank(many):
+                wanted[place] = max(now, wake_at([min(moments)] * many, self._start))
         calls = _by_minute(wanted)
         for call in calls:  # it goes when the first of its places needs it
             for place in only.intersection(call.places):
@@ -89,6 +94,10 @@ class SqsWake:
 
     def kill(self, key: Key, run_ids: Sequence[str]) -> None:
         """Nothing to send: holders read the cancel wish with each beat, every four seconds."""
+
+
+def _rank(many: int) -> int:
+    return sum(many >= least for least in AGAIN)
 
 
 def _by_minute(wanted: Mapping[Place, datetime]) -> list[Call]:

@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -35,6 +36,10 @@ sleep = time.sleep
 random_bytes = os.urandom
 
 
+def random_mark() -> str:
+    return os.urandom(6).hex()
+
+
 def aws_dynamo(
     clients: Clients, crew: Crew | None = None, patience: Patience | None = None
 ) -> Dynamo:
@@ -47,9 +52,10 @@ def aws_dynamo(
 
 @dataclass(frozen=True)
 class AwsPorts(Ports):
-    """With what these two can do besides, for planner and poller."""
+    """With what these can do besides, for planner and poller."""
 
     buckets: DynamoBuckets
+    timers: DynamoTimers
     wake: SqsWake
     audit: DynamoAudit
 
@@ -61,6 +67,7 @@ def aws_ports(
     crew: Crew | None = None,
     patience: Patience | None = None,
     gate: Gate | None = None,
+    new_mark: Callable[[], str] = random_mark,
 ) -> AwsPorts:
     clients = clients or Clients()
     crew = crew or Crew(CREW)
@@ -71,10 +78,10 @@ def aws_ports(
     lists = RunLists(dynamo, settings.control_table)
     return AwsPorts(
         heads=DynamoHeads(dynamo, settings.jobs_table, clock),
-        timers=DynamoTimers(dynamo, settings.timers_table),
+        timers=DynamoTimers(dynamo, settings.timers_table, new_mark),
         messages=GatedMessages(SqsMessages(queue, settings.queues), gate),
         history=DynamoHistory(dynamo, settings.runs_table, lists),
-        blobs=S3Blobs(lambda: clients.s3, settings.bucket, patience),
+        blobs=S3Blobs(lambda: clients.s3, settings.bucket, patience, crew),
         buckets=DynamoBuckets(dynamo, settings.control_table, clock),
         wake=SqsWake(queue, settings.wake_queue, clock),
         receipts=DynamoReceipts(dynamo, settings.control_table),

@@ -87,7 +87,7 @@ def admit(d: Draft) -> None:
         for index, waiting in enumerate(d.line):
             if _may_go(d, waiting):
                 del d.line[index]
-                queue(d, waiting)
+                queue(d, waiting, let_in_at=d.now if d.now > waiting.due_at else None)
                 break
         else:
             return
@@ -105,7 +105,7 @@ def refuse_claim(d: Draft, run: Run) -> None:
         stand_back(d, [run])
 
 
-def queue(d: Draft, new: Waiting) -> None:
+def queue(d: Draft, new: Waiting, let_in_at: datetime | None = None) -> None:
     run = Run(
         run_id=new.run_id,
         status=Status.QUEUED,
@@ -119,6 +119,7 @@ def queue(d: Draft, new: Waiting) -> None:
         retried_from=new.retried_from,
         sent_at=max(d.now, new.due_at),
         sends=1,
+        let_in_at=let_in_at,
     )
     d.runs.append(run)
     d.sends.append(run)

@@ -115,6 +115,7 @@ class Run(
         "ended_at": "end",
         "note": "out",
         "changed_at": "mod",
+        "let_in_at": "in",
     },
 ):
     """One run: what it is, which attempt it is at, and who holds it."""
@@ -145,6 +146,7 @@ class Run(
     count: int = 1
     last_at: datetime | None = None
     note: str = ""  # what it answered, where that is a few bytes
+    let_in_at: datetime | None = None  # of one that stood in line beyond its time
 
     @property
     def held(self) -> bool:
@@ -162,3 +164,10 @@ class Run(
     @property
     def lateness(self) -> timedelta | None:
         return None if self.started_at is None else self.started_at - self.due_at
+
+    @property
+    def in_line(self) -> timedelta:
+        """How long its own job's limit or pause held it: for that nobody is late."""
+        if self.let_in_at is None:
+            return timedelta(0)
+        return max(timedelta(0), self.let_in_at - max(self.created_at, self.due_at))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
-from punctual.engine.ports import Body, Key, Ports
+from punctual.engine.ports import Blob, Body, Key, Ports
 
 SMALL = 8_192  # bytes of payload that a row keeps
 JSON = "application/json"
@@ -30,27 +30,35 @@ class Documents:
         edition: int,
         now: datetime,
         created_by: str,
-    ) -> Body:
-        """The row of a definition; a large payload is written beside it first."""
-        kept, payload, blob = document, document.get("payload"), ""
+    ) -> tuple[Body, Blob | None]:
+        """The row of a definition, and a large payload that is to be stored before it."""
+        kept, payload, blob = document, document.get("payload"), None
         size, fingerprint = 0, ""
         if "payload" in document:
             kept = {name: value for name, value in document.items() if name != "payload"}
         if payload is not None:
             encoded = msgspec.json.encode(payload)
             if len(encoded) > SMALL:
-                blob = payload_name(key, ref)
-                self._ports.blobs.put(blob, encoded, JSON)
+                blob = Blob(payload_name(key, ref), encoded, JSON)
                 payload = None
                 size = len(encoded)
                 fingerprint = blake2b(encoded, digest_size=8).hexdigest()
         tags = document.get("tags") or {}
         name = document["name"]
-        return Body(
-            *(*key, ref, edition, now, name, kept, created_by, tags, payload, blob),
+        row = Body(
+            *(*key, ref, edition, now, name, kept, created_by, tags, payload),
+            payload_blob="" if blob is None else blob.name,
             payload_size=size,
             payload_print=fingerprint,
         )
+        return row, blob
+
+    def put(self, made: Sequence[tuple[Body, Blob | None]]) -> None:
+        """What a row names is there before it."""
+        blobs = [blob for _, blob in made if blob is not None]
+        if blobs:
+            self._ports.blobs.put_many(blobs)
+        self._ports.heads.put_bodies([body for body, _ in made])
 
     def payload(self, body: Body) -> Any:
         return self._read(body.payload_blob) if body.payload_blob else body.payload

@@ -13,11 +13,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.calling import AHEAD, FIRE
+from punctual.engine.calling import SEND
 from punctual.engine.change import Result
+from punctual.engine.pace import Pace
 from punctual.engine.ports import Clock, Key, Message, Messages, Timer
 
-SENT = 2_000  # messages a second, on the share of a core that a small function has
 LONGEST = timedelta(seconds=2)  # so long an executor waits for the moment
 
 Looked = tuple[Sequence[Timer], Result]
@@ -44,8 +44,9 @@ class _Owner:
 class EarlyMessages:
     """The Messages port of a poller that fires ahead. What is held is answered as not sent yet."""
 
-    def __init__(self, queue: Messages, clock: Clock) -> None:
+    def __init__(self, queue: Messages, clock: Clock, pace: Pace) -> None:
         self._queue = queue
+        self._pace = pace
         self._clock = clock
         self._made: dict[Key, list[Message]] = {}  # by the look that goes on, not adopted yet
         self._refused: set[Key] = set()
@@ -54,7 +55,7 @@ class EarlyMessages:
         self.sent = 0
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        until = self._clock() + AHEAD
+        until = self._clock() + SEND
         near = [message for message in messages if message.due_at <= until]
         try:
             answers = dict(zip(near, self._send(near), strict=True))
@@ -116,8 +117,13 @@ class EarlyMessages:
         return self._heap[0][0] - self.lead if self._heap else None
 
     @property
+    def sending(self) -> timedelta:
+        """What it takes to send all that is held."""
+        return timedelta(seconds=len(self._heap) / self._pace.sent)
+
+    @property
     def lead(self) -> timedelta:
-        return min(LONGEST, max(FIRE, timedelta(seconds=len(self._heap) / SENT)))
+        return min(LONGEST, max(SEND, self.sending))
 
 
 def _key(message: Message) -> Key:

@@ -1,10 +1,13 @@
 """What a swap asks for outside its head: attempts before it, history and messages after it."""
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from punctual.domain import run as past
 from punctual.domain.decide import Decision, Verdict
+from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Finish, Perform
 from punctual.domain.head import Head
 from punctual.domain.run import PAST, Reason, Run
@@ -25,16 +28,21 @@ from punctual.engine.ports import (
 from punctual.engine.records import TEXT
 
 GONE = Detail(error="The executor stopped answering; whether it had finished is not known.")
+ENDS_KEPT = timedelta(days=7)  # what ended runs left; their own rows are written in seconds
 _NOTHING = Detail()
 
 
 class Effects:
-    def __init__(self, ports: Ports) -> None:
+    """`together`: rows stand or fall with the swap, whose head holds what ended no more."""
+
+    def __init__(self, ports: Ports, log: Callable[..., None], together: bool) -> None:
         self._ports = ports
+        self._log = log
+        self._together = together
 
     def write_attempts(self, plans: Sequence[Plan], now: datetime) -> None:
         """Before the swap, under the token: what an attempt left behind must not be lost."""
-        rows = []
+        rows, ends = [], []
         for plan in plans:
             change, decision = plan.change, plan.decision
             for run, letter in decision.attempts:
@@ -45,24 +53,19 @@ class Effects:
                 run_ended = _ended_by(change, decision)
                 if run_ended is not None:
                     status = run_ended.status.value
-                    rows.append(_attempt(change.key, run_ended, status, now, change.detail, False))
+                    end = _attempt(change.key, run_ended, status, now, change.detail, False)
+                    ends.append(replace(end, nonce=run_ended.nonce, expires_at=now + ENDS_KEPT))
         if rows:
             self._ports.history.put_attempts(rows)
+        if ends:
+            self._ports.history.put_ends(ends)
 
     def follow(self, plans: Sequence[Plan]) -> list[bool]:
-        """After the swap; True for each whose effects are all done."""
-        rows: list[RunRow] = []
-        at = expires_at = None
-        for plan in plans:
-            for run in plan.decision.records:
-                ended = run.ended_at or run.changed_at
-                if expires_at is None or ended is not at:  # those of one batch share it
-                    at, expires_at = ended, ended + RETENTION
-                tenant, job_id = plan.change.key
-                detail = self._detail(plan.change, run, plan.decision)
-                rows.append(RunRow(tenant, job_id, run, expires_at, TZDATA_VERSION, detail))
-        if rows:
-            self._ports.history.put(rows)
+        """After the swap; True for each whose effects are all done.
+
+        What cannot be recorded now stays in its head, and keeps no message of any job back.
+        """
+        done = self._record(plans)
         owners: list[int] = []
         messages: list[Message] = []
         for index, plan in enumerate(plans):
@@ -72,28 +75,68 @@ class Effects:
                 messages.append(message_of(plan.change.key, run, decision.head))
             if decision.kills:
                 self._ports.wake.kill(plan.change.key, decision.kills)
-        done = [True] * len(plans)
         if messages:
             for owner, taken in zip(owners, self._ports.messages.send(messages), strict=True):
                 done[owner] = done[owner] and taken
         return done
 
-    def _detail(self, change: Change, run: Run, decision: Decision) -> Detail:
-        """Its own, or what was written before the swap by whoever ended it."""
+    def _record(self, plans: Sequence[Plan]) -> list[bool]:
+        rows: list[RunRow] = []
+        done = [True] * len(plans)
+        down: Unavailable | None = None
+        at = expires_at = None
+        for index, plan in enumerate(plans):
+            try:
+                for run in plan.decision.records:
+                    ended = run.ended_at or run.changed_at
+                    if expires_at is None or ended is not at:  # those of one batch share it
+                        at, expires_at = ended, ended + RETENTION
+                    tenant, job_id = plan.change.key
+                    detail = self._detail(plan.change, run, plan.decision, down)
+                    rows.append(RunRow(tenant, job_id, run, expires_at, TZDATA_VERSION, detail))
+            except Unavailable as error:
+                if self._together:
+                    raise
+                done[index] = False
+                down = down if isinstance(error, LaterVersion) else error
+                self._log("row_pending", job_id=plan.change.key.job_id, error=error.message)
+        try:
+            if rows:
+                self._ports.history.put(rows)
+        except Unavailable as error:
+            if self._together:
+                raise
+            self._log("rows_pending", error=error.message, rows=len(rows))
+            done = [not plan.decision.records for plan in plans]
+        return done
+
+    def _detail(
+        self, change: Change, run: Run, decision: Decision, down: Unavailable | None
+    ) -> Detail:
+        """Its own, or what was written before the swap by whoever ended it.
+
+        A store that is `down` is not asked once more for each of many: it may answer late.
+        """
         if not run.token or not run.claimer:
             return _NOTHING
         if run.reason is Reason.LOST:
             return GONE
         if change.detail is not None and _ended_by(change, decision) is run:
             return change.detail
-        now = run.ended_at or run.changed_at
-        written = self._ports.history.attempts(RunKey(*change.key, run.run_id), now)
-        mine = [row for row in written if row.token == run.token and not row.lost]
-        if mine:
-            return mine[-1].detail
         if run.note:
-            return Detail(output=run.note.encode(), output_type=TEXT)
+            return noted(run)
+        if down is not None:
+            raise down
+        now = run.ended_at or run.changed_at
+        left = self._ports.history.end(RunKey(*change.key, run.run_id), run, now)
+        if left is not None:
+            return left
         return packs.find(self._ports.blobs, change.key, run) or _NOTHING
+
+
+def noted(run: Run) -> Detail:
+    """What a run left whose few bytes of output it carries itself."""
+    return Detail(output=run.note.encode(), output_type=TEXT)
 
 
 def _is_kept(change: Change, detail: Detail) -> bool:
@@ -147,4 +190,10 @@ def message_of(key: Key, run: Run, head: Head) -> Message:
         lane=rules.lane,
         version=head.version,
         task_type=rules.task_type,
+        head=head if _is_told(head) else None,
     )
+
+
+def _is_told(head: Head) -> bool:
+    """Others of its runs would change it meanwhile; and what a run answered is in no message."""
+    return len(head.runs) == 1 and not any(run.note for run in head.ended)

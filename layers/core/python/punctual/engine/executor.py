@@ -16,7 +16,7 @@ from punctual.domain.timing import HOLD, LEASE
 from punctual.engine.change import Change, Result
 from punctual.engine.documents import Documents
 from punctual.engine.marks import marks
-from punctual.engine.plan import load
+from punctual.engine.plan import load, stood
 from punctual.engine.ports import (
     Beat,
     Body,
@@ -26,7 +26,6 @@ from punctual.engine.ports import (
     Message,
     NewId,
     Ports,
-    Stored,
     Timer,
 )
 from punctual.engine.steps import Steps
@@ -94,10 +93,16 @@ class Executor:
         self._documents = Documents(ports)
         self.executor_id = executor_id
 
-    def claim(self, messages: Sequence[Message], nonces: Sequence[str] = ()) -> Handed:
+    def claim(
+        self,
+        messages: Sequence[Message],
+        nonces: Sequence[str] = (),
+        known: Mapping[Key, Head] | None = None,
+    ) -> Handed:
         """Claim what may run. A message whose run may not is a look at its whole job.
 
         `nonces`, one a message, tell a redelivery to the same holder from another claim.
+        `known`: heads as messages told them; only one that has moved on is read.
         """
         drawn = nonces or marks(self._new_id, len(messages))
         changes = [
@@ -109,7 +114,7 @@ class Executor:
             )
             for message, nonce in zip(messages, drawn, strict=True)
         ]
-        results = self._steps.apply(changes)
+        results = self._steps.apply(changes, known=stood(known))
         won: list[tuple[Message, str, Result]] = []
         refused: list[tuple[Message, Result]] = []
         later: list[Message] = []
@@ -217,7 +222,6 @@ class Executor:
         `spared`: a head that cannot be read any more fails its own end only.
         `known`: heads as the caller last wrote them; only one that has moved on is read.
         """
-        stood = {key: Stored(head, {}) for key, head in known.items()} if known else None
         return self._steps.apply(
             [
                 Change(
@@ -229,7 +233,7 @@ class Executor:
                 )
                 for one, writer in zip(finished, marks(self._new_id, len(finished)), strict=True)
             ],
-            known=stood,
+            known=stood(known),
         )
 
     def release(

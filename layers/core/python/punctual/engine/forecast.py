@@ -12,8 +12,9 @@ from punctual.domain.head import Head, State
 from punctual.domain.run import Trigger
 from punctual.domain.schedule import Every, Once, occurrences
 from punctual.domain.zones import zone
+from punctual.engine.listing import Listing, Log, untold
 from punctual.engine.places import moment_in
-from punctual.engine.ports import Key, Ports
+from punctual.engine.ports import Ports
 from punctual.engine.views import Page, Upcoming
 
 MOST = 2_000  # jobs whose times are merged for one answer
@@ -47,8 +48,9 @@ class Forecast:
     the list is complete and without doubles while jobs run and new ones come.
     """
 
-    def __init__(self, ports: Ports, most: int = MOST, part: int = PART) -> None:
+    def __init__(self, ports: Ports, log: Log = untold, most: int = MOST, part: int = PART) -> None:
         self._ports = ports
+        self._listing = Listing(ports.heads, log)
         self._most = most
         self._part = part
 
@@ -80,11 +82,11 @@ class Forecast:
 
     def _of_parts(self, tenant: str, window: _Window, part: _Part, limit: int) -> Page:
         for _ in range(PARTS):
-            page = self._ports.heads.page(tenant, part.top or None, self._part)
-            heads = [head for head, _ in page.items if head.job_id >= part.low]
+            here, following = self._listing.page(tenant, part.top or None, self._part)
+            heads = [head for head, _ in here if head.job_id >= part.low]
             if not part.top and heads:  # what is newer by the next page is not of this list
                 part = part._replace(top=heads[0].job_id + _ENDLESS)
-            part = part._replace(low=part.low or page.before or "")
+            part = part._replace(low=part.low or following or "")
             times = list(islice(_merged(heads, window, None), limit + 1))
             if len(times) > limit:
                 last = times[limit - 1][0]
@@ -98,13 +100,11 @@ class Forecast:
         return Page(self._shown(times), _text(part.origin, part))
 
     def _shown(self, times: Sequence[tuple[Place, Head]]) -> list[Upcoming]:
-        wanted = {
-            head.job_id: (Key(head.tenant, head.job_id), head.current.body) for _, head in times
-        }
-        bodies = self._ports.heads.bodies(list(wanted.values()))
+        bodies = self._listing.definitions([head for _, head in times])
         return [
-            Upcoming(at, at.astimezone(zone(_zone(head))), job_id, bodies[wanted[job_id]].name)
+            Upcoming(at, at.astimezone(zone(_zone(head))), job_id, bodies[job_id].name)
             for (at, job_id), head in times
+            if job_id in bodies
         ]
 
 

@@ -16,13 +16,14 @@ from punctual.domain.errors import (
 )
 from punctual.domain.events import Event
 from punctual.domain.head import Head, Misfire, State
+from punctual.domain.schedule import Schedule
 from punctual.engine import audit
 from punctual.engine.audit import Actor
 from punctual.engine.definition import compiled, keep_phase
-from punctual.engine.limits import Quotas, too_many_jobs
+from punctual.engine.limits import Quotas, check_order, is_order, too_many_jobs
 from punctual.engine.marks import mark
 from punctual.engine.ordering import Ordering, conflict
-from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Stored
+from punctual.engine.ports import Blob, Body, Clock, Key, NewId, Ports, Stored
 from punctual.engine.receipts import Submission
 from punctual.engine.search import Search
 from punctual.engine.steps import TRIES, Steps
@@ -34,7 +35,8 @@ __all__ = ["Jobs", "Submission"]
 
 class _Revised(NamedTuple):
     body: Body
-    event: Event
+    blob: Blob | None
+    event: events.Update
 
 
 class Jobs(Ordering):
@@ -92,8 +94,8 @@ class Jobs(Ordering):
                 return self._search.job(tenant, job_id)
             revised = self._revise(key, stored, body, document, writer, asked_at)
             if not admitted:
-                admitted = self._reopening(tenant, stored.head, revised.event)
-            self._ports.heads.put_bodies([revised.body])
+                admitted = self._admit(tenant, stored.head, revised.event.schedule, asked_at)
+            self._documents.put([(revised.body, revised.blob)])
             change = self._change(key, revised.event, writer, by, audit.JOB_UPDATE, asked_at)
             (result,) = self._steps.apply([change._replace(edition=stored.head.edition)])
             if result.verdict is not Verdict.STALE:  # else it has changed under our hands
@@ -112,10 +114,11 @@ class Jobs(Ordering):
     ) -> _Revised:
         head = stored.head
         ref = f"{head.edition + 1}-{writer}"
-        new = self._documents.body(key, document, ref, head.edition + 1, now, body.created_by)
+        new, blob = self._documents.body(key, document, ref, head.edition + 1, now, body.created_by)
         meaning = compiled(document, key.job_id, ref, now)
         return _Revised(
             replace(new, previous=body.ref),
+            blob,
             events.Update(
                 kind=meaning.kind,
                 rules=meaning.rules,
@@ -127,13 +130,19 @@ class Jobs(Ordering):
             ),
         )
 
-    def _reopening(self, tenant: str, head: Head, event: Event) -> bool:
-        """A job that is over counts for nothing: one that gets new times is as a new one."""
-        opens = isinstance(event, events.Update) and event.schedule is not None
-        if head.state is not State.COMPLETED or not opens:
+    def _admit(
+        self, tenant: str, head: Head, schedule: Schedule | None, asked_at: datetime
+    ) -> bool:
+        """A job that gets new times is held to what a new one is; whether it was asked for.
+
+        One that is over counts for nothing until then.
+        """
+        if schedule is None:
             return False
-        if not self._quotas.jobs(tenant, 1):
+        if head.state is State.COMPLETED and not self._quotas.jobs(tenant, 1):
             raise too_many_jobs()
+        if is_order(schedule, asked_at):
+            check_order(self._quotas, tenant)
         return True
 
     def pause(

@@ -1,4 +1,4 @@
-"""Calls, limited over many instances: each leases tokens for about a second of its calls."""
+"""Calls, limited over many instances: each is promised a part of the rate for some seconds."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -6,18 +6,25 @@ from datetime import datetime
 from punctual.domain.errors import Unavailable
 from punctual.domain.limits import Limits
 from punctual.domain.placement import EPOCH
-from punctual.domain.shares import Bucket, full, refilled, tokens, wait, without
+from punctual.domain.shares import TOKEN
+from punctual.domain.streams import AFTER, FINE, SECOND, Stream
+from punctual.engine.drips import Drip, Pace
 from punctual.engine.leasing import Contended, Heat, Leases, Shares
 from punctual.engine.limits import LimitsOf, Log, too_many_calls
+from punctual.engine.promising import CUP, LONGEST, NOTHING, SHUT, Grant, Wish, granted
 
 CALLS = "calls"
 LIVES = 1.0  # seconds that leased tokens may be used
 KEPT = 60.0  # seconds that a twentieth of a second's worth may: for who calls now and then
 TWENTIETH = 20
-MANY = 100  # calls a second, for which gathering spares writes and refuses nobody
-SHUT = 0.5  # seconds at least until an instance that got nothing asks again
-OPEN = 5.0  # seconds that an instance goes by its own count, where the row does not answer
-_NOTHING = Bucket(0, -1)  # nobody has called yet
+CUP_SECONDS = 0.5  # of a flow, where that is more than CUP
+SPAN = 10.0  # seconds over which an instance's pace is taken
+FIRST = 4  # seconds that an instance's first promise may last; each may twice as long
+SHUT_MOST = 2.0  # seconds at most until an instance that got too little asks again
+ALONE = 1.0  # seconds until a row that did not answer is asked again,
+ALONE_MOST = 2.0  # and at the most; all that could not renew at once do not ask at once
+LITTLE = 50  # who was promised less than this part of the rate has it meanwhile
+EXACT = 3  # calls a second up to which none is promised: each is a write, and none is kept idle
 
 
 class _Mine:
@@ -25,12 +32,97 @@ class _Mine:
 
     def __init__(self) -> None:
         self.heat = Heat()
-        self.left = 0
-        self.leased_at = 0.0
+        self.asked = Pace(SPAN)
+        self.given = Pace(SPAN)
+        self.left = 0  # of what was taken at once
+        self.taken_at = 0.0
+        self.drip = Drip(0, 0.0, 0.0, 0.0)
+        self.until = 0  # second of the row's clock, until which it is promised
+        self.turn = FIRST
+        self.spare = 0  # parts that were taken, and not used
+        self.tried_at = -1.0
         self.shut_until = 0.0
-        self.token_at = 0.0  # when there may be another, while it is shut
-        self.alone: Bucket | None = None  # while the row does not answer
-        self.alone_until = 0.0
+        self.alone = False  # the drip is nobody's promise
+        self.again = ALONE
+        self.pace = 0  # the flow of such
+        self.owed = 0  # tokens used of it
+        self.humble_until = 0.0
+
+    def has(self, rate: int, now: float) -> bool:
+        """A token of its own; it is used then."""
+        self._tidy(rate, now)
+        if self.drip.take(now):
+            self.owed += self.alone
+        elif self.left:
+            self.left -= 1
+        else:
+            return False
+        self.given.add(now)
+        return True
+
+    def _tidy(self, rate: int, now: float) -> None:
+        age = now - self.taken_at
+        if self.left and age >= LIVES:
+            kept = min(self.left, rate // TWENTIETH) if age < KEPT else 0
+            self.spare += (self.left - kept) * TOKEN
+            self.left = kept
+
+    def may_ask(self, now: float) -> bool:
+        """Not before there is something, but once when its promise has ended."""
+        return now >= self.shut_until or now >= self.drip.until > self.tried_at
+
+    def wish(self, rate: int, heat: int, now: float) -> Wish:
+        self.tried_at = now
+        self.drip.run(now)
+        if rate <= EXACT:
+            return Wish(1, 0, self.turn, self.spare, self.owed)
+        flow = self.asked.flow(now)
+        if self.alone or now < self.humble_until:
+            flow = min(flow, self.pace)
+        flows = now < self.drip.until + AFTER and not self.alone
+        return Wish(
+            max(heat, rate // TWENTIETH, CUP),
+            flow,
+            self.turn,
+            self.spare + (0 if self.alone else self.drip.spilt),
+            self.owed,
+            (self.drip.flow, self.until) if flows else (0, 0),
+        )
+
+    def got(self, grant: Grant, wish: Wish, now: float) -> None:
+        enough = grant.tokens >= wish.tokens
+        self.shut_until = now if enough else now + min(SHUT_MOST, grant.gathers)
+        if not grant.changed:
+            return
+        self.spare = self.owed = 0
+        parts = 0 if self.alone else self.drip.parts
+        if self.alone:  # the others come back as well, and had the rest
+            self.alone, self.humble_until = False, now + self.again
+        self.until = grant.until
+        self.turn = min(LONGEST, 2 * self.turn)
+        self.drip = _drip(grant.flow, now, grant.seconds, parts)
+        if grant.flow and grant.tokens <= CUP:
+            self.drip.pour(grant.tokens * TOKEN)
+        else:
+            self.left, self.taken_at = grant.tokens, now
+
+    def go_alone(self, rate: int, now: float) -> None:
+        """At four fifths of its promise; what is used so is owed."""
+        self.again = min(ALONE_MOST, self.again * 1.2) if self.alone else ALONE
+        self.shut_until = now + self.again
+        if now < self.drip.until:
+            return
+        if not self.alone:
+            self.spare += self.drip.spilt + self.drip.parts
+            flow = self.drip.flow if rate > EXACT else min(rate * FINE, self.given.flow(now))
+            self.pace = max(flow * 4 // 5, rate * FINE // LITTLE)
+            self.alone = True
+            self.drip.parts = max(TOKEN, self.drip.parts)
+        self.drip = _drip(self.pace, now, self.again, self.drip.parts)
+
+
+def _drip(flow: int, now: float, seconds: float, parts: int) -> Drip:
+    return Drip(flow, now, now + seconds, max(CUP, CUP_SECONDS * flow / FINE), parts)
 
 
 class LeasedCalls:
@@ -43,7 +135,7 @@ class LeasedCalls:
         log: Log,
     ) -> None:
         self._limits_of = limits_of
-        self._leases = Leases(shares, CALLS, _NOTHING, Bucket, steady)
+        self._leases = Leases(shares, CALLS, NOTHING, Stream, steady)
         self._clock = clock
         self._steady = steady
         self._log = log
@@ -58,61 +150,33 @@ class LeasedCalls:
         if mine is None:
             mine = self._mine[tenant] = _Mine()
         now = self._steady()
-        wanted = min(mine.heat.add(1, now), rate)
-        age = now - mine.leased_at
-        if age >= LIVES:
-            mine.left = min(mine.left, rate // TWENTIETH) if age < KEPT else 0
-        if not mine.left and now >= mine.shut_until:
-            self._lease(tenant, mine, limits, rate, wanted)
-        if not mine.left:
-            raise too_many_calls(limits, max(0.0, mine.token_at - now))
-        mine.left -= 1
-
-    def _lease(self, tenant: str, mine: _Mine, limits: Limits, rate: int, wanted: int) -> None:
-        now = self._steady()
-        if now < mine.alone_until:
-            self._go_alone(mine, limits, rate, now)
+        mine.asked.add(now)
+        heat = min(mine.heat.add(1, now), rate)
+        if mine.has(rate, now):
             return
+        if mine.may_ask(now):
+            self._lease(tenant, mine, limits, rate, mine.wish(rate, heat, now), now)
+            if mine.has(rate, now):
+                return
+        raise too_many_calls(limits, min(mine.drip.next_in(now), max(0.0, mine.shut_until - now)))
+
+    def _lease(
+        self, tenant: str, mine: _Mine, limits: Limits, rate: int, wish: Wish, now: float
+    ) -> None:
         # What comes in a second fits in, or it would be lost between two that ask.
         holds = max(limits.at_once, rate)
-        most = max(wanted, rate // TWENTIETH)
-        wall = (self._clock() - EPOCH).total_seconds()
         try:
-            mine.left, missing = self._leases.change(
-                tenant, lambda bucket: _take(bucket, rate, holds, round(wall * 1_000_000), most)
+            grant = self._leases.change(
+                tenant, lambda stream: granted(stream, rate, holds, self._wall(), wish)
             )
         except Contended:  # whoever calls from many places at once is not let in by that
-            mine.token_at = mine.shut_until = now + SHUT
-            return
+            mine.shut_until = now + SHUT
         except Unavailable as error:
             self._log("limits_unavailable", tenant=tenant, limit=CALLS, error=error.message)
-            mine.alone_until = now + OPEN
-            mine.alone = mine.alone or full(rate, round(now * 1_000_000))
-            self._go_alone(mine, limits, rate, now)
-            return
-        mine.alone = None
-        mine.leased_at = now
-        if mine.left < most:  # that was all: what comes is gathered before it is asked for
-            mine.token_at = now + missing
-            gather = SHUT * min(1.0, rate / MANY) if mine.left else SHUT
-            mine.shut_until = now + max(missing, gather)
+            mine.go_alone(rate, now)
+        else:
+            mine.got(grant, wish, now)
 
-    def _go_alone(self, mine: _Mine, limits: Limits, rate: int, now: float) -> None:
-        """The whole rate for each instance: open, but not without a bound."""
-        holds = max(limits.at_once, rate)
-        bucket = refilled(mine.alone or _NOTHING, rate, holds, round(now * 1_000_000))
-        mine.left = min(1, tokens(bucket))
-        mine.leased_at = now
-        mine.alone = without(bucket, mine.left)
-        mine.token_at = now + wait(mine.alone, rate)
-
-
-def _take(
-    bucket: Bucket, rate: int, holds: int, now: int, most: int
-) -> tuple[Bucket, tuple[int, float]]:
-    there = full(holds, now) if bucket.at < 0 else refilled(bucket, rate, holds, now)
-    count = min(most, tokens(there))
-    if not count:  # written only where it fills from another moment on
-        return there if there.at < bucket.at else bucket, (0, wait(there, rate))
-    rest = without(there, count)
-    return rest, (count, wait(rest, rate))
+    def _wall(self) -> int:
+        """Asked for once the row was read: its answer may have put the clock right."""
+        return round((self._clock() - EPOCH).total_seconds() * SECOND)

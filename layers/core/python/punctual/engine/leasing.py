@@ -12,6 +12,7 @@ import msgspec
 from punctual.domain.errors import Unavailable
 
 TRIES = 8
+FRESH = 0.05  # seconds for which what was seen of a row that others write is worth a try
 SEEN = 1.0  # seconds after which a refusal is not given without another look
 
 S = TypeVar("S")
@@ -37,9 +38,12 @@ class Shares(Protocol):
 
 
 class _Seen(NamedTuple, Generic[S]):
+    """`shared`: others wrote it since we last did, and will again."""
+
     state: S
     version: int
     at: float
+    shared: bool = False
 
 
 class Leases(Generic[S]):
@@ -59,8 +63,8 @@ class Leases(Generic[S]):
     def change(self, tenant: str, decide: Callable[[S], tuple[S, A]]) -> A:
         """What `decide` answers for the state that it changed; nothing is written for nothing."""
         seen = self._seen.get(tenant)
-        if seen is None:
-            seen = self._look(tenant)
+        if seen is None or (seen.shared and self._steady() - seen.at >= FRESH):
+            seen = self._look(tenant)  # cheaper than a write that is lost
         for _ in range(TRIES):
             new, answer = decide(seen.state)
             if new == seen.state:
@@ -73,7 +77,7 @@ class Leases(Generic[S]):
             text = self._encoder.encode(new).decode()
             stood = self._shares.swap(tenant, self._what, seen.version, text)
             if stood is None:
-                self._note(tenant, new, seen.version + 1)
+                self._seen[tenant] = _Seen(new, seen.version + 1, self._steady(), seen.shared)
                 return answer
             seen = self._note(tenant, self._read(stood), stood.version)
         raise Contended("Too many calls ask for the same at the same time: try again.")
@@ -85,7 +89,9 @@ class Leases(Generic[S]):
         return self._note(tenant, self._read(row), row.version)
 
     def _note(self, tenant: str, state: S, version: int) -> _Seen[S]:
-        seen = self._seen[tenant] = _Seen(state, version, self._steady())
+        before = self._seen.get(tenant)
+        shared = before is not None and before.version != version
+        seen = self._seen[tenant] = _Seen(state, version, self._steady(), shared)
         return seen
 
     def _read(self, row: Row) -> S:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from punctual.domain.errors import FieldError, Invalid, LimitExceeded, Unavailable
 from punctual.domain.limits import UNLIMITED, Limits, WrongLimits, limits_from
+from punctual.domain.schedule import Once, Schedule
 from punctual.engine.ports import Clock
 
 FRESH = timedelta(seconds=60)  # so long what was read of a tenant's limits holds
@@ -96,6 +97,11 @@ def too_many_calls(limits: Limits, seconds: float) -> LimitExceeded:
         f"try again in {_seconds(seconds)} s."
     )
     return LimitExceeded(text, seconds)
+
+
+def is_order(schedule: Schedule | None, asked_at: datetime) -> bool:
+    """Whether who gives a job this schedule orders a run at once, as with run-now."""
+    return isinstance(schedule, Once) and schedule.at <= asked_at
 
 
 def check_order(quotas: Quotas, tenant: str) -> None:

@@ -12,10 +12,16 @@ from punctual.engine.steps import Steps
 
 
 class Looker:
-    """`inline`: who brings runs to their end without writing them before."""
+    """`inline`: who brings runs to their end without writing them before.
 
-    def __init__(self, steps: Steps, new_id: NewId, inline: Inline | None = None) -> None:
+    `glance`: heads that timers name are glanced at first. Most were written long ago.
+    """
+
+    def __init__(
+        self, steps: Steps, new_id: NewId, inline: Inline | None = None, glance: bool = False
+    ) -> None:
         self._inline = inline
+        self._glance = glance
         self._steps = steps
         self._new_id = new_id
 
@@ -32,7 +38,7 @@ class Looker:
                 by_key.items(), marks(self._new_id, len(by_key)), strict=True
             )
         ]
-        results = self._steps.apply(changes, self._inline)
+        results = self._steps.apply(changes, self._inline, None, self._glance)
         return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
 
     def tell(self, event: str, **facts: object) -> None:

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.placement import bucket_of
-from punctual.engine.calling import MANY, Call, wake_at
+from punctual.engine.calling import MANY, START, Call, wake_at
 from punctual.engine.planner import AHEAD, BUCKET
 from punctual.engine.poller import GRACE
 from punctual.engine.ports import BucketLease, Buckets, Timers
@@ -43,7 +43,11 @@ class Seen(NamedTuple):
 class _Found(NamedTuple):
     place: Place
     at: datetime
-    many: int
+    moments: Sequence[datetime]
+
+    @property
+    def many(self) -> int:
+        return len(self.moments)
 
 
 class Lookout:
@@ -127,7 +131,7 @@ class Lookout:
             return
         found = self._look(place, None, MANY)
         if found is not None:
-            self._called[place] = max(now, wake_at(found.at, found.many))
+            self._called[place] = max(now, wake_at(found.moments, START))
             yield found._replace(at=self._called[place])
         else:
             self._calm.add(place)
@@ -171,8 +175,8 @@ class Lookout:
 
     def _look(self, place: Place, until: datetime | None, limit: int) -> _Found | None:
         forever = datetime.max.replace(tzinfo=place.bucket.tzinfo)
-        timers = self._timers.due(*place, until or forever, None, limit)
-        return _Found(place, timers[0].at, len(timers)) if timers else None
+        timers = self._timers.due(*place, until or forever, None, limit).timers
+        return _Found(place, timers[0].at, [one.at for one in timers]) if timers else None
 
     def _advance(self, mark: datetime, shards: int) -> datetime:
         """Over what is done; the watermark never passes what is not."""

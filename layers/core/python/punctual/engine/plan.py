@@ -1,7 +1,7 @@
 """One change on its way: what was read, what was decided, and which timers go with it."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -10,12 +10,14 @@ from punctual.domain.decide import Decision
 from punctual.domain.draft import WRITERS
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Backfill, Claim, Event, Finish, Look, Order, Perform
-from punctual.domain.run import Run
+from punctual.domain.head import Head
+from punctual.domain.run import LOST, Run
 from punctual.engine.audit import of_change
 from punctual.engine.change import Change
 from punctual.engine.ports import Clock, Heads, History, Key, RunKey, Stored, Swap, Timer
 
 MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up to here
+LONG_ENDED = timedelta(hours=1)  # and none that ended so long ago is written without asking
 
 
 class Plan(Struct, frozen=True):
@@ -36,24 +38,53 @@ class Plan(Struct, frozen=True):
         return Swap(decision.head, expect, decision.leases, decision.required, note)
 
 
+def stood(known: Mapping[Key, Head] | None) -> Mapping[Key, Stored] | None:
+    """Heads that somebody tells as if they had been read."""
+    return {key: Stored(head, {}) for key, head in known.items()} if known else None
+
+
 def load(
-    heads: Heads, keys: Sequence[Key], known: Mapping[Key, Stored] | None = None
+    heads: Heads,
+    keys: Sequence[Key],
+    known: Mapping[Key, Stored] | None = None,
+    glance: bool = False,
 ) -> tuple[Mapping[Key, Stored], Mapping[Key, Exception]]:
     """What stands; and what nobody can read, which keeps no other from being looked at."""
     if known:
-        read, unread = load(heads, [key for key in keys if key not in known])
+        left = [key for key in keys if key not in known]
+        read, unread = load(heads, left, None, glance) if left else ({}, {})
         return {**read, **known}, unread
     try:
-        return heads.load(keys), {}
+        return heads.load(keys, glance), {}
     except Exception as error:
         if isinstance(error, Unavailable) and not isinstance(error, LaterVersion):
             raise
         if len(keys) == 1:
             return {}, {keys[0]: error}
     half = len(keys) // 2
-    found, unread = load(heads, keys[:half])
-    more, others = load(heads, keys[half:])
+    found, unread = load(heads, keys[:half], None, glance)
+    more, others = load(heads, keys[half:], None, glance)
     return {**found, **more}, {**unread, **others}
+
+
+def is_proved(plan: Plan | None) -> bool:
+    """Whether the swap alone says if this was decided on what stands.
+
+    Nothing comes of such a decision before its swap but timers, which are looks too many at worst.
+    Another would be trusted unproved: that there is nothing to do, or no such job, or that a
+    holder is gone, of which a row tells before the swap. And who is brought by a timer of a
+    version that is not to be seen has most likely seen something old. What a claim begins with,
+    a message told: had somebody made that up, a timer of its version would be taken for true.
+    """
+    if plan is None or plan.stored is None or not plan.decision.changed:
+        return False
+    if plan.timers and isinstance(plan.change.event, Claim):
+        return False
+    version = plan.stored.head.version
+    return not (
+        any(timer.version > version for timer in plan.change.brought)
+        or any(letter == LOST for _, letter in plan.decision.attempts)
+    )
 
 
 def handled(plan: Plan, now: datetime) -> Sequence[Timer]:
@@ -98,18 +129,26 @@ def reach(decision: Decision, version: int, writer: str) -> Decision:
 def recorded(
     history: History, changes: Sequence[Change], stored: Mapping[Key, Stored], clock: Clock
 ) -> Mapping[Key, frozenset[str]]:
-    """Which ended runs have their row, asked where they are to leave the head, or to be made."""
+    """Which ended runs have their row, asked where they are to leave the head, or to be made.
+
+    One alone is glanced at: it ended some time ago, and if its row is not to be seen yet, it is
+    written again and stays a while. Of several, none stays for having been overlooked.
+    """
     wanted: dict[RunKey, Run] = {}
+    alone: list[RunKey] = []
     for change in changes:
         found = stored.get(change.key)
         if found is None or not found.head.ended:
             continue
-        hurried = isinstance(change.event, Claim | Finish | Perform)
-        if not hurried or len(found.head.ended) > MANY_ENDED:
+        hurried = _is_hurried(change.event, found.head, clock)
+        if not hurried and len(found.head.ended) == 1 and found.head.ended[0].count == 1:
+            alone.append(RunKey(*change.key, found.head.ended[0].run_id))
+        elif not hurried or len(found.head.ended) > MANY_ENDED:
             wanted.update((RunKey(*change.key, run.run_id), run) for run in found.head.ended)
     single = [key for key, run in wanted.items() if run.count == 1] + _ordered_before(changes)
     many = [key for key, run in wanted.items() if run.count > 1]
-    standing = list(history.present(single)) if single else []
+    standing = list(history.present(alone, glance=True)) if alone else []
+    standing += history.present(single) if single else ()
     rows = history.get(many, clock()) if many else {}
     # An entry for many may have grown since its row was written.
     standing += [key for key, row in rows.items() if row.run.count == wanted[key].count]
@@ -117,6 +156,14 @@ def recorded(
     for tenant, job_id, run_id in standing:
         by_key.setdefault(Key(tenant, job_id), set()).add(run_id)
     return {key: frozenset(ids) for key, ids in by_key.items()}
+
+
+def _is_hurried(event: Event, head: Head, clock: Clock) -> bool:
+    """Who may write a row once more without asking, for what it is made of surely stands still."""
+    if not isinstance(event, Claim | Finish | Perform):
+        return False
+    since = clock() - LONG_ENDED
+    return all((run.ended_at or run.changed_at) >= since for run in head.ended)
 
 
 def _ordered_before(changes: Sequence[Change]) -> list[RunKey]:

@@ -43,6 +43,7 @@ class Poller:
         self._buckets = buckets
         self._looker = looker
         self._ahead = ahead
+        self._batch = BATCH
         self._window = Window(timers)
         self._leases: dict[Place, BucketLease] = {}
         self._later: list[tuple[datetime, Timer]] = []
@@ -70,7 +71,7 @@ class Poller:
         self._bring_back(now)
         self._renew(now)
         self._window.fill()
-        due = self._window.take(now + self._ahead, BATCH)
+        due = self._window.take(now + self._ahead, self._batch)
         if due:
             self._look(due, now)
         if not len(self._window):
@@ -154,7 +155,7 @@ class Poller:
                 continue
             forever = datetime.max.replace(tzinfo=now.tzinfo)
             found = self._timers.due(place.bucket, place.shard, forever, None, BATCH)
-            if found:
+            if found.timers:
                 self._window.reread(place)
             elif self._buckets.done(lease):
                 self._window.close(place)

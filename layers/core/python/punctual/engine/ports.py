@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, Protocol
 from msgspec import Struct
 
 from punctual.domain.head import Head, Lane, Priority
-from punctual.domain.run import Lease
+from punctual.domain.run import Lease, Run
 from punctual.engine.audit import AuditLog, Note
+from punctual.engine.buckets import BucketLease, Buckets
 from punctual.engine.records import (
     AttemptRow,
     Body,
@@ -26,10 +27,12 @@ from punctual.engine.records import (
     Walk,
 )
 
-# Rows that ports take and give are asked for here as well.
+# One port, and rows that ports take and give, are asked for here as well.
 __all__ = [
     "AttemptRow",
     "Body",
+    "BucketLease",
+    "Buckets",
     "Coming",
     "Detail",
     "HeadPage",
@@ -45,7 +48,7 @@ NewId = Callable[[], str]
 
 
 class Stored(NamedTuple):
-    """A head as it was read, consistently, with the leases of its holders."""
+    """A head as it was read, with the leases of its holders."""
 
     head: Head
     leases: Mapping[str, Lease]
@@ -80,8 +83,10 @@ class Beat(NamedTuple):
 
 
 class Heads(Protocol):
-    def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
-        """Those that exist and are not expired, read consistently; blank heads included."""
+    """Reads are consistent, but a `glance`: what it answers stood once, and may be long gone."""
+
+    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:
+        """Those that exist and are not expired; blank heads included."""
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
         """True for each that was written, by this call or an earlier one with the same mark."""
@@ -132,16 +137,31 @@ class Timer(NamedTuple):
         return (self.at, self.tenant, self.job_id, self.version)
 
 
+class TimerPage(NamedTuple):
+    """Empty only where nothing is left to come; `cursor` is None where this is the last."""
+
+    timers: Sequence[Timer]
+    cursor: str | None
+
+
 class Timers(Protocol):
-    def put(self, timers: Sequence[Timer]) -> None: ...  # idempotent
+    def put(self, timers: Sequence[Timer]) -> None:
+        """Idempotent. Those put together for one moment may share a row, and what it costs."""
 
     def delete(self, timers: Sequence[Timer]) -> None:
-        """Exactly these; one that is not there is no error."""
+        """Exactly these, as far as they were put when they were read; none there is no error."""
 
     def due(
-        self, bucket: datetime, shard: int, until: datetime, after: Timer | None, limit: int
-    ) -> Sequence[Timer]:
-        """Those of one bucket and shard with `at <= until`, in `order`, behind `after`."""
+        self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
+    ) -> TimerPage:
+        """Those of one bucket and shard with `at <= until`, read consistently, soonest first.
+
+        A page holds `limit` or a few more, and no earlier moment than the page before it. Within a
+        moment there is no order; a timer may come on two pages, and none is left out.
+        """
+
+    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+        """At whose moment, in whose bucket and shard, a timer of their job stands: any version."""
 
 
 class Message(NamedTuple):
@@ -155,6 +175,10 @@ class Message(NamedTuple):
     lane: Lane
     version: int  # of the head whose swap sends it: part of the deduplication id
     task_type: str = ""  # lets an executor see what it can take
+    head: Head | None = None  # as that swap wrote it, where a claim will likely find it so
+
+    def __hash__(self) -> int:
+        return hash((self.job_id, self.run_id, self.version))
 
 
 class Messages(Protocol):
@@ -163,7 +187,10 @@ class Messages(Protocol):
 
 
 class History(Protocol):
-    """Rows whose `expires_at` has passed are never returned, whenever they are removed."""
+    """Rows whose `expires_at` has passed are never returned, whenever they are removed.
+
+    A `glance` may miss what was written just now.
+    """
 
     def put(self, rows: Sequence[RunRow]) -> None:
         """Idempotent, by (tenant, job, run id)."""
@@ -171,10 +198,18 @@ class History(Protocol):
     def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
         """Idempotent, by (tenant, job, run id, number, token, lost)."""
 
-    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
-        """Which of these have a row, read consistently."""
+    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+        """What the ends of runs leave, for as long as their own rows may be missing. Idempotent."""
 
-    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]: ...
+    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+        """What the holder of the run's last token left with `put_ends`, read consistently."""
+
+    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
+        """Which of these have a row."""
+
+    def get(
+        self, keys: Sequence[RunKey], now: datetime, glance: bool = False
+    ) -> Mapping[RunKey, RunRow]: ...
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
         """Of one run, by number and token."""
@@ -190,9 +225,18 @@ class History(Protocol):
         """Over all jobs of a tenant, newest (run_id, job_id) first, behind `before`."""
 
 
+class Blob(NamedTuple):
+    name: str
+    data: bytes
+    content_type: str
+
+
 class Blobs(Protocol):
     def put(self, name: str, data: bytes, content_type: str) -> None:
         """Whole or not at all."""
+
+    def put_many(self, blobs: Sequence[Blob]) -> None:
+        """Each whole or not at all, and all of them where this returns."""
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None: ...
 
@@ -200,51 +244,6 @@ class Blobs(Protocol):
 
     def link(self, name: str, content_type: str) -> str | None:
         """A URL that gives the blob to whoever has it for some minutes, where there is such."""
-
-
-class BucketLease(NamedTuple):
-    """One poller's right to one (bucket, shard); `look` counts the nudges it must have seen."""
-
-    bucket: datetime
-    shard: int
-    owner: str
-    token: int
-    look: int
-    until: datetime
-
-
-class Buckets(Protocol):
-    """Who looks after which minute. Control rows; conditions make each step a race to win."""
-
-    def watermark(self) -> datetime | None:
-        """All buckets before this are done (last_pull_time)."""
-
-    def advance(self, old: datetime | None, new: datetime) -> bool: ...
-
-    def shards(self) -> int:
-        """The largest shard count in force."""
-
-    def grow(self, shards: int) -> None:
-        """Never lowers it."""
-
-    def acquire(
-        self, bucket: datetime, shard: int, owner: str, now: datetime, until: datetime
-    ) -> BucketLease | None:
-        """None while another's lease lives, or when it is done."""
-
-    def renew(self, lease: BucketLease, until: datetime) -> BucketLease | None:
-        """None if the lease is another's, or a nudge came: read again, then renew with its look."""
-
-    def give_back(self, lease: BucketLease) -> bool:
-        """False if a nudge came since `lease.look`: there is more to read."""
-
-    def done(self, lease: BucketLease) -> bool:
-        """The bucket was found empty after its time: nobody need look again."""
-
-    def is_done(self, bucket: datetime, shard: int) -> bool: ...
-
-    def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
-        """Raise the look number of a live lease; None where nobody holds one."""
 
 
 class Wake(Protocol):

@@ -34,11 +34,7 @@ class Reconciler:
         """One page of heads. It should find nothing: what it mends is worth an alarm."""
         begun = self._steps.placing.begin()
         page = self._ports.heads.walk(cursor, PAGE)
-        missing = {
-            Key(head.tenant, head.job_id): (head.version, at)
-            for head in page.heads
-            if not head.blank and (at := self._forgotten(head, now)) is not None
-        }
+        missing = self._forgotten(page.heads, now)
         missing.update(self._abandoned(page.heads, now))
         keys = self._unchanged(missing)
         timers = [
@@ -75,39 +71,49 @@ class Reconciler:
             )
         }
 
-    def _forgotten(self, head: Head, now: datetime) -> datetime | None:
+    def _forgotten(self, heads: Sequence[Head], now: datetime) -> dict[Key, tuple[int, datetime]]:
         """When a look is to be asked for: now, or at the time of the timer that is not there.
 
         That one itself is put again: the next look takes what the head counts on for standing.
         """
-        if any(
-            run.status is Status.QUEUED and run.sent_at and run.sent_at < now - FORGOTTEN
-            for run in head.runs
-        ):
-            return now
-        late = head.timer_at is not None and now - LATE <= head.timer_at < now
-        return None if head.timer_at is None or late or self._stands(head) else head.timer_at
+        found: dict[Key, tuple[int, datetime]] = {}
+        counted_on: dict[Key, tuple[int, datetime]] = {}
+        for head in heads:
+            key = Key(head.tenant, head.job_id)
+            if head.blank:
+                continue
+            if any(
+                run.status is Status.QUEUED and run.sent_at and run.sent_at < now - FORGOTTEN
+                for run in head.runs
+            ):
+                found[key] = (head.version, now)
+            elif head.timer_at is not None and not now - LATE <= head.timer_at < now:
+                counted_on[key] = (head.version, head.timer_at)
+        absent = self._absent({key: at for key, (_, at) in counted_on.items()})
+        found.update((key, counted_on[key]) for key in absent)
+        return found
 
-    def _stands(self, head: Head) -> bool:
-        """Whether the timer that the head counts on is there."""
-        assert head.timer_at is not None
-        key = Key(head.tenant, head.job_id)
-        wanted = self._steps.placing.timer(key, head.timer_at, 0, head.timer_at)
-        buckets = {wanted.bucket, bucket_of(head.timer_at)}
-        return any(
-            self._is_at(wanted._replace(bucket=bucket, shard=shard, version=-1))
-            for shard in self._places(wanted.shard)
-            for bucket in buckets
-        )
+    def _absent(self, moments: Mapping[Key, datetime]) -> set[Key]:
+        """Of whose job no timer is at its moment.
 
-    def _places(self, now_in_force: int) -> list[int]:
-        """Where it would be put now, and then wherever fewer shards may have put it."""
-        count = self._ports.buckets.shards()
-        return [now_in_force, *(shard for shard in range(count) if shard != now_in_force)]
+        It is looked for where it would be put now, and then wherever fewer shards may have put it.
+        """
+        left = self._not_at(moments, None)
+        for shard in range(self._ports.buckets.shards()) if left else ():
+            left = self._not_at(left, shard)
+        return set(left)
 
-    def _is_at(self, before: Timer) -> bool:
-        found = self._ports.timers.due(before.bucket, before.shard, before.at, before, 1)
-        return any(timer.key == before.key for timer in found)
+    def _not_at(self, moments: Mapping[Key, datetime], shard: int | None) -> dict[Key, datetime]:
+        places = [place for key, at in moments.items() for place in self._places(key, at, shard)]
+        found = {one.key for one in self._ports.timers.standing(places)} if places else ()
+        return {key: at for key, at in moments.items() if key not in found}
+
+    def _places(self, key: Key, at: datetime, shard: int | None) -> list[Timer]:
+        here = self._steps.placing.timer(key, at, 0, at)
+        if shard == here.shard:
+            return []
+        here = here if shard is None else here._replace(shard=shard)
+        return [here._replace(bucket=bucket) for bucket in {here.bucket, bucket_of(at)}]
 
 
 def _ended(lease: Lease | None) -> datetime:

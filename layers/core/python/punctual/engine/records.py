@@ -1,6 +1,6 @@
 """Rows that are written once and read by people's questions, and pages of heads."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -93,6 +93,7 @@ class AttemptRow(Struct, frozen=True, omit_defaults=True):
     lost: bool = False  # written by who found the holder gone, beside what the holder wrote
     detail: Detail = Detail()
     expires_at: datetime | None = None
+    nonce: str = ""  # of the claim, where this is the run's end
 
 
 class RunRow(Struct, frozen=True, omit_defaults=True):
@@ -126,6 +127,21 @@ class HeadPage(NamedTuple):
 
     items: Sequence[tuple[Head, Body]]
     before: str | None
+    bare: Sequence[Head] = ()  # whose body was not found: it went meanwhile, or is missing
+
+    @classmethod
+    def of(
+        cls,
+        heads: Sequence[Head],
+        wanted: Sequence[tuple[Key, str]],
+        bodies: Mapping[tuple[Key, str], Body],
+        more: bool,
+    ) -> "HeadPage":
+        """`wanted` says which body is whose."""
+        pairs = list(zip(heads, wanted, strict=True))
+        items = [(head, bodies[ref]) for head, ref in pairs if ref in bodies]
+        bare = [head for head, ref in pairs if ref not in bodies]
+        return cls(items, heads[-1].job_id if more else None, bare)
 
 
 class Coming(NamedTuple):

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from punctual.domain.errors import NotFound, Unavailable
+from punctual.domain.errors import NotFound
 from punctual.domain.head import Head
 from punctual.domain.run import NOT_RUN
 from punctual.engine import runs as views
@@ -13,6 +13,7 @@ from punctual.engine.explaining import Explaining
 from punctual.engine.filters import JobFilters as JobFilters
 from punctual.engine.filters import RunFilters as RunFilters
 from punctual.engine.forecast import Forecast
+from punctual.engine.listing import Listing, Log, untold
 from punctual.engine.ports import Body, Clock, Detail, Key, Ports, RunKey, RunRow, Stored
 from punctual.engine.views import (
     Explanation,
@@ -33,13 +34,14 @@ _EVENT_ID = "text/plain; charset=utf-8"
 
 
 class Search:
-    def __init__(self, ports: Ports, clock: Clock, monitor: Monitor) -> None:
+    def __init__(self, ports: Ports, clock: Clock, monitor: Monitor, log: Log = untold) -> None:
         self._ports = ports
         self._clock = clock
         self._monitor = monitor
         self._documents = Documents(ports)
         self._explaining = Explaining(ports, self._documents)
-        self._forecast = Forecast(ports)
+        self._listing = Listing(ports.heads, log)
+        self._forecast = Forecast(ports, log)
         self.audit = Auditing(ports.audit, ports.heads)
 
     def job(self, tenant: str, job_id: str) -> JobView:
@@ -48,16 +50,7 @@ class Search:
         return JobView(stored.head, self._documents.full(body), self._latest(key, stored.head))
 
     def load(self, key: Key) -> tuple[Stored, Body]:
-        stored = self._ports.heads.load([key]).get(key)
-        if stored is None or stored.head.blank:
-            raise NotFound("There is no such job.")
-        wanted = (key, stored.head.current.body)
-        body = self._ports.heads.bodies([wanted]).get(wanted)
-        if body is None:
-            if key not in self._ports.heads.load([key]):  # its time to be kept ended just now
-                raise NotFound("There is no such job.")
-            raise Unavailable("The job's definition cannot be read from the store.")
-        return stored, body
+        return self._listing.load(key)
 
     def _latest(
         self, key: Key, head: Head, rows: Mapping[RunKey, RunRow] | None = None
@@ -98,14 +91,14 @@ class Search:
         wide = limit if filters == JobFilters() else max(limit, WIDE)
         found: list[tuple[Head, Body]] = []
         for _ in range(SCAN):
-            page = self._ports.heads.page(tenant, before, wide)
-            for head, body in page.items:
+            here, following = self._listing.page(tenant, before, wide)
+            for head, body in here:
                 before = head.job_id
                 if filters.admit(head, body):
                     found.append((head, body))
                     if len(found) == limit:
                         return Page(self._listed(found), (before,))
-            before = page.before
+            before = following
             if before is None:
                 return Page(self._listed(found), None)
         return Page(self._listed(found), (before,) if before else None)
@@ -189,7 +182,10 @@ class Search:
     def _all_runs(
         self, tenant: str, filters: RunFilters, limit: int, after: tuple[str, ...] | None
     ) -> Page:
-        """Over all jobs: first the living, from the heads that have any, then the ended."""
+        """Over all jobs: first the living, from the heads that have any, then the ended.
+
+        Where only an entry for many may still pass, an answer reads one large page at most.
+        """
         before = (after[0], after[1]) if after else None
         if (top := filters.top) is not None and (before is None or top < before[0]):
             before = (top, "")
@@ -203,7 +199,8 @@ class Search:
         ]
         found: list[RunView] = []
         for _ in range(SCAN):
-            if before is not None and before[0] <= (filters.bottom or ""):
+            deep = before is not None and before[0] <= (filters.bottom or "")
+            if deep:
                 wide = max(limit, DEEP)
             rows = self._ports.history.page_all(tenant, before, wide, self._clock())
             last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
@@ -220,6 +217,8 @@ class Search:
                 return Page(found[:limit], _place(found[limit - 1]))
             if before is None or (bottom is not None and before[0] <= bottom):
                 return Page(found, None)
+            if deep:
+                break
         return Page(found, before)
 
     def output(self, tenant: str, job_id: str, run_id: str) -> Output:

@@ -4,7 +4,7 @@ A crash after any step leaves what brought the change, and the next look ends th
 swap is a value: read again, decide again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
@@ -21,7 +21,16 @@ from punctual.engine.change import Change, Result
 from punctual.engine.effects import Effects
 from punctual.engine.held import Ending, Inline, hold
 from punctual.engine.placing import Begun, Placing, blank_head
-from punctual.engine.plan import Plan, handled, load, not_again, one_a_job, reach, recorded
+from punctual.engine.plan import (
+    Plan,
+    handled,
+    is_proved,
+    load,
+    not_again,
+    one_a_job,
+    reach,
+    recorded,
+)
 from punctual.engine.ports import Clock, Key, Ports, Stored, Timer
 
 # Each round somebody wins, but nothing says who: of eight that order a hundred runs of one job
@@ -50,7 +59,7 @@ class Steps:
         self._unit = nullcontext() if unit is None else unit
         self._together = unit is not None
         self.placing = Placing(ports, clock, monotonic)
-        self.effects = Effects(ports)
+        self.effects = Effects(ports, log, self._together)
 
     def tell(self, event: str, **facts: object) -> None:
         self._log(event, **facts)
@@ -60,19 +69,22 @@ class Steps:
         changes: Sequence[Change],
         inline: Inline | None = None,
         known: Mapping[Key, Stored] | None = None,
+        glance: bool = False,
     ) -> list[Result]:
         """Decide and write each; several of one job happen one after another.
 
         What `inline` holds is not written: it is fired in memory, and completed when it is due.
-        What is `known` is not read before the first decision: if it is old, the swap loses.
+        What is `known` is not read before the first decision, what is read at a `glance` may be
+        old: such a decision may only lead to its swap, which loses then. Whatever else it would
+        come to is decided on what is read consistently.
         """
         results: list[Result | None] = [None] * len(changes)
         tries = [0] * len(changes)
         pending = list(range(len(changes)))
         while pending:
             first, later = one_a_job(pending, changes)
-            lost = self._round(first, changes, results, inline, known)
-            known = None
+            lost = self._round(first, changes, results, inline, known, glance)
+            known, glance = None, False
             for index in lost:
                 tries[index] += 1
                 if tries[index] >= TRIES:
@@ -125,31 +137,41 @@ class Steps:
         results: list[Result | None],
         inline: Inline | None,
         known: Mapping[Key, Stored] | None,
+        glance: bool,
     ) -> list[int]:
         begun = self.placing.begin()
-        stored, unread = load(self._ports.heads, [changes[index].key for index in indexes], known)
+        keys = [changes[index].key for index in indexes]
+        stored, unread = load(self._ports.heads, keys, known, glance)
+        doubted: Collection[Key] = frozenset(keys) if glance else known or ()
         chosen = [changes[index] for index in indexes]
         on_record = recorded(self._ports.history, chosen, stored, self._clock)
         plans: list[Plan] = []
+        again: list[int] = []
         for index in indexes:
             change = changes[index]
+            doubt = bool(doubted) and change.key in doubted
             try:
                 if change.key in unread:
                     raise unread[change.key]
                 plan = self._plan(index, change, stored.get(change.key), on_record, begun.wall)
             except Exception as error:
+                if doubt:
+                    again.append(index)
+                    continue
                 if not (change.brought or change.spared):
                     raise
                 self._log("look_failed", job_id=change.key.job_id, error=type(error).__name__)
                 later = isinstance(error, LaterVersion)
                 results[index] = Result(None, effects_done=False, failed=True, later=later)
                 continue
-            if plan is None:
+            if doubt and not is_proved(plan):
+                again.append(index)
+            elif plan is None:
                 results[index] = Result(None)
             else:
                 plans.append(plan)
         left = plans if inline is None else hold(plans, inline, results)
-        return self._carry_out(left, begun, results)
+        return self._carry_out(left, begun, results) + again
 
     def _carry_out(
         self, plans: Sequence[Plan], begun: Begun, results: list[Result | None]
@@ -253,6 +275,8 @@ class Steps:
         try:
             sent = self.effects.follow(plans)
         except Unavailable as error:
+            if self._together:
+                raise
             self._log("effects_pending", error=error.message, jobs=len(plans))
             sent = [False] * len(plans)
         now = self._clock()

@@ -4,20 +4,28 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.events import Look
-from punctual.domain.head import Head, Kind, State
+from punctual.domain.head import Head, State
 from punctual.domain.orders import first_mark
 from punctual.domain.schedule import next_after
 from punctual.engine.audit import JOB_CREATE, Actor, Note
 from punctual.engine.change import Change
 from punctual.engine.definition import compiled
 from punctual.engine.documents import Documents
-from punctual.engine.limits import Granted, NoQuotas, Quotas, too_many_jobs, too_many_orders
+from punctual.engine.limits import (
+    Granted,
+    NoQuotas,
+    Quotas,
+    is_order,
+    too_many_jobs,
+    too_many_orders,
+)
 from punctual.engine.marks import mark_of
-from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Swap
+from punctual.engine.ports import Blob, Body, Clock, Key, NewId, Ports, Swap
 from punctual.engine.receipts import Receipts, Submission
 from punctual.engine.steps import Steps
 from punctual.engine.views import JobView
@@ -32,6 +40,7 @@ class _New(NamedTuple):
     place: int
     head: Head
     body: Body
+    blob: Blob | None  # its payload, where that is large
     writer: str
     note: Note | None
 
@@ -42,6 +51,12 @@ class _New(NamedTuple):
     @property
     def planned(self) -> bool:
         return self.head.timer_at is not None
+
+    def shown(self, head: Head) -> JobView:
+        """As it was sent: what has just been stored need not be read."""
+        if self.blob is None:
+            return JobView(head, self.body)
+        return JobView(head, replace(self.body, payload=msgspec.json.decode(self.blob.data)))
 
 
 class Submitting:
@@ -110,7 +125,7 @@ class Submitting:
         room = self._quotas.jobs(tenant, len(new))
         for one in new[room:]:
             answers[one.place] = too_many_jobs()
-        ordered = [one for one in new[:room] if one.head.kind is Kind.IMMEDIATE]
+        ordered = [one for one in new[:room] if is_order(one.head.schedule, one.head.created_at)]
         granted = self._quotas.orders(tenant, len(ordered)) if ordered else Granted(0)
         refused = {one.place for one in ordered[granted.number :]}
         for place in refused:
@@ -172,11 +187,11 @@ class Submitting:
             timer_at=due_at if planned else None,
             writers=(writer,) if planned else (),
         )
-        body = self._documents.body(Key(tenant, job_id), asked.document, ref, 1, now, caller)
-        return _New(place, head, body, writer, note)
+        body, blob = self._documents.body(Key(tenant, job_id), asked.document, ref, 1, now, caller)
+        return _New(place, head, body, blob, writer, note)
 
     def _create(self, new: Sequence[_New], answers: list[JobView | PunctualError | None]) -> None:
-        self._ports.heads.put_bodies([one.body for one in new])
+        self._documents.put([(one.body, one.blob) for one in new])
         lost = self._plan([one for one in new if one.planned], answers)
         lost = [one for one in new if not one.planned] + self._rebase(lost, answers)
         for _ in range(TRIES):
@@ -204,7 +219,7 @@ class Submitting:
         lost = []
         for one, stored in zip(new, won, strict=True):
             if stored:
-                answers[one.place] = JobView(one.head, self._documents.full(one.body))
+                answers[one.place] = one.shown(one.head)
             else:
                 lost.append(one)
         self._ports.wake.nudge(timers)
@@ -225,8 +240,7 @@ class Submitting:
             if result.decision is None:
                 lost.append(one)
             else:
-                view = JobView(result.decision.head, self._documents.full(one.body))
-                answers[one.place] = view
+                answers[one.place] = one.shown(result.decision.head)
         return lost
 
     def _rebase(

@@ -44,5 +44,5 @@ class Sweeper:
         return [
             timer
             for shard in range(shards)
-            for timer in self._ports.timers.due(minute, shard, forever, None, PAGE)
+            for timer in self._ports.timers.due(minute, shard, forever, None, PAGE).timers
         ]

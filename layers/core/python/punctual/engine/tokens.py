@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from punctual.domain.access import Role
-from punctual.domain.errors import NotFound
+from punctual.domain.errors import LimitExceeded, NotFound
 from punctual.domain.tokens import RANDOM_BYTES, Token, keyed_hash, secret
 from punctual.engine.audit import TOKEN_CREATE, TOKEN_REVOKE, Actor, AuditLog, Note, moment_text
 from punctual.engine.ports import Clock, NewId
@@ -14,6 +16,20 @@ from punctual.engine.views import Page
 # Secret bytes: the key is asked for when a token is made, and not before.
 Key = Callable[[], bytes]
 Random = Callable[[int], bytes]
+
+T = TypeVar("T")
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Note).decode
+
+
+MOST_GOOD = 1_000  # tokens of a tenant; whoever needs more shares them too little
+MOST_KEPT = 10_000  # with those that ended within the last month, which are still shown
+AGAIN = 60.0  # seconds; only people and time make room
+
+
+class Counted(NamedTuple):
+    good: int
+    kept: int
 
 
 class TokenRows(Protocol):
@@ -26,6 +42,12 @@ class TokenRows(Protocol):
 
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
         """Of one tenant with `token_id < before`, newest first."""
+
+    def wished(self, tenant: str, token_id: str, wish: str, /) -> str | None:
+        """What was first asked of it: this, or what somebody asked before. None: no such token."""
+
+    def count(self, tenant: str, now: datetime) -> Counted:
+        """How many are good, and how many are shown."""
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         """As it stands then: the first time counts. None where there is no such token."""
@@ -72,14 +94,36 @@ class Tokens:
         by: Actor | None = None,
         of: str = "",
     ) -> tuple[Token, str]:
-        """The token, and its secret, which nobody can be told again; `of` is its maker's tenant."""
+        """The token, and its secret, which nobody can be told again; `of` is its maker's tenant.
+
+        Several made in the same moment may together be a few more than may be.
+        """
+        check_room(self._rows.count(tenant, self._clock()))
+        return self._create(tenant, name, role, expires_at, created_by, by, of)
+
+    def create_first(self, tenant: str, name: str) -> tuple[Token, str]:
+        """An admin's, by whoever starts the installation: also where there is no room."""
+        return self._create(tenant, name, Role.ADMIN, None, "punctual", None, "")
+
+    def _create(
+        self,
+        tenant: str,
+        name: str,
+        role: Role,
+        expires_at: datetime | None,
+        created_by: str,
+        by: Actor | None,
+        of: str,
+    ) -> tuple[Token, str]:
         key = self._key()
         text = secret(key, self._random(RANDOM_BYTES))
         token = Token(
             self._new_id(), tenant, name, role, self._clock(), created_by, expires_at=expires_at
         )
-        for where in dict.fromkeys((tenant, of or tenant)):
-            self._audit.note(where, _made(token, by or Actor(created_by)))
+        maker, home = by or Actor(created_by), of or tenant
+        self._audit.note(tenant, _made(token, maker if home == tenant else _from_outside(maker)))
+        if home != tenant:
+            self._audit.note(home, _made(token, maker))
         self._rows.put(token, keyed_hash(key, text))
         return token, text
 
@@ -93,14 +137,15 @@ class Tokens:
         return Page(found[:limit], (found[limit - 1].token_id,) if more else None)
 
     def revoke(self, tenant: str, token_id: str, by: Actor) -> Token:
+        """Who asks first is noted, then it is done: in that name, whoever does it."""
         now = self._clock()
         token = _there(self._rows.get(tenant, token_id, now))
-        if token.revoked_at is None:
-            after = {"revoked_at": moment_text(now)}
-            before: dict[str, None] = {"revoked_at": None}
-            note = Note(by, TOKEN_REVOKE, now, "", token_id, before=before, after=after)
-            self._audit.note(tenant, note)
-        return _there(self._rows.revoke(tenant, token_id, now))
+        if token.revoked_at is not None:
+            return _there(self._rows.revoke(tenant, token_id, now))
+        wish = self._rows.wished(tenant, token_id, _encode(_taken_back(token_id, by, now)).decode())
+        first = _decode(_there(wish))
+        self._audit.note(tenant, first)  # the same again is no second line
+        return _there(self._rows.revoke(tenant, token_id, first.at))
 
     def has_admin(self, tenant: str) -> bool:
         """Whether somebody can get in who may make more of them."""
@@ -110,6 +155,21 @@ class Tokens:
                 return True
             before = rows[-1].token_id
         return False
+
+
+def check_room(counted: Counted) -> None:
+    if counted.good >= MOST_GOOD:
+        text = (
+            f"This tenant has {MOST_GOOD} tokens that are good, as many as it may: take some back "
+            "(DELETE /tokens/{token_id}), or let them expire."
+        )
+        raise LimitExceeded(text, AGAIN)
+    if counted.kept >= MOST_KEPT:
+        text = (
+            f"This tenant has made {MOST_KEPT} tokens that are good or ended within the last 30 "
+            "days, as many as it may: use each for longer."
+        )
+        raise LimitExceeded(text, AGAIN)
 
 
 def _made(token: Token, by: Actor) -> Note:
@@ -124,7 +184,18 @@ def _made(token: Token, by: Actor) -> Note:
     return Note(by, TOKEN_CREATE, token.created_at, "", token.token_id, after=after)
 
 
-def _there(token: Token | None) -> Token:
-    if token is None:
+def _taken_back(token_id: str, by: Actor, now: datetime) -> Note:
+    before: dict[str, None] = {"revoked_at": None}
+    after = {"revoked_at": moment_text(now)}
+    return Note(by, TOKEN_REVOKE, now, "", token_id, before=before, after=after)
+
+
+def _from_outside(by: Actor) -> Actor:
+    """As another tenant may know who acted in it: by name, and by the request to ask about."""
+    return Actor(by.caller, request_id=by.request_id)
+
+
+def _there(found: T | None) -> T:
+    if found is None:
         raise NotFound("There is no such token.")
-    return token
+    return found

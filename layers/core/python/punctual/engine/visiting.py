@@ -4,20 +4,20 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 from punctual.domain.run import Status
-from punctual.engine.calling import AHEAD, EARLY, FIRE
+from punctual.engine.calling import AHEAD, EARLY, FIRE, READY, SEND
 from punctual.engine.change import Result
 from punctual.engine.early import LONGEST, EarlyMessages
 from punctual.engine.failing import Failing
 from punctual.engine.looker import Looker
 from punctual.engine.lookout import Held
-from punctual.engine.poller import Poller, Stepped
+from punctual.engine.pace import Pace, begin_at
+from punctual.engine.poller import BATCH, Poller, Stepped
 from punctual.engine.ports import Buckets, Timer, Timers
 from punctual.engine.window import Place, Window
 
-FIRED = 250  # a second, on the share of a core that a small function has
-READ = FIRED * 60  # so many are known at once: a minute's work
+READ = 60  # seconds of work that are known at once
 RELEASED = 1_000  # messages in one step
-_SECOND = timedelta(seconds=1)
+AT_ONCE = 100  # fired in one step: what is to be sent meanwhile waits for half a second or so
 
 
 class Visitor(Poller):
@@ -31,9 +31,12 @@ class Visitor(Poller):
         looker: Looker,
         early: EarlyMessages,
         failing: Failing,
+        pace: Pace,
     ) -> None:
         super().__init__(timers, buckets, looker, AHEAD)
-        self._window = Window(timers, READ)
+        self._pace = pace
+        self._batch = min(BATCH, max(AT_ONCE, int(pace.fired / 2)))
+        self._window = Window(timers, int(pace.fired * READ))
         self._held = held
         self._early = early
         self._failing = failing
@@ -84,25 +87,27 @@ class Visitor(Poller):
 
     def next_at(self, _now: datetime) -> datetime | None:
         """When there is something to do, whatever leases may need until then."""
+        return self._soonest(FIRE)
+
+    def needed_at(self) -> datetime | None:
+        """When somebody must be here at the latest: who is here anyway begins earlier."""
+        return self._soonest(SEND + READY)
+
+    def _soonest(self, before: timedelta) -> datetime | None:
         moments = [at for at, _ in self._later]
-        for at in (self._begin_at(), self._early.next_at()):
+        for at in (self._begin_at(before), self._early.next_at()):
             if at is not None:
                 moments.append(at)
         return min(moments, default=None)
 
-    def _begin_at(self) -> datetime | None:
+    def _begin_at(self, before: timedelta = FIRE) -> datetime | None:
         """When to begin so that whatever is due in a second is fired by then, if not too early."""
         soonest = self._window.next_at()
         if soonest is None:
             return None
-        by_second: dict[datetime, list[datetime]] = {}
-        for timer in self._window.waiting():
-            by_second.setdefault(timer.at.replace(microsecond=0), []).append(timer.at)
-        begin, work = soonest - FIRE, 0
-        for _, moments in sorted(by_second.items()):
-            work += len(moments)
-            begin = min(begin, min(moments) - _SECOND * work / FIRED)
-        return max(begin, soonest - EARLY)
+        begin = begin_at([timer.at for timer in self._window.waiting()], self._pace) - SEND
+        begin -= self._early.sending  # which comes first, and is not begun while this goes on
+        return max(min(begin, soonest - before), soonest - EARLY)
 
     def soonest(self) -> Mapping[Place, datetime]:
         """When each place that has something to come is to be looked at."""

@@ -19,12 +19,13 @@ class Place(NamedTuple):
 
 
 class _Reading:
-    """How far one place has been read: all timers up to `last` are in the heap or handled."""
+    """How far one place has been read: all before `reached` are in the heap or handled."""
 
-    __slots__ = ("complete", "last")
+    __slots__ = ("complete", "cursor", "reached")
 
     def __init__(self) -> None:
-        self.last: Timer | None = None
+        self.cursor: str | None = None
+        self.reached: datetime | None = None
         self.complete = False
 
 
@@ -65,11 +66,17 @@ class Window:
     def add(self, timers: Sequence[Timer]) -> None:
         """Timers just put. Those that a later page will bring anyway need no room yet."""
         for timer in timers:
-            reading = self._places.get(Place(timer.bucket, timer.shard))
+            place = Place(timer.bucket, timer.shard)
+            reading = self._places.get(place)
             if reading is None:
                 continue
-            if reading.complete or (reading.last and timer.order <= reading.last.order):
+            if reading.complete or (reading.reached and timer.at < reading.reached):
                 self._push(timer)
+            elif timer.at == reading.reached:  # before the cursor, or behind it: nobody knows
+                if len(self._heap) < self._page:
+                    self._push(timer)
+                else:
+                    self.reread(place)
 
     def fill(self) -> None:
         """Read on where there is room: the earliest unread place first."""
@@ -83,14 +90,14 @@ class Window:
             place.bucket,
             place.shard,
             datetime.max.replace(tzinfo=place.bucket.tzinfo),
-            reading.last,
+            reading.cursor,
             self._page,
         )
-        for timer in found:
+        for timer in found.timers:
             self._push(timer)
-        if found:
-            reading.last = found[-1]
-        reading.complete = len(found) < self._page
+        if found.timers:
+            reading.reached = found.timers[-1].at
+        reading.cursor, reading.complete = found.cursor, found.cursor is None
 
     def _push(self, timer: Timer) -> None:
         if timer not in self._known:
@@ -121,7 +128,7 @@ class Window:
         self._places = {place: _Reading() for place in self._places}
 
     def next_at(self) -> datetime | None:
-        """When the soonest is due; pages not read yet hold only later ones of their place."""
+        """When the soonest is due; pages not read yet hold none earlier of their place."""
         return self._heap[0][1].at if self._heap else None
 
     def waiting(self) -> list[Timer]:

@@ -8,6 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from punctual.domain.errors import Unavailable
+from punctual.engine.ports import Blob
 
 
 class FileBlobs:
@@ -35,6 +36,10 @@ class FileBlobs:
                 new.unlink(missing_ok=True)
                 raise
             _sync_folder(path.parent)
+
+    def put_many(self, blobs: Sequence[Blob]) -> None:
+        for blob in blobs:
+            self.put(*blob)
 
     def append(self, name: str, data: bytes) -> None:
         """For a log that grows: seen at once, and there after the process is killed."""

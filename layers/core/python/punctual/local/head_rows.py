@@ -13,6 +13,7 @@ from punctual.domain.run import Lease, Status
 from punctual.engine.ports import RunKey, Stored
 from punctual.local.codec import Packed, micros
 from punctual.local.counts import JOB, RUN
+from punctual.local.kinds import kind_of, rank
 
 HEAD = Packed(Head)
 NO_LEASES: Mapping[str, Lease] = {}
@@ -123,7 +124,7 @@ class HeadRows:
             return _CALM
         head = new.head
         busy = bool(head.runs or head.line or (head.ended and self._is_unrecorded(head)))
-        return (len(new.leases), busy, *_queued(head))
+        return (len(new.leases), busy, *queued_in(head))
 
     def _is_unrecorded(self, head: Head) -> bool:
         """Unless this very commit records all that ended: then nobody need look for it here."""
@@ -180,20 +181,21 @@ def _coming(head: Head) -> Row:
     return (None, False) if at is None else (micros(at), comes_again(head))
 
 
-def _queued(head: Head) -> tuple[int, int | None, int | None]:
-    """How many runs are queued, and the priority and time of the earliest.
+def queued_in(head: Head) -> tuple[int, int | None, int | None]:
+    """How many runs are queued, and the kind with the priority, and the time, of the earliest.
 
     The earliest by time, not by priority: one of high priority that comes later must not hide it.
     """
     found = [
-        (micros(run.due_at), int(head.rules[run.definition].priority))
+        (micros(run.due_at), rules.priority, kind_of(rules.task_type, rules.lane))
         for run in head.runs
         if run.status is Status.QUEUED
+        for rules in [head.rules[run.definition]]
     ]
     if not found:
         return 0, None, None
-    due, priority = min(found)
-    return len(found), priority, due
+    due, priority, kind = min(found)
+    return len(found), rank(priority, kind), due
 
 
 def merged(leases: Mapping[str, Lease], changes: Mapping[str, Lease | None]) -> Mapping[str, Lease]:

@@ -1,6 +1,6 @@
 """Heads and their leases: compare and swap in memory, one row a head in each commit."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -29,6 +29,7 @@ from punctual.local.counts import Counts
 from punctual.local.head_memory import HeadMemory
 from punctual.local.head_rows import HEAD, INSERT, NO_LEASES, HeadRows, merged
 from punctual.local.inserting import insert
+from punctual.local.kinds import KINDS, Lines, rank
 from punctual.local.unit import Unit
 
 CACHED = 20_000
@@ -57,7 +58,7 @@ class SqliteHeads:
         self._recorded = recorded
         self._memory = HeadMemory(unit, cached)
 
-    def load(self, keys: Sequence[Key]) -> Mapping[Key, Stored]:
+    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:  # noqa: ARG002
         with self._unit:
             found = {}
             for key in keys:
@@ -91,12 +92,7 @@ class SqliteHeads:
             heads = [HEAD.decode(row[0]) for row in found[:limit]]
             wanted = [(Key(tenant, head.job_id), head.current.body) for head in heads]
             bodies = self.bodies(wanted)
-            items = [
-                (head, bodies[ref])
-                for head, ref in zip(heads, wanted, strict=True)
-                if ref in bodies
-            ]
-            return HeadPage(items, heads[-1].job_id if len(found) > limit else None)
+            return HeadPage.of(heads, wanted, bodies, len(found) > limit)
 
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
@@ -153,18 +149,32 @@ class SqliteHeads:
             last = Key(heads[-1].tenant, heads[-1].job_id)
             return Walk(heads, msgspec.json.encode(last).decode())
 
-    def queued(self, until: datetime, limit: int) -> list[Head]:
-        """Heads with a queued run that is due, by the priority and time of the earliest."""
+    def queued(
+        self,
+        until: datetime,
+        limit: int,
+        but: Collection[str] = (),
+        only: Lines | None = None,
+    ) -> list[Head]:
+        """Heads with a queued run that is due, by the priority and time of the earliest: of all
+        tenants `but` some, or `only` of one; of all kinds, or only of one."""
+        tenant, kinds = (None, KINDS) if only is None else (only[0], only[1:])
+        whose = "" if tenant is None else "AND tenant = ? "
+        whose += f"AND tenant NOT IN ({', '.join('?' * len(but))}) " if but else ""
+        tenants = (*(() if tenant is None else (tenant,)), *but)
         with self._unit:
             self.flush()
             keys: list[Key] = []
             for priority in Priority:
-                rows = self._unit.db.execute(
-                    "SELECT tenant, job_id FROM heads WHERE busy = 1 AND queued_priority = ? "
-                    "AND queued_due <= ? ORDER BY queued_due, tenant, job_id LIMIT ?",
-                    (int(priority), micros(until), limit - len(keys)),
-                )
-                keys.extend(Key(*row) for row in rows.fetchall())
+                rows: list[tuple[int, str, str]] = []
+                for kind in kinds:
+                    rows += self._unit.db.execute(
+                        "SELECT queued_due, tenant, job_id FROM heads INDEXED BY heads_busy "
+                        f"WHERE busy = 1 AND queued_priority = ? AND queued_due <= ? {whose}"
+                        "ORDER BY queued_due, tenant, job_id LIMIT ?",
+                        (rank(priority, kind), micros(until), *tenants, limit - len(keys)),
+                    ).fetchall()
+                keys.extend(Key(*row) for _, *row in sorted(rows)[: limit - len(keys)])
             found = self.load(keys)
             return [found[key].head for key in keys if key in found]
 

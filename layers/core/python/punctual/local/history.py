@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from punctual.engine.ports import AttemptRow, Key, RunKey, RunRow
+from punctual.domain.run import Run
+from punctual.engine.ports import AttemptRow, Detail, Key, RunKey, RunRow
 from punctual.local.codec import Packed, micros
 from punctual.local.counts import RUN, Counts
 from punctual.local.inserting import insert
@@ -35,11 +36,23 @@ class SqliteHistory:
         with self._unit:
             self._attempts.extend(rows)
 
-    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+        self.put_attempts(rows)
+
+    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+        mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
+        return mine[-1].detail if mine else None
+
+    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:  # noqa: ARG002
         with self._unit:
             return frozenset(key for key in keys if key in self.held or self._stands(key))
 
-    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
+    def get(
+        self,
+        keys: Sequence[RunKey],
+        now: datetime,
+        glance: bool = False,  # noqa: ARG002
+    ) -> Mapping[RunKey, RunRow]:
         with self._unit:
             found = {}
             for key in keys:

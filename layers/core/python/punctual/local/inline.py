@@ -13,7 +13,8 @@ from punctual.engine.performing import Done, Performing, Prepared
 from punctual.engine.ports import Detail, Message, Timer
 from punctual.local.feed import SqliteFeed
 from punctual.local.holding import attempt_of
-from punctual.local.ready import INLINE, Ready
+from punctual.local.kinds import INLINE
+from punctual.local.ready import Ready
 from punctual.tasks.contract import Attempt, BadTask
 from punctual.tasks.event import build_event, published
 from punctual.tasks.placeholders import expand, has_placeholders, no_secrets

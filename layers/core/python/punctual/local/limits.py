@@ -2,11 +2,11 @@
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from punctual.domain.errors import PunctualError
 from punctual.domain.limits import Limits, WrongLimits, limits_from, limits_of_text
@@ -20,11 +20,21 @@ from punctual.engine.limits import (
     too_many_calls,
     unlimited,
 )
+from punctual.local.starts import ORDER, START
 
 MINUTE = timedelta(minutes=1)
 SET_BACK = timedelta(seconds=5)  # from there on; less is waited for
 FILE = "limits.json"
 VARIABLE = "PUNCTUAL_LIMITS"
+
+
+class Kept(Protocol):
+    """What outlives a restart of starts and orders; `SqliteStarts` says more."""
+
+    def add(self, kind: str, tenant: str, at: datetime, count: int, gone: datetime, /) -> None: ...
+
+    def since(self, kind: str, tenant: str, at: datetime, /) -> Sequence[datetime]: ...
+
 
 JobsOf = Callable[[str], Mapping[str, int]]
 _ALIVE = ("SCHEDULED", "PAUSED")
@@ -84,19 +94,25 @@ class LimitsFile:
 class Window:
     """What was done in the last minute, one by one."""
 
-    def __init__(self) -> None:
-        self._times: deque[datetime] = deque()
+    def __init__(self, times: Iterable[datetime] = ()) -> None:
+        self._times = deque(times)
 
     def room(self, most: int, now: datetime) -> int:
         self._set_back(now)
-        times, since = self._times, now - MINUTE
-        while times and times[0] <= since:
-            times.popleft()
-        return max(0, most - len(times))
+        self._forget(now - MINUTE)
+        return max(0, most - len(self._times))
+
+    def __len__(self) -> int:
+        return len(self._times)
 
     def add(self, at: datetime) -> None:
         """Times come in order, but for a clock that was set back."""
+        self._forget(at - MINUTE)  # nobody may ask for room: places alone may be limited
         self._times.append(max(at, self._times[-1]) if self._times else at)
+
+    def _forget(self, until: datetime) -> None:
+        while self._times and self._times[0] <= until:
+            self._times.popleft()
 
     def _set_back(self, now: datetime) -> None:
         """What a clock that was ahead wrote down was done by now: it counts for a minute yet."""
@@ -112,6 +128,29 @@ class Window:
         return self._times[over - 1] + MINUTE if over > 0 else None
 
 
+class Windows:
+    """Each tenant's, as it is kept."""
+
+    def __init__(self, kind: str, kept: Kept) -> None:
+        self._kind = kind
+        self._kept = kept
+        self._known: dict[str, Window] = {}
+
+    def of(self, tenant: str, now: datetime) -> Window:
+        window = self._known.get(tenant)
+        if window is None:
+            times = self._kept.since(self._kind, tenant, now - MINUTE)
+            window = self._known[tenant] = Window(times)
+        return window
+
+    def add(self, tenant: str, at: datetime, count: int) -> None:
+        window = self.of(tenant, at)
+        for _ in range(count):
+            window.add(at)
+        if count:
+            self._kept.add(self._kind, tenant, at, count, at - MINUTE)
+
+
 class NodeQuotas:
     """What calls ask. Everything happens on the node's one thread."""
 
@@ -121,13 +160,14 @@ class NodeQuotas:
         jobs_of: JobsOf,
         clock: Callable[[], datetime],
         monotonic: Callable[[], float],
+        kept: Kept,
     ) -> None:
         self._limits_of = limits_of
         self._jobs_of = jobs_of
         self._clock = clock
         self._monotonic = monotonic
         self._buckets: dict[str, Bucket] = {}
-        self._ordered: dict[str, Window] = {}
+        self._ordered = Windows(ORDER, kept)
 
     def call(self, tenant: str) -> None:
         limits = self._limits_of(tenant)
@@ -155,12 +195,12 @@ class NodeQuotas:
             return Granted(asked)
         if whole and asked > most:
             return Granted(0, inf)
-        window, now = self._ordered.setdefault(tenant, Window()), self._clock()
+        now = self._clock()
+        window = self._ordered.of(tenant, now)
         count = min(asked, window.room(most, now))
         if whole and count < asked:
             count = 0
-        for _ in range(count):
-            window.add(now)
+        self._ordered.add(tenant, now, count)
         at = window.free_at(most, asked if whole else 1)
         return Granted(count, 0 if count == asked or at is None else (at - now).total_seconds())
 
@@ -170,8 +210,9 @@ def node_quotas(
     jobs_of: JobsOf,
     clock: Callable[[], datetime],
     monotonic: Callable[[], float],
+    kept: Kept,
 ) -> Quotas:
-    return NodeQuotas(limits_of, jobs_of, clock, monotonic) if limits_of else NoQuotas()
+    return NodeQuotas(limits_of, jobs_of, clock, monotonic, kept) if limits_of else NoQuotas()
 
 
 class Admission:
@@ -182,11 +223,13 @@ class Admission:
     transaction that is undone was not.
     """
 
-    def __init__(self, limits_of: LimitsOf | None, clock: Callable[[], datetime]) -> None:
+    def __init__(
+        self, limits_of: LimitsOf | None, clock: Callable[[], datetime], kept: Kept
+    ) -> None:
         self.on = limits_of is not None
         self._limits_of = limits_of or unlimited
         self._clock = clock
-        self._starts: dict[str, Window] = {}
+        self._starts = Windows(START, kept)
         self._running: dict[str, set[str]] = {}
         self._reserved: Counter[str] = Counter()
         self._begun: list[tuple[str, str]] = []
@@ -220,12 +263,15 @@ class Admission:
         if not self.on:
             return
         self._reserved.clear()
+        begun: Counter[tuple[str, datetime]] = Counter()
         for tenant, run in runs:
             if run.attempt_at is not None and self.holds(tenant):
-                self._window(tenant).add(run.attempt_at)
+                begun[tenant, run.attempt_at] += 1
                 self._begun.append((tenant, run.run_id))
             if not instant:
                 self._running.setdefault(tenant, set()).add(run.run_id)
+        for (tenant, at), count in begun.items():
+            self._starts.add(tenant, at, count)
 
     def end(self, tenant: str, run_id: str) -> None:
         self._running.get(tenant, set()).discard(run_id)
@@ -242,4 +288,4 @@ class Admission:
         self._begun.clear()
 
     def _window(self, tenant: str) -> Window:
-        return self._starts.setdefault(tenant, Window())
+        return self._starts.of(tenant, self._clock())

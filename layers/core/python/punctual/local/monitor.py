@@ -52,7 +52,7 @@ class NodeMonitor:
         self._holding = holding
         self._types = tuple(sorted({"event", *registry.types}))
         self._executor_id = executor_id
-        self._late: deque[tuple[datetime, datetime]] = deque(maxlen=SAMPLES)  # when, and when due
+        self._late: deque[tuple[datetime, datetime]] = deque(maxlen=SAMPLES)  # and when expected
         self._lateness_of: dict[timedelta, tuple[datetime, Mapping[str, float | None]]] = {}
         self._minutes: dict[datetime, dict[str, int]] = {}
         self._counted_at: datetime | None = None
@@ -69,12 +69,12 @@ class NodeMonitor:
             return
         self._count(started, "started")
         if started == run.started_at:
-            self._late.append((started, run.due_at))
+            self._late.append((started, _expected_at(run)))
 
     def performed(self, runs: Sequence[Run]) -> None:
         """What was started and ended by one swap, a batch at a time."""
         self._late.extend(
-            (run.attempt_at, run.due_at)
+            (run.attempt_at, run.due_at if run.let_in_at is None else _expected_at(run))
             for run in runs
             if run.attempt_at is not None and run.attempt_at == run.started_at
         )
@@ -146,6 +146,10 @@ class NodeMonitor:
         if self._planned_at is None or now - self._planned_at > SILENT:
             status = "down"
         return Health(status, p99, self._watermark, self._planned_at, self._types)
+
+
+def _expected_at(run: Run) -> datetime:
+    return run.due_at + run.in_line
 
 
 def _quantiles(

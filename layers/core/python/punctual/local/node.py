@@ -1,7 +1,7 @@
 """The whole scheduler in one process: a step does all that is due, and says when the next is."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
@@ -25,9 +25,10 @@ from punctual.local.groups import GroupFiles
 from punctual.local.holding import Ended, Holding
 from punctual.local.house import House
 from punctual.local.inline import EventsInline
+from punctual.local.kinds import INLINE, INLINE_TYPES, Lines
 from punctual.local.limits import Admission, node_quotas
 from punctual.local.monitor import NodeMonitor
-from punctual.local.ready import INLINE, Ready, messages_of
+from punctual.local.ready import Ready, messages_of
 from punctual.local.store import Store
 from punctual.local.wiring import Wiring
 from punctual.local.workers import Workers
@@ -74,8 +75,8 @@ class Node:
         self._workers = workers
         self._woken = woken
         wiring = Wiring()
-        self._admission = Admission(limits_of, clock)
-        self.ready = Ready(self._queued, frozenset({"event"}), self._admission)
+        self._admission = Admission(limits_of, clock, store.starts)
+        self.ready = Ready(self._queued, INLINE_TYPES, self._admission)
         self.ports = store.ports(self.ready, wiring)
         self.steps = Steps(self.ports, clock, monotonic, log, store.work())
         self._looker = Looker(self.steps, new_id)
@@ -92,8 +93,8 @@ class Node:
         self._wiring = wiring
         wiring.poller = self.poller
         self.monitor = NodeMonitor(store, self.holding, registry, executor_id)
-        self.search = Search(self.ports, clock, self.monitor)
-        self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic)
+        self.search = Search(self.ports, clock, self.monitor, log)
+        self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
         self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id, quotas=self.quotas)
         self._ended: deque[Ended] = deque()
         self._starting: list[_Starting] = []
@@ -283,10 +284,12 @@ class Node:
     def idle(self) -> bool:
         return not len(self.holding) and not self._ended
 
-    def _queued(self, until: datetime, most: int) -> list[Message]:
+    def _queued(
+        self, until: datetime, most: int, but: Collection[str], only: Lines
+    ) -> list[Message]:
         """What the heads say is queued, the most urgent first."""
         found = []
-        for head in self._store.queued(until, most):
+        for head in self._store.queued(until, most, but, only):
             found.extend(messages_of(head))
         return found
 

@@ -142,11 +142,9 @@ class Purge:
         return gone >= limit
 
     def _audit(self, now: datetime, limit: int) -> bool:
-        """Rows stand in the order of time, as near as the clock went."""
         gone = self._unit.db.execute(
-            "DELETE FROM audit WHERE id IN (SELECT id FROM audit ORDER BY id LIMIT ?) "
-            "AND latest <= ?",
-            (limit, micros(now - RETENTION)),
+            "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE latest <= ? LIMIT ?)",
+            (micros(now - RETENTION), limit),
         ).rowcount
         return gone >= limit
 

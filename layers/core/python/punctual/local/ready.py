@@ -6,22 +6,24 @@ was queued than it keeps.
 
 from bisect import bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from operator import itemgetter
 from typing import TypeVar
 
-from punctual.domain.head import Head, Lane, Priority
+from punctual.domain.head import Head, Priority
 from punctual.domain.run import Run, Status
 from punctual.engine.ports import Message
+from punctual.local.apart import Apart, mark
+from punctual.local.kinds import INLINE, KINDS, Lines, kind_of
 from punctual.local.limits import Admission
 
 KEPT = 100_000
-INLINE = "inline"  # done by the node itself: takes no slot
 
 _Early = tuple[datetime, int, Message]
 _Ready = tuple[Priority, datetime, int, Message]
-Refill = Callable[[datetime, int], Iterable[Message]]
+# What is due by then, so many at most, of one kind: of all tenants but some, or of one.
+Refill = Callable[[datetime, int, Collection[str], Lines], Iterable[Message]]
 
 
 _Place = TypeVar("_Place", _Early, _Ready)
@@ -43,24 +45,32 @@ class Ready:
         self._inline = inline_types
         self._kept = kept
         self._early: list[_Early] = []
-        self._ready: dict[str, list[_Ready]] = {INLINE: [], Lane.QUICK: [], Lane.LONG: []}
+        self._ready: dict[str, list[_Ready]] = {kind: [] for kind in KINDS}
         self._lines: dict[str, dict[str, list[_Ready]]] = {kind: {} for kind in self._ready}
         self._known: set[tuple[str, int]] = set()
+        self._apart = Apart(kept)
         self._sent = 0  # what is due together goes as it came: jobs side by side, as their rows are
-        self._overflowed = True  # after a start nothing is known
+        self._others: Counter[str] = Counter()  # that are not apart, by kind
+        self._overflowed = set(KINDS)  # after a start nothing is known
 
     def __len__(self) -> int:
         return len(self._known)
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
         for message in messages:
-            mark = (message.run_id, message.version)
-            if mark in self._known:
+            marked = mark(message)
+            if marked in self._known:
                 continue
-            if len(self._known) >= self._kept:
-                self._overflowed = True
+            kind = self._kind(message)
+            if self._may_wait(message.tenant):
+                if not self._apart.add(message, kind):
+                    continue
+            elif self._others[kind] >= self._kept:
+                self._overflowed.add(kind)
                 continue
-            self._known.add(mark)
+            else:
+                self._others[kind] += 1
+            self._known.add(marked)
             self._sent += 1
             _put(self._early, (message.due_at, self._sent, message))
         return [True] * len(messages)
@@ -86,13 +96,13 @@ class Ready:
         self._ready = {kind: [] for kind in self._ready}
         self._lines = {kind: {} for kind in self._ready}
         self._known = set()
-        self._overflowed = True
+        self._apart = Apart(self._kept)
+        self._others.clear()
+        self._overflowed = set(KINDS)
 
     def take(self, kind: str, now: datetime, most: int) -> list[Message]:
         """What is due now and not started, the most urgent first."""
-        if self._overflowed and len(self._known) < self._kept // 2:
-            self._overflowed = False
-            self.send(list(self._refill(now, self._kept // 2)))
+        self._fill(now)
         self._ripen(now)
         if self._admission is None:
             ready = self._ready[kind]
@@ -101,8 +111,44 @@ class Ready:
         else:
             taken = self._admitted(self._admission, kind, now, most)
         for message in taken:
-            self._known.discard((message.run_id, message.version))
+            self._known.discard(mark(message))
+            if not self._apart.discard(message, kind):
+                self._others[kind] -= 1
         return taken
+
+    def _fill(self, now: datetime) -> None:
+        """From the heads, where they had more than was kept."""
+        apart, half = self._apart, self._kept // 2
+        for kind in [kind for kind in KINDS if kind in self._overflowed]:
+            if self._others[kind] < half:
+                self._read_all(now, half, kind)
+        for line, most in apart.thin():
+            found, before = list(self._refill(now, most, (), line)), len(apart)
+            self.send(found)
+            if len(found) < most:
+                continue
+            if not self._may_wait(line[0]):
+                self._overflowed.add(line[1])
+                continue
+            apart.more(line, found[-1].priority)
+            if len(apart) == before:
+                apart.rest(line)
+
+    def _read_all(self, now: datetime, half: int, kind: str) -> None:
+        """The others' whoever has too much."""
+        apart, full = self._apart, None
+        while full is None or full != apart.full(kind):
+            full = apart.full(kind)  # what somebody had too much of stood for another's
+            found = list(self._refill(now, half, full, (None, kind)))
+            self._overflowed.discard(kind)
+            if len(found) >= half:  # there may be more
+                self._overflowed.add(kind)
+            self.send(found)
+        for tenant in full:  # of whom only the first were seen
+            apart.more((tenant, kind))
+
+    def _kind(self, message: Message) -> str:
+        return kind_of(message.task_type, message.lane, self._inline)
 
     def _admitted(self, admission: Admission, kind: str, now: datetime, most: int) -> list[Message]:
         """The most urgent of all that may start: whose limit is reached holds up no other."""
@@ -139,13 +185,13 @@ class Ready:
         return self._admission is not None and self._admission.holds(tenant)
 
     def _ripen(self, now: datetime) -> None:
-        early, ready, inline = self._early, self._ready, self._inline
+        early, ready = self._early, self._ready
         if not early or early[0][0] > now:
             return
         ripe = bisect_right(early, now, key=itemgetter(0))
         waits: dict[str, bool] = {}
         for due_at, sent, message in early[:ripe]:
-            kind = INLINE if message.task_type in inline else message.lane
+            kind = self._kind(message)
             place = (message.priority, due_at, sent, message)
             if self._admission is None:
                 _put(ready[kind], place)
@@ -168,8 +214,8 @@ class Ready:
         return {tenant for lines in self._lines.values() for tenant in lines}
 
     def waiting(self, kind: str, now: datetime) -> bool:
-        """Whether anything of this kind only waits for a slot."""
-        if self._ready[kind]:
+        """Whether anything of this kind only waits for a slot, or to be read."""
+        if self._ready[kind] or self._apart.is_thin(kind):
             return True
         admission = self._admission
         return admission is not None and any(

@@ -7,7 +7,7 @@ from pathlib import Path
 from punctual.domain.coming import comes_again, first_coming
 from punctual.local.codec import micros
 from punctual.local.errors import StoreError
-from punctual.local.head_rows import HEAD
+from punctual.local.head_rows import HEAD, queued_in
 
 Step = str | Callable[[sqlite3.Connection], None]
 _FILLED = 1_000  # heads at a time
@@ -184,7 +184,43 @@ _FIFTH: Sequence[Step] = (
     "CREATE INDEX audit_of_tenant ON audit (tenant)",
 )
 
-MIGRATIONS: Sequence[Sequence[Step]] = (_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH)
+# What has expired is found by its time: a clock that was ahead has left rows out of order.
+_SIXTH: Sequence[Step] = ("CREATE INDEX audit_by_end ON audit (latest)",)
+
+_SEVENTH: Sequence[Step] = (
+    """CREATE TABLE starts (
+        kind TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        n INTEGER NOT NULL,
+        PRIMARY KEY (kind, tenant, at)
+    ) WITHOUT ROWID""",
+)
+
+
+def _fill_ranks(db: sqlite3.Connection) -> None:
+    """By what the heads say, some at a time."""
+    last = -1
+    while True:
+        found = db.execute(
+            "SELECT id, head FROM heads WHERE id > ? AND busy = 1 AND queued > 0 "
+            "ORDER BY id LIMIT ?",
+            (last, _FILLED),
+        ).fetchall()
+        if not found:
+            return
+        last = found[-1][0]
+        rows = [(*queued_in(HEAD.decode(row))[1:], number) for number, row in found]
+        db.executemany("UPDATE heads SET queued_priority = ?, queued_due = ? WHERE id = ?", rows)
+
+
+# `queued_priority` says the kind of slot as well: long work hides no quick work.
+_EIGHTH: Sequence[Step] = (_fill_ranks,)
+
+MIGRATIONS: Sequence[Sequence[Step]] = (
+    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH),
+    _EIGHTH,
+)
 
 
 def connect(path: Path, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> sqlite3.Connection:

@@ -16,7 +16,6 @@ import uvloop
 
 from punctual.access.door import Secrets, TokenDoor
 from punctual.access.trust import Trust, WrongTrust
-from punctual.domain.access import Role
 from punctual.domain.errors import PunctualError
 from punctual.domain.head import Lane
 from punctual.domain.limits import UNLIMITED, Limits
@@ -32,7 +31,7 @@ from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
 from punctual.local.store import Store
-from punctual.local.token_key import TokenKey
+from punctual.local.token_key import OWNERS, TokenKey
 from punctual.local.wire import Wire
 from punctual.local.workers import Workers
 from punctual.tasks.addresses import LOOPBACK
@@ -135,6 +134,10 @@ def door_of(
     store: Store, key: TokenKey, trust: Trust | None, beside: OwnThread, log: EventLog
 ) -> NodeDoor:
     """Rows of tokens are at hand: nothing of them is remembered, and one taken back is refused."""
+    rights = key.close_to_others()
+    if rights is not None:
+        now = f"{OWNERS:04o}"
+        log("token_key_was_open_to_others", file=key.path, had=f"{rights:04o}", has=now)
     key.read()
     tokens = TokenDoor(
         lambda: Secrets(key.read()),
@@ -156,7 +159,7 @@ def door_of(
 def show_first_token(tokens: Tokens, key_was_there: bool) -> None:
     """Somebody must be able to make the others: where nobody can any more, there is a new one."""
     if not (key_was_there and tokens.has_admin(LOCAL)):
-        _, secret = tokens.create(LOCAL, "first", Role.ADMIN, None, "punctual")
+        _, secret = tokens.create_first(LOCAL, "first")
         print(f"The admin token of the tenant {LOCAL}, shown this once: {secret}", flush=True)
 
 

@@ -1,7 +1,7 @@
 """The embedded adapter: one SQLite file, blobs beside it, and a lock that keeps others out."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from pathlib import Path
 
@@ -18,8 +18,10 @@ from punctual.local.feed import SqliteFeed
 from punctual.local.folder_lock import FolderLock
 from punctual.local.heads import SqliteHeads
 from punctual.local.history import SqliteHistory
+from punctual.local.kinds import Lines
 from punctual.local.purge import Purge
 from punctual.local.schema import connect
+from punctual.local.starts import SqliteStarts
 from punctual.local.timers import SqliteTimers
 from punctual.local.tokens import SqliteTokens
 from punctual.local.unit import Unit
@@ -48,6 +50,7 @@ class Store:
         self.receipts = SqliteReceipts(self._unit)
         self.feed = SqliteFeed(self._unit, clock)
         self.tokens = SqliteTokens(self._unit)
+        self.starts = SqliteStarts(self._unit)
         self.blobs = blobs
         parts = (self.timers, bodies, self.heads, self.history, self.feed, self.audit)
         for part in (*parts, self._counts):
@@ -99,9 +102,12 @@ class Store:
         """At a start: the lock on the folder proves that nobody holds them. Whose they were."""
         return self.heads.end_all_leases()
 
-    def queued(self, until: datetime, limit: int) -> list[Head]:
-        """Heads with a run that is QUEUED and due, by priority, then by due time."""
-        return self.heads.queued(until, limit)
+    def queued(
+        self, until: datetime, limit: int, but: Collection[str] = (), only: Lines | None = None
+    ) -> list[Head]:
+        """Heads with a run that is QUEUED and due, by priority, then by due time: of all tenants
+        `but` some, or `only` of one; of all kinds, or only of one."""
+        return self.heads.queued(until, limit, but, only)
 
     def count_queued(self, tenant: str) -> int:
         return self.heads.count_queued(tenant)

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from punctual.engine.ports import Timer
-from punctual.local.codec import micros, minute, moment
+from punctual.engine.ports import Timer, TimerPage
+from punctual.local.codec import Codec, micros, minute, moment
 from punctual.local.inserting import insert
 from punctual.local.unit import Unit
 
+_CURSOR = Codec(tuple[int, str, str, int])
 _BEHIND = " AND (at, tenant, job_id, version) > (?, ?, ?, ?)"
 
 
@@ -26,23 +27,36 @@ class SqliteTimers:
             self._wanted.update(dict.fromkeys(timers, False))
 
     def due(
-        self, bucket: datetime, shard: int, until: datetime, after: Timer | None, limit: int
-    ) -> Sequence[Timer]:
+        self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
+    ) -> TimerPage:
         with self._unit:
             self.flush()
-            behind: tuple[int | str, ...] = ()
-            if after is not None:
-                behind = (micros(after.at), after.tenant, after.job_id, after.version)
+            behind = () if cursor is None else _CURSOR.decode(cursor)
             rows = self._unit.db.execute(
                 "SELECT at, tenant, job_id, version FROM timers WHERE bucket = ? AND shard = ? "
                 f"AND at <= ?{_BEHIND if behind else ''} "
                 "ORDER BY at, tenant, job_id, version LIMIT ?",
                 (minute(bucket), shard, micros(until), *behind, limit),
-            )
-            return [
-                Timer(bucket, shard, moment(at), tenant, job_id, version)
-                for at, tenant, job_id, version in rows.fetchall()
-            ]
+            ).fetchall()
+        found = [
+            Timer(bucket, shard, moment(at), tenant, job_id, version)
+            for at, tenant, job_id, version in rows
+        ]
+        more = rows and len(rows) == limit
+        return TimerPage(found, _CURSOR.encode(rows[-1]).decode() if more else None)
+
+    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+        with self._unit:
+            self.flush()
+            return frozenset(timer for timer in wanted if self._is_there(timer))
+
+    def _is_there(self, timer: Timer) -> bool:
+        found = self._unit.db.execute(
+            "SELECT 1 FROM timers WHERE bucket = ? AND shard = ? AND at = ? AND tenant = ? "
+            "AND job_id = ? LIMIT 1",
+            (minute(timer.bucket), timer.shard, micros(timer.at), timer.tenant, timer.job_id),
+        )
+        return found.fetchone() is not None
 
     def flush(self) -> None:
         if not self._wanted:

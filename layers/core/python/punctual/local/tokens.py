@@ -6,6 +6,7 @@ from typing import Any
 
 from punctual.domain.access import Role
 from punctual.domain.tokens import USED, Token
+from punctual.engine.tokens import Counted
 from punctual.local.codec import micros, moment
 from punctual.local.unit import Unit
 
@@ -46,6 +47,19 @@ class SqliteTokens:
                 values,
             )
             return [_token(row) for row in rows.fetchall()]
+
+    def wished(self, _tenant: str, _token_id: str, wish: str, /) -> str | None:
+        """It is done in the same transaction, with nobody in between."""
+        return wish
+
+    def count(self, tenant: str, now: datetime) -> Counted:
+        with self._unit:
+            good, kept = self._unit.db.execute(
+                "SELECT total(revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)), "
+                f"count(*) FROM tokens WHERE tenant = ? AND {_KEPT}",
+                (micros(now), tenant, micros(now)),
+            ).fetchone()
+            return Counted(int(good), kept)
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         with self._unit:

@@ -11,6 +11,7 @@ from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.api_tokens import tokens
 from punctual.serverless.monitoring import DeployedMonitor
 from punctual.serverless.runtime import Runtime
+from punctual.serverless.telling import of_engine
 from punctual.web.contract import CALLS, READER
 from punctual.web.gateway import gateway
 from punctual.web.reading_audit import AuditReading
@@ -27,7 +28,7 @@ def reading(runtime: Runtime) -> Any:
     table = runtime.settings.control_table
     planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
     monitor = DeployedMonitor(planned, Tallies(runtime.dynamo, table), TASK_TYPES)
-    search = Search(runtime.ports, runtime.clock, monitor)
+    search = Search(runtime.ports, runtime.clock, monitor, of_engine(runtime.tell))
     limited, made = limiting.api(runtime), tokens(runtime, key=_not_asked)
     reads = Reads(search, runtime.clock, about(), made, most=MOST, limits_of=limited.limits_of)
     return gateway(

@@ -10,6 +10,7 @@ from punctual.serverless import limiting
 from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.api_tokens import read_key, tokens
 from punctual.serverless.runtime import Runtime
+from punctual.serverless.telling import of_engine
 from punctual.tasks.rules import task_problems
 from punctual.web.features import Features
 from punctual.web.gateway import gateway
@@ -23,7 +24,7 @@ FEATURES = Features(task_types=TASK_TYPES, secrets=True, check_task=task_problem
 
 def writing(runtime: Runtime) -> Any:
     """A resolver for the calls that write."""
-    search = Search(runtime.ports, runtime.clock, _NotAsked())
+    search = Search(runtime.ports, runtime.clock, _NotAsked(), of_engine(runtime.tell))
     limited = limiting.api(runtime)
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
     made = tokens(runtime, key=lambda: read_key(runtime))

@@ -64,18 +64,8 @@ def _started(change: RunChange) -> Iterator[tuple[datetime, str, int]]:
         return
     yield bucket_of(after.attempt_at), STARTED, 1
     if after.lateness is not None and after.started_at == after.attempt_at:
-        late = after.lateness - _in_line(change.before)
+        late = after.lateness - after.in_line
         yield bucket_of(after.attempt_at), f"{LATE}{step(late)}", 1
-
-
-def _in_line(run: Run | None) -> timedelta:
-    """How long its own job's limit or pause held it: that is not our lateness.
-
-    A message sent once was sent when the run was let in; one sent again has forgotten when.
-    """
-    if run is None or run.status is not Status.QUEUED or run.sent_at is None or run.sends != 1:
-        return timedelta(0)
-    return max(timedelta(0), run.sent_at - max(run.created_at, run.due_at))
 
 
 def _weight(run: Run) -> int:

@@ -65,7 +65,12 @@ class Executing:
                 batch = Batch(
                     self._runtime, self._lane, mail, self._tasks, self._hands, left, self._permits
                 )
-                failed += batch.run(found)
+                try:
+                    failed += batch.run(found)
+                except Exception:
+                    mail.later(found)  # else they would stay hidden for as long as we may run
+                    mail.hand_back()
+                    raise
         return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
 
     def _read(self, record: Mapping[str, Any]) -> Delivery | None:

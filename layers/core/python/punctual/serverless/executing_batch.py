@@ -16,10 +16,12 @@ from punctual.engine.executor import Assignment
 from punctual.engine.holding import Claims
 from punctual.engine.leased_runs import RunPermits
 from punctual.engine.marks import marks
+from punctual.engine.ports import Key
 from punctual.serverless import executing_pace as pace
 from punctual.serverless.executing_admission import Admission
 from punctual.serverless.executing_hands import Beside, Hands, meanwhile
 from punctual.serverless.executing_heads import Heads
+from punctual.serverless.executing_hiding import Hiding
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_returns import Returns
 from punctual.serverless.executing_telling import tell_started, tell_written
@@ -62,8 +64,8 @@ class Batch:
         self._unread: dict[str, Run] = {}  # claimed, but what they are to do cannot be read
         self._attempts: list[Attempting] = []
         self._claim_at = self._write_at = self._beat_at = self._began
-        self._hidden = False
         self._beside = Beside(hands, runtime.tell)  # beats and calls about visibility
+        self._hiding = Hiding(mail, self._beside, self._began)
         self._idle_at: float | None = None
 
     def run(self, deliveries: Sequence[Delivery]) -> list[str]:
@@ -74,6 +76,8 @@ class Batch:
                 self._mail.again(delivery, delivery.message.due_at)
             else:
                 self._waiting[nonce] = delivery
+        self._hiding.begin(self._waiting.values())
+        self._heads.learn(self._waiting.values(), now)
         with self._admission:
             while self._is_at_work():
                 self._hide()
@@ -95,13 +99,8 @@ class Batch:
         return self._beside.busy and self._steady() < self._idle_at + pace.LINGER
 
     def _hide(self) -> None:
-        """The queue's own visibility has to be as long as the function may run: too long here."""
-        if self._hidden or self._steady() < self._began + pace.HIDE_AFTER:
-            return
-        self._hidden = True
         held = [*self._waiting.values(), *(one.delivery for one in self._attempts)]
-        if held:
-            self._beside.start(lambda: self._mail.hide(held), "hiding_failed")
+        self._hiding.look(self._steady(), held)
 
     # Claims
 
@@ -115,7 +114,8 @@ class Batch:
             return
         try:
             messages = [one.message for one in due.values()]
-            handed = self._meanwhile(lambda: self._executor.claim(messages, list(due)))
+            known = self._heads.take(Key(one.tenant, one.job_id) for one in messages)
+            handed = self._meanwhile(lambda: self._executor.claim(messages, list(due), known))
         except Unavailable as error:
             self._claim_again(due, error.message)
             return
@@ -126,8 +126,7 @@ class Batch:
         for nonce in due.keys() - unread:
             del self._waiting[nonce]
         granted = {one.run.nonce: one for one in handed.granted}
-        for assignment in handed.granted:
-            self._heads.note(assignment.key, assignment.head)
+        self._heads.claimed(handed.granted)
         rest = [one for nonce, one in due.items() if nonce not in granted and nonce not in unread]
         for message, at in handed.again:
             self._mail.again(taken(rest, message), at)
@@ -160,9 +159,8 @@ class Batch:
                 self._admission.release([one.run.nonce], False)
                 self._returns.unbegun(delivery, one.run, waits=old)
                 continue
-            registry = self._tasks(one.key.tenant)
-            is_lost = partial(self._claims.is_lost, one)
-            attempt = Attempting(delivery, one, registry, steady, left, is_lost)
+            tasks, is_lost = self._tasks(one.key.tenant), partial(self._claims.is_lost, one)
+            attempt = Attempting(delivery, one, tasks, steady, left, is_lost)
             self._claims.add(one, attempt.stop, now)
             self._attempts.append(attempt)
             new.append(attempt)
@@ -294,7 +292,5 @@ class Batch:
         if self._waiting:
             soonest = min(one.message.due_at for one in self._waiting.values())
             moments.append(max(self._claim_at, steady + (soonest - now).total_seconds()))
-        if not self._hidden:
-            moments.append(self._began + pace.HIDE_AFTER)
-        later = [at - steady for at in moments if at > steady]
-        return min(later, default=pace.LOOK)
+        moments += self._hiding.moments
+        return min((at - steady for at in moments if at > steady), default=pace.LOOK)

@@ -1,9 +1,14 @@
-"""Heads as this process last wrote them: an end need not read what its own claim wrote."""
+"""Heads as they were last written: a claim need not read what the firing swap wrote, for its
+message tells it; nor an end what its own claim wrote.
+"""
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from punctual.domain.head import Head
+from punctual.engine.executor import Assignment
 from punctual.engine.ports import Key
+from punctual.serverless.executing_work import Delivery
 
 FRESH = 5.0  # seconds; later it is likely that another wrote, and a swap that loses is paid too
 
@@ -12,6 +17,22 @@ class Heads:
     def __init__(self, steady: Callable[[], float]) -> None:
         self._steady = steady
         self._known: dict[Key, tuple[Head, float]] = {}
+
+    def learn(self, deliveries: Iterable[Delivery], now: datetime) -> None:
+        """What messages tell, unless another has likely written since: a swap that loses is dear.
+
+        Who had it before us may have claimed; and from the head's next look on, that was first.
+        """
+        for one in deliveries:
+            head = one.message.head
+            if head is None or one.receives > 1:
+                continue
+            if head.timer_at is None or head.timer_at > now:
+                self.note(Key(one.message.tenant, one.message.job_id), head)
+
+    def claimed(self, granted: Iterable[Assignment]) -> None:
+        for one in granted:
+            self.note(one.key, one.head)
 
     def note(self, key: Key, head: Head) -> None:
         """Of several claims of one job the last wrote the head that stands."""

@@ -26,6 +26,10 @@ class Mail:
         seconds = int(CLAIM_LEASE.total_seconds())
         self._hide({one: seconds for one in some if one.handle not in self._acknowledged})
 
+    def hide_longer(self, some: Iterable[Delivery]) -> None:
+        """Each time for longer: whoever kills its executor has no more receives than others."""
+        self._hide({one: _longer(one.receives - 1) for one in some})
+
     def acknowledge(self, some: Sequence[Delivery]) -> None:
         """They are done with, whatever becomes of this invocation."""
         for url in {one.url for one in some}:
@@ -39,9 +43,7 @@ class Mail:
     def later(self, some: Iterable[Delivery]) -> None:
         """Those for which the store did not answer: back, each time for longer."""
         for one in some:
-            shortest = CLAIM_LEASE.total_seconds()
-            seconds = min(LONGEST_BACK, shortest * 2 ** min(one.receives - 1, 8))
-            self._again[one] = self._clock() + timedelta(seconds=seconds)
+            self._again[one] = self._clock() + timedelta(seconds=_longer(one.receives))
 
     def hand_back(self) -> list[str]:
         """The ids of those that come again, each at its moment."""
@@ -62,3 +64,11 @@ class Mail:
         for url in {one.url for one in seconds}:
             handles = {one.handle: for_ for one, for_ in seconds.items() if one.url == url}
             self._deliveries.hide(url, handles)
+
+
+def _longer(times: int) -> int:
+    """
+    >>> [_longer(times) for times in (1, 2, 3, 9, 50)]
+    [30, 60, 120, 300, 300]
+    """
+    return min(LONGEST_BACK, int(CLAIM_LEASE.total_seconds()) << min(times - 1, 8))

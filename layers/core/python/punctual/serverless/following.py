@@ -1,26 +1,30 @@
 """What follows from changes of heads: lists, events, counts, and an end to what belonged to a job.
 
 Each step may be done twice: lists and marks are puts, events carry an id of their own, deletions
-find nothing left, and counts know their last batches.
+find nothing left, and counts know what they counted last.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import groupby
 from typing import Any
+
+from msgspec.structs import replace
 
 from punctual.aws.audit import DynamoAudit
 from punctual.aws.belongings import Belongings
 from punctual.aws.records import Record, place_of, to_record
 from punctual.aws.run_lists import RunLists
-from punctual.aws.tallies import Tallies
+from punctual.aws.tallies import Change, Tallies
 from punctual.domain.errors import Unavailable
+from punctual.domain.placement import slot_of
 from punctual.domain.run import Run
 from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
 from punctual.engine.audit import Noted, subject_of
 from punctual.engine.documents import payload_name
+from punctual.engine.effects import noted
 from punctual.engine.ports import Clock, Detail, Key, Ports, RunKey, RunRow
 from punctual.serverless import counting
 from punctual.serverless.changes import Changes, between
@@ -31,7 +35,7 @@ from punctual.serverless.telling import Telling
 SHOWN = timedelta(hours=2)  # nobody reads the counts of minutes before that
 _NOTHING = Detail()
 
-Change = tuple[Record, Changes]
+Followed = tuple[Record, Changes]
 
 
 class Following:
@@ -81,8 +85,8 @@ class Following:
 
     def _read(
         self, records: Sequence[Mapping[str, Any]]
-    ) -> tuple[list[Change], tuple[str, Exception] | None]:
-        read: list[Change] = []
+    ) -> tuple[list[Followed], tuple[str, Exception] | None]:
+        read: list[Followed] = []
         for record in records:
             try:
                 found = to_record(record)
@@ -98,7 +102,7 @@ class Following:
                 read.append((found, between(found.old, found.new)))
         return read, None
 
-    def _one_by_one(self, read: Sequence[Change]) -> tuple[str, Exception] | None:
+    def _one_by_one(self, read: Sequence[Followed]) -> tuple[str, Exception] | None:
         for one in read:
             try:
                 self._apply([one])
@@ -114,7 +118,7 @@ class Following:
                 return one[0].place, error
         return None
 
-    def _apply(self, changes: Sequence[Change]) -> None:
+    def _apply(self, changes: Sequence[Followed]) -> None:
         self._note([record for record, _ in changes if record.note is not None])
         self._mark_payloads(changes)
         self._list(changes)
@@ -133,7 +137,7 @@ class Following:
         for tenant, found in tenants.items():
             self._audit.append(tenant, list(found.values()))
 
-    def _mark_payloads(self, changes: Sequence[Change]) -> None:
+    def _mark_payloads(self, changes: Sequence[Followed]) -> None:
         """Of runs that are new, and were given a payload of their own."""
         given = [
             RunKey(record.head.tenant, record.head.job_id, change.run.run_id)
@@ -144,7 +148,7 @@ class Following:
         if given:
             self._belongings.mark_payloads(given)
 
-    def _list(self, changes: Sequence[Change]) -> None:
+    def _list(self, changes: Sequence[Followed]) -> None:
         """Into the list over all jobs; of a run that changed again since, as it ended last."""
         ended = {
             RunKey(record.head.tenant, record.head.job_id, change.run.run_id): change.run
@@ -153,14 +157,14 @@ class Following:
             if change.has_ended
         }
         now = self._clock()
-        rows = [row for row in self._rows(ended, now) if row.expires_at > now]
+        rows = [_shown(row) for row in self._rows(ended, now) if row.expires_at > now]
         for tenant, some in groupby(sorted(rows, key=_tenant), key=_tenant):
             self._lists.append(tenant, list(some))
 
     def _rows(self, ended: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
-        """Who never began has nothing to tell but what its head says."""
-        begun = [key for key, run in ended.items() if run.token]
-        written = self._ports.history.get(begun, now) if begun else {}
+        """Who never began, or answered a few bytes, has nothing to tell but what its head says."""
+        begun = [key for key, run in ended.items() if run.token and not run.note]
+        written = self._written(begun, now)
         for key, run in ended.items():
             row = written.get(key)
             if row is None:
@@ -169,13 +173,21 @@ class Following:
                 row = RunRow(key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail)
             yield row
 
+    def _written(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
+        """The row of a run that began says the same whenever it is read."""
+        if not keys:
+            return {}
+        seen = self._ports.history.get(keys, now, glance=True)
+        missed = [key for key in keys if key not in seen]
+        return {**seen, **self._ports.history.get(missed, now)} if missed else seen
+
     def _detail(self, key: RunKey, run: Run, now: datetime) -> Detail:
         """We were faster than its history; what its attempt left was written before the swap."""
-        attempts = self._ports.history.attempts(key, now)
-        mine = [row for row in attempts if row.token == run.token and not row.lost]
-        return mine[-1].detail if mine else _NOTHING
+        if run.note:
+            return noted(run)
+        return self._ports.history.end(key, run, now) or _NOTHING
 
-    def _publish(self, changes: Sequence[Change]) -> None:
+    def _publish(self, changes: Sequence[Followed]) -> None:
         told = [
             event
             for record, found in changes
@@ -198,25 +210,30 @@ class Following:
                 self._belongings.forget(left)
             self._tell("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(left.rows))
 
-    def _count(self, changes: Sequence[Change]) -> None:
+    def _count(self, changes: Sequence[Followed]) -> None:
         """Last of all: what fails before is counted when it is done."""
         oldest = self._clock() - SHOWN
-        totals: dict[str, Counter[str]] = {}
-        minutes: dict[tuple[str, datetime], Counter[str]] = {}
-        batches: dict[str, str] = {}
+        totals: dict[str, list[Change]] = {}
+        minutes: dict[tuple[str, datetime], list[Change]] = {}
         for record, found in changes:
-            tenant = record.head.tenant
             if found.job is None and not found.runs:
                 continue
-            batches.setdefault(tenant, record.name)
-            _add(totals.setdefault(tenant, Counter()), counting.totals(found))
+            tenant = record.head.tenant
+            added = partial(Change, slot_of(record.head.job_id), int(record.place))
+            totals.setdefault(tenant, []).append(added(counting.totals(found)))
             for minute, name, count in counting.minutes(found):
                 if minute >= oldest:
-                    minutes.setdefault((tenant, minute), Counter())[name] += count
-        for tenant, counts in totals.items():
-            self._tallies.add(tenant, counts, batches[tenant])
-        for (tenant, minute), counts in minutes.items():
-            self._tallies.add_minute(tenant, minute, counts, batches[tenant])
+                    minutes.setdefault((tenant, minute), []).append(added({name: count}))
+        for tenant, counted in totals.items():
+            self._tallies.add(tenant, counted)
+        for (tenant, minute), counted in minutes.items():
+            self._tallies.add_minute(tenant, minute, counted)
+
+
+def _shown(row: RunRow) -> RunRow:
+    """Lists tell that there is an output, and need not hold it."""
+    detail = row.detail
+    return replace(row, detail=replace(detail, output=b"")) if detail.output else row
 
 
 def following(runtime: Runtime) -> Following:
@@ -236,11 +253,6 @@ def following(runtime: Runtime) -> Following:
 def _sequence(record: Record) -> int:
     """Rises with each change of a job; its end comes after its last version."""
     return record.head.version + (record.new is None)
-
-
-def _add(counts: Counter[str], more: Mapping[str, int]) -> None:
-    for name, count in more.items():
-        counts[name] += count
 
 
 def _tenant(row: RunRow) -> str:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from punctual.domain.limits import limits_from, limits_of_text
 from punctual.engine.limits import KnownLimits, LimitsOf, NoQuotas, Quotas, unlimited
+from punctual.engine.ports import Clock
 from punctual.serverless.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -29,11 +30,12 @@ def api(runtime: Runtime) -> Limited:
     from punctual.engine.leased_quotas import LeasedQuotas
 
     table = runtime.settings.control_table
+    clock = _clock(runtime)
     quotas = LeasedQuotas(
         known,
-        DynamoShares(runtime.dynamo, table, runtime.clock),
+        DynamoShares(runtime.dynamo, table, clock),
         DynamoJobCount(Tallies(runtime.dynamo, table)),
-        runtime.clock,
+        clock,
         runtime.steady,
         runtime.tell.problem,
     )
@@ -48,9 +50,20 @@ def permits(runtime: Runtime) -> "RunPermits | None":
     from punctual.aws.limits import DynamoShares
     from punctual.engine.leased_runs import RunPermits
 
-    shares = DynamoShares(runtime.dynamo, runtime.settings.control_table, runtime.clock)
+    clock = _clock(runtime)
+    shares = DynamoShares(runtime.dynamo, runtime.settings.control_table, clock)
     tell = runtime.tell.problem
-    return RunPermits(known, shares, runtime.name, runtime.clock, runtime.steady, tell)
+    return RunPermits(known, shares, runtime.name, clock, runtime.steady, tell)
+
+
+def _clock(runtime: Runtime) -> Clock:
+    """The tables' own: what is shared in them is measured by no other."""
+    from punctual.aws.dates import Dates
+    from punctual.engine.store_clock import StoreClock
+
+    clock = StoreClock(runtime.clock)
+    runtime.clients.watched(Dates(clock).watch)
+    return clock
 
 
 def _limits_of(runtime: Runtime) -> LimitsOf | None:

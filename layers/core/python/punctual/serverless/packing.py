@@ -1,8 +1,8 @@
 """Where outputs go: the cheapest place that keeps each of them whatever dies.
 
-A line of text of a few bytes stands in the run itself, a few small ones in their history rows,
-many in one object together, a large one in an object of its own: docs/decisions/outputs.md has
-the prices.
+A line of text of a few bytes stands in the run itself, small ones in their history rows, more
+in one object together, a large one in an object of its own: docs/decisions/outputs.md has the
+prices.
 """
 
 from collections.abc import Sequence
@@ -14,16 +14,19 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.executor import Assignment
-from punctual.engine.packs import Packed, pack_name, sealed
+from punctual.engine.packs import Packed, claim_of, pack_name, sealed
 from punctual.engine.ports import Detail
 from punctual.engine.search import log_name, output_name
 from punctual.tasks.attempting import detail_of
 from punctual.tasks.contract import Outcome
 
 SMALL = 131_072  # bytes that are packed, and that the API answers inline
-IN_ROW = 512  # bytes of a detail that leave its history row under a kilobyte
+IN_ROW = 1_300  # bytes of a detail: of more, a month in a table costs what the object would
+ROW = 650  # bytes of a history row beside its detail and the tenant's name, which it has twice
+NAMES = 128  # bytes beside each detail in the row that holds all of them before their runs end
+KILOBYTE = 1_024
 PUT = 5.0  # dollars a million objects stored
-UNIT = 0.625  # dollars a million rows written, up to a kilobyte
+UNIT = 0.625  # dollars a million kilobytes of rows written
 LOG_TYPE = "text/plain; charset=utf-8"
 PACK_TYPE = "application/octet-stream"
 
@@ -93,12 +96,11 @@ class Packer:
         return placed
 
     def _keep_small(self, placed: Sequence[_Placed]) -> None:
-        """A row of an attempt for each, or one object for all."""
+        """In the runs' own rows, after one that holds them all; or in one object for all."""
         rows = [replace(one.detail, output=one.output) for one in placed]
-        if len(placed) * UNIT < PUT and all(
-            not one.log and len(msgspec.json.encode(row)) <= IN_ROW
-            for one, row in zip(placed, rows, strict=True)
-        ):
+        sizes = [len(msgspec.json.encode(row)) for row in rows]
+        fit = not any(one.log for one in placed) and max(sizes) <= IN_ROW
+        if fit and price_in_rows(sizes, _claim(placed[0])[0]) < PUT:
             for one, row in zip(placed, rows, strict=True):
                 one.detail = row
         else:
@@ -127,7 +129,22 @@ class Packer:
         self._numbers[claim] = number + 1
 
 
+def price_in_rows(sizes: Sequence[int], tenant: str) -> float:
+    """Dollars a million: the row that holds all, and kilobytes that history rows grow by.
+
+    >>> [price_in_rows(sizes, "acme") for sizes in ([90] * 10, [450], [450] * 5)]
+    [1.875, 1.25, 5.0]
+    """
+    beside = ROW + 2 * len(tenant.encode())
+    units = _units(sum(sizes) + NAMES * len(sizes))
+    return UNIT * (units + sum(_units(beside + size) - 1 for size in sizes))
+
+
+def _units(size: int) -> int:
+    return -(-size // KILOBYTE)
+
+
 def _claim(placed: _Placed) -> tuple[str, str]:
     """Whose it is, and with which others it was claimed."""
     assignment = placed.left.assignment
-    return assignment.key.tenant, assignment.run.nonce.partition(".")[0]
+    return assignment.key.tenant, claim_of(assignment.run.nonce)

@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import Any
 
-from punctual.aws.wake import parse_wake
+from punctual.aws.timers import DynamoTimers
+from punctual.aws.wake import SqsWake, parse_wake
 from punctual.domain.errors import Invalid, Unavailable
-from punctual.engine.calling import MANY, START, Call, wake_at
+from punctual.engine.calling import MANY, WARM, Call, wake_at
 from punctual.engine.early import EarlyMessages
 from punctual.engine.failing import Failing
 from punctual.engine.looker import Looker
 from punctual.engine.lookout import SHARE
+from punctual.engine.pace import A_CORE, Pace
 from punctual.engine.poller import AGAIN, LEASE
 from punctual.engine.ports import Buckets, Clock, Key, Ports, Timer, Wake
 from punctual.engine.steps import Steps
-from punctual.engine.visiting import Visitor
+from punctual.engine.visiting import READ, Visitor
 from punctual.engine.window import Place
 from punctual.serverless.planning import Calls
 from punctual.serverless.runtime import Runtime
@@ -25,6 +28,7 @@ OFTEN = timedelta(seconds=1)  # so often it is asked whether a nudge came
 SPARE = timedelta(seconds=15)  # of a function's time, to hand over what is left
 _ONE = timedelta(seconds=1)  # a call comes no sooner than the caller has given back
 TRIES = 3
+PAGES_KNOWN = 4  # a window holds two at the most, and as many are put while it is worked off
 
 
 class OwnWake:
@@ -106,7 +110,8 @@ class Visit:
         if at is None:
             self._visitor.leave(now)
         elif at - now > GAP and not self._visitor.holds:
-            self._calls.call_all([Call(tuple(self._visitor.soonest()), at - START)])
+            needed = self._visitor.needed_at() or at
+            self._calls.call_all([Call(tuple(self._visitor.soonest()), needed - WARM)])
             self._visitor.leave(now)
         elif at > now:
             self._pause(min(at - now, OFTEN).total_seconds())
@@ -128,10 +133,10 @@ class Visit:
         calls: list[Call] = []
         for place in places:
             forever = datetime.max.replace(tzinfo=now.tzinfo)
-            found = self._timers.due(*place, forever, None, MANY)
+            found = self._timers.due(*place, forever, None, MANY).timers
             if not found:
                 continue
-            at = wake_at(found[0].at, len(found))
+            at = wake_at([timer.at for timer in found], WARM)
             if at - self._clock() > GAP:
                 calls.append(Call((place,), at))
             elif weight and weight + len(found) > SHARE:
@@ -161,6 +166,20 @@ class Polling:
         self._runtime = runtime
         self._failing = Failing()
 
+    @cached_property
+    def _wake(self) -> SqsWake:
+        return self._runtime.ports.wake.from_poller()
+
+    @cached_property
+    def _timers(self) -> DynamoTimers:
+        """What is read stays known until it is deleted, or each delete would look for it first."""
+        pages = int(self._pace.fired * READ) * PAGES_KNOWN
+        return self._runtime.ports.timers.knowing(pages)
+
+    @property
+    def _pace(self) -> Pace:
+        return A_CORE.on(self._runtime.share)
+
     def answer(self, event: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """See to a batch of wake-ups within so many seconds: which of them must come again."""
         tell = self._runtime.tell
@@ -183,15 +202,20 @@ class Polling:
     def _visit(self, places: Sequence[Place], until: datetime) -> bool:
         """Whether it failed: then every wake-up of the batch is to come again."""
         runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
-        early, wake = EarlyMessages(ports.messages, clock), OwnWake(ports.wake)
-        mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
-        looker = Looker(Steps(mine, clock, runtime.steady, of_engine(runtime.tell)), runtime.new_id)
-        visitor = Visitor(ports.timers, ports.buckets, ports.buckets, looker, early, self._failing)
+        early, wake = EarlyMessages(ports.messages, clock, self._pace), OwnWake(self._wake)
+        mine = Ports(
+            **{**vars(ports), "messages": early, "wake": wake, "timers": self._timers},
+        )
+        steps = Steps(mine, clock, runtime.steady, of_engine(runtime.tell))
+        looker = Looker(steps, runtime.new_id, glance=True)
+        visitor = Visitor(
+            self._timers, ports.buckets, ports.buckets, looker, early, self._failing, self._pace
+        )
         wake.visitor = visitor
         visit = Visit(
             visitor,
             mine,
-            ports.wake,
+            self._wake,
             f"{runtime.name}/{runtime.new_id()}",
             clock,
             runtime.pause,

@@ -22,6 +22,10 @@ from punctual.identity import new_id
 from punctual.serverless.telling import PowertoolsTelling, Telling, of_engine
 from punctual.settings import Settings
 
+MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # which Lambda itself puts into the environment
+A_CORE = 1769  # MB, with which a function has the whole of a processor; less of it with less
+LEAST = 256
+
 if TYPE_CHECKING:  # imported where it is used: who only reads decides nothing
     from punctual.engine.executor import Executor
     from punctual.engine.looker import Looker
@@ -43,6 +47,7 @@ class Runtime:
         steady: Callable[[], float] = monotonic,
         make_id: NewId | None = None,
         pause: Callable[[float], None] = sleep,
+        share: float = LEAST / A_CORE,
         **wired: Any,
     ) -> None:
         self.settings = settings
@@ -53,12 +58,14 @@ class Runtime:
         self.new_id = make_id or new_id(clock)
         self.name = self.new_id()
         self.pause = pause
+        self.share = share
         self._wired = wired
 
     @classmethod
     def from_env(cls, service: str, env: Mapping[str, str] = os.environ) -> "Runtime":
         settings = Settings.from_env(env)
-        return cls(settings, PowertoolsTelling(service, settings.stage, settings.metrics))
+        tell = PowertoolsTelling(service, settings.stage, settings.metrics)
+        return cls(settings, tell, share=share_of(env))
 
     @cached_property
     def ports(self) -> AwsPorts:
@@ -99,3 +106,12 @@ class Runtime:
         from punctual.engine.executor import Executor
 
         return Executor(self.ports, self.steps, self.clock, self.new_id, self.name)
+
+
+def share_of(env: Mapping[str, str]) -> float:
+    """Of a processor.
+
+    >>> share_of({MEMORY: "1769"}), share_of({MEMORY: "3538"})
+    (1.0, 1.0)
+    """
+    return min(1.0, int(env.get(MEMORY, LEAST)) / A_CORE)

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, Protocol
 
 NAMESPACE = "Punctual"
-GRAVE = frozenset({"look_failed", "look_set_aside"})
+GRAVE = frozenset({"look_failed", "look_set_aside", "definition_missing"})
 
 
 class Metric(StrEnum):

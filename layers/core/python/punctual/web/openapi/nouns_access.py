@@ -38,7 +38,8 @@ ACCESS = (
             )
         },
         "For another tenant only by admins of the installation's own. An Idempotency-Key is not "
-        "honoured, for a secret is never kept.",
+        "honoured, for a secret is never kept. A tenant may have 1,000 that are good; the next is "
+        "429.",
         body="TokenRequest",
     ),
     Operation(
@@ -70,7 +71,8 @@ ACCESS = (
         "Access",
         "Who changed what",
         {200: Answer("A page, newest first.", "AuditPage")},
-        "Filters combine by AND.",
+        "Filters combine by AND. Where the installation's own admin made a token for this tenant, "
+        "`token_id` is null and `address` empty: those are the installation's.",
         (
             Parameter("job_id", UUID, "Changes of this job."),
             Parameter("caller", {"type": "string"}, "Changes by this caller."),

@@ -1,0 +1,83 @@
+"""Rows of timers: made of those that are put, and read back."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from punctual.aws import timer_keys
+from punctual.aws.attributes import Item
+from punctual.aws.dynamo import key_of, known
+from punctual.aws.keys import FORMAT, LAYOUT, PK, SK, RowKey
+from punctual.engine.ports import Timer
+
+MOST = 1_000  # bytes, by DynamoDB's rules: one write unit, whatever is done to the row
+MEMBERS = timer_keys.MEMBERS
+_NAMES = len(PK) + len(SK) + len(FORMAT) + 2 + len(MEMBERS)  # 2: the number of the layout
+_NONE: Mapping[str, Any] = {"SS": ()}
+_order = attrgetter("order")
+
+
+class TimerRow(NamedTuple):
+    """`members`: the timers as a row says them that several share."""
+
+    key: RowKey
+    timers: Sequence[Timer]
+    members: Sequence[str] = ()
+
+    def item(self) -> Item:
+        if not self.members:
+            return dict(self.key.item())
+        layout = {"N": str(LAYOUT)}
+        return {**self.key.item(), FORMAT: layout, MEMBERS: {"SS": list(self.members)}}
+
+
+def rows_for(timers: Iterable[Timer], mark: str) -> Iterator[TimerRow]:
+    """As few as hold them: by job, for those that are due side by side are deleted together."""
+    groups: dict[tuple[datetime, int, datetime], dict[Timer, None]] = {}
+    for timer in timers:
+        groups.setdefault(timer[:3], {})[timer] = None
+    for group in groups.values():
+        yield from _shared(sorted(group, key=_order), mark)
+
+
+def _shared(group: Sequence[Timer], mark: str) -> Iterator[TimerRow]:
+    members = [member(timer) for timer in group]
+    begin = 0
+    while begin < len(group):
+        alone = timer_keys.timer(*group[begin])
+        key = timer_keys.shared(alone, mark)
+        end, size = begin, _NAMES + _bytes(key.pk) + _bytes(key.sk)
+        while end < len(group) and (size := size + _bytes(members[end])) <= MOST:
+            end += 1
+        if end - begin > 1:
+            yield TimerRow(key, group[begin:end], members[begin:end])
+            begin = end
+        else:
+            yield TimerRow(alone, group[begin : begin + 1])
+            begin += 1
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def member(timer: Timer) -> str:
+    return timer_keys.member(timer.tenant, timer.job_id, timer.version)
+
+
+def members_of(row: Mapping[str, Any]) -> Sequence[str]:
+    """Nobody leaves a row without; one that is emptied by hand holds none."""
+    found: Sequence[str] = known(row).get(MEMBERS, _NONE)["SS"]
+    return found
+
+
+def read_row(row: Mapping[str, Any]) -> TimerRow:
+    key = key_of(row)
+    if FORMAT not in row:  # all is in its key
+        return TimerRow(key, (Timer(*timer_keys.parse_timer(key)),))
+    members = members_of(row)
+    bucket, shard = timer_keys.parse_place(key.pk)
+    at = timer_keys.moment_of(key.sk)
+    timers = [Timer(bucket, shard, at, *timer_keys.parse_member(text)) for text in members]
+    return TimerRow(key, timers, members)

@@ -1,0 +1,86 @@
+"""What one instance is given of its tenant's calls, as a pure function of the row and its wish."""
+
+from typing import NamedTuple
+
+from punctual.domain.shares import TOKEN
+from punctual.domain.streams import (
+    FINE,
+    SECOND,
+    Stream,
+    brimful,
+    filled_in,
+    flowed,
+    poured,
+    promise,
+    unpromise,
+    unpromised,
+    whole,
+)
+
+WORTH = 25  # calls that a promise should be good for: a write is made for that many
+LONGEST = 24  # seconds of a promise; a crash takes it along
+CUP = 2  # tokens at least that an instance keeps of what flows to it
+LEAST = 2  # tokens that a promise must bring, to be one
+SHUT = 0.5  # seconds at least until an instance that got nothing asks again
+NOTHING = Stream(0, -1)  # nobody has called yet
+
+
+class Wish(NamedTuple):
+    """`tokens` now, and a `flow` for `turn` seconds at most, in place of the one promised before.
+
+    `spare` parts come back. What is `owed` was used while the row did not answer.
+    """
+
+    tokens: int
+    flow: int
+    turn: int
+    spare: int = 0
+    owed: int = 0
+    promised: tuple[int, int] = (0, 0)
+
+
+class Grant(NamedTuple):
+    """`gathers` seconds until it is worth asking for more; nothing was `changed` for nothing."""
+
+    tokens: int
+    gathers: float
+    changed: bool = False
+    flow: int = 0
+    until: int = 0
+    seconds: float = 0.0
+
+
+def granted(stream: Stream, rate: int, holds: int, now: int, wish: Wish) -> tuple[Stream, Grant]:
+    there = brimful(holds, now) if stream.at < 0 else flowed(stream, rate, holds, now)
+    gather = max(1, rate // WORTH)
+    new = _settled(there, holds, wish)
+    flow, until = _promised(new, rate, wish)
+    # Who owes takes one: the others have not paid yet, and what is there is theirs.
+    count = min(1 if wish.owed else wish.tokens, whole(new))
+    if not count and flow <= wish.promised[0] and not wish.owed:
+        gathers = max(SHUT, filled_in(there, rate, gather))
+        # Written only where it fills from another moment on.
+        return there if there.at < stream.at else stream, Grant(0, gathers)
+    new = poured(new, -count * TOKEN)
+    if flow:
+        new = promise(new, flow, until)
+    seconds = (until * SECOND - new.at) / SECOND if flow else 0.0
+    return new, Grant(count, filled_in(new, rate, gather), True, flow, until, seconds)
+
+
+def _settled(there: Stream, holds: int, wish: Wish) -> Stream:
+    """With what comes back, without the old promise, nor what is owed: down to one bucket below
+    nothing, for more than one bucket has not been refilled in the meantime."""
+    back = min(wish.spare, max(0, holds * TOKEN - there.parts))
+    most = max(0, there.parts + holds * TOKEN)
+    new = poured(there, back - min(wish.owed * TOKEN, most))
+    return unpromise(new, *wish.promised)
+
+
+def _promised(there: Stream, rate: int, wish: Wish) -> tuple[int, int]:
+    """Three quarters of what is free at most: so what many want comes to be shared evenly."""
+    flow = min(wish.flow, unpromised(there, rate) * 3 // 4)
+    turn = min(wish.turn, LONGEST, -(-WORTH * FINE // max(1, flow)))
+    if flow * turn < LEAST * FINE:
+        return 0, 0
+    return flow, -(-there.at // SECOND) + turn

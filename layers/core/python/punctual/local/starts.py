@@ -1,0 +1,39 @@
+"""What was started and ordered of limited tenants, kept for a minute: a restart forgets none."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from punctual.local.codec import micros, moment
+from punctual.local.unit import Unit
+
+START, ORDER = "start", "order"
+
+
+class SqliteStarts:
+    """Written at once, within the unit that does what it counts: one row for all of a moment."""
+
+    def __init__(self, unit: Unit) -> None:
+        self._unit = unit
+
+    def add(self, kind: str, tenant: str, at: datetime, count: int, gone: datetime) -> None:
+        """What lies at or before `gone` counts no more."""
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                "INSERT INTO starts (kind, tenant, at, n) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (kind, tenant, at) DO UPDATE SET n = n + excluded.n",
+                (kind, tenant, micros(at), count),
+            )
+            self._unit.db.execute(
+                "DELETE FROM starts WHERE kind = ? AND tenant = ? AND at <= ?",
+                (kind, tenant, micros(gone)),
+            )
+
+    def since(self, kind: str, tenant: str, at: datetime) -> Sequence[datetime]:
+        """One by one, in order, those behind that moment."""
+        with self._unit:
+            rows = self._unit.db.execute(
+                "SELECT at, n FROM starts WHERE kind = ? AND tenant = ? AND at > ? ORDER BY at",
+                (kind, tenant, micros(at)),
+            ).fetchall()
+        return [moment(number) for number, count in rows for _ in range(count)]
