@@ -12,9 +12,10 @@ from constructs import Construct
 from infra.findings import acknowledge
 from infra.function import Function
 from infra.stage import Stage
-from punctual.web.contract import CALLS, REST
+from punctual.web.contract import CALLS, PREFLIGHT, REST
 
 API_STAGE = "v1"
+OPEN = "The contract asks no token for it."
 PAYLOAD = "2.0"
 # Nothing is remembered, and a request without a token is asked about as well: what it is told
 # is ours to say, and a token that is taken back is refused at once. docs/decisions/authorizer.md
@@ -75,6 +76,8 @@ class Gateway(Construct):
         for call in CALLS:
             self._route(f"{call.method} {call.path}", call.function, call.public)
         self._route("$default", REST, public=False)
+        if stage.cors_origins:
+            self._route(PREFLIGHT, REST, public=True)  # else $default takes it, and wants a token
         self.access_log = self._access_log(stage)
         self.stage = self._stage(stage)
         self.points_to = self._domain(stage)
@@ -119,7 +122,8 @@ class Gateway(Construct):
             authorizer_id=None if public else self._authorizer.ref,
         )
         if public:
-            acknowledge(route, "The contract asks no token for it.", "AwsSolutions-APIG4")
+            reason = "Browsers ask it without a token." if key == PREFLIGHT else OPEN
+            acknowledge(route, reason, "AwsSolutions-APIG4")
 
     def _stage(self, stage: Stage) -> gateway.CfnStage:
         return gateway.CfnStage(

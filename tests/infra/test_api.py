@@ -7,7 +7,7 @@ import pytest
 
 from infra.app import context
 from infra.gateway import TOLD_HEADERS
-from punctual.web.contract import CALLS
+from punctual.web.contract import CALLS, PREFLIGHT
 from tests.infra.synthesised import (
     DOMAIN,
     STAGES,
@@ -110,6 +110,18 @@ def test_other_origins_are_let_in_only_where_the_stage_names_them(stage: str) ->
     assert not cors.get("AllowCredentials")
     assert "authorization" in cors["AllowHeaders"]
     assert {"etag", "location", "retry-after"} <= set(cors["ExposeHeaders"]) == set(TOLD_HEADERS)
+
+
+def test_what_a_browser_asks_first_is_asked_without_a_token_where_origins_are_let_in() -> None:
+    """`$default` would take it, for it takes whatever no other route names, and want a token."""
+    found = {
+        str(route.properties["RouteKey"]): route.properties
+        for route in resources(full(), "AWS::ApiGatewayV2::Route")
+    }
+    assert set(found) == {f"{c.method} {c.path}" for c in CALLS} | {"$default", PREFLIGHT}
+    assert found[PREFLIGHT]["AuthorizationType"] == "NONE"
+    assert found[PREFLIGHT]["Target"] == found["$default"]["Target"]
+    assert found["$default"]["AuthorizationType"] == "CUSTOM"
 
 
 def test_the_address_is_told(stage: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from botocore.exceptions import EndpointConnectionError
 
 from punctual.domain.placement import bucket_of
-from punctual.web.contract import CALLS, READER, WRITER
+from punctual.web.contract import CALLS, PREFLIGHT, READER, WRITER
 from tests.integration.moto_adapter import Moto
 from tests.integration.serverless_api import (
     Answer,
@@ -165,6 +165,15 @@ def test_what_no_route_names_is_answered_all_the_same(
         assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
     if method == "OPTIONS":
         assert answer.headers["allow"] == "OPTIONS, POST"
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/jobs/x/pause", "/nothing", "/"])
+def test_a_browser_is_let_ask_without_a_token_and_told_nothing(api: Deployed, path: str) -> None:
+    event = an_event("OPTIONS", path, headers={"Origin": "https://a.example"}, authorizer=None)
+    assert api.ask(event, READER).status == 401, "but by the route that is open to all"
+    answer = api.ask({**event, "routeKey": PREFLIGHT}, READER)
+    assert (answer.status, answer.body) == (204, b"")
+    assert "allow" not in answer.headers
 
 
 def test_a_slash_too_many_is_sent_to_who_serves_it(api: Deployed) -> None:

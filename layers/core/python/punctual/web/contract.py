@@ -6,6 +6,8 @@ from punctual.domain.access import Role
 
 READER, WRITER = "job_search", "job_service"
 REST = READER  # what no route names: 404, 405, HEAD and OPTIONS
+# What a browser asks before a page of another origin may call, and without a token.
+PREFLIGHT = "OPTIONS /{proxy+}"
 
 # Asked without a token.
 PUBLIC = frozenset({"/health", "/openapi.json"})

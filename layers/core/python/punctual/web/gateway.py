@@ -9,11 +9,14 @@ from aws_lambda_powertools.event_handler import Response
 from aws_lambda_powertools.event_handler.api_gateway import APIGatewayHttpResolver
 
 from punctual.domain.errors import PunctualError
+from punctual.web.contract import PREFLIGHT
 from punctual.web.guards import check_body, check_type, too_large
 from punctual.web.problems import Refused, problem_reply, unknown_problem
 from punctual.web.request import COMMON, Caller, Reply, Request, quoted
 from punctual.web.routing import Log, Table
 
+# The gateway adds which origins, methods and headers; whoever has no token learns nothing more.
+NOTHING = Reply(204, b"", (), "")
 MOST_ANSWERED = 6_000_000  # bytes; Lambda takes 6 MiB, all headers included
 
 # Who calls; what it raises is the answer.
@@ -66,13 +69,17 @@ class _Gateway:
 
     def perform(self, table: Table, perform: Callable[[Request], Reply]) -> Response[Any]:
         event = table.current_event
+        route = event.raw_event.get("routeKey")
         request_id = table.lambda_context.aws_request_id
         tenant = ""
         try:
-            with self._bounded():
-                request = self._request(event, request_id)
-                tenant = request.caller.tenant
-                reply = _bounded(self._answered(perform, request), request_id)
+            if route == PREFLIGHT:
+                reply = NOTHING
+            else:
+                with self._bounded():
+                    request = self._request(event, request_id)
+                    tenant = request.caller.tenant
+                    reply = _bounded(self._answered(perform, request), request_id)
         except PunctualError as error:
             reply = problem_reply(error, request_id)
         except Exception as error:
@@ -83,7 +90,7 @@ class _Gateway:
                 "answered",
                 request_id=request_id,
                 method=event.http_method,
-                route=event.raw_event.get("routeKey"),
+                route=route,
                 status=reply.status,
                 tenant=tenant,
             )
