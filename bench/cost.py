@@ -22,6 +22,7 @@ RUN_DAYS = 30  # history is kept so long
 NOT_KEPT = ("outputs", "control: #lease", "control: #minutes", "control: #totals")
 PACK, WEEK = "runs: pack", ENDS_KEPT.days / RUN_DAYS  # and of a batch's row only this part
 AIM = 6.0
+MINUTES_A_MONTH = 43_800
 PEAK = 10_000  # runs a second
 STAGES = ("dev", "prod")
 MEMORIES = (256, 512, 1024, 1769)
@@ -33,12 +34,13 @@ def document(found: Mapping[str, Counted]) -> str:
     parts = [
         *_head(known),
         *_recurring(found),
+        *_units(found),
         *_table("## A one-shot job's run", found["one-shot"]),
         *_table("## A submission", found["submission"]),
         *_large(found),
         *_stored(found),
         *_a_day(found, known),
-        *_idle(found),
+        *_idle(found, known),
         *_memory(found, known),
         *levers(found["ten"].lines, LEAST),
     ]
@@ -88,7 +90,7 @@ def _recurring(found: Mapping[str, Counted]) -> Iterator[str]:
     yield ""
     yield "| so many of one moment | write units | read units | dollars a million |"
     yield "|---|---:|---:|---:|"
-    for name in ("many", "ten", "objects", "alone", "object"):
+    for name in ("hundred", "many", "ten", "objects", "alone", "object"):
         one = found[name]
         yield (
             f"| {one.what} | {total(one.lines, Unit.WRITE):.2f} | "
@@ -96,8 +98,44 @@ def _recurring(found: Mapping[str, Counted]) -> Iterator[str]:
         )
     yield ""
     yield _verdict(found["ten"], found["objects"])
+    yield ""
+    yield _waits(found["hundred"])
     yield from _table("### Ten at a time, line by line", found["ten"])
     yield from _table("### Alone, line by line", found["alone"])
+
+
+def _waits(one: Counted) -> str:
+    cost = dollars(one.lines)
+    waiting = sum(line.dollars for line in one.lines if line.what == "waiting")
+    month = 100 * MINUTES_A_MONTH / MILLION
+    return (
+        f"A hundred jobs of each minute are {month * cost:.2f} dollars a month, of which functions "
+        f"that wait for the moment are {month * waiting:.2f}, {waiting / cost:.1%}."
+    )
+
+
+def _units(found: Mapping[str, Counted]) -> Iterator[str]:
+    """What was aimed at, in write units, whether it is met or not."""
+    yield ""
+    yield "## Write units, and what was aimed at"
+    yield ""
+    yield "| | aim | its own rows | shared with its batch | all told | |"
+    yield "|---|---:|---:|---:|---:|---|"
+    for what, name, aim in (
+        ("a recurring run, ten at a time", "ten", 6),
+        ("a one-shot's run, ten at a time, submitted one by one", "one-shot", 5),
+        ("a submission, ten followed together", "submission", 3),
+    ):
+        units = [line.amount for line in found[name].lines if line.unit is Unit.WRITE]
+        whole, own = sum(units), sum(one for one in units if one >= 1)
+        met = "met" if round(whole, 2) <= aim else f"**over by {whole - aim:.2f}**"
+        yield f"| {what} | {aim} | {own:g} | {whole - own:.2f} | {whole:.2f} | {met} |"
+    yield ""
+    yield (
+        "What is shared becomes less the more come together, and what is a run's own stays. Of a "
+        "one-shot the timer's end is its own, for it was put alone: those of one batch and moment "
+        "share it as those of recurring runs do."
+    )
 
 
 def _verdict(one: Counted, large: Counted) -> str:
@@ -191,14 +229,17 @@ def _a_day(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
     )
 
 
-def _idle(found: Mapping[str, Counted]) -> Iterator[str]:
+def _idle(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
     yield ""
     yield "## A month of nothing"
     yield ""
     writes, reads = (total(found["minute"].lines, unit) for unit in (Unit.WRITE, Unit.READ))
     yield (
-        f"A minute in which nothing is due costs {reads:g} reads and {writes:g} writes (how far "
-        "everything is done, every five minutes), and starts one function."
+        f"A minute in which nothing is due costs {reads:g} reads, two of them for each shard, and "
+        "starts one function. It writes nothing, but each fifth one how far everything is done "
+        f"({writes:g} a minute, ${MINUTES_A_MONTH * writes * known.units[Unit.WRITE]:.3f} a "
+        "month): by that `GET /health` knows that the planner is alive, and a new one where to "
+        "begin."
     )
     for stage in STAGES:
         lines, free = idle(stage)
@@ -222,7 +263,8 @@ def _idle(found: Mapping[str, Counted]) -> Iterator[str]:
         yield f"| **what the stage chose beside** | | **{_sum(chosen):.2f}** | |"
     yield ""
     yield (
-        "The aim is under a dollar a month for scheduling itself. Nearly all of it is Lambda "
+        "The aim is under a dollar a month for scheduling itself, which a stage with one shard "
+        "meets without what SQS gives. Nearly all of it is Lambda "
         "asking empty queues: AWS writes of five pollers a source, which wait up to 20 s each. So "
         "dead letters have no source and are fetched each five minutes, and a stage whose "
         "priorities share a queue has two sources of lanes and one of wake-ups. The first million "

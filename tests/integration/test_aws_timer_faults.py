@@ -122,7 +122,7 @@ def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
     buckets.grow(1)
     emptied(aws)
     lookout = Lookout(aws.ports.timers, buckets, buckets)
-    seen = lookout.tick(NOON + 2 * MINUTE, 30)
+    seen = lookout.tick(NOON + 2 * MINUTE, 1, 30)
     assert seen.calls == []
     assert seen.watermark == NOON + MINUTE
 

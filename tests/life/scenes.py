@@ -152,6 +152,7 @@ def one_shot(world: World, jobs: int) -> Counted:
 
 
 SCENES: Mapping[str, Callable[[World], Counted]] = {
+    "hundred": lambda world: recurring(world, 100, 3),
     "many": lambda world: recurring(world, 20, 4),
     "ten": lambda world: recurring(world, 10, 7),
     "alone": lambda world: recurring(world, 1, 14),

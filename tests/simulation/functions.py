@@ -13,7 +13,7 @@ from punctual.engine.failing import Failing
 from punctual.engine.looker import Looker
 from punctual.engine.lookout import Lookout
 from punctual.engine.pace import Pace
-from punctual.engine.ports import Key, Ports, Timer
+from punctual.engine.ports import Buckets, Key, Ports, Timer
 from punctual.engine.steps import Steps
 from punctual.engine.visiting import Visitor
 from punctual.serverless.planning import Planning
@@ -99,6 +99,12 @@ class _Silent:
 
 
 class _Switch:
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
+
+    def shards(self) -> int:
+        return self._buckets.shards()
+
     def open(self) -> bool:
         return True
 
@@ -134,7 +140,7 @@ class PlannerFunction(Process):
             ports.buckets,
             SqsWake(sent, "", self.clock),  # type: ignore[arg-type]
             lambda: Knobs(shards=self.world.setup.shards),
-            _Switch(),
+            _Switch(ports.buckets),
             self.clock,
             _Silent(self),
         )

@@ -1,9 +1,9 @@
 """What operators turn: read from SSM by the planner alone, the kill switch from its copy by all."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from punctual.aws import keys
 from punctual.aws.attributes import to_item
@@ -75,13 +75,22 @@ class Gate:
         now = self._clock()
         if not self._open or self._read_at is None or now - self._read_at >= FRESH:
             try:
-                row = self._dynamo.read(self._table, [keys.shards()]).get(keys.shards())
+                self._read(now)
             except Unavailable:
                 return self._open  # what was last known stands, and the next call asks again
-            switch = None if row is None else known(row).get(keys.DISPATCH)
-            self._open = switch is None or switch["S"] != _OFF
-            self._read_at = now
         return self._open
+
+    def shards(self) -> int:
+        """How many are in force; who asks has read the switch with it."""
+        row = self._read(self._clock())
+        return int(row[keys.COUNT]["N"]) if keys.COUNT in row else 1
+
+    def _read(self, now: datetime) -> Mapping[str, Any]:
+        found = self._dynamo.read(self._table, [keys.shards()]).get(keys.shards())
+        row = {} if found is None else known(found)
+        self._open = keys.DISPATCH not in row or row[keys.DISPATCH]["S"] != _OFF
+        self._read_at = now
+        return row
 
     def set(self, is_open: bool) -> None:
         """The planner's copy for all others; written only where it says otherwise."""

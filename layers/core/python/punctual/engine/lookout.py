@@ -60,6 +60,7 @@ class Lookout:
     def start_over(self) -> None:
         """Forget what was seen: a call may not have gone out."""
         self._mark: datetime | None = None
+        self._written: datetime | None = None  # the watermark, as it was last read or written
         self._kept_at: datetime | None = None
         self._calm: set[Place] = set()  # looked at ahead, and empty
         self._called: dict[Place, datetime] = {}
@@ -67,14 +68,15 @@ class Lookout:
         self._unread = 0
         self._worked = False
 
-    def tick(self, now: datetime, pace: int, is_late: Callable[[], bool] = lambda: False) -> Seen:
+    def tick(
+        self, now: datetime, shards: int, pace: int, is_late: Callable[[], bool] = lambda: False
+    ) -> Seen:
         """Look at what is near, and at `pace` minutes behind in which something stands.
 
         When `is_late`, what is left is for the next tick: what was seen so far must be told.
         """
         self._unread = 0
         self._is_late = is_late
-        shards = max(1, self._buckets.shards())
         stored = self._stored(now)
         mark = max(stored, self._mark or stored)
         found = list(self._near(now, mark, shards)) + list(self._behind(now, mark, shards, pace))
@@ -93,12 +95,15 @@ class Lookout:
         return stored
 
     def _stored(self, now: datetime) -> datetime:
-        stored = self._buckets.watermark()
-        if stored is not None:
-            return stored
+        """Read once: should another planner write it, the next write here finds out."""
+        if self._written is None:
+            self._written = self._buckets.watermark()
+        if self._written is not None:
+            return self._written
         start = bucket_of(now) - BUCKET
         if self._buckets.advance(None, start):
             self._kept_at = now
+            self._written = start
             return start
         return self._stored(now)
 
@@ -192,7 +197,8 @@ class Lookout:
         """Write the watermark where a minute with work is done, else now and then."""
         old = self._kept_at is None or now - self._kept_at >= KEPT
         if old or (self._worked and mark > stored):
-            self._buckets.advance(stored, mark)
+            written = self._buckets.advance(stored, mark)
+            self._written = mark if written else None
             self._kept_at, self._worked = now, False
 
 

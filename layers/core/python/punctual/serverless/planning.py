@@ -20,6 +20,9 @@ class Calls(Protocol):
 
 
 class Switch(Protocol):
+    def shards(self) -> int:
+        """In force, from the row that tells the switch as well: one read for both."""
+
     def open(self) -> bool: ...
 
     def set(self, is_open: bool) -> None: ...
@@ -58,16 +61,18 @@ class Planning:
 
     def _tick(self, now: datetime) -> None:
         knobs = self._turned()
-        if knobs.shards > self._buckets.shards():
+        shards = self._switch.shards()
+        if knobs.shards > shards:
             self._buckets.grow(knobs.shards)
-            self._tell("shards_grown", shards=knobs.shards)
+            shards = self._buckets.shards()
+            self._tell("shards_grown", shards=shards)
         self._switch.set(knobs.dispatch)
         self._tell.measure(Metric.TICKS)
         if not knobs.dispatch:
             watermark = self._lookout.rest(now)
             self._tell("dispatch_is_off", watermark=watermark.isoformat())
         else:
-            seen = self._lookout.tick(now, knobs.pace, lambda: self._clock() - now > ENOUGH)
+            seen = self._lookout.tick(now, shards, knobs.pace, lambda: self._clock() - now > ENOUGH)
             self._calls.call_all(seen.calls)
             self._say(seen)
             watermark = seen.watermark
