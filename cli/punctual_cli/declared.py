@@ -24,7 +24,8 @@ from punctual.web.features import Features
 from punctual.web.job import changed_job, new_job
 from punctual.web.json_body import parse_object
 from punctual.web.problems import Refused
-from punctual_cli.yaml_text import Document, Fault, Path, documents, places
+from punctual_cli.json_text import documents
+from punctual_cli.yaml_text import Document, Fault, Path, places
 
 SET_TAG = "punctual-set"
 MOST_SET = 128

@@ -21,10 +21,10 @@ def shown(name: str) -> str:
 
 def jobs_in(name: str) -> list[dict[str, Any]] | dict[str, Any]:
     """One job, or the list of many."""
-    from punctual_cli import yaml_text
+    from punctual_cli import json_text, yaml_text
 
     try:
-        found = yaml_text.documents(text_of(name))
+        found = json_text.documents(text_of(name))
     except yaml_text.Unreadable as error:
         faults = "\n".join(f"{shown(name)}:{f.line}: {f.message}" for f in error.faults)
         raise Trouble(faults) from error

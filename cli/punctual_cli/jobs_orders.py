@@ -123,7 +123,7 @@ def _told(session: Session, found: "Backfill", dry_run: bool) -> None:
 def _draw(session: Session, found: "Backfill") -> None:
     screen = session.screen
     if not found.runs:
-        screen.line("Everything in that range ran.")
+        screen.line("Nothing in that range is left to run.")
         return
     screen.line(f"{_runs(found.runs)} did not happen:")
     for at in found.times[:SHOWN]:

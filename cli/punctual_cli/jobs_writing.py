@@ -51,7 +51,7 @@ def create(
     if name is not None:
         given = {**given, "name": name}
     wanted = flags.over(given, session.clock())
-    if "name" not in wanted:
+    if "name" not in wanted and file is None:  # of a file the server says all that is wrong
         raise Trouble("A job needs a name: punctual jobs create NAME …")
     wanted.setdefault("schedule_type", "IMMEDIATE")
     _answer(session, session.client.jobs.create(idempotency_key=key, **wanted), "Created")

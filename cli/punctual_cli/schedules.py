@@ -64,7 +64,7 @@ def preview(
     if wrong:
         told = Told(
             Code.REFUSED,
-            f"{wrong[0].field}: {wrong[0].message}.",
+            f"{wrong[0].field}: {wrong[0].message}",
             errors=tuple((e.field, e.message) for e in wrong),
         )
         show(told, session.as_json)

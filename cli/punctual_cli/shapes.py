@@ -6,6 +6,7 @@ from functools import partial
 from itertools import takewhile
 from typing import Any
 
+from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, TyperException
 
@@ -42,7 +43,24 @@ class _Coercing:
         is_default = value is None or (value == param.default and not isinstance(value, str))
         if is_default or (kind is str and isinstance(value, str)):
             return value
-        return self._usual(self._param).coerce(value, param=param, ctx=ctx)
+        try:
+            return self._usual(self._param).coerce(value, param=param, ctx=ctx)
+        except BadParameter as error:
+            error.message = _plain(error.message)
+            raise
+
+
+def _plain(message: str) -> str:
+    """Without the words of the library that checks.
+
+    >>> _plain("Value error, 'x' is not one of 'a', 'b'.")
+    "'x' is not one of 'a', 'b'."
+    >>> _plain("Input should be a valid integer, unable to parse string as an integer")
+    'must be a whole number.'
+    """
+    message = message.removeprefix("Value error, ")
+    whole = message.startswith("Input should be a valid integer")
+    return "must be a whole number." if whole else message.replace("Input should be", "must be")
 
 
 class Leaf(TyperCommand):

@@ -6,6 +6,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from punctual_cli import json_text
 from punctual_cli.yaml_text import documents, written
 
 TEXT = st.text(st.characters(codec="utf-8")) | st.sampled_from(
@@ -43,3 +44,9 @@ def test_a_value_comes_back_as_it_was(value: dict[str, object]) -> None:
 @given(st.dictionaries(TEXT, TEXT, min_size=1, max_size=4))
 def test_text_is_text_for_other_readers_too(value: dict[str, str]) -> None:
     assert yaml.safe_load(written(value)) == value
+
+
+@given(st.dictionaries(TEXT, VALUES, min_size=1, max_size=4), st.booleans())
+def test_any_json_is_read_as_what_it_says(value: dict[str, object], as_ascii: bool) -> None:
+    (found,) = json_text.documents(json.dumps(value, ensure_ascii=as_ascii, indent=1))
+    assert json.dumps(found.value) == json.dumps(value)

@@ -162,6 +162,8 @@ def test_a_run_is_named_by_itself_or_by_two_ids(opened: Any) -> None:
         assert way.do(way.client.runs.get(run)) == run
         with pytest.raises(Misuse, match="job_id and the run_id"):
             way.do(way.client.runs.get(ID))
+        with pytest.raises(Misuse, match="not None"):
+            way.do(way.client.jobs.get(None))
     assert server.asked[0].url == server.asked[1].url
 
 

@@ -187,4 +187,4 @@ def test_a_backfill_shows_the_times_before_it_orders_them(program: Program) -> N
     assert "--yes" in refused.err
     assert program("jobs", "backfill", "hourly", *range_, "--yes").out.endswith("4 runs ordered.\n")
     again = program("jobs", "backfill", "hourly", *range_, "--yes").out
-    assert again.startswith("Everything in that range ran.")
+    assert again.startswith("Nothing in that range is left to run.")

@@ -158,8 +158,9 @@ def test_what_is_not_there_is_3(program: Program) -> None:
         (("jobs", "create", "x", "--method", "GET"), "belong to --http"),
         (("jobs", "create", "x", "--http", "http://a", "--header", "x"), "write 'Name: value'"),
         (("jobs", "create", "-f", "."), "Is a directory"),
-        (("jobs", "list", "--status", "odd"), "is not one of"),
+        (("jobs", "list", "--status", "odd"), "'--status': 'odd' is not one of"),
         (("jobs", "list", "--limit", "-1"), "--limit"),
+        (("jobs", "list", "--limit", "x"), "'-n': must be a whole number."),
         (("jobs", "run", "x", "--timeout", "5s"), "belongs to --wait"),
         (("runs", "show", AN_ID, "x"), "is no run's id"),
         (("jobs", "list", "--url", "localhost:8080"), "is no address of an API"),
@@ -191,6 +192,27 @@ def test_wrong_fields_are_all_named(program: Program) -> None:
     ]
     wrong = program("jobs", "create", "x", "--retries", "-1", "--json", code=4).error
     assert wrong["errors"] == [{"field": "max_retries", "message": "must be at least 0"}]
+
+
+def test_what_is_wrong_in_a_file_is_all_named_a_missing_name_too(program: Program) -> None:
+    said = program("jobs", "create", "-f", "-", stdin='{"a": 1, "max_retries": -1}', code=4)
+    assert sorted(said.err.splitlines()[1:]) == [
+        "  a: is not a field that this call knows",
+        "  max_retries: must be at least 0",
+        "  name: is required",
+    ]
+
+
+def test_a_question_ends_as_one(program: Program) -> None:
+    said = program("preview", "0 0 * * *", "--tz", "berlin", code=4)
+    assert said.err.rstrip().endswith("did you mean 'Europe/Berlin'?")
+
+
+def test_json_of_any_kind_is_a_file_of_jobs(program: Program) -> None:
+    text = json.dumps({"name": "on the \U0001f319", "cron_expression": "0 0 * * *"}, indent="\t")
+    job = program.json("jobs", "create", "-f", "-", "--set", "schedule_type=CRON", stdin=text)
+    assert job["name"] == "on the \U0001f319"
+    program("jobs", "cancel", job["job_id"])
 
 
 def test_preview_needs_no_server(program: Program) -> None:

@@ -137,8 +137,16 @@ def status(core: Core, job: JobRef) -> Steps[JobStatus]:
     return one(JobStatus, (yield from ask(core, request)))
 
 
+def id_of(job: Any) -> str:
+    """Of a job, or of what carries a job's id."""
+    found = job if isinstance(job, str) else getattr(job, "job_id", None)
+    if not isinstance(found, str):
+        raise Misuse(f"Pass a Job or its job_id, not {job!r:.64}.")
+    return found
+
+
 def _path(job: JobRef, *more: str) -> str:
-    return path("jobs", job if isinstance(job, str) else job.job_id, *more)
+    return path("jobs", id_of(job), *more)
 
 
 def _change(

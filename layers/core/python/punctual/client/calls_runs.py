@@ -4,9 +4,9 @@ import codecs
 from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Any
 from urllib.parse import urlsplit
 
+from punctual.client.calls_jobs import id_of
 from punctual.client.errors import Conflict, Misuse, NotFound, Refused, Unexpected
 from punctual.client.fields import Moment, RunState, Trigger
 from punctual.client.job import Job
@@ -34,7 +34,7 @@ def listed(
 ) -> Stream[Run]:
     """Runs of a job, or of all, the newest first, without their attempts; `limit`: so many."""
     filters = query(status=status, trigger=trigger, from_=from_, to=to)
-    where = "/runs" if job is None else path("jobs", _job_id(job), "runs")
+    where = "/runs" if job is None else path("jobs", id_of(job), "runs")
     return paged(core, where, filters, "runs", lambda value: seen(Run, value), limit)
 
 
@@ -158,13 +158,9 @@ def _fetched(core: Core, answer: Answer) -> Steps[Answer]:
         raise Unexpected(text, problem=error.problem) from error
 
 
-def _job_id(job: Any) -> str:
-    return job if isinstance(job, str) else str(job.job_id)
-
-
 def _ids(run: RunRef, run_id: str | None) -> tuple[str, str]:
     if run_id is not None:
-        return _job_id(run), run_id
+        return id_of(run), run_id
     if isinstance(run, Run):
         return run.job_id, run.run_id
     raise Misuse("Pass a Run, or the job_id and the run_id.")

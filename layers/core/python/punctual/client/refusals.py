@@ -73,7 +73,8 @@ def of_problem(
     tries: str = "",
 ) -> PunctualError:
     kind = _BY_STATUS.get(problem.status, Refused)
-    sentences = [f"{problem.detail.rstrip('.')}{tries}."]
+    told = problem.detail.rstrip(".")
+    sentences = [f"{told}{tries}" if told.endswith("?") and not tries else f"{told}{tries}."]
     if issubclass(kind, Refused) and kind.advice:
         sentences.append(kind.advice)
     if kind is RateLimited:
