@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable
 from datetime import datetime
+from itertools import chain, islice
 from operator import itemgetter
 
 from punctual.domain.head import Head, State
 from punctual.domain.run import Run, Status, Trigger
+from punctual.domain.schedule import occurrences
 from punctual.domain.schedule_values import Every, Once
+
+COUNTED = 10_000  # so many times of a job with max_runs are walked through to count them
 
 
 def is_fired_ahead(run: Run) -> bool:
@@ -36,6 +40,32 @@ def comes_again(head: Head) -> bool:
     if isinstance(schedule, Every) and schedule.from_completion:
         return first_coming(head) != head.next_at
     return True
+
+
+def left(head: Head) -> int | None:
+    """How many more times max_runs lets it fire, if each starts; None for what is not counted."""
+    if head.limits.max_runs is None:
+        return None
+    begun = head.started + sum(
+        run.trigger is Trigger.SCHEDULE and not run.begun for run in head.runs
+    )
+    begun += sum(waiting.trigger is Trigger.SCHEDULE for waiting in head.line)
+    left = max(0, head.limits.max_runs - begun)
+    return left if left <= COUNTED else None
+
+
+def last_coming(head: Head, until: datetime) -> datetime | None:
+    """The last occurrence there is to be, as far as `until`; None where nothing bounds them."""
+    if head.next_at is None:
+        return head.mark
+    number = left(head)
+    if number is None or head.schedule is None:
+        return None
+    if not number:
+        return head.mark
+    later = occurrences(head.schedule, head.next_at, until)
+    *_, last = islice(chain([head.next_at], later), number)
+    return last
 
 
 Place = tuple[datetime, str]  # the time and job of an occurrence: the order of lists

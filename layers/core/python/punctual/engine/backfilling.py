@@ -1,50 +1,126 @@
 """Which occurrences of a past range did not run."""
 
-from collections.abc import Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import NamedTuple
 
 from punctual.domain.errors import FieldError, Invalid
-from punctual.domain.head import Head
-from punctual.domain.placement import derived_id, occurrence_id
-from punctual.domain.run import NOT_RUN
-from punctual.domain.schedule import Every, occurrences
-from punctual.engine.ports import Key, Ports, RunKey
+from punctual.domain.head import Head, State
+from punctual.domain.placement import derived_id, occurrence_id, sortable_id
+from punctual.domain.run import NOT_RUN, Reason, Run, Trigger
+from punctual.domain.schedule import occurrences
+from punctual.domain.timing import RETENTION
+from punctual.engine.documents import Documents
+from punctual.engine.in_force import Period, periods
+from punctual.engine.ports import Body, Key, Ports, RunKey
 
 MOST = 1_000
 COUNTED = 100_000
+CHANGES = 1_000  # definitions gone through for one range; each is a read
 _INSTANT = timedelta(microseconds=1)
+_ROWS = 200
+
+
+class _Times(NamedTuple):
+    """All that fell into a range; and those of them that max_runs may have cut off."""
+
+    all: list[datetime]
+    counted: list[datetime]
 
 
 class Backfilling:
-    def __init__(self, ports: Ports) -> None:
+    def __init__(self, ports: Ports, documents: Documents) -> None:
         self._ports = ports
+        self._documents = documents
 
     def missing(
-        self, key: Key, head: Head, start: datetime, end: datetime, now: datetime
+        self, key: Key, head: Head, body: Body, start: datetime, end: datetime, now: datetime
     ) -> Sequence[tuple[str, datetime]]:
         """The nominal times in [start, end) that neither ran nor are alive, each with a run id.
 
-        The id derives from the time, so that the same backfill asked twice makes one run of each.
+        By the definition in force at each time, and before the job by the first. The id derives
+        from the time, so that the same backfill asked twice makes one run of each.
         """
-        schedule = head.schedule
-        if isinstance(schedule, Every) and schedule.from_completion:
-            raise Invalid.of(
-                FieldError("from", "an interval that counts from completion has no past times")
-            )
         if end > now:
             raise Invalid.of(FieldError("to", "must not be in the future"))
-        if schedule is None or end <= start:
+        if end <= start:
             return []
-        times = list(islice(occurrences(schedule, start - _INSTANT, end - _INSTANT), COUNTED + 1))
+        times, counted = self._times(key, head, body, start, end, now)
         if len(times) > MOST * 10:
             raise _too_many(len(times))
         ids = {at: occurrence_id(key.job_id, at) for at in times}
-        taken, _ = self._ids_of_runs(key, head, ids.values(), now)
-        missing = self._unfilled(key, head, [at for at in times if ids[at] not in taken], now)
+        outcomes = self._outcomes(key, head, ids.values(), now)
+        taken = _alive(head) | {run.run_id for run in outcomes.values() if _ran(run)}
+        never = self._cut_off(key, outcomes, taken, ids, counted, now)
+        free = [at for at in times if ids[at] not in taken and at not in never]
+        missing = self._unfilled(key, head, free, now)
         if len(missing) > MOST:
             raise _too_many(len(missing))
         return missing
+
+    def _times(
+        self, key: Key, head: Head, body: Body, start: datetime, end: datetime, now: datetime
+    ) -> _Times:
+        if head.state is State.SCHEDULED and head.next_at is not None:
+            end = min(end, head.next_at)  # what is due from there on is about to have its outcome
+        found: list[datetime] = []
+        counted: list[datetime] = []
+        on_record = max(head.created_at, now - RETENTION)
+        for period in self._in_force(key, head, body, start, end):
+            low, high = max(start, period.since or start), min(end, period.until or end)
+            if low >= high:
+                continue
+            if period.counts_from_completion:
+                text = "an interval that counts from completion has no past times"
+                raise Invalid.of(FieldError("from", text))
+            fell = occurrences(period.schedule, low - _INSTANT, high - _INSTANT)
+            here = list(islice(fell, COUNTED + 1 - len(found)))
+            found += here
+            if period.max_runs is not None:
+                counted += [at for at in here if at >= on_record]
+        return _Times(sorted(found), sorted(counted))
+
+    def _in_force(
+        self, key: Key, head: Head, body: Body, start: datetime, end: datetime
+    ) -> Iterator[Period]:
+        """Those of the range, latest first."""
+        for period in periods(head, _bounded(self._documents.history(key, body))):
+            if period.since is None or period.since < end:
+                yield period
+            if period.since is not None and period.since <= start:
+                return
+
+    def _cut_off(
+        self,
+        key: Key,
+        outcomes: Mapping[str, Run],
+        taken: set[str],
+        ids: Mapping[datetime, str],
+        counted: Sequence[datetime],
+        now: datetime,
+    ) -> set[datetime]:
+        """What never fell, because max_runs had been reached.
+
+        All that fell has an outcome on record, also where it did not run: what has none did not
+        fall. Entries for many follow each other without overlap, so of those that began before
+        the range only the last can reach into it.
+        """
+        if not counted:
+            return set()
+        fell = [run for run in outcomes.values() if _fell(run)]
+        until = sortable_id(counted[0] + timedelta(milliseconds=1), bytes(10))
+        before = self._ports.history.page(key, until, None, _ROWS, now)
+        fell += [run for run in (row.run for row in before) if _fell(run)][:1]
+        spans = sorted((run.scheduled_at, run.last_at or run.scheduled_at) for run in fell)
+        begun = [span[0] for span in spans]
+
+        def has_fallen(at: datetime) -> bool:
+            place = bisect_right(begun, at)
+            return ids[at] in taken or (place > 0 and at <= spans[place - 1][1])
+
+        return {at for at in counted if not has_fallen(at)}
 
     def _unfilled(
         self, key: Key, head: Head, times: Sequence[datetime], now: datetime
@@ -54,27 +130,46 @@ class Backfilling:
         again = 0
         while times:
             ids = {at: backfill_id(key.job_id, at, again) for at in times}
-            taken, missed = self._ids_of_runs(key, head, ids.values(), now)
-            free += [(ids[at], at) for at in times if ids[at] not in taken | missed]
-            times = [at for at in times if ids[at] in missed]
+            outcomes = self._outcomes(key, head, ids.values(), now)
+            taken = _alive(head) | outcomes.keys()
+            free += [(ids[at], at) for at in times if ids[at] not in taken]
+            times = [at for at in times if ids[at] in outcomes and not _ran(outcomes[ids[at]])]
             again += 1
         return sorted(free, key=lambda found: found[1])
 
-    def _ids_of_runs(
+    def _outcomes(
         self, key: Key, head: Head, ids: Iterable[str], now: datetime
-    ) -> tuple[set[str], set[str]]:
-        """Which of these are runs that ran or will, and which are of those that did not."""
-        taken = {run.run_id for run in head.runs} | {waiting.run_id for waiting in head.line}
-        taken |= {run.run_id for run in head.ended if run.status not in NOT_RUN}
-        missed = {run.run_id for run in head.ended if run.status in NOT_RUN}
-        for row in self._ports.history.get([RunKey(*key, run_id) for run_id in ids], now).values():
-            (missed if row.run.status in NOT_RUN else taken).add(row.run.run_id)
-        return taken, missed
+    ) -> Mapping[str, Run]:
+        """What is on record of these runs, and all that the head still knows to have ended."""
+        rows = self._ports.history.get([RunKey(*key, run_id) for run_id in ids], now)
+        ended = {run.run_id: run for run in head.ended}
+        return ended | {row.run.run_id: row.run for row in rows.values()}
 
 
 def backfill_id(job_id: str, at: datetime, again: int) -> str:
     """The run that makes up for an occurrence, the first time or a later one."""
     return derived_id(at, job_id, "backfill", at.isoformat(), str(again))
+
+
+def _alive(head: Head) -> set[str]:
+    return {run.run_id for run in head.runs} | {waiting.run_id for waiting in head.line}
+
+
+def _ran(run: Run) -> bool:
+    return run.status not in NOT_RUN
+
+
+def _fell(run: Run) -> bool:
+    """Who stood in line when the last of max_runs began was cut off as well."""
+    return run.trigger is Trigger.SCHEDULE and run.reason is not Reason.MAX_RUNS
+
+
+def _bounded(bodies: Iterable[Body]) -> Iterator[Body]:
+    for number, body in enumerate(bodies):
+        if number == CHANGES:
+            text = f"lies more than {CHANGES:,} changes of the job back"
+            raise Invalid.of(FieldError("from", text))
+        yield body
 
 
 def _too_many(count: int) -> Invalid:

@@ -1,6 +1,6 @@
 """Bodies and payloads: small ones stand in the row, large ones beside it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -89,16 +89,20 @@ class Documents:
                 return self.payload(body)
         return UNSET
 
-    def history(self, key: Key, present: Body) -> Sequence[Body]:
-        """The definitions of a job, latest first, by the chain that each begins."""
-        found = [present]
-        while found[-1].previous and len(found) < CHAIN:
-            wanted = (key, found[-1].previous)
-            body = self._ports.heads.bodies([wanted]).get(wanted)
+    def history(self, key: Key, present: Body) -> Iterator[Body]:
+        """The definitions of a job, latest first, by the chain that each begins.
+
+        Each is read when it is asked for.
+        """
+        body: Body | None = present
+        for _ in range(CHAIN):
             if body is None:
-                break
-            found.append(body)
-        return found
+                return
+            yield body
+            if not body.previous:
+                return
+            wanted = (key, body.previous)
+            body = self._ports.heads.bodies([wanted]).get(wanted)
 
     def _read(self, name: str) -> Any:
         data = self._ports.blobs.get(name)

@@ -2,21 +2,16 @@
 
 from datetime import datetime, timedelta
 
+from punctual.domain.coming import last_coming
 from punctual.domain.head import Head, State
 from punctual.domain.placement import occurrence_id, sortable_id
-from punctual.domain.run import NOT_RUN, Reason, Run, Status
-from punctual.domain.schedule import (
-    Once,
-    Schedule,
-    is_excluded,
-    is_occurrence,
-    next_after,
-    occurrences,
-)
+from punctual.domain.run import NOT_RUN, Reason, Run, Status, Trigger
+from punctual.domain.schedule import Once, is_excluded, is_occurrence, next_after, occurrences
+from punctual.domain.timing import RETENTION
 from punctual.engine import runs as views
 from punctual.engine.backfilling import backfill_id
-from punctual.engine.definition import compiled
 from punctual.engine.documents import Documents
+from punctual.engine.in_force import Period, periods
 from punctual.engine.ports import Body, Key, Ports, RunKey
 from punctual.engine.views import Explanation
 
@@ -24,6 +19,7 @@ _INSTANT = timedelta(microseconds=1)
 _SHOWN = timedelta(milliseconds=1)
 _BACK = (60, 3_600, 86_400, 32 * 86_400, 400 * 86_400, 8 * 366 * 86_400)
 _ROWS = 200
+_USED_UP = "max_runs scheduled runs have started, or will have, before this time."
 
 
 class Explaining:
@@ -32,30 +28,31 @@ class Explaining:
         self._documents = documents
 
     def explain(self, key: Key, head: Head, body: Body, at: datetime, now: datetime) -> Explanation:
-        schedule = self._schedule_then(key, head, body, at)
-        at = _meant(schedule, at)
+        then = self._in_force(key, head, body, at)
+        at = _meant(head, then, at)
         run = self._outcome(key, head, at, now)
-        fires = run is not None or (schedule is not None and is_occurrence(schedule, at))
-        outcome, reason = self._say(head, schedule, at, now, fires, run)
+        fires = run is not None or _fires(head, then, at)
+        following = _next(head, then, at)
+        last = None if then.until is not None else last_coming(head, following or at)
+        outcome, reason = _said(run) if run else _say(head, then, at, now, fires, last)
+        if last is not None and following is not None and following > last:
+            following = None
         return Explanation(
             at=at,
             occurrence=at if fires else None,
             outcome=outcome,
             reason=reason,
             run_id=None if run is None else run.run_id,
-            previous=None if schedule is None else _previous(schedule, at),
-            next=None if schedule is None else next_after(schedule, at),
+            previous=_previous(then, at if last is None else min(at, last + _INSTANT)),
+            next=following,
         )
 
-    def _schedule_then(self, key: Key, head: Head, body: Body, at: datetime) -> Schedule | None:
-        """The schedule that was, or will be, in force at that time."""
-        if at >= body.created_at or not body.previous:
-            return head.schedule
-        for former in self._documents.history(key, body):
-            if at >= former.created_at or not former.previous:
-                meaning = compiled(former.document, key.job_id, former.ref, former.created_at)
-                return meaning.schedule
-        return head.schedule
+    def _in_force(self, key: Key, head: Head, body: Body, at: datetime) -> Period:
+        """The definition that was, or will be, in force at that time."""
+        for period in periods(head, self._documents.history(key, body)):
+            if period.since is None or at >= period.since:
+                break
+        return period
 
     def _outcome(self, key: Key, head: Head, at: datetime, now: datetime) -> Run | None:
         """What became of the occurrence at that time; if it did not run, the backfill that did."""
@@ -70,14 +67,14 @@ class Explaining:
     def _entry(self, key: Key, head: Head, at: datetime, now: datetime) -> Run | None:
         """The ledger's entry for the occurrence at that time, its own or one in bulk."""
         for view in views.in_head(head, now):
-            if views.covers(view.run, at):
+            if _is_of(view.run, at):
                 return view.run
         own = self._find(key, head, occurrence_id(key.job_id, at), now)
         if own is not None:
             return own
         until = sortable_id(at + timedelta(milliseconds=1), bytes(10))
         for row in self._ports.history.page(key, until, None, _ROWS, now):
-            if views.covers(row.run, at):
+            if _is_of(row.run, at):
                 return row.run
         return None
 
@@ -89,43 +86,74 @@ class Explaining:
         row = self._ports.history.get([wanted], now).get(wanted)
         return None if row is None else row.run
 
-    def _say(
-        self,
-        head: Head,
-        schedule: Schedule | None,
-        at: datetime,
-        now: datetime,
-        fires: bool,
-        run: Run | None,
-    ) -> tuple[str, str]:
-        if run is not None:
-            return run.status.value, _of_run(run)
-        if not fires:
-            if schedule is not None and is_excluded(schedule, at):
-                return "EXCLUDED", "The job's exclude list names this date."
-            return "NOT_SCHEDULED", "The schedule in force has no occurrence at this time."
-        if head.state is State.CANCELLED and at >= head.updated_at:
-            return "CANCELLED", "The job was cancelled before this time."
-        if head.state is State.PAUSED and (head.mark is None or at > head.mark):
-            return "PAUSED", "The job is paused: resume decides what becomes of this occurrence."
-        if at < head.created_at and not isinstance(schedule, Once):
-            return "NOT_SCHEDULED", "The job did not exist yet: nothing before its creation is due."
-        if at + head.limits.jitter >= now or head.next_at == at:
-            return "PLANNED", "It is still to come."
-        if head.next_at is None or at < head.next_at:
-            return (
-                "NOT_SCHEDULED",
-                "No outcome is kept: it lies before a change or past retention.",
-            )
+
+def _say(
+    head: Head, then: Period, at: datetime, now: datetime, fires: bool, last: datetime | None
+) -> tuple[str, str]:
+    """Of a time without an outcome; nothing comes behind `last`."""
+    present = then.until is None
+    if not fires:
+        if is_excluded(then.schedule, at):
+            return "EXCLUDED", "The job's exclude list names this date."
+        return "NOT_SCHEDULED", "The schedule in force has no occurrence at this time."
+    if head.state is State.CANCELLED and at >= head.updated_at:
+        return "CANCELLED", "The job was cancelled before this time."
+    if at < head.created_at and not isinstance(then.schedule, Once):
+        return "NOT_SCHEDULED", "The job did not exist yet: nothing before its creation is due."
+    if last is not None and at > last:
+        if then.max_runs is not None:
+            return "NOT_SCHEDULED", _USED_UP
+        return "NOT_SCHEDULED", f"The job is {head.state}: nothing more comes."
+    if present and head.state is State.PAUSED and (head.mark is None or at > head.mark):
+        return "PAUSED", "The job is paused: resume decides what becomes of this occurrence."
+    if present and (at + head.limits.jitter >= now or head.next_at == at):
+        return "PLANNED", "It is still to come."
+    if present and head.next_at is not None and at >= head.next_at:
         return "PLANNED", "It is due and about to be looked at."
+    if then.max_runs is not None and at >= now - RETENTION:
+        return "NOT_SCHEDULED", _USED_UP
+    return "NOT_SCHEDULED", "No outcome is kept: it lies before a change or past retention."
 
 
-def _meant(schedule: Schedule | None, at: datetime) -> datetime:
+def _fires(head: Head, then: Period, at: datetime) -> bool:
+    """What counts from completion has no times by itself but its first, and what the head knows."""
+    if then.until is None and head.next_at == at:
+        return True
+    return is_occurrence(then.schedule, at)
+
+
+def _next(head: Head, then: Period, at: datetime) -> datetime | None:
+    """The occurrence after `at`, where it can be known: one may wait for a run to end."""
+    following = next_after(then.schedule, at)
+    if following is None or not then.counts_from_completion:
+        return following
+    if is_occurrence(then.schedule, following):
+        return following  # its first
+    known = then.until is None and head.mark is not None and at >= head.mark
+    return head.next_at if known and head.next_at is not None and head.next_at > at else None
+
+
+def _meant(head: Head, then: Period, at: datetime) -> datetime:
     """The occurrence that is shown as `at`, which has whole milliseconds; else `at` itself."""
-    if schedule is None or at.microsecond % 1_000:
-        return at
-    found = next_after(schedule, at - _INSTANT)
-    return found if found is not None and found - at < _SHOWN else at
+    following = next_after(then.schedule, at - _INSTANT)
+    for found in (following, None if then.until is not None else head.next_at):
+        if found is not None and _is_shown_as(found, at):
+            return found
+    return at
+
+
+def _is_shown_as(moment: datetime, at: datetime) -> bool:
+    return at.microsecond % 1_000 == 0 and timedelta(0) <= moment - at < _SHOWN
+
+
+def _is_of(run: Run, at: datetime) -> bool:
+    """Whether this outcome is that of `at`: what follows an end has its microseconds."""
+    own = run.trigger is Trigger.SCHEDULE and _is_shown_as(run.scheduled_at, at)
+    return own or views.covers(run, at)
+
+
+def _said(run: Run) -> tuple[str, str]:
+    return run.status.value, _of_run(run)
 
 
 def _of_run(run: Run) -> str:
@@ -158,10 +186,13 @@ REASONS = {
 }
 
 
-def _previous(schedule: Schedule, at: datetime) -> datetime | None:
+def _previous(then: Period, at: datetime) -> datetime | None:
     """The occurrence before `at`, sought in ever longer windows, the last of them bounded."""
+    schedule = then.schedule
     if isinstance(schedule, Once):
         return schedule.at if schedule.at < at else None
+    if then.counts_from_completion:
+        return None
     for seconds in _BACK:
         start = at - timedelta(seconds=seconds)
         found = None

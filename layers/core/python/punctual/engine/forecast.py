@@ -7,9 +7,8 @@ from itertools import chain, islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from punctual.domain.coming import Place, first_coming, is_fired_ahead
+from punctual.domain.coming import Place, first_coming, is_fired_ahead, left
 from punctual.domain.head import Head, State
-from punctual.domain.run import Trigger
 from punctual.domain.schedule import Every, Once, occurrences
 from punctual.domain.zones import zone
 from punctual.engine.listing import Listing, Log, untold
@@ -20,7 +19,6 @@ from punctual.engine.views import Page, Upcoming
 MOST = 2_000  # jobs whose times are merged for one answer
 PART = 500  # jobs a part, where a tenant has more than can be merged
 PARTS = 4  # looked through for one answer, while they hold nothing
-COUNTED = 10_000  # so many times of a job with max_runs are walked through to count them
 _INSTANT = timedelta(microseconds=1)
 _ENDLESS = "~"  # behind every id that begins with what stands before it
 
@@ -143,23 +141,11 @@ def _scheduled(head: Head, start: datetime, end: datetime) -> Iterator[datetime]
         return iter(())
     if isinstance(schedule, Every) and schedule.from_completion:
         return iter([first] if first >= start else [])  # the rest depends on when that run ends
-    if (left := _left(head)) is not None:
+    if (number := left(head)) is not None:
         every = chain([first], occurrences(schedule, first, end - _INSTANT))
-        return (at for at in islice(every, left) if at >= start)
+        return (at for at in islice(every, number) if at >= start)
     own = [first] if first >= start else []
     return chain(own, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT))
-
-
-def _left(head: Head) -> int | None:
-    """How many more times max_runs lets it fire, if each starts; None for what is not counted."""
-    if head.limits.max_runs is None:
-        return None
-    begun = head.started + sum(
-        run.trigger is Trigger.SCHEDULE and not run.begun for run in head.runs
-    )
-    begun += sum(waiting.trigger is Trigger.SCHEDULE for waiting in head.line)
-    left = max(0, head.limits.max_runs - begun)
-    return left if left <= COUNTED else None
 
 
 def _zone(head: Head) -> str:

@@ -10,7 +10,7 @@ from punctual.domain import events
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Conflict, LimitExceeded, NotFound, Unavailable
 from punctual.domain.events import Event
-from punctual.domain.head import Head
+from punctual.domain.head import Head, State
 from punctual.domain.line import LINE_MOST
 from punctual.domain.placement import derived_id
 from punctual.domain.run import Trigger
@@ -45,7 +45,7 @@ class Ordering:
         self._new_id = new_id
         self._documents = Documents(ports)
         self._receipts = Receipts(ports, clock)
-        self._backfilling = Backfilling(ports)
+        self._backfilling = Backfilling(ports, self._documents)
 
     def run_now(
         self,
@@ -150,8 +150,10 @@ class Ordering:
     ) -> Sequence[datetime]:
         """Run what fell into [start, end) and did not run; the nominal times of it."""
         key = Key(tenant, job_id)
-        head = self._load(key)[0].head
-        asked = self._backfilling.missing(key, head, start, end, self._clock())
+        stored, body = self._load(key)
+        if stored.head.state is State.CANCELLED:  # also where nothing is missing
+            raise conflict(stored.head)
+        asked = self._backfilling.missing(key, stored.head, body, start, end, self._clock())
         times = [at for _, at in asked]
         if dry_run or not times:
             return times

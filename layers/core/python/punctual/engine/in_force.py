@@ -1,0 +1,69 @@
+"""Which definition of a job was in force when, and the schedule that it meant."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import NamedTuple
+
+from punctual.domain.head import Head, Kind
+from punctual.domain.schedule import Every, Once, Schedule
+from punctual.engine.definition import Compiled, compiled, keep_phase
+from punctual.engine.ports import Body
+
+
+class Period(NamedTuple):
+    """From `since` (None: it is the first, which counts before the job as well) up to `until`."""
+
+    schedule: Schedule
+    max_runs: int | None
+    since: datetime | None
+    until: datetime | None
+
+    @property
+    def counts_from_completion(self) -> bool:
+        return isinstance(self.schedule, Every) and self.schedule.from_completion
+
+
+def periods(head: Head, bodies: Iterable[Body]) -> Iterator[Period]:
+    """Latest first, as `bodies` come; these are read as far as they are asked for.
+
+    A change that leaves the schedule alone keeps its phase, which the first definition with that
+    schedule has set: those with a phase wait here until it is found.
+    """
+    of_a_phase: list[Period] = []
+    schedule = head.schedule
+    following: Compiled | None = None
+    until: datetime | None = None
+    for body in bodies:
+        meaning = compiled(body.document, head.job_id, body.ref, body.created_at)
+        if following is not None and not _goes_on(following, meaning):
+            yield from _set(of_a_phase)
+            of_a_phase, schedule = [], None
+        if schedule is None and not _has_a_phase(meaning):
+            schedule = meaning.schedule
+        since = body.created_at if body.previous else None
+        period = Period(schedule or meaning.schedule, meaning.limits.max_runs, since, until)
+        if schedule is None:
+            of_a_phase.append(period)
+        else:
+            yield period
+        following, until = meaning, body.created_at
+    yield from _set(of_a_phase)
+
+
+def _set(of_a_phase: list[Period]) -> Iterator[Period]:
+    return (one._replace(schedule=of_a_phase[-1].schedule) for one in of_a_phase)
+
+
+def _goes_on(new: Compiled, old: Compiled) -> bool:
+    """Whether a change left the schedule alone; a job that runs at once is not moved by one."""
+    if new.kind is old.kind is Kind.IMMEDIATE:
+        return True
+    return keep_phase(new.schedule, old.schedule) is None
+
+
+def _has_a_phase(meaning: Compiled) -> bool:
+    """Whether it matters when the schedule was made."""
+    schedule = meaning.schedule
+    if isinstance(schedule, Once):
+        return meaning.kind is Kind.IMMEDIATE
+    return schedule.anchor_at is not None and schedule.start_at is None
