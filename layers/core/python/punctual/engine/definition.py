@@ -63,8 +63,15 @@ def keep_phase(new: Schedule, old: Schedule | None) -> Schedule | None:
     """None where the schedule is the old one but for when it was made: its phase stays."""
     if isinstance(new, Every | Cron) and type(new) is type(old):
         anchored = replace(new, anchor_at=old.anchor_at)
-        return None if anchored == old else new
+        return None if _spelt_out(anchored) == _spelt_out(old) else new
     return None if new == old else new
+
+
+def _spelt_out(schedule: Every | Cron) -> Every | Cron:
+    """Who names a default says nothing new."""
+    if isinstance(schedule, Every):
+        return schedule
+    return replace(schedule, dst_gap=schedule.gap, dst_fold=schedule.fold)
 
 
 def moment(text: str) -> datetime:

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from punctual.web import moments
+from punctual.web.defaults import filled, say_the_same
 from punctual.web.features import NOT_HERE, Features
 from punctual.web.field_errors import Path, paths_and_errors, refusal, without
 from punctual.web.job_fields import READ_ONLY, JobFields
@@ -44,7 +45,7 @@ def changed_job(
 ) -> dict[str, Any]:
     """The document after a change: each field sent takes the place of the former one, whole.
 
-    Where nothing is sent: the former itself, for nothing is to change.
+    Where that says what stands, by default as well: the former itself, for nothing is to change.
     """
     sent = parsed.value
     if not sent:
@@ -54,9 +55,11 @@ def changed_job(
     if kind is not None and kind != old.get("schedule_type"):
         kept = {name: value for name, value in old.items() if _belongs(name, kind)}
     # What is in force has passed the test of its time; only a new schedule is asked again.
-    touched = any(not _is_same(name, value, old.get(name)) for name, value in sent.items())
+    present = filled(old)
+    touched = any(not _is_same(name, value, present.get(name)) for name, value in sent.items())
     whole = {**kept, **sent}
-    return _validated(whole, parsed, now if touched else None, features, is_new=False)
+    new = _validated(whole, parsed, now if touched else None, features, is_new=False)
+    return old if say_the_same(new, old) else new
 
 
 def _belongs(name: str, kind: Any) -> bool:

@@ -1,0 +1,90 @@
+"""What a job is where its document says nothing: shown to readers, and no change when said."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from punctual.domain.schedule_values import Cron
+from punctual.web.schedule_types import OF_TYPE
+
+_SCHEDULE_DEFAULTS = {
+    "schedule_time": None,
+    "cron_expression": None,
+    "timezone": "UTC",
+    "dst_gap": "NEXT",
+    "dst_fold": "FIRST",
+    "interval_seconds": None,
+    "interval_from": "SCHEDULED",
+    "start_time": None,
+    "end_time": None,
+    "max_runs": None,
+}
+# What a job of each type shows of its schedule; a field of another type is null.
+_SCHEDULES: dict[str, dict[str, Any]] = {
+    kind: {
+        "schedule_type": kind,
+        **{n: v if kind in OF_TYPE[n] else None for n, v in _SCHEDULE_DEFAULTS.items()},
+    }
+    for kind in ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
+}
+_RETRY = {"backoff_seconds": 5, "max_backoff_seconds": 300, "multiplier": 2, "jitter": True}
+_TASKS: dict[str, dict[str, Any]] = {
+    "event": {"type": "event", "detail_type": "Job Run"},
+    "http": {"type": "http", "method": "POST", "follow_redirects": 0},
+}
+_USUAL: dict[str, Any] = {
+    "exclude": [],
+    "jitter_seconds": 0,
+    "misfire_policy": "RUN_ONCE",
+    "misfire_grace_seconds": 60,
+    "priority": "NORMAL",
+    "max_concurrency": 1,
+    "overlap_policy": "QUEUE",
+    "max_waiting": 100,
+    "timeout_seconds": 300,
+    "deadline_seconds": None,
+    "delivery": "AT_LEAST_ONCE",
+    "notify": [],
+    "tags": {},
+}
+_NOTHING_MEANT = ("headers", "args", "env", "resources")  # of a task, where they are empty
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+def filled(document: Mapping[str, Any]) -> dict[str, Any]:
+    """A document with the defaults of what it does not name."""
+    task, kind = document.get("task"), document["schedule_type"]
+    return {
+        "name": document["name"],
+        **_SCHEDULES[kind],
+        **(_clock_changes(document) if kind == "CRON" else {}),
+        **_USUAL,
+        "max_retries": 0 if document.get("delivery") == "AT_MOST_ONCE" else 3,
+        "payload": None,
+        **document,
+        "task": _TASKS["event"] if task is None else {**_TASKS.get(task["type"], {}), **task},
+        "retry": {**_RETRY, **document["retry"]} if "retry" in document else _RETRY,
+    }
+
+
+def say_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Of two documents, whatever of the defaults each names; as JSON: true is not 1 there."""
+    mine, yours = _compared(one), _compared(other)
+    return mine == yours and _encode(mine) == _encode(yours)
+
+
+def _compared(document: Mapping[str, Any]) -> dict[str, Any]:
+    whole = filled(document)
+    task, retry = whole["task"], whole["retry"]
+    return {
+        **whole,
+        "task": {name: v for name, v in task.items() if v or name not in _NOTHING_MEANT},
+        "retry": {name: v if isinstance(v, bool) else float(v) for name, v in retry.items()},
+    }
+
+
+def _clock_changes(document: Mapping[str, Any]) -> dict[str, str]:
+    """EventBridge's own expressions have other defaults."""
+    schedule = Cron(document["cron_expression"])
+    return {"dst_gap": schedule.gap, "dst_fold": schedule.fold}

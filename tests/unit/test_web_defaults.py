@@ -1,0 +1,72 @@
+"""A document says the same whether or not it names what it means by default."""
+
+from typing import Any
+
+import pytest
+
+from punctual.engine.definition import compiled, keep_phase
+from punctual.web.defaults import filled, say_the_same
+from tests.builders_jobs import JOB_ID, NOON, after
+
+CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 2 * * *"}
+EVERY = {"name": "a", "schedule_type": "INTERVAL", "interval_seconds": 60}
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"timezone": "UTC"},
+        {"priority": "NORMAL"},
+        {"jitter_seconds": 0},
+        {"exclude": []},
+        {"task": {"type": "event"}},
+        {"task": {"type": "event", "detail_type": "Job Run"}},
+        {"tags": {}},
+        {"notify": []},
+        {"retry": {}},
+        {"retry": {"multiplier": 2.0, "jitter": True}},
+        {"max_retries": 3},
+        {"delivery": "AT_LEAST_ONCE"},
+        {"interval_from": "SCHEDULED"},
+        {"payload": None},
+    ],
+    ids=str,
+)
+def test_a_default_that_is_named_is_no_news(said: dict[str, Any]) -> None:
+    assert say_the_same(EVERY, {**EVERY, **said})
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"timezone": "Europe/Berlin"},
+        {"max_retries": 0},
+        {"payload": 0},
+        {"payload": {}},
+        {"retry": {"jitter": False}},
+        {"task": {"type": "event", "detail_type": "Else"}},
+        {"max_runs": 1},
+    ],
+    ids=str,
+)
+def test_what_means_something_else_is(said: dict[str, Any]) -> None:
+    assert not say_the_same(EVERY, {**EVERY, **said})
+
+
+def test_true_is_not_one() -> None:
+    assert not say_the_same({**EVERY, "payload": True}, {**EVERY, "payload": 1})
+
+
+def test_each_grammar_has_its_own_clock_changes() -> None:
+    theirs = {**CRON, "cron_expression": "cron(0 2 * * ? *)"}
+    assert (filled(CRON)["dst_gap"], filled(theirs)["dst_gap"]) == ("NEXT", "SKIP")
+    assert say_the_same(theirs, {**theirs, "dst_gap": "SKIP", "dst_fold": "FIRST"})
+    assert not say_the_same(theirs, {**theirs, "dst_gap": "NEXT"})
+
+
+def test_a_default_of_the_schedule_that_is_named_moves_nothing() -> None:
+    for document in (CRON, {**CRON, "cron_expression": "rate(5 minutes)"}, EVERY):
+        old = compiled(document, JOB_ID, "1", NOON).schedule
+        whole = {name: v for name, v in filled(document).items() if v is not None}
+        new = compiled(whole, JOB_ID, "2", after(10)).schedule
+        assert keep_phase(new, old) is None
