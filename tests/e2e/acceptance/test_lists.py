@@ -2,7 +2,15 @@
 
 import pytest
 
-from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, eventually, soon, unique
+from tests.e2e.acceptance.contract import (
+    NEVER_SOON,
+    Api,
+    Json,
+    eventually,
+    fields_of,
+    soon,
+    unique,
+)
 from tests.e2e.acceptance.target import Target
 
 NAMES = 23
@@ -205,3 +213,16 @@ def test_status_names_the_latest_run(api: Api, ran: str) -> None:
     status = api.get(f"/jobs/{fresh['job_id']}/status")
     assert status["latest_run"] is None
     assert status["next_run_time"] == fresh["next_run_time"]
+
+
+def test_a_filter_that_says_nothing_is_refused(api: Api) -> None:
+    for path, name in (("/jobs", "created_by"), ("/jobs", "status"), ("/audit", "caller")):
+        assert fields_of(api("GET", path, **{name: ""})) == {name}
+
+
+def test_a_range_goes_forward(api: Api) -> None:
+    job_id = api.create(**NEVER_SOON)["job_id"]
+    late, early = "2026-01-02T00:00:00Z", "2026-01-01T00:00:00Z"
+    for path in ("/runs", f"/jobs/{job_id}/runs", "/audit", "/schedules/upcoming"):
+        for to in (early, late):
+            assert fields_of(api("GET", path, from_=late, to=to)) == {"to"}, path

@@ -1,6 +1,7 @@
 """What is refused, and how: methods, types, hosts, origins, sizes, and whatever else is sent."""
 
 import json
+import socket
 from typing import Any
 
 import pytest
@@ -109,6 +110,68 @@ def test_the_own_page_may_call(api: Api) -> None:
 def test_what_is_not_json_is_a_bad_request(api: Api, text: bytes) -> None:
     for path in ("/jobs", "/jobs/batch", "/schedules/preview"):
         assert api("POST", path, content=text).status_code == 400, path
+
+
+@pytest.mark.parametrize("text", [b'"\\ud800"', b'"\\ude00x"', b'["\\ud83d\\u0041"]'], ids=repr)
+def test_half_a_surrogate_pair_is_called_what_it_is(api: Api, text: bytes) -> None:
+    answer = api("POST", "/jobs", content=BODY[:-1] + b', "payload": ' + text + b"}")
+    assert answer.status_code == 400
+    assert "surrogate" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("digits", [b"1" * 5_000, b"-" + b"9" * 5_000])
+def test_a_number_that_is_too_long_is_refused_by_name(api: Api, digits: bytes) -> None:
+    answer = api("POST", "/jobs", content=BODY[:-1] + b', "max_retries": ' + digits + b"}")
+    assert fields_of(answer) == {"max_retries"}
+
+
+@pytest.mark.parametrize(
+    "request_line",
+    [b"FOO /v1/jobs HTTP/1.1\r\n", b"GET /v1/jobs HTTP/1.1\r\nContent-Length: -1\r\n", b"\x00\r\n"],
+    ids=repr,
+)
+def test_what_is_no_request_is_told_so(api: Api, request_line: bytes) -> None:
+    if not api.is_local:
+        pytest.skip("a gateway before us has words of its own")
+    url = api.http.base_url
+    with socket.create_connection((url.host, url.port or 80), timeout=30) as connection:
+        connection.sendall(request_line + b"Host: localhost\r\n\r\n")
+        with connection.makefile("rb") as answer:
+            head, _, body = answer.read().partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"content-type: application/problem+json" in head.lower()
+    problem = json.loads(body)
+    assert (problem["status"], problem["code"]) == (400, "BAD_REQUEST")
+    assert problem["request_id"].encode() in head
+
+
+def test_a_parameter_that_a_call_does_not_know_is_refused_by_name(api: Api) -> None:
+    job_id = api.create(**NEVER_SOON)["job_id"]
+    run = api.ended(api.run_now(job_id))
+    path, job = f"/jobs/{job_id}", {"name": "n", **NEVER_SOON}
+    reach = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-02T00:00:00Z"}
+    of_run = f"{path}/runs/{run['run_id']}"
+    calls: list[tuple[str, str, Json]] = [
+        *(("GET", one, None) for one in ("/jobs", "/runs", "/audit", "/stats", "/whoami", path)),
+        *(("GET", f"{path}/{one}", None) for one in ("status", "runs", "explain")),
+        *(("GET", one, None) for one in (of_run, f"{of_run}/output", "/schedules/upcoming")),
+        *(("POST", "/jobs", job), ("POST", "/jobs/batch", {"jobs": [job]})),
+        *(("PUT", path, {"name": "b"}), ("PATCH", path, {"name": "b"}), ("DELETE", path, None)),
+        *(("POST", f"{path}/{one}", {}) for one in ("pause", "resume", "runNow")),
+        *(("POST", f"{of_run}/{one}", {}) for one in ("cancel", "retry")),
+        *(("POST", f"{path}/backfill", reach), ("POST", "/schedules/preview", NEVER_SOON)),
+    ]
+    for method, target, body in calls:
+        answer = api(method, target, body, colour="red")
+        assert "colour" in fields_of(answer), (method, target)
+    seen = api.get(path)
+    assert (seen["name"], seen["status"], seen["version"]) == ("acceptance", "SCHEDULED", 1)
+    assert len(api.runs(job_id)) == 1
+
+
+def test_who_probes_may_add_what_it_likes(api: Api) -> None:
+    assert api("GET", "/health", probe="1").status_code in (200, 503)
+    assert api("GET", "/openapi.json", v="2").status_code == 200
 
 
 def test_what_is_not_utf_8_is_refused(api: Api) -> None:

@@ -22,7 +22,7 @@ from punctual.local.reading import Gone, RawHeaders, Receive, body_of, headers_o
 from punctual.web.app import routes
 from punctual.web.features import Features
 from punctual.web.guards import check_body, check_loopback, too_large
-from punctual.web.problems import problem_reply, unknown_problem
+from punctual.web.problems import Refused, problem_reply, unknown_problem
 from punctual.web.render_rest import About
 from punctual.web.request import COMMON, Caller, Reply, Request
 from punctual.web.routes_schedules import ScheduleRoutes
@@ -135,6 +135,12 @@ class Application:
         else:
             taken = partial(self._taken, method, target, headers, body, answer)
             self._door.ask(target.partition(b"?")[0], headers, peer, taken)
+
+    def unreadable(self) -> tuple[Reply, str]:
+        """The answer to what is no request, and its id."""
+        request_id = self._new_id()
+        text = "This cannot be read as HTTP/1.1: its method, its lengths or its form."
+        return problem_reply(Refused("BAD_REQUEST", text), request_id), request_id
 
     def _taken(
         self,

@@ -59,6 +59,13 @@ class Wire(HttpToolsProtocol):
         peer = self.client[0] if self.client else ""
         app.take(method, self.url, self.headers, body, exchange.answer, peer)
 
+    def send_400_response(self, _msg: str) -> None:
+        """What uvicorn's parser cannot read is told as every other refusal is."""
+        reply, request_id = cast(Application, self.app).unreadable()
+        head, _ = _head(reply, request_id, keep_alive=False)
+        self.transport.write(head + reply.body)
+        self.transport.close()
+
     def _is_ordinary(self) -> bool:
         """Whether the request may go the short way, should it have arrived whole."""
         parser = self.parser

@@ -61,8 +61,8 @@ def filled(document: Mapping[str, Any]) -> dict[str, Any]:
         **(_clock_changes(document) if kind == "CRON" else {}),
         **_USUAL,
         "max_retries": 0 if document.get("delivery") == "AT_MOST_ONCE" else 3,
-        "payload": None,
         **document,
+        "payload": document.get("payload"),
         "task": _TASKS["event"] if task is None else {**_TASKS.get(task["type"], {}), **task},
         "retry": {**_RETRY, **document["retry"]} if "retry" in document else _RETRY,
     }

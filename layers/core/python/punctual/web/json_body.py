@@ -1,5 +1,6 @@
 """Request bodies: strict JSON, and a cheap look for what only a slow one would find."""
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from hashlib import blake2b
@@ -16,6 +17,7 @@ MAX_BATCH_BODY = 5 * 1024 * 1024
 MAX_PAYLOAD = 256 * 1024
 MAX_DEPTH = 64
 MAX_FOUND = 100
+MAX_DIGITS = 4_300
 CONTAINERS = (dict, list)
 _SHOWN_PATH = 256
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -23,6 +25,7 @@ CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 _canonical = msgspec.json.Encoder(order="deterministic").encode
+_HALF = "a string holds half of a surrogate pair, such as \\ud83d without the other"
 _NUL = "must not hold the character U+0000"
 _DEEP = f"must not be nested deeper than {MAX_DEPTH} levels"
 
@@ -38,7 +41,8 @@ def parse(body: bytes) -> Any:
     except RecursionError as error:
         raise Refused("BAD_REQUEST", "The body is nested too deep.") from error
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-        raise Refused("BAD_REQUEST", f"The body is not JSON: {_reason(error)}.") from error
+        reason = _HALF if _holds_half_a_pair(body) else _reason(error)
+        raise Refused("BAD_REQUEST", f"The body is not JSON: {reason}.") from error
 
 
 class Parsed(NamedTuple):
@@ -98,15 +102,31 @@ def fingerprint(operation: str, value: Any) -> str:
 
 def _number_problem(body: bytes) -> Invalid:
     """Numbers that no double can hold, by their paths as far as a second parser finds them."""
-    import pydantic_core  # who only reads needs none of it
-
-    text = "must be a number from -1.8e308 to 1.8e308 of at most 4,300 digits"
+    text = f"must be a number from -1.8e308 to 1.8e308 of at most {MAX_DIGITS:,} digits"
     try:
-        value = pydantic_core.from_json(body, allow_inf_nan=True)
-    except ValueError:
+        value = json.loads(body, parse_int=_bounded)
+    except (ValueError, RecursionError):
         return Invalid.of(FieldError("body", f"holds a number that is out of range: each {text}"))
     paths = list(islice(_infinite_paths("", value), MAX_FOUND)) or ["body"]
     return Invalid.of(*(FieldError(path, text) for path in paths))
+
+
+def _bounded(digits: str) -> float:
+    """More digits than Python reads at once are as many as infinitely many."""
+    return int(digits) if len(digits) <= MAX_DIGITS else float("inf")
+
+
+def _holds_half_a_pair(body: bytes) -> bool:
+    """Of two escapes that are one character only together: the other parser calls it cut off."""
+    if b"\\u" not in body:
+        return False
+    try:
+        json.dumps(json.loads(body), ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    except (ValueError, RecursionError):
+        return False
+    return False
 
 
 def _infinite_paths(path: str, value: Any) -> Iterator[str]:

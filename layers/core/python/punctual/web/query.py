@@ -44,6 +44,12 @@ class Query:
     def text(self, name: str) -> str:
         return self._values.get(name, [""])[0]
 
+    def some(self, name: str) -> str:
+        """A filter that is empty would pass all, which nobody means."""
+        if name in self._values and not self.text(name):
+            self.wrong(name, "must not be empty")
+        return self.text(name)
+
     def all(self, name: str) -> list[str]:
         return self._values.get(name, [])
 
@@ -73,6 +79,12 @@ class Query:
         except ValueError as error:
             self.wrong(name, str(error))
             return None
+
+    def range(self, first: str, last: str) -> tuple[datetime | None, datetime | None]:
+        start, end = self.moment(first), self.moment(last)
+        if start is not None and end is not None and end <= start:
+            self.wrong(last, f"must be after {first}")
+        return start, end
 
     def tags(self) -> tuple[tuple[str, str], ...]:
         pairs = [value.partition(":") for value in self.all("tag")]

@@ -9,7 +9,7 @@ from punctual.engine.audit import ACTIONS, AuditFilters
 from punctual.web.query import LISTING, Query, filters_only, listing
 from punctual.web.render_audit import line_json
 from punctual.web.request import Reply, Request, json_reply, quoted
-from punctual.web.routing import Table
+from punctual.web.routing import Table, queried
 from punctual.web.services import Reads, Services, checked_id
 
 _FILTERS = ("job_id", "caller", "action", "from", "to")
@@ -24,14 +24,16 @@ class AuditReading:
     def declare(self, table: Table) -> None:
         table.get("/audit")(self.find)
 
+    @queried
     def find(self, request: Request) -> Reply:
         query = Query(request.query, (*_FILTERS, *LISTING))
+        start, end = query.range("from", "to")
         filters = AuditFilters(
             job_id=_job_id(query),
-            caller=query.text("caller"),
+            caller=query.some("caller"),
             action=query.choice("action", ACTIONS),
-            start=query.moment("from"),
-            end=query.moment("to"),
+            start=start,
+            end=end,
         )
         limit, token = listing(query)
         query.finish()

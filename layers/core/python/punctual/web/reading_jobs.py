@@ -11,7 +11,7 @@ from punctual.web.conditions import etag
 from punctual.web.query import LISTING, Query, filters_only, listing
 from punctual.web.render_job import job_json, status_json
 from punctual.web.request import Reply, Request, json_reply, quoted
-from punctual.web.routing import Table
+from punctual.web.routing import Table, queried
 from punctual.web.services import Reads, Services, checked_id
 
 STATES = tuple(state.value for state in State)
@@ -29,13 +29,14 @@ class JobReading:
         table.get("/jobs/<job_id>")(self.read)
         table.get("/jobs/<job_id>/status")(self.status)
 
+    @queried
     def find(self, request: Request) -> Reply:
         query = Query(request.query, (*_FILTERS, *LISTING), ("status", "tag"))
         filters = JobFilters(
             status=query.choices("status", STATES),
             schedule_type=query.choice("schedule_type", KINDS),
             name_prefix=query.text("name_prefix"),
-            created_by=query.text("created_by"),
+            created_by=query.some("created_by"),
             tags=query.tags(),
         )
         limit, token = listing(query)

@@ -7,7 +7,7 @@ from punctual.engine.search import RunFilters
 from punctual.web.query import LISTING, Query, filters_only, listing
 from punctual.web.render_run import listed_run_json, run_json
 from punctual.web.request import Header, Reply, Request, json_reply
-from punctual.web.routing import ANYTHING, Table, produces
+from punctual.web.routing import ANYTHING, Table, produces, queried
 from punctual.web.services import Reads, Services, checked_id
 
 STATUSES = tuple(status.value for status in Status)
@@ -33,9 +33,11 @@ class RunReading:
         table.get("/jobs/<job_id>/runs/<run_id>/output")(self.output)
         table.get("/jobs/<job_id>/runs/<run_id>/logs")(self.logs)
 
+    @queried
     def of_job(self, request: Request, job_id: str) -> Reply:
         return self._list(request, checked_id(job_id))
 
+    @queried
     def of_all(self, request: Request) -> Reply:
         return self._list(request, None)
 
@@ -56,6 +58,7 @@ class RunReading:
         return Reply(200, found.data, (name, cut, *_AS_DATA), kind)
 
     @produces(TEXT)
+    @queried
     def logs(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = checked_id(job_id), checked_id(run_id, "run")
         query = Query(request.query, ("after",))
@@ -67,11 +70,12 @@ class RunReading:
 
     def _list(self, request: Request, job_id: str | None) -> Reply:
         query = Query(request.query, (*_FILTERS, *LISTING), ("status",))
+        start, end = query.range("from", "to")
         filters = RunFilters(
             status=query.choices("status", STATUSES),
             trigger=query.choice("trigger", TRIGGERS),
-            start=query.moment("from"),
-            end=query.moment("to"),
+            start=start,
+            end=end,
         )
         limit, token = listing(query)
         query.finish()

@@ -5,7 +5,7 @@ from punctual.domain.tokens import Token
 from punctual.web.moments import shown, shown_or_none
 from punctual.web.query import LISTING, Query, filters_only, listing
 from punctual.web.request import Reply, Request, json_reply
-from punctual.web.routing import Table
+from punctual.web.routing import Table, queried
 from punctual.web.services import Reads, Services, checked_id
 
 _LISTED = "tokens"
@@ -23,7 +23,6 @@ class TokenReading:
         table.get("/tokens/<token_id>")(self.read)
 
     def whoami(self, request: Request) -> Reply:
-        Query(request.query, ()).finish()
         caller = request.caller
         value = {
             "tenant": caller.tenant,
@@ -35,6 +34,7 @@ class TokenReading:
         }
         return json_reply(200, value)
 
+    @queried
     def list(self, request: Request) -> Reply:
         query = Query(request.query, LISTING)
         limit, token = listing(query)

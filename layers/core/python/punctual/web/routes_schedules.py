@@ -16,7 +16,7 @@ from punctual.web.render_rest import (
     upcoming_json,
 )
 from punctual.web.request import Reply, Request, json_reply
-from punctual.web.routing import Table
+from punctual.web.routing import Table, queried
 from punctual.web.services import Reads, Services, checked_id
 
 MOST_AHEAD = timedelta(days=31)
@@ -46,6 +46,7 @@ class ScheduleRoutes:
         count = min(wanted.most, wanted.fields.get("max_runs", wanted.most))
         return json_reply(200, preview_json(preview(schedule, wanted.start, count)))
 
+    @queried
     def upcoming(self, request: Request) -> Reply:
         query = Query(request.query, ("from", "to", *LISTING))
         start = query.moment("from") or self._api.clock()
@@ -65,6 +66,7 @@ class ScheduleRoutes:
         }
         return json_reply(200, value)
 
+    @queried
     def explain(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
         query = Query(request.query, ("at",))

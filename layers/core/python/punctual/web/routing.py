@@ -12,6 +12,7 @@ from punctual.web.contract import NEEDS, PUBLIC
 from punctual.web.features import NOT_HERE
 from punctual.web.guards import check_accept
 from punctual.web.problems import Refused, problem_reply, unknown_problem
+from punctual.web.query import Query
 from punctual.web.request import JSON, Reply, Request
 
 Handler = Callable[..., Reply]
@@ -29,6 +30,7 @@ class Declared(NamedTuple):
     rule: str
     handler: Handler
     produces: str
+    queried: bool  # it looks at the parameters of a query itself
 
     def perform(self, request: Request, arguments: Mapping[str, str]) -> Reply:
         needs = NEEDS.get((self.method, self.rule))
@@ -36,6 +38,8 @@ class Declared(NamedTuple):
             raise _may_not(request.caller.role, needs)
         if self.produces is not ANYTHING:
             check_accept(request.headers, self.produces)
+        if request.query and not self.queried:
+            Query(request.query, ()).finish()
         return self.handler(request, **arguments)
 
 
@@ -56,6 +60,12 @@ def produces(kind: str) -> Callable[[H], H]:
         return handler
 
     return mark
+
+
+def queried(handler: H) -> H:
+    """Marks a handler that knows parameters of a query; whatever another is asked is refused."""
+    handler.queried = True  # type: ignore[attr-defined]
+    return handler
 
 
 class Table(Router):
@@ -82,8 +92,10 @@ class Table(Router):
 
         def register(handler: Handler) -> Handler:
             kind = getattr(handler, "produces", JSON)
+            # Who asks for these may put a parameter of its own there, against what caches.
+            asked = getattr(handler, "queried", False) or rule in PUBLIC
             for one in [method] if isinstance(method, str) else method:
-                declared = Declared(one.upper(), rule, handler, kind)
+                declared = Declared(one.upper(), rule, handler, kind, asked)
                 self._add(declared)
             declare(self._for_lambda(declared))
             return handler
@@ -92,7 +104,7 @@ class Table(Router):
 
     def served_elsewhere(self, method: str, rule: str) -> None:
         """Known here for its address alone: another function of the same API serves it."""
-        self._add(Declared(method, rule, _go_there, ANYTHING))
+        self._add(Declared(method, rule, _go_there, ANYTHING, True))
 
     def answer(self, request: Request) -> Reply:
         """The reply to any request whatsoever."""

@@ -31,8 +31,10 @@ ABOUT = (
     "Runs jobs at their time. Calls send `Authorization: Bearer <token>`; a local node of `make "
     "run` takes calls on loopback without one. Refusals are problem documents (RFC 9457) whose "
     "`errors` name every wrong field at once. Every address that answers GET also answers HEAD "
-    "and OPTIONS; another method than those named is 405, with `Allow`. The document is the whole "
-    "contract: what an installation does not have yet is 422 on its field."
+    "and OPTIONS; another method than those named is 405, with `Allow`. A query parameter that a "
+    "call does not name is 422; /health and /openapi.json pass over it. An `Idempotency-Key` is "
+    "honoured by the calls that name it, and by no other. The document is the whole contract: what "
+    "an installation does not have yet is 422 on its field."
 )
 _RUN = "/jobs/{job_id}/runs/{run_id}"
 _OPERATIONS = {one.id: one for one in (*JOBS, *RUNS, *SCHEDULES, *ACCESS, *INSTALLATION)}

@@ -75,7 +75,7 @@ ACCESS = (
         "`token_id` is null and `address` empty: those are the installation's.",
         (
             Parameter("job_id", UUID, "Changes of this job."),
-            Parameter("caller", {"type": "string"}, "Changes by this caller."),
+            Parameter("caller", {"type": "string", "minLength": 1}, "Changes by this caller."),
             Parameter("action", listed(*get_args(Action)), "Changes of this kind."),
             FROM,
             TO,

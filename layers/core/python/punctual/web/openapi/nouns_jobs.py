@@ -70,7 +70,7 @@ JOBS = (
             Parameter("status", listed(*State), "Jobs in one of these.", many=True),
             Parameter("schedule_type", listed(*Kind), "Jobs of this type."),
             Parameter("name_prefix", {"type": "string"}, "Jobs whose name begins so."),
-            Parameter("created_by", {"type": "string"}, "Jobs of this caller."),
+            Parameter("created_by", {"type": "string", "minLength": 1}, "Jobs of this caller."),
             Parameter(
                 "tag",
                 {"type": "string", "pattern": "^[^:]+:[\\s\\S]*$"},
@@ -173,7 +173,9 @@ JOBS = (
             200: Answer("Of a dry run: what would run.", "BackfillPreview"),
             202: Answer("How many runs were made.", "Backfilled"),
         },
-        "Over 1,000 runs: 422 with the number.",
+        "By the schedule in force at each time, and before the job by its first; what max_runs cut "
+        "off never fell. Over 1,000 runs: 422 with the number. An Idempotency-Key has nothing to "
+        "do here: asked again, no time runs twice.",
         (JOB_ID,),
         "Backfill",
         notes={409: _CANCELLED},

@@ -57,7 +57,7 @@ def listed(*values: str) -> Schema:
 JOB_ID = Parameter("job_id", UUID, "The job.", "path", required=True)
 RUN_ID = Parameter("run_id", UUID, "The run.", "path", required=True)
 FROM = Parameter("from", MOMENT, "The first moment that counts.")
-TO = Parameter("to", MOMENT, "The first moment that no longer counts.")
+TO = Parameter("to", MOMENT, "The first moment that no longer counts, after `from`.")
 PAGING = (
     Parameter(
         "limit",
