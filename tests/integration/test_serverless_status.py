@@ -15,6 +15,7 @@ from punctual.domain.head import State
 from punctual.domain.run import Reason, Run, Status, Trigger, Waiting
 from punctual.engine.ports import Detail, Key, Swap
 from punctual.engine.runs import of_row
+from punctual.engine.search import RunFilters, Search
 from punctual.serverless.following import Following, following
 from punctual.serverless.monitoring import DeployedMonitor
 from punctual.web.contract import READER
@@ -234,6 +235,27 @@ def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) ->
     world.follow(world.stream.of(a_head(version=4), a_head(version=5, ended=(other,))))
     rows = world.store.lists.page("acme", None, 5, world.clock.now)
     assert {row.run.run_id: row.detail.error for row in rows}[other.run_id] == "exit 2"
+
+
+def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_after(
+    world: World,
+) -> None:
+    ports = world.api.runtimes[READER].ports
+    search = Search(ports, world.clock, world.monitor())
+
+    def listed() -> list[tuple[str, Status]]:
+        page = search.runs("acme", None, RunFilters(), 50, None)
+        return [(view.run.run_id, view.run.status) for view in page.items]
+
+    once = [(ENDED.run_id, Status.SUCCESS)]
+    running, ended = a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(ENDED,))
+    ports.heads.swap([Swap(ended, 0)])
+    ports.history.put([a_row(ENDED.run_id, run=ENDED)])
+    assert (world.listed(), listed()) == ([], once)
+    world.follow(world.stream.of(running, ended))
+    assert (world.listed(), listed()) == (once, once)
+    ports.heads.swap([Swap(a_head(version=5), 4)])
+    assert listed() == once
 
 
 def test_a_list_knows_of_an_output_and_does_not_hold_it(world: World) -> None:
