@@ -73,8 +73,8 @@ def test_an_interval_from_completion_has_no_next_until_a_run_has_ended(api: Api)
 def test_a_backfill_asks_for_the_schedule_in_force_then(api: Api) -> None:
     even = {"schedule_type": "CRON", "cron_expression": "*/2 * * * * *"}
     job_id = api.create(**even)["job_id"]
-    done = eventually(lambda: len(seen := api.runs(job_id, status="SUCCESS")) >= 2 and seen)
-    start = instant(done[0]["scheduled_time"])
+    eventually(lambda: len(api.runs(job_id, status="SUCCESS")) >= 2)
+    start = instant(api.runs(job_id, status="SUCCESS")[0]["scheduled_time"])
     job = api("PATCH", f"/jobs/{job_id}", {"cron_expression": "1-59/2 * * * * *"}).json()
     changed = instant(job["updated_at"])
     eventually(lambda: all(run["status"] in ENDED for run in api.runs(job_id)))
@@ -88,7 +88,7 @@ def test_a_backfill_asks_for_the_schedule_in_force_then(api: Api) -> None:
 def test_before_the_job_the_first_definition_counts_for_backfill_and_explain(api: Api) -> None:
     weekdays = {"schedule_type": "CRON", "cron_expression": "0 6 * * mon-fri"}
     job_id = api.create(**weekdays, exclude=["2026-01-07"], max_runs=3)["job_id"]
-    later = {"cron_expression": "0 7 * * *", "exclude": [], "max_runs": None}
+    later: Json = {"cron_expression": "0 7 * * *", "exclude": [], "max_runs": None}
     assert api("PATCH", f"/jobs/{job_id}", later).status_code == 200
     times = would_run(api, job_id, *(datetime.fromisoformat(at) for at in WEEK.values()))
     assert [at.day for at in times] == [5, 6, 8, 9]
