@@ -365,7 +365,9 @@ def test_large_integers_are_kept_as_sent() -> None:
         (b'{"name":"a","schedule_type":"IMMEDIATE","payload":{"x":[1,1e400]}}', "payload.x.1"),
         (b'{"name":"a","schedule_type":"IMMEDIATE","payload":-1e999}', "payload"),
         (b'{"retry":{"multiplier":1e999}}', "retry.multiplier"),
-        (b'{"payload":' + b"9" * 5_000 + b"}", "body"),
+        (b'{"payload":' + b"9" * 5_000 + b"}", "payload"),
+        (b'{"max_retries":-' + b"1" * 5_000 + b"}", "max_retries"),
+        (b'{"payload":' + b"9" * 5_000 + b', "a": }', "body"),
     ],
 )
 def test_a_number_that_is_out_of_range_is_named(body: bytes, field: str) -> None:
