@@ -6,6 +6,7 @@ from punctual.domain.shares import TOKEN
 from punctual.domain.streams import FINE
 
 LAST = 2.0  # seconds behind the flow's end that what came of it may be used
+NEW = 6  # seconds: of a first call alone nobody knows whether a second one follows
 _PARTS = TOKEN // FINE  # that a flow of one brings in a second
 
 
@@ -66,10 +67,10 @@ class Pace:
         self._at = now
 
     def flow(self, now: float) -> int:
-        """In thousandths; who has only begun is taken to have begun a second ago."""
+        """In thousandths; who has only begun is taken to have begun some seconds ago."""
         if self._since is None:
             return 0
-        known = self._span * (1 - self._faded(now - self._since + 1))
+        known = self._span * (1 - self._faded(now - self._since + NEW))
         return round(FINE * self._weight * self._faded(now - self._at) / known)
 
     def _faded(self, seconds: float) -> float:

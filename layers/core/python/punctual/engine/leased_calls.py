@@ -11,13 +11,16 @@ from punctual.domain.streams import AFTER, FINE, SECOND, Stream
 from punctual.engine.drips import Drip, Pace
 from punctual.engine.leasing import Contended, Heat, Leases, Shares
 from punctual.engine.limits import LimitsOf, Log, too_many_calls
-from punctual.engine.promising import CUP, LONGEST, NOTHING, SHUT, Grant, Wish, granted
+from punctual.engine.promising import LONGEST, NOTHING, SHUT, Grant, Wish, granted
 
 CALLS = "calls"
 LIVES = 1.0  # seconds that leased tokens may be used
-KEPT = 60.0  # seconds that a twentieth of a second's worth may: for who calls now and then
-TWENTIETH = 20
-CUP_SECONDS = 0.5  # of a flow, where that is more than CUP
+KEPT = 60.0  # seconds that a fiftieth of a second's worth may: for who calls now and then
+FIFTIETH = 50
+CUP = 2  # tokens that an instance keeps of what flows to it
+CUP_SECONDS = 0.5  # of a flow, where that is more
+BACK = 2  # tokens of what spilled over come back, and so many seconds' worth: what was not used
+BACK_SECONDS = 3  # long ago is nothing that others may use now
 SPAN = 10.0  # seconds over which an instance's pace is taken
 FIRST = 4  # seconds that an instance's first promise may last; each may twice as long
 SHUT_MOST = 2.0  # seconds at most until an instance that got too little asks again
@@ -25,6 +28,7 @@ ALONE = 1.0  # seconds until a row that did not answer is asked again,
 ALONE_MOST = 2.0  # and at the most; all that could not renew at once do not ask at once
 LITTLE = 50  # who was promised less than this part of the rate has it meanwhile
 EXACT = 3  # calls a second up to which none is promised: each is a write, and none is kept idle
+_PARTS = TOKEN // FINE  # that a flow of one brings in a second
 
 
 class _Mine:
@@ -63,7 +67,7 @@ class _Mine:
     def _tidy(self, rate: int, now: float) -> None:
         age = now - self.taken_at
         if self.left and age >= LIVES:
-            kept = min(self.left, rate // TWENTIETH) if age < KEPT else 0
+            kept = min(self.left, rate // FIFTIETH) if age < KEPT else 0
             self.spare += (self.left - kept) * TOKEN
             self.left = kept
 
@@ -80,11 +84,12 @@ class _Mine:
         if self.alone or now < self.humble_until:
             flow = min(flow, self.pace)
         flows = now < self.drip.until + AFTER and not self.alone
+        back = min(self.drip.spilt, BACK * TOKEN + BACK_SECONDS * flow * _PARTS)
         return Wish(
-            max(heat, rate // TWENTIETH, CUP),
+            max(heat, rate // FIFTIETH, _cup(flow)),
             flow,
             self.turn,
-            self.spare + (0 if self.alone else self.drip.spilt),
+            self.spare + (0 if self.alone else back),
             self.owed,
             (self.drip.flow, self.until) if flows else (0, 0),
         )
@@ -101,7 +106,7 @@ class _Mine:
         self.until = grant.until
         self.turn = min(LONGEST, 2 * self.turn)
         self.drip = _drip(grant.flow, now, grant.seconds, parts)
-        if grant.flow and grant.tokens <= CUP:
+        if grant.flow and grant.tokens <= _cup(grant.flow):
             self.drip.pour(grant.tokens * TOKEN)
         else:
             self.left, self.taken_at = grant.tokens, now
@@ -114,7 +119,7 @@ class _Mine:
             return
         if not self.alone:
             self.spare += self.drip.spilt + self.drip.parts
-            flow = self.drip.flow if rate > EXACT else min(rate * FINE, self.given.flow(now))
+            flow = self.drip.flow or min(rate * FINE, self.given.flow(now))
             self.pace = max(flow * 4 // 5, rate * FINE // LITTLE)
             self.alone = True
             self.drip.parts = max(TOKEN, self.drip.parts)
@@ -122,7 +127,12 @@ class _Mine:
 
 
 def _drip(flow: int, now: float, seconds: float, parts: int) -> Drip:
-    return Drip(flow, now, now + seconds, max(CUP, CUP_SECONDS * flow / FINE), parts)
+    return Drip(flow, now, now + seconds, max(_cup(flow), CUP_SECONDS * flow / FINE), parts)
+
+
+def _cup(flow: int) -> int:
+    """Nobody is promised less than one a second, so all cups hold two seconds' worth at most."""
+    return CUP if flow >= FINE else 1
 
 
 class LeasedCalls:

@@ -18,9 +18,8 @@ from punctual.domain.streams import (
 )
 
 WORTH = 25  # calls that a promise should be good for: a write is made for that many
-LONGEST = 24  # seconds of a promise; a crash takes it along
-CUP = 2  # tokens at least that an instance keeps of what flows to it
-LEAST = 2  # tokens that a promise must bring, to be one
+LONGEST = 8  # seconds of a promise; a crash takes it along
+LEAST = LONGEST  # tokens that a promise must bring: of less than one a second none is worth a write
 SHUT = 0.5  # seconds at least until an instance that got nothing asks again
 NOTHING = Stream(0, -1)  # nobody has called yet
 
