@@ -8,7 +8,7 @@ to which it counted last: whatever comes again of these, all at once or split, i
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from punctual.aws import keys, status_keys
 from punctual.aws.attributes import Item, to_attribute
@@ -65,9 +65,19 @@ class Tallies:
         return [Minute(parse_moment(row[keys.SK]["S"]), _counts(row)) for row in rows]
 
     def _add(self, at: keys.RowKey, changes: Sequence[Change], also: Item) -> None:
-        """What is ahead of all that was counted needs no reading; else the row is asked."""
+        """What is ahead of all that was counted needs no reading; else the row is asked.
+
+        It is asked as well where all of them come to nothing together: the first may be counted
+        already, by whoever died then.
+        """
+        changes = [one for one in changes if any(one.counts.values())]
+        if not changes:
+            return
         marks = _marks(changes)
         left, holds = changes, _all_ahead(marks)
+        if not _sum(changes):
+            row: Mapping[str, Any] = self._dynamo.read(self._table, [at]).get(at, {})
+            left, holds = _uncounted(row, changes), _still(row, marks)
         for _ in range(_TRIES):
             added = _sum(left)
             if not added:
@@ -75,9 +85,8 @@ class Tallies:
             refused = self._dynamo.update_if(self._table, at, _adding(added, marks, also, holds))
             if not isinstance(refused, Refused):
                 return
-            row = dict(refused.item)
-            left = [one for one in changes if not _is_counted(row, one)]
-            holds = _still(row, marks)
+            row = refused.item
+            left, holds = _uncounted(row, changes), _still(row, marks)
         raise Unavailable(f"The counts of {at.pk} change too often.")
 
 
@@ -100,7 +109,11 @@ def _bytes(place: int) -> bytes:
     return place.to_bytes(_PLACE, "big")
 
 
-def _is_counted(row: Item, one: Change) -> bool:
+def _uncounted(row: Mapping[str, Any], changes: Sequence[Change]) -> list[Change]:
+    return [one for one in changes if not _is_counted(row, one)]
+
+
+def _is_counted(row: Mapping[str, Any], one: Change) -> bool:
     """A version before this one has left text there, which says nothing of places."""
     mark = row.get(f"b{one.slot}", {}).get("B")
     return mark is not None and mark[_PLACE:] <= _bytes(one.place) <= mark[:_PLACE]
@@ -114,7 +127,7 @@ def _all_ahead(marks: Mapping[str, bytes]) -> Condition:
     )
 
 
-def _still(row: Item, marks: Mapping[str, bytes]) -> Condition:
+def _still(row: Mapping[str, Any], marks: Mapping[str, bytes]) -> Condition:
     """Nothing was counted since the row was read."""
     there = {name: row[name] for name in marks if name in row}
     return Condition(
