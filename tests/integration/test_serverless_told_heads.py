@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from punctual.aws.queue import parse_message, to_body
 from punctual.domain.run import Status
@@ -139,7 +140,6 @@ def forged(record: Record, **told: Any) -> Record:
     layout, head = values["h"]
     version = told.get("version", values["v"])
     body = json.dumps({**values, "v": version, "h": (layout, {**head, **told})})
-    assert parse_message(body).head is not None or not all(told["writers"])
     return {**record, "body": body}
 
 
@@ -169,6 +169,36 @@ def test_a_head_that_somebody_made_up_puts_no_timer(world: ExecutorWorld, named:
         made_up = {**made_up, "body": made_up["body"].replace(key.job_id, an_id(99))}
     world.invoke([made_up])
     assert set(world.aws.timers()) <= before
+
+
+def of_another_tenant(record: Record) -> tuple[Record, Key]:
+    key = Key("victim", an_id(77))
+    body = json.dumps({**json.loads(record["body"]), "t": key.tenant, "j": key.job_id})
+    return {**record, "body": body}, key
+
+
+@pytest.mark.parametrize("version", [0, -1])
+def test_a_head_that_nobody_can_have_written_makes_no_job(
+    world: ExecutorWorld, version: int
+) -> None:
+    key = world.submit(schedule_type="CRON", cron_expression="0 0 * * *")
+    world.jobs.run_now(*key)
+    (record,) = world.records()
+    made_up, victim = of_another_tenant(forged(record, version=version, writers=["guessed"]))
+    assert parse_message(made_up["body"]).head is None
+    world.invoke([made_up])
+    assert world.runtime.ports.heads.load([victim]) == {}
+
+
+def test_no_claim_makes_a_job_whoever_tells_of_its_head(world: ExecutorWorld) -> None:
+    key = world.submit(schedule_type="CRON", cron_expression="0 0 * * *")
+    world.jobs.run_now(*key)
+    (record,) = world.records()
+    message = parse_message(of_another_tenant(record)[0]["body"])
+    assert message.head is not None
+    told = replace(message.head, version=0)
+    world.runtime.executor.claim([message], known={Key("victim", an_id(77)): told})
+    assert world.runtime.ports.heads.load([Key("victim", an_id(77))]) == {}
 
 
 def test_what_a_run_is_to_do_is_found_though_a_glance_does_not_see_it(

@@ -69,7 +69,8 @@ def _text(values: Mapping[str, Any]) -> str:
 def _is_of(head: Head, message: Message) -> bool:
     named = (message.tenant, message.job_id, message.version)
     is_marked = bool(head.writers and head.writers[-1])  # by which its swap tells it from made up
-    return is_marked and (head.tenant, head.job_id, head.version) == named
+    is_written = head.version > 0  # a swap of version 0 makes a new job, and asks for no mark
+    return is_written and is_marked and (head.tenant, head.job_id, head.version) == named
 
 
 def _told(head: Head) -> dict[str, Any]:

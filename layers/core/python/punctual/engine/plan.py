@@ -74,14 +74,15 @@ def is_proved(plan: Plan | None) -> bool:
     Another would be trusted unproved: that there is nothing to do, or no such job, or that a
     holder is gone, of which a row tells before the swap. And who is brought by a timer of a
     version that is not to be seen has most likely seen something old. What a claim begins with,
-    a message told: had somebody made that up, a timer of its version would be taken for true.
+    a message told: had somebody made that up, a timer of its version would be taken for true; and
+    a swap of version 0 would make a job, for it only asks that there is none.
     """
     if plan is None or plan.stored is None or not plan.decision.changed:
         return False
     if plan.timers and isinstance(plan.change.event, Claim):
         return False
     version = plan.stored.head.version
-    return not (
+    return version > 0 and not (
         any(timer.version > version for timer in plan.change.brought)
         or any(letter == LOST for _, letter in plan.decision.attempts)
     )
