@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.aws.queue import parse_message, to_body
+from punctual.domain.errors import Invalid
 from punctual.domain.run import Status
 from punctual.engine.ports import Key
 from tests.builders import after, an_id
@@ -199,6 +200,38 @@ def test_no_claim_makes_a_job_whoever_tells_of_its_head(world: ExecutorWorld) ->
     told = replace(message.head, version=0)
     world.runtime.executor.claim([message], known={Key("victim", an_id(77)): told})
     assert world.runtime.ports.heads.load([Key("victim", an_id(77))]) == {}
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"timer_at": "2026-03-03T00:00:00"},
+        {"ended": [{"id": "1", "st": "SUCCESS", "def": 1, "end": "2026-03-01T00:00:00"}]},
+    ],
+)
+def test_a_head_whose_moments_name_no_zone_is_not_believed_and_stops_no_other(
+    world: ExecutorWorld, told: dict[str, Any]
+) -> None:
+    world.jobs.run_now(*world.submit(schedule_type="CRON", cron_expression="0 0 * * *"))
+    (record,) = world.records()
+    key = world.submit()
+    (other,) = [one for one in world.records() if one["messageId"] != record["messageId"]]
+    for run in told.get("ended", ()):
+        run.update(dict.fromkeys(("at", "due", "made", "mod"), "2026-03-01T00:00:00"))
+    made_up = forged(record, writers=["guessed"], **told)
+    assert parse_message(made_up["body"]).head is None
+    assert world.invoke([made_up, other]) == []
+    assert world.status(key) is Status.SUCCESS
+
+
+def test_a_message_that_is_due_in_no_zone_is_none_of_ours(world: ExecutorWorld) -> None:
+    key = world.submit()
+    (record,) = world.records()
+    body = json.dumps({**json.loads(record["body"]), "due": "2026-03-02T12:00:00"})
+    with pytest.raises(Invalid):
+        parse_message(body)
+    assert world.invoke([{**record, "body": body, "messageId": "other"}, record]) == ["other"]
+    assert world.status(key) is Status.SUCCESS
 
 
 def test_what_a_run_is_to_do_is_found_though_a_glance_does_not_see_it(

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ from punctual.aws import keys
 from punctual.aws.sqs import Queue
 from punctual.domain.errors import Invalid
 from punctual.domain.head import Head, Lane, Priority
+from punctual.domain.moments import Moment
 from punctual.engine.ports import Message
 
 LAYOUT = 1
@@ -94,7 +94,7 @@ def _message(values: Mapping[str, Any]) -> Message:
         tenant=values["t"],
         job_id=values["j"],
         run_id=values["r"],
-        due_at=datetime.fromisoformat(values["due"]),
+        due_at=msgspec.convert(values["due"], Moment),
         priority=Priority(values["p"]),
         lane=Lane(values["l"]),
         version=values["v"],
@@ -109,7 +109,7 @@ def _head(told: Any, message: Message) -> Head | None:
         layout, fields = told
         whose = {"tenant": message.tenant, "job_id": message.job_id}
         head = msgspec.convert({**fields, **whose}, Head, str_keys=True)
-    except (ValueError, TypeError, msgspec.ValidationError):
+    except (ValueError, TypeError):
         return None
     return head if layout == keys.LAYOUT and _is_of(head, message) else None
 

@@ -1,10 +1,11 @@
 """The head: the one small row of a job that holds all that decides."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 
 from msgspec import Struct
 
+from punctual.domain.moments import Moment
 from punctual.domain.run import Run, Waiting
 from punctual.domain.schedule import Schedule
 
@@ -61,7 +62,7 @@ class Rules(Struct, frozen=True, omit_defaults=True, gc=False):
     """What a run obeys for all its life: those of the definition it was made with."""
 
     body: str  # the key of the body with this definition
-    since_at: datetime
+    since_at: Moment
     task_type: str = "event"
     lane: Lane = Lane.QUICK
     priority: Priority = Priority.NORMAL
@@ -95,7 +96,7 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
 class Behind(Struct, frozen=True, omit_defaults=True, gc=False):
     """Occurrences up to `until` that are still to be judged, by this policy."""
 
-    until: datetime
+    until: Moment
     policy: Misfire
     paused: bool = False
 
@@ -116,13 +117,13 @@ class Head(
     definition: int  # the edition whose body is in force
     state: State
     kind: Kind
-    created_at: datetime
-    updated_at: datetime
+    created_at: Moment
+    updated_at: Moment
     schedule: Schedule | None
     rules: dict[int, Rules]  # of `definition`, and of those that runs alive were made with
     limits: Limits = Limits()
-    mark: datetime | None = None  # occurrences up to here are dealt with
-    next_at: datetime | None = None  # the next occurrence, nominal
+    mark: Moment | None = None  # occurrences up to here are dealt with
+    next_at: Moment | None = None  # the next occurrence, nominal
     started: int = 0  # scheduled runs begun since the schedule last changed
     runs: tuple[Run, ...] = ()  # alive, oldest first
     line: tuple[Waiting, ...] = ()
@@ -130,9 +131,9 @@ class Head(
     latest: str = ""  # the run last made that is not SKIPPED or MISSED
     latest_not_run: str = ""
     behind: Behind | None = None
-    timer_at: datetime | None = None  # the timer that carries the next look
+    timer_at: Moment | None = None  # the timer that carries the next look
     writers: tuple[str, ...] = ()  # of the last few versions, newest last
-    ended_at: datetime | None = None  # when the job came to its end: retention counts from here
+    ended_at: Moment | None = None  # when the job came to its end: retention counts from here
     blank: bool = False  # a place held for a creation that was slower than its timer
 
     @property
@@ -140,5 +141,5 @@ class Head(
         return self.rules[self.definition]
 
     @property
-    def next_due_at(self) -> datetime | None:
+    def next_due_at(self) -> Moment | None:
         return None if self.next_at is None else self.next_at + self.limits.jitter

@@ -1,9 +1,11 @@
 """A run as its job's head keeps it: alive, waiting in line, or ended and not yet in the history."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
 
 from msgspec import Struct
+
+from punctual.domain.moments import Moment
 
 
 class Status(StrEnum):
@@ -74,7 +76,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
     """A claim's life: it belongs to `token`'s holder until `until`."""
 
     token: int
-    until: datetime
+    until: Moment
     beaten: bool = False
 
 
@@ -83,9 +85,9 @@ class Waiting(Struct, frozen=True, array_like=True, gc=False):
 
     run_id: str
     definition: int
-    scheduled_at: datetime
-    due_at: datetime
-    created_at: datetime
+    scheduled_at: Moment
+    due_at: Moment
+    created_at: Moment
     trigger: Trigger = Trigger.SCHEDULE
     caught_up: bool = False  # of an outage: does not count against max_waiting
     own_payload: bool = False
@@ -123,30 +125,30 @@ class Run(
     run_id: str
     status: Status
     definition: int
-    scheduled_at: datetime
-    due_at: datetime
-    created_at: datetime
-    changed_at: datetime
+    scheduled_at: Moment
+    due_at: Moment
+    created_at: Moment
+    changed_at: Moment
     trigger: Trigger = Trigger.SCHEDULE
     reason: Reason = Reason.NONE
     token: int = 0
     claimer: str = ""
     nonce: str = ""
-    started_at: datetime | None = None
-    attempt_at: datetime | None = None
-    next_at: datetime | None = None
+    started_at: Moment | None = None
+    attempt_at: Moment | None = None
+    next_at: Moment | None = None
     past: str = ""
     cancel: Reason = Reason.NONE
-    sent_at: datetime | None = None
+    sent_at: Moment | None = None
     sends: int = 0
     returns: int = 0  # claims given back before the work began
     own_payload: bool = False
     retried_from: str = ""
-    ended_at: datetime | None = None
+    ended_at: Moment | None = None
     count: int = 1
-    last_at: datetime | None = None
+    last_at: Moment | None = None
     note: str = ""  # what it answered, where that is a few bytes
-    let_in_at: datetime | None = None  # of one that stood in line beyond its time
+    let_in_at: Moment | None = None  # of one that stood in line beyond its time
 
     @property
     def held(self) -> bool:

@@ -1,8 +1,10 @@
 """The schedules a job may have. They stand as JSON in every job's row, hence the short names."""
 
-from datetime import date, datetime
+from datetime import date
 
 import msgspec
+
+from punctual.domain.moments import Moment
 
 
 class Once(
@@ -12,7 +14,7 @@ class Once(
     tag_field="is",
     tag="once",
 ):
-    at: datetime
+    at: Moment
 
 
 class Every(
@@ -32,10 +34,10 @@ class Every(
     """Each so many seconds: from `start_at`, else one interval after `anchor_at`."""
 
     seconds: int
-    anchor_at: datetime
+    anchor_at: Moment
     from_completion: bool = False
-    start_at: datetime | None = None
-    end_at: datetime | None = None
+    start_at: Moment | None = None
+    end_at: Moment | None = None
     exclude: tuple[date, ...] = ()
     timezone: str = "UTC"
 
@@ -65,10 +67,10 @@ class Cron(
     timezone: str = "UTC"
     dst_gap: str = ""
     dst_fold: str = ""
-    start_at: datetime | None = None
-    end_at: datetime | None = None
+    start_at: Moment | None = None
+    end_at: Moment | None = None
     exclude: tuple[date, ...] = ()
-    anchor_at: datetime | None = None
+    anchor_at: Moment | None = None
 
     @property
     def gap(self) -> str:
