@@ -7,8 +7,10 @@ import pytest
 
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.run import Status
+from punctual.engine.early import EarlyMessages
 from punctual.engine.looker import Looker
-from punctual.engine.ports import Detail, Key
+from punctual.engine.pace import A_CORE
+from punctual.engine.ports import Detail, Key, Ports
 from punctual.engine.records import TEXT
 from tests.simulation.hand import NOON, Hand, a_finish
 
@@ -92,3 +94,25 @@ def test_what_a_run_carries_itself_is_recorded_whatever_stands_beside_it() -> No
     assert look(hand, 2) == [True, True]
     assert deaf.asked == 0
     assert [row.detail for row in hand.memory.history.rows.values()] == [answered, answered]
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is_sent(
+    answers: bool,
+) -> None:
+    hand = Hand()
+    keys = ended_without_a_row(hand)
+    deaf = Deaf(hand, "history", "put", Unavailable("The table is throttled."))
+    if answers:
+        deaf.hear()
+    early = EarlyMessages(hand.memory.ports.messages, hand.clock, A_CORE)
+    ports = Ports(**{**vars(hand.memory.ports), "messages": early})
+    hand.now = NOON + timedelta(minutes=2, seconds=-0.8)
+    horizon = hand.now + timedelta(seconds=1)
+    due = [timer for timer in hand.timers() if timer.at <= horizon]
+    assert early.adopt(Looker(hand.steps(ports), hand.new_id).look(due, horizon)) == []
+    hand.now = NOON + timedelta(minutes=2)
+    released = early.release(hand.now, 100)
+    assert early.sent == len(keys), "in time, whatever is to be recorded"
+    assert [result.effects_done for _, result in released.looked] == [answers] * len(keys)
+    assert set(released.gone) == (set(due) if answers else set())

@@ -29,6 +29,7 @@ class Result(Struct, frozen=True):
 
     decision: Decision | None
     effects_done: bool = True
+    recorded: bool = True  # of its effects: what ended has its history row
     contended: bool = False
     held: bool = False  # not written: it is completed when it is due
     kept: tuple[Timer, ...] = ()  # of those that brought it: still to be looked at in their time

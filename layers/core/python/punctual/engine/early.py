@@ -75,7 +75,7 @@ class EarlyMessages:
         return answers
 
     def adopt(self, looked: Iterable[Looked]) -> list[Looked]:
-        """Keep the looks that wait for nothing but what is held; the others are given back."""
+        """Keep the looks that have messages to be sent yet; the others are given back."""
         rest = []
         for brought, result in looked:
             made = self._made.get(brought[0].key, [])
@@ -107,8 +107,9 @@ class EarlyMessages:
             owner.sent &= answer
             if not owner.left:
                 brought, result = owner.looked
-                looked.append((brought, replace(result, effects_done=owner.sent)))
-                if owner.sent:
+                done = owner.sent and result.recorded
+                looked.append((brought, replace(result, effects_done=done)))
+                if done:
                     gone.extend(timer for timer in brought if timer not in result.kept)
         return Released(looked, gone)
 

@@ -60,12 +60,12 @@ class Effects:
         if ends:
             self._ports.history.put_ends(ends)
 
-    def follow(self, plans: Sequence[Plan]) -> list[bool]:
-        """After the swap; True for each whose effects are all done.
+    def follow(self, plans: Sequence[Plan]) -> tuple[list[bool], list[bool]]:
+        """After the swap; for each whether it is recorded, and whether all it sends is taken.
 
         What cannot be recorded now stays in its head, and keeps no message of any job back.
         """
-        done = self._record(plans)
+        recorded, sent = self._record(plans), [True] * len(plans)
         owners: list[int] = []
         messages: list[Message] = []
         for index, plan in enumerate(plans):
@@ -77,8 +77,8 @@ class Effects:
                 self._ports.wake.kill(plan.change.key, decision.kills)
         if messages:
             for owner, taken in zip(owners, self._ports.messages.send(messages), strict=True):
-                done[owner] = done[owner] and taken
-        return done
+                sent[owner] = sent[owner] and taken
+        return recorded, sent
 
     def _record(self, plans: Sequence[Plan]) -> list[bool]:
         rows: list[RunRow] = []

@@ -273,20 +273,20 @@ class Steps:
     def _follow(self, plans: Sequence[Plan], results: list[Result | None]) -> None:
         """Steps three and four: the effects, then what brought them."""
         try:
-            sent = self.effects.follow(plans)
+            recorded, sent = self.effects.follow(plans)
         except Unavailable as error:
             if self._together:
                 raise
             self._log("effects_pending", error=error.message, jobs=len(plans))
-            sent = [False] * len(plans)
+            recorded = sent = [False] * len(plans)
         now = self._clock()
         gone: list[Timer] = []
         put: list[Timer] = []
-        for plan, done in zip(plans, sent, strict=True):
-            brought = plan.change.brought
+        for plan, told, taken in zip(plans, recorded, sent, strict=True):
+            brought, done = plan.change.brought, told and taken
             over = handled(plan, now)
             kept = () if len(over) == len(brought) else tuple(t for t in brought if t not in over)
-            results[plan.number] = Result(plan.decision, effects_done=done, kept=kept)
+            results[plan.number] = Result(plan.decision, done, told, kept=kept)
             if plan.timers:
                 put.extend(timer for timer in plan.timers if timer not in brought)
             if done:
