@@ -11,8 +11,8 @@ from msgspec.json import encode
 
 from punctual.aws import keys
 from punctual.aws.attributes import Item, size, to_attribute
-from punctual.aws.packs import SPOILT
 from punctual.domain.errors import LaterVersion, Unavailable
+from punctual.engine.packs import SPOILT
 from punctual.engine.ports import AttemptRow, Detail, RunKey
 from punctual.serverless.packing import NAMES
 from tests.builders import JOB, NOON, RUN, a_run, an_attempt, an_id

@@ -16,12 +16,11 @@ from punctual.aws import keys, pack_keys
 from punctual.aws.attributes import Item, to_attribute
 from punctual.aws.dynamo import Dynamo, Range, fitting, known
 from punctual.domain.run import Run
-from punctual.engine.packs import Packed, claim_of, found
+from punctual.engine.packs import SPOILT, Packed, claim_of, found
 from punctual.engine.ports import AttemptRow, Detail, RunKey
 
 MOST = 262_144  # bytes packed into one row, before they are made smaller
 PAGE = 20  # rows of one claim read at a time; nearly always there is one
-SPOILT = Detail(error="What the run left behind cannot be read.")
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(tuple[Packed, ...]).decode

@@ -8,11 +8,14 @@ from collections.abc import Sequence
 
 import msgspec
 
+from punctual.domain.errors import LaterVersion
 from punctual.domain.run import Run
 from punctual.engine.ports import Blobs, Detail, Key, RunKey
 
 MOST = 20  # packs of one claim that are looked through
-_LENGTH = 8
+SPOILT = Detail(error="What the run left behind cannot be read.")
+LAYOUT = 0
+_NUMBER = 8  # digits that end a pack: the first is its layout, the others the length of its index
 
 
 class Packed(msgspec.Struct, frozen=True, array_like=True):
@@ -46,21 +49,29 @@ def pack_name(tenant: str, nonce: str, number: int) -> str:
 
 def sealed(data: bytes, index: Sequence[Packed]) -> bytes:
     listed = _encode(index)
-    return b"%b%b%0*d" % (data, listed, _LENGTH, len(listed))
+    return b"%b%b%d%0*d" % (data, listed, LAYOUT, _NUMBER - 1, len(listed))
 
 
 def find(blobs: Blobs, key: Key, run: Run) -> Detail | None:
-    """What the holder of a run's last token had packed, if it came so far."""
+    """What the holder of a run's last token had packed, if it came so far.
+
+    A pack that is no good keeps nobody from finding what stands in another.
+    """
     if not run.nonce:
         return None
+    spoilt = None
     for number in range(MOST):
         data = blobs.get(pack_name(key.tenant, run.nonce, number))
         if data is None:
-            return None
-        detail = found(_index(data), RunKey(*key, run.run_id), run)
+            break
+        packed = _index(data)
+        if packed is None:
+            spoilt = SPOILT
+            continue
+        detail = found(packed, RunKey(*key, run.run_id), run)
         if detail is not None:
             return detail
-    return None
+    return spoilt
 
 
 def found(packed: Sequence[Packed], key: RunKey, run: Run) -> Detail | None:
@@ -72,6 +83,15 @@ def found(packed: Sequence[Packed], key: RunKey, run: Run) -> Detail | None:
     return None
 
 
-def _index(data: bytes) -> Sequence[Packed]:
-    length = int(data[-_LENGTH:])
-    return _decode(data[-_LENGTH - length : -_LENGTH])
+def _index(data: bytes) -> Sequence[Packed] | None:
+    """None where nobody can read it; what a later version packed waits until that is back."""
+    digits = data[-_NUMBER:]
+    if len(digits) < _NUMBER or not digits.isdigit():
+        return None
+    layout, length = int(digits[:1]), int(digits[1:])
+    if layout > LAYOUT:
+        raise LaterVersion(f"A pack was written by a later version of Punctual (layout {layout}).")
+    try:
+        return _decode(data[-_NUMBER - length : -_NUMBER])
+    except msgspec.MsgspecError:
+        return None
