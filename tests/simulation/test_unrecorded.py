@@ -97,6 +97,28 @@ def test_what_a_run_carries_itself_is_recorded_whatever_stands_beside_it() -> No
     assert [row.detail for row in hand.memory.history.rows.values()] == [answered, answered]
 
 
+def test_while_nothing_can_be_recorded_the_pauses_between_looks_double() -> None:
+    """Each puts once more what guards a run that stands queued, in a row of its own."""
+    hand = Hand()
+    ended_without_a_row(hand)
+    deaf = Deaf(hand, "history", "put", Unavailable("The table is throttled."))
+    hand.now = NOON + timedelta(minutes=2)
+    looks: list[int] = []
+    for second in range(1_800):
+        before = deaf.asked
+        if second % 60 == 0:
+            hand.tick()
+        hand.step()
+        looks += [second] * (deaf.asked - before)
+        hand.wait(1)
+    assert looks[:6] == [0, 1, 3, 7, 15, 31]
+    assert len(looks) < 60, "of a job that runs each minute"
+    deaf.hear()
+    hand.step_until(120 + 1_800 + 300)
+    assert len(hand.memory.history.rows) >= 2
+    assert not hand.poller._failing
+
+
 @pytest.mark.parametrize("answers", [False, True])
 def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is_sent(
     answers: bool,

@@ -21,11 +21,18 @@ class Leaving(NamedTuple):
 
 
 class _Generation:
-    __slots__ = ("left", "rows")
+    __slots__ = ("known", "left", "rows")
 
     def __init__(self) -> None:
+        self.known = 0  # of each timer the rows that hold it, one and all
         self.rows: dict[Timer, tuple[RowKey, ...]] = {}
         self.left: dict[RowKey, set[Timer]] = {}  # of shared rows, who is in it still
+
+    def note(self, timer: Timer, key: RowKey) -> None:
+        rows = self.rows.get(timer, ())
+        if key not in rows:
+            self.rows[timer] = (*rows, key)
+            self.known += 1
 
 
 class KnownTimers:
@@ -40,15 +47,15 @@ class KnownTimers:
         self._lock = Lock()
 
     def note(self, found: Iterable[TimerRow]) -> None:
+        """A timer that is put again stands in one row more, each time."""
         with self._lock:
             for key, timers, _ in found:
-                if len(self._young.rows) >= self._most:
+                if self._young.known >= self._most:
                     self._young, self._old = _Generation(), self._young
                 if is_shared(key.sk):
                     self._young.left[key] = set(timers)
                 for timer in timers:
-                    known = self._rows(timer)
-                    self._young.rows[timer] = known if key in known else (*known, key)
+                    self._young.note(timer, key)
 
     def leaving(self, timers: Iterable[Timer]) -> Leaving:
         gone: dict[RowKey, set[Timer]] = {}
@@ -67,7 +74,7 @@ class KnownTimers:
         with self._lock:
             for kept in (self._young, self._old):
                 for timer in timers:
-                    kept.rows.pop(timer, None)
+                    kept.known -= len(kept.rows.pop(timer, ()))
                 for key in leaving.whole:
                     kept.left.pop(key, None)
                 for key, gone in leaving.parts.items():
@@ -75,7 +82,8 @@ class KnownTimers:
                         kept.left[key] -= gone
 
     def _rows(self, timer: Timer) -> tuple[RowKey, ...]:
-        return self._young.rows.get(timer) or self._old.rows.get(timer) or ()
+        young, old = self._young.rows.get(timer, ()), self._old.rows.get(timer, ())
+        return (*young, *(key for key in old if key not in young)) if old else young
 
     def _stays(self, key: RowKey, gone: set[Timer]) -> bool:
         """Whether members stay behind, or nobody knows."""

@@ -1,39 +1,71 @@
-"""Looks that fail each time: again after pauses that double; most are set aside in the end."""
+"""Looks that fail each time, or leave something undone: again after pauses that double.
+
+Those that fail are set aside in the end. What is undone is owed: it waits for whom it needs.
+"""
 
 from datetime import datetime, timedelta
 
 from punctual.engine.ports import Key
 
 PAUSE = timedelta(seconds=15)
+SHORT = timedelta(seconds=1)  # what could not be done was mostly refused for a moment
 PAUSE_MOST = timedelta(minutes=5)
 TRIES = 8  # over about 18 minutes
+KNOWN = 10_000  # jobs; others may have seen to the oldest since
 
 
-class Failing:
-    """How often the look at each of these jobs has failed, in a row."""
+class _Row:
+    """By job: how often in a row, and when again."""
 
-    def __init__(self) -> None:
+    def __init__(self, first: timedelta) -> None:
+        self._first = first
         self._tries: dict[Key, tuple[int, datetime]] = {}
 
     def __len__(self) -> int:
         return len(self._tries)
 
+    def once_more(self, key: Key, now: datetime) -> tuple[int, datetime]:
+        """A look that somebody asked for within the pause does not count."""
+        before, again = self._tries.pop(key, (0, now))
+        if before == 0 or now >= again:
+            before, again = before + 1, now + self._pause(before)
+        self._tries[key] = before, again
+        if len(self._tries) > KNOWN:
+            del self._tries[next(iter(self._tries))]
+        return before, again
+
+    def _pause(self, doubled: int) -> timedelta:
+        return min(self._first * (1 << min(doubled, 20)), PAUSE_MOST)
+
+    def forget(self, key: Key) -> None:
+        self._tries.pop(key, None)
+
+
+class Failing:
+    """How often the look at each of these jobs has failed, or left something undone, in a row."""
+
+    def __init__(self) -> None:
+        self._failed, self._undone = _Row(PAUSE), _Row(SHORT)
+
+    def __len__(self) -> int:
+        return len(self._failed) + len(self._undone)
+
     def again_at(self, key: Key, now: datetime, waits: bool = False) -> datetime | None:
         """When to look again; None: no more, until something else asks for a look.
 
-        A look that somebody asked for within the pause does not count. What `waits` is not set
-        aside, however often its look has failed.
+        What `waits` is not set aside, however often its look has failed.
         """
-        before, again = self._tries.get(key, (0, now))
-        if now < again:
+        tries, again = self._failed.once_more(key, now)
+        if tries < TRIES or waits:
             return again
-        tries = min(before + 1, TRIES - 1) if waits else before + 1
-        if tries >= TRIES:
-            del self._tries[key]
-            return None
-        again = now + min(PAUSE * (1 << tries - 1), PAUSE_MOST)
-        self._tries[key] = tries, again
-        return again
+        self.mended(key)
+        return None
+
+    def undone_at(self, key: Key, now: datetime) -> datetime:
+        """When to look again at what was decided, and could not all be done."""
+        self._failed.forget(key)
+        return self._undone.once_more(key, now)[1]
 
     def mended(self, key: Key) -> None:
-        self._tries.pop(key, None)
+        self._failed.forget(key)
+        self._undone.forget(key)

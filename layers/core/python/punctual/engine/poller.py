@@ -14,7 +14,7 @@ from punctual.engine.window import Place, Window
 BATCH = 500
 BUCKET = timedelta(minutes=1)
 GRACE = timedelta(seconds=15)  # 5 s of skew, and the 10 s that a write may take
-AGAIN = timedelta(seconds=1)  # what could not be handled is tried again after this
+AGAIN = timedelta(seconds=1)  # what could not be read is tried again after this
 LEASE = timedelta(seconds=60)
 RENEW = timedelta(seconds=20)
 
@@ -97,11 +97,13 @@ class Poller:
             if result.failed:
                 self._fail(brought, now, result.later)
                 continue
+            if not result.effects_done or result.contended:
+                at = self._failing.undone_at(brought[0].key, now)
+                self._later.extend((at, timer) for timer in brought)
+                continue
             if self._failing:
                 self._failing.mended(brought[0].key)
-            if not result.effects_done or result.contended:
-                self._later.extend((now + AGAIN, timer) for timer in brought)
-            elif result.kept:
+            if result.kept:
                 over.extend(timer for timer in brought if timer not in result.kept)
                 self._later.extend((max(timer.at, now + AGAIN), timer) for timer in result.kept)
             else:

@@ -1,0 +1,53 @@
+"""When a look that failed, or left something undone, is made again."""
+
+from datetime import timedelta
+
+from punctual.engine.failing import KNOWN, PAUSE, PAUSE_MOST, SHORT, TRIES, Failing
+from punctual.engine.ports import Key
+from tests.builders import JOB, NOON
+
+KEY = Key("acme", JOB)
+
+
+def test_what_is_undone_waits_twice_as_long_each_time_up_to_minutes_and_has_no_end() -> None:
+    failing, now, pauses = Failing(), NOON, []
+    for _ in range(40):
+        at = failing.undone_at(KEY, now)
+        pauses.append(at - now)
+        now = at
+    assert pauses[:4] == [SHORT, 2 * SHORT, 4 * SHORT, 8 * SHORT]
+    assert set(pauses[9:]) == {PAUSE_MOST}
+
+
+def test_what_was_mended_begins_anew() -> None:
+    failing = Failing()
+    failing.undone_at(KEY, failing.undone_at(KEY, NOON))
+    failing.mended(KEY)
+    assert not failing
+    assert failing.undone_at(KEY, NOON) == NOON + SHORT
+
+
+def test_a_look_within_the_pause_does_not_count() -> None:
+    failing = Failing()
+    at = failing.undone_at(KEY, NOON)
+    assert failing.undone_at(KEY, NOON + SHORT / 2) == at
+    assert failing.undone_at(KEY, at) == at + 2 * SHORT
+
+
+def test_a_look_that_came_to_a_decision_does_not_fail_in_a_row_with_those_before() -> None:
+    failing, now = Failing(), NOON
+    for _ in range(TRIES - 1):
+        now = failing.again_at(KEY, now) or now
+    failing.undone_at(KEY, now)
+    assert failing.again_at(KEY, now) == now + PAUSE
+
+
+def test_it_remembers_so_many_jobs_and_no_more() -> None:
+    failing = Failing()
+    for number in range(KNOWN + 5):
+        failing.undone_at(Key("acme", str(number)), NOON)
+        failing.again_at(Key("other", str(number)), NOON, waits=True)
+    assert len(failing) == 2 * KNOWN
+    newest = Key("acme", str(KNOWN + 4))
+    later = NOON + timedelta(seconds=1)
+    assert failing.undone_at(newest, later) == later + 2 * SHORT
