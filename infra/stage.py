@@ -41,6 +41,8 @@ PRIORITIES = ("high", "normal", "low")
 ALL = "all"
 """The one queue of a lane whose priorities share it."""
 
+POLLER_LEAST = 256  # MB
+
 RUN_EVENTS = ("all", "ended", "none")
 
 
@@ -152,7 +154,7 @@ def described(name: Any, stages: Any) -> Stage:
     stage = _read(str(name), fields)
     fields.finish()
     if not fields.wrong:
-        fields.wrong += _starved(stage)
+        fields.wrong += _starved(stage) + _slow(stage)
     if fields.wrong:
         raise WrongStage(f"stage {name!r}: {'; '.join(fields.wrong)}")
     return stage
@@ -198,6 +200,14 @@ def _starved(stage: Stage) -> list[str]:
         for name, most in asked.items()
         if stage.reserved.get(name, most) < most
     ]
+
+
+def _slow(stage: Stage) -> list[str]:
+    """Who wakes a poller cannot know its memory, and counts on what it does with the least."""
+    if stage.memory["poller"] >= POLLER_LEAST:
+        return []
+    reason = "it is woken in time for what it does with so much, and no earlier"
+    return [f"`memory.poller` must be at least {POLLER_LEAST}: {reason}"]
 
 
 def _lanes(fields: Fields) -> dict[str, dict[str, int]]:

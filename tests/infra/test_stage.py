@@ -6,7 +6,9 @@ import pytest
 from aws_cdk import App
 
 from infra.app import context
-from infra.stage import FUNCTIONS, WrongStage, described, stage_of
+from infra.stage import FUNCTIONS, POLLER_LEAST, WrongStage, described, stage_of
+from punctual.engine.pace import A_CORE, SLOWEST
+from punctual.serverless import runtime
 from tests.infra.synthesised import DOMAIN, ISSUER, VPC
 
 
@@ -33,6 +35,16 @@ def test_the_queues_of_a_function_share_what_is_reserved_for_it(name: str, asked
     assert described("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}
     with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the"):
         described("dev", dev(reservedConcurrency={name: asked - 1}))
+
+
+def test_a_poller_has_the_memory_that_whoever_wakes_it_counts_on() -> None:
+    memory = context()["stages"]["dev"]["memory"]
+    assert described("dev", dev(memory={**memory, "poller": POLLER_LEAST})).memory
+    with pytest.raises(WrongStage, match="poller` must be at least 256: it is"):
+        described("dev", dev(memory={**memory, "poller": POLLER_LEAST - 1}))
+    assert POLLER_LEAST == runtime.LEAST
+    counted = A_CORE.on(POLLER_LEAST / runtime.A_CORE)
+    assert counted == pytest.approx(SLOWEST, rel=0.01)
 
 
 def test_optional_parts_are_read() -> None:
