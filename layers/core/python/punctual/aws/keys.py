@@ -1,4 +1,7 @@
-"""Every table's keys and the names of its attributes. Nowhere else is one spelled out."""
+"""The tables, and the keys and attributes of most rows; some kinds have a file of their own.
+
+Those are `…_keys.py`: audit, limit, pack, status, timer, token. Nowhere else is one spelled out.
+"""
 
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
