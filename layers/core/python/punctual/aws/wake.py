@@ -18,7 +18,7 @@ LAYOUT = 1
 HANDED_OUT = timedelta(minutes=3)  # the planner's two minutes ahead, and one for clocks that differ
 LONGEST = 900  # seconds that SQS delays a message
 PLACES = 1_000  # in one message
-AGAIN = (25, 100, MANY)  # timers of one place, from which on they need a poller earlier
+MORE = (25, 100, MANY)  # timers of one place, from which on they need a poller earlier
 _DELIVERED = timedelta(seconds=2)  # a message may come so much before its moment
 
 
@@ -97,7 +97,7 @@ class SqsWake:
 
 
 def _rank(many: int) -> int:
-    return sum(many >= least for least in AGAIN)
+    return sum(many >= least for least in MORE)
 
 
 def _by_minute(wanted: Mapping[Place, datetime]) -> list[Call]:
