@@ -98,29 +98,20 @@ class Tokens:
 
         Several made in the same moment may together be a few more than may be.
         """
-        check_room(self._rows.count(tenant, self._clock()))
-        return self._create(tenant, name, role, expires_at, created_by, by, of)
+        now = self._clock()
+        check_room(self._rows.count(tenant, now))
+        token = Token(self._new_id(), tenant, name, role, now, created_by, expires_at=expires_at)
+        return self._put(token, by or Actor(created_by), of or tenant)
 
     def create_first(self, tenant: str, name: str) -> tuple[Token, str]:
         """An admin's, by whoever starts the installation: also where there is no room."""
-        return self._create(tenant, name, Role.ADMIN, None, "punctual", None, "")
+        maker = Actor("punctual")
+        token = Token(self._new_id(), tenant, name, Role.ADMIN, self._clock(), maker.caller)
+        return self._put(token, maker, tenant)
 
-    def _create(
-        self,
-        tenant: str,
-        name: str,
-        role: Role,
-        expires_at: datetime | None,
-        created_by: str,
-        by: Actor | None,
-        of: str,
-    ) -> tuple[Token, str]:
-        key = self._key()
+    def _put(self, token: Token, maker: Actor, home: str) -> tuple[Token, str]:
+        key, tenant = self._key(), token.tenant
         text = secret(key, self._random(RANDOM_BYTES))
-        token = Token(
-            self._new_id(), tenant, name, role, self._clock(), created_by, expires_at=expires_at
-        )
-        maker, home = by or Actor(created_by), of or tenant
         self._audit.note(tenant, _made(token, maker if home == tenant else _from_outside(maker)))
         if home != tenant:
             self._audit.note(home, _made(token, maker))
