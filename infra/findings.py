@@ -11,8 +11,14 @@ from constructs import Construct, IConstruct
 from infra.rights import Right
 
 
+class NoReason(ValueError):
+    """A finding was to be let pass, and nobody said why."""
+
+
 def acknowledge(construct: IConstruct, reason: str, *findings: str) -> None:
     """`findings` as the rules print them: `AwsSolutions-L1`, `Serverless-LambdaTracing`."""
+    if not reason.strip():
+        raise NoReason(f"{construct.node.path}: no reason is given for {', '.join(findings)}")
     Validations.of(construct).acknowledge(
         *(
             Acknowledgment(id=f"{finding.partition('-')[0]}::{finding}", reason=reason)
@@ -28,7 +34,10 @@ def acknowledge_wide(role: Construct, rights: Sequence[Right]) -> None:
         for resource in right.resources:
             shown = _shown(Stack.of(role), resource)
             if "*" in shown:
-                reasons.setdefault(shown, []).append(right.why or "no reason given")
+                if not right.why.strip():
+                    what = f"{', '.join(right.actions)} on {shown}"
+                    raise NoReason(f"{role.node.path}: no reason is given for {what}")
+                reasons.setdefault(shown, []).append(right.why)
     for shown, why in reasons.items():
         text = "; ".join(sorted(set(why)))
         acknowledge(role, text, f"AwsSolutions-IAM5[Resource::{shown}]")

@@ -1,6 +1,7 @@
-"""A stage's templates, made once a test run; as a program: the list of resources that is kept."""
+"""A stage's templates, made once a test run; as a program: the lists that are kept of them."""
 
 import json
+import re
 import tempfile
 from collections.abc import Mapping
 from functools import cache
@@ -14,6 +15,7 @@ from infra.app import build, context
 
 STAGES = ("dev", "prod")
 KEPT = Path(__file__).with_name("resources.txt")
+ACKNOWLEDGED = Path(__file__).with_name("acknowledged.txt")
 NO_LAYERS: list[str] = []  # no stack is bundled: neither pip nor bytecode is needed
 
 VPC = {"subnets": ["subnet-0a1b2c3d"], "securityGroups": ["sg-0a1b2c3d"]}
@@ -32,6 +34,7 @@ FULL = {
     "domain": DOMAIN,
     "corsOrigins": ["https://app.example.com"],
     "oidcIssuer": ISSUER,
+    "alarmEmail": "on-call@example.com",
 }
 
 
@@ -65,6 +68,7 @@ class Made(NamedTuple):
 
     manifest: dict[str, Any]
     stacks: tuple[Stack, ...]  # each behind those it reads from
+    report: dict[str, Any]  # of the rules
 
     @property
     def templates(self) -> dict[str, dict[str, Any]]:
@@ -81,7 +85,11 @@ def synthesise(stage: str, **values: Any) -> Made:
             Stack(name, json.loads((Path(outdir) / f"{name}.template.json").read_text()))
             for name in names
         )
-        return Made(json.loads((Path(outdir) / "manifest.json").read_text()), stacks)
+        return Made(
+            json.loads((Path(outdir) / "manifest.json").read_text()),
+            stacks,
+            json.loads((Path(outdir) / "validation-report.json").read_text()),
+        )
 
 
 @cache
@@ -133,5 +141,26 @@ def listed() -> str:
     return "\n".join(sorted(lines)) + "\n"
 
 
+def acknowledged() -> str:
+    """What is let pass, where, why, and by which stages; `full` is prod with all that may be."""
+    made = {**{stage: assembly(stage) for stage in STAGES}, "full": full()}
+    found: dict[str, list[str]] = {}
+    for kind, each in made.items():
+        for pack in each.report["pluginReports"]:
+            for line in {_answer(one) for one in pack["suppressedViolations"]}:
+                found.setdefault(line, []).append(kind)
+    return "".join(f"{line} ({', '.join(kinds)})\n" for line, kinds in sorted(found.items()))
+
+
+def _answer(one: Mapping[str, Any]) -> str:
+    """One line, the same for each stage, with what another stack holds named in short."""
+    line = f"{one['acknowledgedAt']} {one['ruleName']}: {one['reason']}"
+    line = re.sub(
+        r'\{"Fn::GetStackOutput":.*?"OutputName":"PublishOutputFn(\w+)"\}\}?', r"<\1>", line
+    )
+    return re.sub(r"(?<=unctual[-/])(dev|prod)", "<stage>", line)
+
+
 if __name__ == "__main__":
     KEPT.write_text(listed())
+    ACKNOWLEDGED.write_text(acknowledged())
