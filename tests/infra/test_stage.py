@@ -27,9 +27,25 @@ def test_what_is_reserved_leaves_a_hundred_of_the_usual_thousand() -> None:
     assert sum(context()["stages"]["prod"]["reservedConcurrency"].values()) <= 900
 
 
+def test_lanes_leave_room_for_the_rest_where_nothing_is_reserved() -> None:
+    """The rehearsal's emulator has no limit, and that stage is never deployed to AWS."""
+    for name in ("dev", "prod"):
+        values = context()["stages"][name]
+        asked = {
+            lane: sum(queues.values())
+            for lane, queues in values["lanes"].items()
+            if f"executor-{lane}" not in values["reservedConcurrency"]
+        }
+        assert sum(asked.values()) <= 6, (
+            f"{name} reserves nothing for executors and lets {asked} work at a time. An account "
+            "begins with ten executions at a time: with more than six of them, runs that take "
+            "long would leave the planner, pollers and the API no place"
+        )
+
+
 @pytest.mark.parametrize(
     ("name", "asked"),
-    [("executor-quick", 10), ("executor-long", 10), ("poller", 2)],
+    [("executor-quick", 4), ("executor-long", 2), ("poller", 2)],
 )
 def test_the_queues_of_a_function_share_what_is_reserved_for_it(name: str, asked: int) -> None:
     assert described("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}
