@@ -5,7 +5,6 @@ references: `<wake.Arn>` is that queue, whichever stack names it; `<wake>` is it
 """
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,26 +12,12 @@ import pytest
 from aws_cdk import App, Stack
 
 from infra import packaging
-from infra.app import context
 from infra.stage import FUNCTIONS
-from punctual.aws.keys import LEFT_BY_RUNS
 from punctual.aws.status_keys import HEADS_ONLY
 from punctual.settings import Settings
-from punctual.web.contract import CALLS
-from tests.infra.observed import followed
-from tests.infra.synthesised import (
-    DOMAIN,
-    STAGES,
-    Made,
-    Resource,
-    assembly,
-    full,
-    functions,
-    resources,
-)
+from tests.infra.synthesised import Made, Resource, functions
+from tests.infra.wired import DAY, HERE, SHOWN, every, ids, shown, stage, values
 
-DAY = 86_400
-HERE = "arn:<AWS::Partition>:{}:<AWS::Region>:<AWS::AccountId>:"
 CALLED = {"authorizer", "job-service", "job-search"}
 CLOCKS = {
     "tick": ("planner", "rate(1 minute)", 60),
@@ -42,74 +27,9 @@ CLOCKS = {
 TABLES = ("jobs", "timers", "runs", "control", "audit")
 
 
-@pytest.fixture(scope="module", params=[*STAGES, "full"])
+@pytest.fixture(scope="module", params=SHOWN)
 def made(request: pytest.FixtureRequest) -> Made:
-    return full() if request.param == "full" else assembly(request.param)
-
-
-def stage(made: Made) -> str:
-    return made.stacks[0].stack_name.split("-")[1]
-
-
-def values(made: Made) -> dict[str, Any]:
-    found: dict[str, Any] = context()["stages"][stage(made)]
-    return found
-
-
-def short(made: Made, stack: str, name: str) -> str:
-    """What a person calls a resource; where nobody calls it anything, its logical id."""
-    body = made.templates[stack]["Resources"][name]
-    properties = body.get("Properties", {})
-    match body["Type"]:
-        case "AWS::Lambda::Function":
-            told = properties["FunctionName"]
-        case "AWS::SQS::Queue":
-            told = properties["QueueName"]
-        case "AWS::Events::Rule":
-            told = properties["Name"]
-        case "AWS::DynamoDB::Table":
-            return re.split("Table", name)[0].lower()
-        case "AWS::ApiGatewayV2::Api":
-            return "api"
-        case _:
-            return name
-    return str(told).split("-", 2)[2]
-
-
-def named(made: Made, value: Any, stack: str) -> Any:
-    """A value with each reference as the name of what it refers to: `<wake>`, `<planner.Arn>`."""
-
-    def name(found: re.Match[str]) -> str:
-        return f"<{short(made, found[1], found[2])}{found[3] or ''}>"
-
-    def walked(one: Any) -> Any:
-        if isinstance(one, str):
-            return re.sub(r"<(\w+)\.(\w+)(\.\w+)?>", name, one)
-        if isinstance(one, list):
-            return [walked(each) for each in one]
-        if isinstance(one, dict):
-            return {key: walked(each) for key, each in one.items()}
-        return one
-
-    return walked(followed(made, value, stack))
-
-
-def every(made: Made, kind: str) -> list[dict[str, Any]]:
-    """Properties of all of one type but their tags, which another test looks at."""
-    return [
-        {
-            key: one
-            for key, one in named(made, body.get("Properties", {}), stack).items()
-            if key != "Tags"
-        }
-        for stack, template in made.templates.items()
-        for body in template["Resources"].values()
-        if body["Type"] == kind
-    ]
-
-
-def kept(made: Made) -> str:
-    return "Retain" if stage(made) == "prod" else "Delete"
+    return shown(request.param)
 
 
 def lanes(made: Made) -> dict[str, int]:
@@ -150,15 +70,6 @@ def test_a_function_may_be_called_by_its_clock_or_by_the_api_and_by_nobody_else(
         and one["Action"] == "lambda:InvokeFunction"
         for one in every(made, "AWS::Lambda::Permission")
     )
-
-
-def ids(made: Made, kind: str) -> list[str]:
-    return [
-        name
-        for template in made.templates.values()
-        for name, body in template["Resources"].items()
-        if body["Type"] == kind
-    ]
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -387,193 +298,3 @@ def test_who_works_off_a_queue_may_take_what_is_due_and_no_more(made: Made) -> N
         asked[name] = asked.get(name, 0) + one.get("ScalingConfig", {}).get("MaximumConcurrency", 0)
     for name in ("poller", "executor-quick", "executor-long"):
         assert name not in reserved or asked[name] == reserved[name], name
-
-
-# The API
-
-
-def test_the_api_calls_a_function_with_the_payload_that_it_reads(made: Made) -> None:
-    (authorizer,) = every(made, "AWS::ApiGatewayV2::Authorizer")
-    api = HERE.format("apigateway").replace("<AWS::AccountId>", "lambda")
-    assert authorizer == {
-        "ApiId": "<api>",
-        "Name": "token",
-        "AuthorizerType": "REQUEST",
-        "AuthorizerPayloadFormatVersion": "2.0",
-        "AuthorizerResultTtlInSeconds": 0,
-        "AuthorizerUri": f"{api}path/2015-03-31/functions/<authorizer.Arn>/invocations",
-        "EnableSimpleResponses": True,
-    }
-    for one in every(made, "AWS::ApiGatewayV2::Integration"):
-        assert one.pop("Description")
-        assert one.pop("IntegrationUri") in {"<job-service.Arn>", "<job-search.Arn>"}
-        assert one == {
-            "ApiId": "<api>",
-            "IntegrationType": "AWS_PROXY",
-            "PayloadFormatVersion": "2.0",
-        }
-
-
-def test_a_route_leads_to_an_integration_of_the_same_api(made: Made) -> None:
-    there = {f"integrations/<{one}>" for one in ids(made, "AWS::ApiGatewayV2::Integration")}
-    for one in every(made, "AWS::ApiGatewayV2::Route"):
-        assert (one["ApiId"], one["Target"] in there) == ("<api>", True), one["RouteKey"]
-
-
-def test_the_apis_stage_measures_as_the_stage_does_and_logs_into_its_own_group(made: Made) -> None:
-    (one,) = every(made, "AWS::ApiGatewayV2::Stage")
-    throttle = values(made)["throttle"]
-    assert one.pop("Description")
-    log = one.pop("AccessLogSettings")
-    assert one == {
-        "ApiId": "<api>",
-        "StageName": "v1",
-        "AutoDeploy": True,
-        "DefaultRouteSettings": {
-            "DetailedMetricsEnabled": values(made)["metrics"],
-            "ThrottlingBurstLimit": throttle["burst"],
-            "ThrottlingRateLimit": throttle["rate"],
-        },
-    }
-    (group,) = [name for name in ids(made, "AWS::Logs::LogGroup") if "AccessLog" in name]
-    whole = {"Fn::Split": [":*", f"<{group}.Arn>"]}
-    assert log["DestinationArn"] == {"Fn::Select": [0, whole]}
-
-
-def test_the_api_is_of_http_and_takes_from_other_origins_what_its_calls_need() -> None:
-    for each in (*(assembly(stage) for stage in STAGES), full()):
-        (one,) = every(each, "AWS::ApiGatewayV2::Api")
-        assert (one["Name"], one["ProtocolType"]) == (f"punctual-{stage(each)}-api", "HTTP")
-    cors = one["CorsConfiguration"]
-    assert {call.method for call in CALLS} <= set(cors["AllowMethods"])
-    assert 60 <= cors["MaxAge"] <= 7200, "no browser remembers it for longer"
-
-
-def test_a_name_of_its_own_leads_to_the_apis_stage() -> None:
-    (name,) = every(full(), "AWS::ApiGatewayV2::DomainName")
-    assert name == {
-        "DomainName": DOMAIN["name"],
-        "DomainNameConfigurations": [
-            {
-                "CertificateArn": DOMAIN["certificateArn"],
-                "EndpointType": "REGIONAL",
-                "SecurityPolicy": "TLS_1_2",
-            }
-        ],
-    }
-    (mapping,) = every(full(), "AWS::ApiGatewayV2::ApiMapping")
-    (domain,) = ids(full(), "AWS::ApiGatewayV2::DomainName")
-    assert mapping == {
-        "ApiId": "<api>",
-        "ApiMappingKey": "v1",
-        "DomainName": f"<{domain}>",
-        "Stage": "v1",
-    }
-
-
-# What is kept
-
-
-def test_every_log_is_kept_for_as_long_as_the_stage_says(made: Made) -> None:
-    groups = resources(made, "AWS::Logs::LogGroup")
-    prefix = f"punctual-{stage(made)}-"
-    assert {one.properties["LogGroupName"] for one in groups} == {
-        f"/aws/vendedlogs/{prefix}api",
-        *(f"/aws/lambda/{prefix}{name}" for name in FUNCTIONS),
-    }
-    for one in groups:
-        assert one.properties["RetentionInDays"] == values(made)["logRetentionDays"]
-        assert (one.body["DeletionPolicy"], one.body["UpdateReplacePolicy"]) == (kept(made),) * 2
-
-
-def test_a_table_is_encrypted_by_the_key_that_costs_nothing(made: Made) -> None:
-    """No DynamoDB table is without encryption: `SSEEnabled` false is the key that AWS owns."""
-    for one in every(made, "AWS::DynamoDB::Table"):
-        assert one["SSESpecification"] == {"SSEEnabled": False}
-
-
-def test_outputs_are_kept_by_the_stages_retention_and_what_was_deleted_stays_restorable(
-    made: Made,
-) -> None:
-    outputs, log = (bucket(made, name) for name in ("OutputsBucket", "OutputsAccessLog"))
-    assert outputs["LifecycleConfiguration"]["Rules"] == [
-        *(
-            {
-                "Id": f"{prefix.rstrip('/')}-expire",
-                "Prefix": prefix,
-                "ExpirationInDays": values(made)["retentionDays"],
-                "Status": "Enabled",
-            }
-            for prefix in LEFT_BY_RUNS
-        ),
-        {
-            "Id": "deleted-stays-restorable",
-            "NoncurrentVersionExpiration": {"NoncurrentDays": 35},  # as tables go back
-            "ExpiredObjectDeleteMarker": True,
-            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
-            "Status": "Enabled",
-        },
-    ]
-    assert log["LifecycleConfiguration"]["Rules"] == [
-        {
-            "Id": "access-log-expires",
-            "ExpirationInDays": 90,
-            "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1},
-            "Status": "Enabled",
-        }
-    ]
-    assert (outputs["VersioningConfiguration"], log.get("VersioningConfiguration")) == (
-        {"Status": "Enabled"},
-        None,
-    )
-
-
-def bucket(made: Made, prefix: str) -> dict[str, Any]:
-    (name,) = [one for one in ids(made, "AWS::S3::Bucket") if one.startswith(prefix)]
-    found = made.templates["Data"]["Resources"][name]["Properties"]
-    return dict(named(made, found, "Data"))
-
-
-def test_who_reads_the_outputs_stands_in_the_access_log(made: Made) -> None:
-    outputs, log = sorted(ids(made, "AWS::S3::Bucket"), key=lambda name: "AccessLog" in name)
-    assert bucket(made, "OutputsBucket")["LoggingConfiguration"] == {
-        "DestinationBucketName": f"<{log}>"
-    }
-    (writes,) = [
-        statement
-        for one in every(made, "AWS::S3::BucketPolicy")
-        for statement in one["PolicyDocument"]["Statement"]
-        if statement["Effect"] == "Allow"
-    ]
-    assert writes == {
-        "Action": "s3:PutObject",
-        "Effect": "Allow",
-        "Principal": {"Service": "logging.s3.amazonaws.com"},
-        "Resource": f"<{log}.Arn>/*",
-        "Condition": {
-            "ArnLike": {"aws:SourceArn": f"<{outputs}.Arn>"},
-            "StringEquals": {"aws:SourceAccount": "<AWS::AccountId>"},
-        },
-    }
-
-
-@pytest.mark.parametrize("name", ["OutputsBucket", "OutputsAccessLog"])
-def test_a_bucket_is_encrypted_and_goes_only_with_a_stage_that_is_not_protected(
-    made: Made, name: str
-) -> None:
-    (encryption,) = bucket(made, name)["BucketEncryption"]["ServerSideEncryptionConfiguration"]
-    assert encryption == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
-    (found,) = [one for one in resources(made, "AWS::S3::Bucket") if one.name.startswith(name)]
-    assert (found.body["DeletionPolicy"], found.body["UpdateReplacePolicy"]) == (kept(made),) * 2
-
-
-def test_every_bucket_has_its_policy(made: Made) -> None:
-    policies = every(made, "AWS::S3::BucketPolicy")
-    assert {one["Bucket"] for one in policies} == {
-        f"<{one}>" for one in ids(made, "AWS::S3::Bucket")
-    }
-    for one in policies:
-        for statement in one["PolicyDocument"]["Statement"]:
-            if statement["Effect"] == "Deny":
-                mine = one["Bucket"].replace(">", ".Arn>")
-                assert statement["Resource"] == [mine, f"{mine}/*"]
