@@ -20,6 +20,10 @@ CORE = ROOT / "layers/core/python"
 LOCK = ROOT / "layers/vendor/requirements.txt"
 FUNCTIONS = ROOT / "functions"
 BUILT = ROOT / "build/layers"
+MOST = {"core": 4_000_000, "vendor": 34_000_000}
+"""Bytes of a layer unpacked, near to what they are: a package more is seen, and meant. Lambda takes
+250 MB, of a function with all its layers."""
+
 BUNDLES_KEPT = 6
 """Of each layer: for two targets, and some changes back and forth."""
 
@@ -160,8 +164,13 @@ def _built(name: str, digest: str, target: Target) -> Path:
     if not place.is_dir():
         _build(name, place, target)
     if place not in _told:
+        sizes = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
+        compiled = sum(size for path, size in sizes.items() if path.suffix == ".pyc")
+        whole = sum(sizes.values())
+        print(_size(name, target, whole, compiled), file=sys.stderr)
+        if not target.host:
+            _hold(name, whole)
         _told.add(place)
-        print(_size(name, place, target), file=sys.stderr)
     return place
 
 
@@ -205,12 +214,20 @@ def _strip(folder: Path) -> None:
             path.unlink()
 
 
-def _size(name: str, place: Path, target: Target) -> str:
+def _size(name: str, target: Target, whole: int, compiled: int) -> str:
     """
-    >>> _size("core", Path(__file__).parent / "nowhere", LAMBDA_TARGET)
-    'layer core for cp3.13-manylinux2014_aarch64: 0.0 MB, 0.0 MB of it bytecode'
+    >>> _size("core", LAMBDA_TARGET, 3_200_000, 1_940_000)
+    'layer core for cp3.13-manylinux2014_aarch64: 3.2 MB, 1.9 MB of it bytecode'
     """
-    sizes = {path: path.stat().st_size for path in place.rglob("*") if path.is_file()}
-    compiled = sum(size for path, size in sizes.items() if path.suffix == ".pyc")
-    whole = sum(sizes.values()) / 1e6
-    return f"layer {name} for {target.name}: {whole:.1f} MB, {compiled / 1e6:.1f} MB of it bytecode"
+    return (
+        f"layer {name} for {target.name}: {whole / 1e6:.1f} MB, "
+        f"{compiled / 1e6:.1f} MB of it bytecode"
+    )
+
+
+def _hold(name: str, whole: int) -> None:
+    if whole > MOST[name]:
+        raise NotPackaged(
+            f"layer {name} has {whole / 1e6:.1f} MB unpacked, more than the {MOST[name] / 1e6:.0f} "
+            "that infra/packaging.py lets it have: leave out what nobody needs, or raise that"
+        )

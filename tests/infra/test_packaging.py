@@ -127,6 +127,29 @@ def test_a_bundle_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert list((places[0][0] / "python/thing/__pycache__").iterdir())
 
 
+def test_a_layer_that_grows_past_its_ceiling_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The real layers are held to it by every synthesis that builds them or takes them as built."""
+    monkeypatch.setattr(packaging, "ROOT", folder)
+    monkeypatch.setattr(packaging, "CORE", folder / "source")
+    monkeypatch.setattr(packaging, "BUILT", folder / "built")
+    monkeypatch.setattr(packaging, "compile_for_lambda", lambda _folder: None)
+    shutil.copytree(folder / "thing", folder / "source/thing")
+    (folder / "source/thing/heavy.bin").write_bytes(bytes(packaging.MOST["core"]))
+    for _ in range(2):  # nor as it stands there from the time before
+        with pytest.raises(NotPackaged, match=r"layer core has 4\.0 MB unpacked, more than the 4 "):
+            packaging.core(Stack(App(), "Some"), LAMBDA_TARGET)
+        assert "layer core for cp3.13-manylinux2014_aarch64: 4.0 MB" in capsys.readouterr().err
+    (folder / "source/thing/heavy.bin").write_bytes(b"")
+    packaging.core(Stack(App(), "Some"), LAMBDA_TARGET)
+
+
+def test_both_layers_may_be_a_sixth_of_what_lambda_takes() -> None:
+    assert set(packaging.MOST) == {"core", "vendor"}
+    assert sum(packaging.MOST.values()) < 250_000_000 / 6
+
+
 def test_what_is_left_unbuilt_is_never_taken_for_the_layer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
