@@ -1,14 +1,19 @@
-"""The observability stack as it is deployed: with every reference to other stacks followed."""
+"""The observability stack as it is deployed: with every reference to other stacks followed.
+
+As a program: the list of prod's alarms that is kept.
+"""
 
 import json
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.infra.synthesised import Made, assembly, synthesise
 
 SHOWN = ("prod", "dev")
 ON_CALL = "on-call@example.com"
+LISTED = Path(__file__).with_name("alarms.txt")
 
 
 class Series(NamedTuple):
@@ -87,3 +92,33 @@ def queries(made: Made) -> dict[str, Any]:
         one["Name"].split("/", 1)[1]: one
         for one in observed(made, "AWS::Logs::QueryDefinition").values()
     }
+
+
+def listed() -> str:
+    """What each alarm of prod reads, and when it rings."""
+    return "".join(
+        f"{name}: {_rings(one)}\n" for name, one in sorted(alarms(all_on("prod")).items())
+    )
+
+
+def _rings(alarm: dict[str, Any]) -> str:
+    parts = alarm.get("Metrics", [])
+    shown = [one["Expression"] for one in parts if one["ReturnData"]] or [_metric(alarm, alarm)]
+    read = [
+        f"{one['Id']} = {_metric(one['MetricStat'], one['MetricStat']['Metric'])}"
+        for one in parts
+        if not one["ReturnData"]
+    ]
+    compared = f"{alarm['ComparisonOperator']} {alarm['Threshold']}"
+    often = f"{alarm['DatapointsToAlarm']} of {alarm['EvaluationPeriods']}"
+    return "; ".join([f"{shown[0]} {compared}, {often}, {alarm['TreatMissingData']}", *read])
+
+
+def _metric(stat: dict[str, Any], metric: dict[str, Any]) -> str:
+    how = stat.get("Stat") or stat.get("Statistic") or stat["ExtendedStatistic"]
+    of = " ".join(f"{one['Name']}={one['Value']}" for one in metric["Dimensions"])
+    return f"{how} of {metric['Namespace']} {metric['MetricName']} ({of}) in {stat['Period']} s"
+
+
+if __name__ == "__main__":
+    LISTED.write_text(listed())

@@ -3,7 +3,7 @@
 import pytest
 
 from punctual.web.contract import CALLS
-from tests.infra.synthesised import DOMAIN, Made
+from tests.infra.synthesised import DOMAIN, Made, resources
 from tests.infra.wired import HERE, SHOWN, every, ids, shown, stage, values
 
 
@@ -90,3 +90,6 @@ def test_a_name_of_its_own_leads_to_the_apis_stage() -> None:
         "DomainName": f"<{domain}>",
         "Stage": "v1",
     }
+    (body,) = resources(shown("full"), "AWS::ApiGatewayV2::ApiMapping")
+    waited = ids(shown("full"), "AWS::ApiGatewayV2::Stage")
+    assert body.body["DependsOn"] == waited, "it names that stage in plain text"
