@@ -104,7 +104,7 @@ fields @timestamp, message, number, jobs.0, jobs.1, jobs.2, timers, finds, over,
 # Each tick: how far all is done, minutes behind, pollers called; and what knobs said.
 fields @timestamp, message, watermark, behind, calls, places, shards, error, names.0, names.1
 | filter message in ["tick", "dispatch_is_off", "shards_grown", "knobs_wrong", "knobs_unread", \
-"places_unread"]
+"places_unread", "timers_of_a_later_version"]
 | sort @timestamp desc
 | limit 500""",
     ),

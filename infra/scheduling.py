@@ -131,6 +131,7 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         knobs=stage.knobs,
         metrics=stage.metrics,
         run_events=stage.run_events,
+        writes=stage.writes,
         networks=stage.reach.networks,
         limits=None if stage.limits is None else text_of(stage.limits),
         queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},

@@ -22,6 +22,7 @@ from infra.observability_kinds import alarm_email, chosen_alarms
 from infra.restored import Restored, restored
 from punctual.access.trust import ROLE_CLAIM, TENANT_CLAIM, Trust, is_issuer
 from punctual.domain.limits import FIELDS, MOST, Limits
+from punctual.settings import LAYOUTS
 from punctual.tasks.addresses import private_network
 
 FUNCTIONS = (
@@ -97,6 +98,7 @@ class Stage:
     metrics: bool
     tracing: bool
     run_events: str
+    writes: int  # the layout of rows
     lanes: Mapping[str, Mapping[str, int]]  # executors at a time, by lane and priority
     reserved: Mapping[str, int]
     memory: Mapping[str, int]
@@ -173,6 +175,7 @@ def _read(name: str, fields: Fields) -> Stage:
         metrics=metrics,
         tracing=fields.switch("tracing"),
         run_events=fields.one_of("runEvents", RUN_EVENTS),
+        writes=fields.one_of("writes", LAYOUTS),
         lanes=_lanes(fields.below("lanes")),
         # None may be 0: that would switch the function off.
         reserved=fields.numbers("reservedConcurrency", FUNCTIONS, 1, 10_000),

@@ -127,7 +127,7 @@ def test_a_later_versions_row_is_left_to_that(aws: Moto) -> None:
     row = an_end()
     aws.ports.history.put_ends([row])
     (stored,) = aws.rows("runs")
-    stored[keys.FORMAT] = to_attribute(keys.LAYOUT + 1)
+    stored[keys.FORMAT] = to_attribute(keys.SHARED_ENDS + 1)
     rewrite(aws, stored)
     with pytest.raises(LaterVersion):
         left(aws, row)

@@ -219,7 +219,7 @@ def test_who_reads_two_pages_and_puts_as_many_need_not_look_for_them(aws: Moto) 
     first = [a_timer(after(1 + n / 1_000), an_id(n)) for n in range(2 * page)]
     aws.ports.timers.put(first)
     poller = another(aws).knowing(PAGES_KNOWN * page)
-    read, cursor = poller.due(NOON, 0, FOREVER, None, page)
+    read, cursor, _ = poller.due(NOON, 0, FOREVER, None, page)
     assert [*read, *poller.due(NOON, 0, FOREVER, cursor, page).timers] == first
     poller.put([one._replace(at=after(30 + n / 1_000)) for n, one in enumerate(first)])
     assert "Query" not in aws.spend(lambda: poller.delete(first))
@@ -232,8 +232,8 @@ def test_a_page_asks_for_no_more_rows_than_it_needs(aws: Moto) -> None:
     for one in MANY[:70]:
         aws.ports.timers.put([one._replace(at=after(2))])
     reader = another(aws)
-    found, cursor = reader.due(NOON, 0, FOREVER, None, 200)
+    found, cursor, _ = reader.due(NOON, 0, FOREVER, None, 200)
     assert (len(found), cursor is None) == (200, False)
     assert aws.spend(lambda: reader.due(NOON, 0, FOREVER, cursor, 15_000)) == {"Query": 2}
-    found, cursor = reader.due(NOON, 0, FOREVER, None, 15_000)
+    found, cursor, _ = reader.due(NOON, 0, FOREVER, None, 15_000)
     assert (len(found), cursor) == (570, None)

@@ -43,15 +43,15 @@ def test_timers_come_in_order_from_behind_the_last(aws: Moto) -> None:
     read: list[Timer] = []
     cursor = None
     while not read or cursor:
-        page, cursor = aws.ports.timers.due(NOON, 0, after(29), cursor, 5)
+        page, cursor, _ = aws.ports.timers.due(NOON, 0, after(29), cursor, 5)
         assert 1 <= len(page) <= 5 + 19
         read += page
     assert sorted(read) == sorted(timers)
     first = aws.ports.timers.due(NOON, 0, FOREVER, None, 1)
-    assert aws.ports.timers.due(NOON, 0, NOON - MINUTE, first.cursor, 5) == ([], None)
+    assert aws.ports.timers.due(NOON, 0, NOON - MINUTE, first.cursor, 5)[:2] == ([], None)
     assert len(aws.ports.timers.due(NOON, 0, FOREVER, None, 100).timers) == 25
     last = aws.ports.timers.due(NOON, 0, FOREVER, None, 24)
-    assert aws.ports.timers.due(NOON, 0, FOREVER, last.cursor, 1) == ([a_timer(30)], None)
+    assert aws.ports.timers.due(NOON, 0, FOREVER, last.cursor, 1)[:2] == ([a_timer(30)], None)
 
 
 def test_a_timer_is_deleted_exactly(aws: Moto) -> None:

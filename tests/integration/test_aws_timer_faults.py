@@ -8,6 +8,8 @@ import pytest
 
 from punctual.aws import keys, timer_keys
 from punctual.aws.attributes import to_attribute
+from punctual.aws.dynamo import chunked
+from punctual.aws.sorting import moment
 from punctual.aws.timer_rows import MEMBERS
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.engine.lookout import Lookout
@@ -108,12 +110,12 @@ def emptied(aws: Moto) -> None:
 def test_a_row_without_members_is_nothing_to_come(aws: Moto) -> None:
     poller = another(aws)
     emptied(aws)
-    assert poller.due(NOON, 0, FOREVER, None, 1) == ([], None)
+    assert poller.due(NOON, 0, FOREVER, None, 1)[:2] == ([], None)
     assert poller.standing(TEN) == frozenset()
     aws.ports.timers.delete(TEN[:3])
     kept = a_timer(after(1), an_id(50))
     aws.ports.timers.put([kept])
-    assert poller.due(NOON, 0, FOREVER, None, 1) == ([kept], None)
+    assert poller.due(NOON, 0, FOREVER, None, 1)[:2] == ([kept], None)
 
 
 def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
@@ -127,21 +129,54 @@ def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
     assert seen.watermark == NOON + MINUTE
 
 
-def test_a_row_of_a_later_layout_is_refused_and_left_as_it_is(aws: Moto) -> None:
+def test_a_row_of_a_later_layout_is_passed_over_and_left_as_it_is(aws: Moto) -> None:
     aws.ports.timers.put(TEN)
+    later = outdated(aws)
+    others = [one._replace(version=2) for one in TEN]
+    aws.ports.timers.put(others)
+    poller = another(aws)
+    assert due(poller) == others
+    assert poller.due(NOON, 0, FOREVER, None, 100).later == 1
+    assert poller.standing(TEN) == frozenset(TEN), "by the others"
+    poller.delete([*TEN, *others])
+    assert rows(aws) == [later]
+    assert poller.due(NOON, 0, FOREVER, None, 100) == ([], None, 1)
+    assert poller.standing(TEN) == frozenset(), "so that the reconciler puts what it can read"
+
+
+def test_pages_go_on_behind_rows_of_a_later_layout(aws: Moto) -> None:
+    """Whatever they are: of such a row nothing is read but its number."""
+    later = [
+        {**timer_keys.timer(*one).item(), "sk": to_attribute(f"{moment(one.at)}#{n:03}?")}
+        for n, one in enumerate([TEN[0]] * 60)
+    ]
+    for some in chunked(later, 25):
+        puts = [{"PutRequest": {"Item": {**row, keys.FORMAT: to_attribute(99)}}} for row in some]
+        aws.clients.dynamodb.batch_write_item(RequestItems={keys.TIMERS.name: puts})
+    behind = [one._replace(at=one.at + timedelta(seconds=1)) for one in TEN]
+    aws.ports.timers.put(behind)
+    poller = another(aws)
+    assert poller.due(NOON, 0, FOREVER, None, 10) == (behind, None, 60)
+
+
+def test_a_row_that_a_later_version_has_laid_out_meanwhile_is_not_changed(aws: Moto) -> None:
+    aws.ports.timers.put(TEN)
+    poller = another(aws)
+    assert due(poller) == TEN
+    aws.ports.timers.delete(TEN[:6])
+    later = outdated(aws)
+    with pytest.raises(LaterVersion):
+        poller.delete(TEN[:5])
+    assert rows(aws) == [later]
+
+
+def outdated(aws: Moto) -> dict[str, Any]:
     (row,) = rows(aws)
-    later = {**row, keys.FORMAT: to_attribute(keys.LAYOUT + 1)}
+    later = {**row, keys.FORMAT: to_attribute(keys.SHARED_TIMERS + 1)}
     aws.clients.dynamodb.batch_write_item(
         RequestItems={keys.TIMERS.name: [{"PutRequest": {"Item": later}}]}
     )
-    poller = another(aws)
-    with pytest.raises(LaterVersion):
-        due(poller)
-    with pytest.raises(LaterVersion):
-        poller.standing(TEN)
-    with pytest.raises(LaterVersion):
-        poller.delete(TEN)
-    assert rows(aws) == [later]
+    return later
 
 
 def test_a_part_of_a_row_that_went_meanwhile_is_gone_as_well(aws: Moto) -> None:

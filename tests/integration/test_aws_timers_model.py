@@ -135,7 +135,7 @@ def read(timers: Timers, limit: int = 5) -> set[Timer]:
     page: Sequence[Timer]
     cursor, unread = None, True
     while unread:
-        page, cursor = timers.due(NOON, 0, FOREVER, cursor, limit)
+        page, cursor, _ = timers.due(NOON, 0, FOREVER, cursor, limit)
         found += page
         unread = cursor is not None
     moments = [timer.at for timer in found]

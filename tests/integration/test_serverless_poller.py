@@ -2,13 +2,16 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 
 from punctual.aws import keys
+from punctual.domain.placement import bucket_of
+from punctual.engine.jobs import Submission
 from punctual.engine.ports import Key
+from punctual.engine.views import JobView
 from punctual.engine.window import Place
 from punctual.serverless.polling import GAP, Polling
 from punctual.serverless.telling import Metric
@@ -273,6 +276,56 @@ def test_a_head_of_a_later_version_is_waited_for_and_keeps_no_other_of_its_minut
     outdate(deployed, theirs, keys.LAYOUT)
     deployed.run(after(3 * 3600 + 600))
     assert {job for _, job in deployed.runs_sent()} == {theirs.job_id, other.job_id}
+
+
+def test_timers_in_rows_of_a_later_layout_wait_and_keep_no_other_of_their_minute(
+    deployed: Functions,
+) -> None:
+    """As after a roll back over it: what this version can read is fired, and it is told."""
+    at = after(100)
+    theirs = together(deployed, at, 3)
+    (shared,) = deployed.aws.rows(keys.TIMERS.name)
+    relaid = {**shared, keys.FORMAT: {"N": str(keys.SHARED_TIMERS + 1)}}
+    put_row(deployed, relaid)
+    other = deployed.submit(schedule_type="FUTURE", schedule_time=at.isoformat())
+    behind = deployed.submit(schedule_type="FUTURE", schedule_time=after(3600).isoformat())
+    deployed.run(after(3 * 3600))
+    assert deployed.runs_sent() == [(100, other.job_id), (3600, behind.job_id)]
+    assert deployed.aws.rows(keys.TIMERS.name) == [relaid]
+    assert set(deployed.told.problems) == {"timers_of_a_later_version"}
+    assert deployed.aws.ports.buckets.watermark() == bucket_of(at), "it is not done"
+    assert deployed.told.latest[Metric.WATERMARK_LAG] > 10_000
+    put_row(deployed, shared)
+    deployed.restart()
+    deployed.run(after(3 * 3600 + 600))
+    assert {job for _, job in deployed.runs_sent()[2:]} == {key.job_id for key in theirs}
+    assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
+
+
+def test_what_somebody_saw_to_is_done_without_a_new_planner(deployed: Functions) -> None:
+    together(deployed, after(100), 2)
+    (shared,) = deployed.aws.rows(keys.TIMERS.name)
+    put_row(deployed, {**shared, keys.FORMAT: {"N": str(keys.SHARED_TIMERS + 1)}})
+    deployed.run(after(1_800))
+    assert deployed.runs_sent() == []
+    put_row(deployed, shared)
+    deployed.run(after(2_400))
+    assert len(deployed.runs_sent()) == 2
+    assert deployed.aws.rows(keys.TIMERS.name) == []
+    assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
+
+
+def together(deployed: Functions, at: datetime, many: int) -> list[Key]:
+    """Jobs of one batch, whose timers share a row."""
+    document = {"name": "n", "schedule_type": "FUTURE", "schedule_time": at.isoformat()}
+    views = deployed.jobs.submit("acme", "ada", [Submission(document)] * many)
+    return [Key("acme", view.head.job_id) for view in views if isinstance(view, JobView)]
+
+
+def put_row(deployed: Functions, row: dict[str, Any]) -> None:
+    deployed.aws.clients.dynamodb.batch_write_item(
+        RequestItems={deployed.aws.settings.timers_table: [{"PutRequest": {"Item": row}}]}
+    )
 
 
 def outdate(deployed: Functions, key: Key, layout: int) -> None:

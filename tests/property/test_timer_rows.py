@@ -3,12 +3,11 @@
 from datetime import timedelta
 from itertools import pairwise
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.sizes import item_bytes
-from punctual.aws import timer_keys, timer_rows
+from punctual.aws import timer_keys
 from punctual.aws.timer_rows import MOST, read_row, rows_for
 from punctual.engine.ports import Timer
 from tests.builders import NOON
@@ -104,9 +103,10 @@ def test_twenty_of_a_usual_name_share_a_row() -> None:
     assert [len(row.timers) for row in rows_for(some, "0123456789ab")] == [20] * 5
 
 
-def test_with_no_room_each_stands_alone_as_before_a_roll_back(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(timer_rows, "MOST", 0)
-    some = [Timer(NOON, 0, NOON, "acme", str(n), 7) for n in range(5)]
-    assert [row.key for row in rows_for(some, "5e")] == [timer_keys.timer(*one) for one in some]
+@given(st.one_of(many, crowds))
+def test_in_the_former_layout_each_is_all_key_and_put_again_the_same(some: list[Timer]) -> None:
+    rows = list(rows_for([*some, *some], None))
+    assert [row.item() for row in rows] == [
+        timer_keys.timer(*one).item() for one in dict.fromkeys(some)
+    ]
+    assert [read_row(row.item()) for row in rows] == rows

@@ -209,10 +209,10 @@ def key_of(item: Mapping[str, Any]) -> RowKey:
     return RowKey(item[PK]["S"], item[SK]["S"])
 
 
-def known(row: Mapping[str, Any]) -> Mapping[str, Any]:
+def known(row: Mapping[str, Any], newest: int = LAYOUT) -> Mapping[str, Any]:
     """The row itself, if its layout is one that this version knows."""
     layout = int(row[FORMAT]["N"])
-    if layout > LAYOUT:
+    if layout > newest:
         raise LaterVersion(f"A row was written by a later version of Punctual (layout {layout}).")
     return row
 

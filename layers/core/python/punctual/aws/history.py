@@ -5,6 +5,7 @@ from datetime import datetime
 from itertools import islice
 
 import msgspec
+from msgspec.structs import replace
 
 from punctual.aws import keys as at
 from punctual.aws.attributes import Item, to_attribute
@@ -23,13 +24,17 @@ _to_attempt = msgspec.json.Decoder(AttemptRow).decode
 
 
 class DynamoHistory:
-    """`put` does not write the lists over all jobs: what reads the stream of heads does."""
+    """`put` does not write the lists over all jobs: what reads the stream of heads does.
 
-    def __init__(self, dynamo: Dynamo, table: str, lists: RunLists) -> None:
+    `shares`: ends of a batch share a row; else each is an attempt's, which is the layout before.
+    """
+
+    def __init__(self, dynamo: Dynamo, table: str, lists: RunLists, shares: bool = True) -> None:
         self._dynamo = dynamo
         self._table = table
         self._lists = lists
         self._packs = Packs(dynamo, table)
+        self._shares = shares
 
     def put(self, rows: Sequence[RunRow]) -> None:
         self._dynamo.put(
@@ -54,10 +59,13 @@ class DynamoHistory:
         )
 
     def put_ends(self, rows: Sequence[AttemptRow]) -> None:
-        self._packs.put(rows)
+        if self._shares:
+            self._packs.put(rows)
+        else:
+            self.put_attempts([replace(row, nonce="") for row in rows])
 
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        """An earlier version wrote an attempt's row."""
+        """Whichever layout it was written in."""
         left = self._packs.find(key, run, now)
         if left is not None:
             return left

@@ -49,7 +49,7 @@ class Packs:
         for row in self._dynamo.query(self._table, where, PAGE):
             if keys.TTL in row and int(row[keys.TTL]["N"]) <= keys.expiry(now):
                 continue
-            packed = _unpack(known(row))
+            packed = _unpack(known(row, keys.SHARED_ENDS))
             if packed is None:
                 spoilt = SPOILT
                 continue
@@ -70,7 +70,7 @@ def _pack(tenant: str, claim: str, rows: Sequence[AttemptRow]) -> Item:
     digest = blake2b(names.encode(), digest_size=8).hexdigest()
     item: Item = {
         **keys.RowKey(pack_keys.pack(tenant, claim), digest).item(),
-        keys.FORMAT: to_attribute(keys.LAYOUT),
+        keys.FORMAT: to_attribute(keys.SHARED_ENDS),
         keys.ROW: to_attribute(zlib.compress(_encode(packed), 1)),
     }
     ends = [row.expires_at for row in rows if row.expires_at is not None]

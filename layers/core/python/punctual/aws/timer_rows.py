@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from punctual.aws import timer_keys
 from punctual.aws.attributes import Item
 from punctual.aws.dynamo import key_of, known
-from punctual.aws.keys import FORMAT, LAYOUT, PK, SK, RowKey
+from punctual.aws.keys import FORMAT, PK, SHARED_TIMERS, SK, RowKey
 from punctual.engine.ports import Timer
 
 MOST = 1_000  # bytes, by DynamoDB's rules: one write unit, whatever is done to the row
@@ -28,12 +28,18 @@ class TimerRow(NamedTuple):
     def item(self) -> Item:
         if not self.members:
             return dict(self.key.item())
-        layout = {"N": str(LAYOUT)}
+        layout = {"N": str(SHARED_TIMERS)}
         return {**self.key.item(), FORMAT: layout, MEMBERS: {"SS": list(self.members)}}
 
 
-def rows_for(timers: Iterable[Timer], mark: str) -> Iterator[TimerRow]:
-    """As few as hold them: by job, for those that are due side by side are deleted together."""
+def rows_for(timers: Iterable[Timer], mark: str | None) -> Iterator[TimerRow]:
+    """As few as hold them: by job, for those that are due side by side are deleted together.
+
+    Without a mark none shares its row, which is the layout before.
+    """
+    if mark is None:
+        yield from (TimerRow(timer_keys.timer(*timer), (timer,)) for timer in dict.fromkeys(timers))
+        return
     groups: dict[tuple[datetime, int, datetime], dict[Timer, None]] = {}
     for timer in timers:
         groups.setdefault(timer[:3], {})[timer] = None
@@ -68,8 +74,17 @@ def member(timer: Timer) -> str:
 
 def members_of(row: Mapping[str, Any]) -> Sequence[str]:
     """Nobody leaves a row without; one that is emptied by hand holds none."""
-    found: Sequence[str] = known(row).get(MEMBERS, _NONE)["SS"]
+    found: Sequence[str] = known(row, SHARED_TIMERS).get(MEMBERS, _NONE)["SS"]
     return found
+
+
+def is_later(row: Mapping[str, Any]) -> bool:
+    """Whether only a later version can read it: for that it waits."""
+    return FORMAT in row and int(row[FORMAT]["N"]) > SHARED_TIMERS
+
+
+def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[TimerRow]:
+    return [read_row(row) for row in rows if not is_later(row)]
 
 
 def read_row(row: Mapping[str, Any]) -> TimerRow:

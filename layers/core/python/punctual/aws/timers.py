@@ -1,7 +1,7 @@
 """Timers: rows filed under their minute and shard; those put together for one moment share them.
 
 A shared row is made by one put and then only loses members: whoever sees all that it knows of
-leave may delete it, and nobody leaves one empty.
+leave may delete it, and nobody leaves one empty. What a later version has laid out is passed over.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -10,8 +10,17 @@ from itertools import groupby
 
 from punctual.aws import keys, timer_keys
 from punctual.aws.calls import Refused
-from punctual.aws.dynamo import Condition, Dynamo, Range, chunked
-from punctual.aws.timer_rows import MEMBERS, TimerRow, member, members_of, read_row, rows_for
+from punctual.aws.dynamo import Condition, Dynamo, Range, chunked, key_of
+from punctual.aws.timer_rows import (
+    MEMBERS,
+    TimerRow,
+    is_later,
+    member,
+    members_of,
+    read_row,
+    read_rows,
+    rows_for,
+)
 from punctual.aws.timers_known import KnownTimers
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports import Timer, TimerPage
@@ -25,13 +34,13 @@ TRIES = 25  # more than a row has members, and each refusal says that it has los
 
 
 class DynamoTimers:
-    """`new_mark` tells the rows of one put from those of any other."""
+    """`new_mark` tells the rows of one put from those of any other; without it none is shared."""
 
     def __init__(
         self,
         dynamo: Dynamo,
         table: str,
-        new_mark: Callable[[], str],
+        new_mark: Callable[[], str] | None,
         known: KnownTimers | None = None,
     ) -> None:
         self._dynamo = dynamo
@@ -44,7 +53,7 @@ class DynamoTimers:
         return DynamoTimers(self._dynamo, self._table, self._new_mark, KnownTimers(most))
 
     def put(self, timers: Sequence[Timer]) -> None:
-        rows = list(rows_for(timers, self._new_mark()))
+        rows = list(rows_for(timers, self._new_mark() if self._new_mark else None))
         self._dynamo.put(self._table, [row.item() for row in rows])
         self._known.note(rows)
 
@@ -90,20 +99,25 @@ class DynamoTimers:
         place, high = keys.bucket(bucket, shard), timer_keys.until_moment(until)
         found: dict[Timer, None] = {}
         read: list[TimerRow] = []
+        later = 0
         low = None if cursor is None else timer_keys.behind(cursor)
         more = low is None or low <= high  # DynamoDB refuses another range
         while more and len(found) < limit:
             asked = _rows_holding(limit - len(found), len(found), len(read))
             rows, more = self._dynamo.some(self._table, Range(place, low, high), asked)
             for number, row in enumerate(rows, 1):
+                cursor = key_of(row).sk
+                if is_later(row):
+                    later += 1
+                    continue
                 read.append(read_row(row))
                 found.update(dict.fromkeys(read[-1].timers))
                 if len(found) >= limit:
                     more = more or number < len(rows)
                     break
-            low = timer_keys.behind(read[-1].key.sk) if read else low
+            low = timer_keys.behind(cursor) if rows and cursor else low
         self._known.note(read)
-        return TimerPage(list(found), read[-1].key.sk if more else None)
+        return TimerPage(list(found), cursor if more else None, later)
 
     def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
         """Near each job's place; then, for all of a moment, as many rows as they would read each.
@@ -138,14 +152,14 @@ class DynamoTimers:
         low, high = timer_keys.before_job(timer.at, timer.tenant, timer.job_id)
         place = Range(keys.bucket(timer.bucket, timer.shard), low, high, newest_first=True)
         rows, more = self._dynamo.some(self._table, place, limit)
-        return [read_row(row) for row in rows], more
+        return read_rows(rows), more
 
     def _up_to(self, group: Sequence[Timer]) -> Sequence[TimerRow]:
         """All rows of a moment in which timers of these jobs can stand."""
         last = group[-1]
         low, high = timer_keys.before_job(last.at, last.tenant, last.job_id)
         place = Range(keys.bucket(last.bucket, last.shard), low, high)
-        return [read_row(row) for row in self._dynamo.query(self._table, place, PAGE)]
+        return read_rows(self._dynamo.query(self._table, place, PAGE))
 
 
 def _not_in(rows: Sequence[TimerRow], wanted: Sequence[Timer], found: set[Timer]) -> list[Timer]:

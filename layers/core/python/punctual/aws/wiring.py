@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from punctual.aws import keys
 from punctual.aws.audit import DynamoAudit
 from punctual.aws.blobs import S3Blobs
 from punctual.aws.calls import Patience
@@ -78,9 +79,15 @@ def aws_ports(
     lists = RunLists(dynamo, settings.control_table)
     return AwsPorts(
         heads=DynamoHeads(dynamo, settings.jobs_table, clock),
-        timers=DynamoTimers(dynamo, settings.timers_table, new_mark),
+        timers=DynamoTimers(
+            dynamo,
+            settings.timers_table,
+            new_mark if settings.writes >= keys.SHARED_TIMERS else None,
+        ),
         messages=GatedMessages(SqsMessages(queue, settings.queues), gate),
-        history=DynamoHistory(dynamo, settings.runs_table, lists),
+        history=DynamoHistory(
+            dynamo, settings.runs_table, lists, settings.writes >= keys.SHARED_ENDS
+        ),
         blobs=S3Blobs(lambda: clients.s3, settings.bucket, patience, crew),
         buckets=DynamoBuckets(dynamo, settings.control_table, clock),
         wake=SqsWake(queue, settings.wake_queue, clock),

@@ -32,12 +32,16 @@ class Held(Protocol):
 
 
 class Seen(NamedTuple):
-    """What a tick found. `unread`: places whose store did not answer."""
+    """What a tick found. `unread`: places whose store did not answer.
+
+    `later`: places with timers that only a later version can read.
+    """
 
     calls: Sequence[Call]
     watermark: datetime
     behind: int
     unread: int
+    later: int = 0
 
 
 class _Found(NamedTuple):
@@ -65,6 +69,7 @@ class Lookout:
         self._calm: set[Place] = set()  # looked at ahead, and empty
         self._called: dict[Place, datetime] = {}
         self._closed: set[Place] = set()  # found empty after their end, before the watermark is
+        self._later: set[Place] = set()  # but for what waits for a later version
         self._unread = 0
         self._worked = False
 
@@ -83,7 +88,7 @@ class Lookout:
         mark = self._advance(mark, shards)
         self._keep(now, stored, mark)
         waiting = max(0, (bucket_of(now) - mark) // BUCKET - 1)
-        return Seen(_shared(found), mark, waiting, self._unread)
+        return Seen(_shared(found), mark, waiting, self._unread, len(self._later))
 
     def rest(self, now: datetime) -> datetime:
         """A tick that hands out nothing; when it does again, everything is looked at anew."""
@@ -171,6 +176,7 @@ class Lookout:
 
     def _closing(self, place: Place, now: datetime) -> Iterator[_Found]:
         called = self._called.get(place)
+        self._later.discard(place)
         found = self._look(place, None, MANY)
         if found is None:
             self._closed.add(place)
@@ -180,15 +186,19 @@ class Lookout:
 
     def _look(self, place: Place, until: datetime | None, limit: int) -> _Found | None:
         forever = datetime.max.replace(tzinfo=place.bucket.tzinfo)
-        timers = self._timers.due(*place, until or forever, None, limit).timers
+        timers, _, later = self._timers.due(*place, until or forever, None, limit)
+        if later:
+            self._later.add(place)
         return _Found(place, timers[0].at, [one.at for one in timers]) if timers else None
 
     def _advance(self, mark: datetime, shards: int) -> datetime:
         """Over what is done; the watermark never passes what is not."""
-        while all(Place(mark, shard) in self._closed for shard in range(shards)):
+        done = self._closed - self._later
+        while all(Place(mark, shard) in done for shard in range(shards)):
             mark += BUCKET
         self._mark = mark
         self._closed = {place for place in self._closed if place.bucket >= mark}
+        self._later = {place for place in self._later if place.bucket >= mark}
         self._calm = {place for place in self._calm if place.bucket >= mark}
         self._called = {place: at for place, at in self._called.items() if place.bucket >= mark}
         return mark
@@ -200,6 +210,7 @@ class Lookout:
             written = self._buckets.advance(stored, mark)
             self._written = mark if written else None
             self._kept_at, self._worked = now, False
+            self._closed -= self._later  # somebody may have seen to it
 
 
 def _is_over(bucket: datetime, now: datetime) -> bool:

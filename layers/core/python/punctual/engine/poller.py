@@ -157,7 +157,7 @@ class Poller:
                 continue
             forever = datetime.max.replace(tzinfo=now.tzinfo)
             found = self._timers.due(place.bucket, place.shard, forever, None, BATCH)
-            if found.timers:
+            if found.timers or found.later:
                 self._window.reread(place)
             elif self._buckets.done(lease):
                 self._window.close(place)

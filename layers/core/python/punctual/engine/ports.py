@@ -138,10 +138,14 @@ class Timer(NamedTuple):
 
 
 class TimerPage(NamedTuple):
-    """Empty only where nothing is left to come; `cursor` is None where this is the last."""
+    """Empty only where nothing is left to come; `cursor` is None where this is the last.
+
+    `later`: rows among them that wait for a later version, for this one cannot read them.
+    """
 
     timers: Sequence[Timer]
     cursor: str | None
+    later: int = 0
 
 
 class Timers(Protocol):

@@ -105,6 +105,8 @@ class Planning:
         )
         if seen.unread:
             self._tell.problem("places_unread", places=seen.unread)
+        if seen.later:
+            self._tell.problem("timers_of_a_later_version", places=seen.later)
 
 
 def planning(runtime: Runtime) -> Planning:
