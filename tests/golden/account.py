@@ -1,19 +1,20 @@
 """Writes what a deployment has in store in the middle of its work: python -m tests.golden.account
 
 All rows, objects, messages and changes not yet followed, as this version lays them out. A version
-that lays something out anew writes an account of its own beside the former ones, before it does.
+that lays something out anew writes an account of its own beside the former ones.
 """
 
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from punctual.aws import keys
+from punctual.aws import keys, queue, wake
 from tests.builders import NOON
-from tests.life.faults import Killed, Moment, Refusal
+from tests.life.faults import Killed, Moment, Plan, Refusal
 from tests.life.gateway import Gateway
 from tests.life.scenes import opened, submitted
 from tests.life.stream import plain
@@ -28,6 +29,18 @@ WORK = {"type": "lambda", "function": "task-work"}
 LARGE = {"order": 1, "text": "x" * 9_000}
 NEVER_SOON = {"schedule_type": "CRON", "cron_expression": "0 0 29 2 *"}
 LINE = 12
+TOGETHER = 3
+ENDED = ("ended", "ending")  # by the executor that died: one after its swap, one before
+
+
+# By what reads it: the newest layout of it. Each number is given once.
+LAYOUTS = {
+    "rows": keys.LAYOUT,
+    "timers that share a row": keys.SHARED_TIMERS,
+    "ends that share a row": keys.SHARED_ENDS,
+    "messages": queue.LAYOUT,
+    "wake-ups": wake.LAYOUT,
+}
 
 
 def at(seconds: float) -> str:
@@ -38,8 +51,11 @@ def begun(world: World, api: Gateway) -> dict[str, str]:
     """Jobs that have been for a while, by what is told of them."""
     world.work = lambda payload: {"did": payload["order"]}
     once = {"schedule_type": "FUTURE", "task": EVENT}
+    minutely = {"schedule_type": "CRON", "cron_expression": "* * * * *", "task": EVENT}
     jobs = {
-        "minutely": submitted(api, schedule_type="CRON", cron_expression="* * * * *", task=EVENT),
+        "minutely": submitted(api, **minutely),
+        **{f"together {n}": submitted(api, **minutely) for n in range(TOGETHER)},
+        **{name: submitted(api, **{**once, "task": WORK}, schedule_time=at(-75)) for name in ENDED},
         "interval": submitted(api, schedule_type="INTERVAL", interval_seconds=150, task=EVENT),
         "soon": submitted(api, **once, schedule_time=at(40)),
         "queued": submitted(api, **once, schedule_time=at(-5)),
@@ -65,10 +81,24 @@ def begun(world: World, api: Gateway) -> dict[str, str]:
     return jobs
 
 
+def dies_ending(world: World, jobs: Set[str]) -> Plan:
+    """Right after the swap that ends the first of them; each is claimed by a swap before."""
+    swaps = count()
+
+    def dies(moment: Moment) -> BaseException | None:
+        swap = moment.role == world.name("executor-quick") and moment.operation == "UpdateItem"
+        mine = swap and moment.answered and moment.row in jobs
+        return Killed("redeployed") if mine and next(swaps) == len(jobs) else None
+
+    return dies
+
+
 def left(world: World) -> dict[str, Any]:
     api = opened(world)
     jobs = begun(world, api)
-    world.run(LEFT_AT - 65 * SECOND - world.clock())
+    world.run(LEFT_AT - 80 * SECOND - world.clock())
+    world.faults.plan = dies_ending(world, {jobs[name] for name in ENDED})
+    world.run(15 * SECOND)
 
     def fails(moment: Moment) -> Refusal | BaseException | None:
         if moment.role != world.name("executor-quick"):
@@ -165,7 +195,7 @@ def written(value: Any, depth: int = 0) -> str:
 def main() -> None:
     with a_world() as world:
         account = left(world)
-    file = FOLDER / NAMES.replace("*", str(keys.LAYOUT))
+    file = FOLDER / NAMES.replace("*", str(max(LAYOUTS.values())))
     file.write_text(written(account) + "\n")
     print(f"{file.name}: {file.stat().st_size / 1e3:,.0f} KB")
 

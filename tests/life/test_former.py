@@ -16,15 +16,18 @@ from typing import Any, NamedTuple
 import pytest
 
 from punctual.aws import keys
+from punctual.settings import LAYOUTS
 from tests.golden import account as golden
 from tests.life.gateway import Gateway
-from tests.life.scenes import opened
+from tests.life.scenes import SMALL, opened
 from tests.life.seen import each_once, runs_of, statuses, told
 from tests.life.world import MINUTE, World, a_world
 
 ACCOUNTS = sorted(golden.FOLDER.glob(golden.NAMES))
 DEPLOYED_AFTER = timedelta(seconds=20)
 LASTS = 20 * MINUTE
+COMING = ("minutely", "interval", "in line", "paused")
+NEW_IN: Mapping[int, set[str]] = {1: set(), 2: {"timers", "runs"}}
 ONCE = ("soon", "queued", "claimed", "long", "large", "retried", "done")
 
 
@@ -48,9 +51,10 @@ def going(request: pytest.FixtureRequest) -> Iterator[Going]:
         yield Going(world, api, account["jobs"], since)
 
 
-def test_there_is_an_account_of_the_first_layout_and_of_each_before_this_one() -> None:
-    wanted = {golden.NAMES.replace("*", str(n)) for n in (1, *range(1, keys.LAYOUT))}
-    assert {file.name for file in ACCOUNTS} >= wanted
+def test_there_is_an_account_of_each_layout_that_anything_has() -> None:
+    wanted = {golden.NAMES.replace("*", str(layout)) for layout in golden.LAYOUTS.values()}
+    assert {file.name for file in ACCOUNTS} == wanted
+    assert tuple(sorted(set(golden.LAYOUTS.values()))) == LAYOUTS, "and a stage may ask for each"
 
 
 @pytest.mark.parametrize("file", ACCOUNTS, ids=lambda file: file.stem)
@@ -67,6 +71,30 @@ def test_an_account_holds_something_of_everything(file: Path) -> None:
     assert {"QUEUED", "RUNNING", "WAITING"} <= live.keys(), live
 
 
+@pytest.mark.parametrize("file", ACCOUNTS, ids=lambda file: file.stem)
+def test_an_account_holds_what_was_laid_out_anew_and_nothing_later(file: Path) -> None:
+    account = json.loads(file.read_text())
+    layout = int(file.stem.rpartition("_")[2])
+    found: Counter[str] = Counter()
+    for table, rows in account["tables"].items():
+        for row in rows:
+            number = int(row[keys.FORMAT]["N"]) if keys.FORMAT in row else 1
+            if number > 1:
+                found[table] += 1
+            assert number <= layout, row
+    assert found.keys() == NEW_IN[layout]
+
+
+def test_the_account_of_shared_rows_was_left_in_the_middle_of_ending() -> None:
+    account = json.loads((golden.FOLDER / golden.NAMES.replace("*", "2")).read_text())
+    ended, ending = (account["jobs"][name] for name in golden.ENDED)
+    heads = {row[keys.SK]["S"]: row for row in account["tables"]["jobs"] if keys.STATE in row}
+    assert [run["M"]["st"]["S"] for run in heads[ended]["ended"]["L"]] == ["SUCCESS"]
+    assert [run["M"]["st"]["S"] for run in heads[ending]["runs"]["L"]] == ["RUNNING"]
+    places = {row[keys.PK]["S"] for row in account["tables"]["runs"]}
+    assert not places & {f"default#{job}" for job in (ended, ending)}
+
+
 @pytest.mark.parametrize("name", ONCE)
 def test_what_was_to_run_once_has_run_once(going: Going, name: str) -> None:
     assert statuses(going.api, going.jobs[name]) == {"SUCCESS": 1}
@@ -78,8 +106,21 @@ def test_a_line_is_worked_off_to_its_end(going: Going) -> None:
     assert statuses(going.api, going.jobs["in line"]) == {"SUCCESS": golden.LINE}
 
 
-@pytest.mark.parametrize(("name", "seconds"), [("minutely", 60), ("interval", 150)])
+def test_what_an_executor_left_that_died_while_it_ended_runs_is_kept(going: Going) -> None:
+    for name in going.jobs.keys() & set(golden.ENDED):
+        (run,) = runs_of(going.api, going.jobs[name])
+        assert run["status"] == "SUCCESS"
+        path = f"/jobs/{going.jobs[name]}/runs/{run['run_id']}/output"
+        assert going.api.get(path).json == {"did": SMALL["order"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [("minutely", 60), ("interval", 150), *((f"together {n}", 60) for n in range(golden.TOGETHER))],
+)
 def test_what_recurs_misses_no_time_and_doubles_none(going: Going, name: str, seconds: int) -> None:
+    if name not in going.jobs:
+        return  # the first account has none that share a row
     assert statuses(going.api, going.jobs[name]).keys() == {"SUCCESS"}
     times = [datetime.fromisoformat(one) for one in each_once(going.api, going.jobs[name])]
     gaps = {(later - one).total_seconds() for one, later in pairwise(times)}
@@ -125,5 +166,5 @@ def test_nothing_failed_and_nothing_waits_but_what_is_to_come(going: Going) -> N
     for queue in world.deployed.queues:
         assert queue.letters == [] or queue.name.endswith("-wake"), queue.name
     waiting = {row[keys.SK]["S"].split("#")[2] for row in world.rows(keys.TIMERS)}
-    coming = {going.jobs[name] for name in ("minutely", "interval", "in line", "paused")}
+    coming = {job for name, job in going.jobs.items() if name in COMING or "together" in name}
     assert waiting - {going.jobs["cancelled"]} <= coming

@@ -190,9 +190,10 @@ class World(Feeding):
     def _free(self, name: str) -> Environment:
         """A warm environment that nothing runs in, or a new one: Lambda shares none."""
         pool = self.environments[name]
-        found = next((one for one in pool if not one.busy), None)
+        deployed = self.deployed.functions[name]
+        found = next((one for one in pool if not one.busy and one.function is deployed), None)
         if found is None:
-            found = Environment(self.deployed.functions[name])
+            found = Environment(deployed)
             pool.append(found)
             self._born.append(found)
         return found
