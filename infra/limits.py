@@ -31,6 +31,8 @@ def main(arguments: Sequence[str], session: Any = None) -> int:
         session = session or boto3.Session()
         account_of(session)
         settings = settings_of(session, stage)
+        if settings.limits is None:
+            raise NotReady(f"stage {stage!r} has no limits: set `limits` in cdk.json, and deploy")
         if said:
             change(session, settings, tenant, said)
         for name, value in present(session, settings, tenant).items():
@@ -50,8 +52,6 @@ def settings_of(session: Any, stage: str) -> Settings:
         settings = Settings.from_env(found["Environment"]["Variables"])
     except (client.exceptions.ResourceNotFoundException, KeyError, WrongSettings) as error:
         raise NotReady(f"stage {stage!r} is not deployed in this account and region") from error
-    if settings.limits is None:
-        raise NotReady(f"stage {stage!r} has no limits: set `limits` in cdk.json, and deploy")
     return settings
 
 
