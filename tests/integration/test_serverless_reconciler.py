@@ -2,12 +2,14 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from punctual.aws import keys
 from punctual.aws.walk import Progress, WalkProgress
 from punctual.engine import reconciler, sweeper
+from punctual.engine.jobs import Submission
 from punctual.engine.ports import Key, Timer
 from punctual.serverless.telling import Metric
 from punctual.serverless.walking import walk
@@ -96,6 +98,35 @@ def test_a_head_that_nobody_can_read_is_told_and_the_walk_goes_on(
     assert told["head_unreadable"] == {"tenant": "acme", "job_id": broken.job_id, "error": why}
     assert told["reconciler_mended"]["jobs"] == [f"acme/{other.job_id}"]
     assert deployed.told.latest[Metric.RECONCILER_FINDS] == 2
+
+
+def test_jobs_whose_timers_a_later_version_has_laid_out_get_one_that_this_one_can_read(
+    deployed: Functions,
+) -> None:
+    """So they run on time without it; when it is back, what it finds is a look too many."""
+    document = {
+        "name": "n",
+        "schedule_type": "FUTURE",
+        "schedule_time": after(7_200).isoformat(),
+    }
+    deployed.jobs.submit("acme", "ada", [Submission(document)] * 2)
+    (shared,) = deployed.aws.rows(keys.TIMERS.name)
+    put_row(deployed, {**shared, keys.FORMAT: {"N": str(keys.SHARED_TIMERS + 1)}})
+    walked(deployed)
+    assert deployed.told.problems == ["reconciler_mended"]
+    deployed.run(after(7_300))
+    assert len(deployed.runs_sent()) == 2
+    put_row(deployed, shared)
+    deployed.restart()
+    deployed.run(after(7_900))
+    assert len(deployed.runs_sent()) == 2
+    assert deployed.aws.rows(keys.TIMERS.name) == []
+
+
+def put_row(deployed: Functions, row: dict[str, Any]) -> None:
+    deployed.aws.clients.dynamodb.batch_write_item(
+        RequestItems={deployed.aws.settings.timers_table: [{"PutRequest": {"Item": row}}]}
+    )
 
 
 def test_what_stands_behind_the_watermark_is_looked_at(deployed: Functions) -> None:
