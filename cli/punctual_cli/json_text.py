@@ -2,8 +2,8 @@
 
 import json
 from bisect import bisect
-from json.decoder import scanstring
-from json.scanner import NUMBER_RE  # type: ignore[attr-defined]
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from json.scanner import NUMBER_RE
 from typing import Any
 
 from punctual_cli import yaml_text
