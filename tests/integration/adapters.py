@@ -15,6 +15,7 @@ from tests.integration.moto_adapter import moto
 from tests.integration.moto_faults import frozen
 from tests.simulation.memory import Memory
 from tests.simulation.torn import Repeating, torn
+from tests.unit.queued_jobs import QueuedJobs
 
 
 def _at_once() -> None:
@@ -51,7 +52,7 @@ Factory = Callable[[Path, ManualClock], AbstractContextManager[World]]
 @contextmanager
 def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
     store = Store.open(folder / "data", clock)
-    ready = Ready(lambda _until, _most, _but, _only: (), frozenset())
+    ready = Ready(QueuedJobs(), frozenset())
 
     def delivered(now: datetime) -> Sequence[Message]:
         return [*ready.take(Lane.QUICK, now, 1_000), *ready.take(Lane.LONG, now, 1_000)]

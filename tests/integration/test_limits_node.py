@@ -225,6 +225,19 @@ def test_events_over_the_limit_wait_queued_and_none_is_lost(tmp_path: Path) -> N
         assert most_in_a_minute(starts(world)) == 10
 
 
+def test_what_was_fired_ahead_and_left_out_of_memory_starts_at_its_time(tmp_path: Path) -> None:
+    """More than is kept of a limited tenant, some of it not due yet when room is made."""
+    with limited(tmp_path, runs_per_minute=1_000_000) as world:
+        for count, seconds in ((900, 10), (300, 11.5)):
+            at = (NOON + timedelta(seconds=seconds)).isoformat()
+            for _ in range(count // 100):
+                submitted(world, 100, schedule_type="FUTURE", schedule_time=at)
+        world.until(11.4)
+        assert world.do(lambda: world.store.count_runs(T))["SUCCESS"] >= 833
+        world.until(13)
+        assert world.do(lambda: world.store.count_runs(T)) == {"SUCCESS": 1_200}
+
+
 def test_what_may_start_goes_by_priority(tmp_path: Path) -> None:
     with limited(tmp_path, runs_per_minute=2) as world:
         low = due_at_noon(world, 3, priority="LOW")

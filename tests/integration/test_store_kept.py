@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import Head, Priority, Rules, State
+from punctual.domain.head import Head, Lane, Priority, Rules, State
 from punctual.domain.placement import EPOCH
 from punctual.domain.run import Lease, Status, Waiting
 from punctual.domain.timing import RETENTION
@@ -15,6 +16,7 @@ from punctual.engine.placing import blank_head
 from punctual.engine.ports import Detail, Key, RunKey, Swap
 from punctual.local.clock import ManualClock
 from punctual.local.feed import PACKED
+from punctual.local.kinds import INLINE, MIXED, Place, rank
 from punctual.local.store import Store
 from tests.builders import (
     JOB,
@@ -60,18 +62,35 @@ def purge_all(store: Store, now: datetime, limit: int) -> int:
     raise AssertionError("purging does not end")
 
 
-def test_what_is_queued_comes_by_priority_and_then_by_due_time(store: Store) -> None:
-    wanted = [
+def standing(store: Store, wanted: int, limit: int = 10, after: Place | None = None) -> list[str]:
+    """Jobs whose queued runs are of this rank."""
+    return [key.job_id for key in store.heads.keys(store.heads.queued(wanted, after, limit))]
+
+
+def test_what_is_queued_comes_by_its_rank_and_then_by_due_time(store: Store) -> None:
+    swap(
+        store,
         queued(4, after(2), Priority.HIGH),
-        queued(1, after(3), Priority.HIGH),
-        queued(5, after(1)),
-        queued(2, after(1.000001)),
+        queued(5, after(1.000001)),
+        queued(2, after(60)),
+        queued(1, after(1)),
         queued(3, after(0), Priority.LOW),
-    ]
-    swap(store, *wanted[::-1])
-    assert store.queued(after(9), 10) == wanted
-    assert store.queued(after(9), 3) == wanted[:3]
-    assert store.queued(after(1), 10) == [wanted[2], wanted[4]]
+    )
+    high, normal, low = (rank(priority, INLINE) for priority in Priority)
+    assert standing(store, high) == [an_id(4)]
+    assert standing(store, normal) == [an_id(1), an_id(5), an_id(2)]
+    assert standing(store, low) == [an_id(3)]
+    assert standing(store, rank(Priority.LOW, Lane.LONG)) == []
+
+
+def test_what_is_queued_is_read_in_pages_also_where_all_is_due_together(store: Store) -> None:
+    swap(store, *(queued(n, tenant=f"tenant{n % 3}") for n in range(50)))
+    normal = rank(Priority.NORMAL, INLINE)
+    found: list[Place] = []
+    while page := store.heads.queued(normal, found[-1] if found else None, 7):
+        found += page
+    assert len(set(found)) == len(found) == 50
+    assert found == sorted(found)
 
 
 def test_only_what_stands_queued_is_queued(store: Store) -> None:
@@ -79,22 +98,25 @@ def test_only_what_stands_queued_is_queued(store: Store) -> None:
     waiting = a_head(an_id(2), line=(Waiting(RUN, 1, NOON, NOON, NOON),))
     both = a_head(an_id(3), runs=(a_run("a", Status.RUNNING), a_run("b"), a_run("c")))
     swap(store, running, waiting, both, a_head(an_id(4)))
-    assert store.queued(NOON, 10) == [both]
+    normal = rank(Priority.NORMAL, INLINE)
+    assert standing(store, normal) == [both.job_id]
     assert store.count_queued("acme") == 2
     store.heads.swap([Swap(replace(both, version=2, runs=both.runs[:1]), 1)])
-    assert store.queued(NOON, 10) == []
+    assert standing(store, normal) == []
     assert store.count_queued("acme") == 0
 
 
-def test_an_urgent_run_that_comes_later_does_not_hide_one_that_is_due(store: Store) -> None:
-    rules = {
-        1: Rules(body="1", since_at=NOON),
-        2: Rules(body="2", since_at=NOON, priority=Priority.HIGH),
-    }
-    later = a_run("b", due_at=after(60), definition=2)
-    head = a_head(rules=rules, runs=(later, a_run("a")))
+@pytest.mark.parametrize("other", [{"priority": Priority.HIGH}, {"task_type": "script"}])
+def test_a_run_of_another_rank_is_not_hidden_by_an_earlier_one_of_its_job(
+    store: Store, other: dict[str, Any]
+) -> None:
+    rules = {1: Rules(body="1", since_at=NOON), 2: Rules(body="2", since_at=NOON, **other)}
+    head = a_head(rules=rules, runs=(a_run("b", due_at=after(60), definition=2), a_run("a")))
     swap(store, head)
-    assert store.queued(NOON, 10) == [head]
+    assert standing(store, MIXED) == [head.job_id]
+    assert standing(store, rank(Priority.NORMAL, INLINE)) == []
+    store.heads.swap([Swap(replace(head, version=2, runs=head.runs[1:]), 1)])
+    assert standing(store, rank(Priority.NORMAL, INLINE)) == [head.job_id]
 
 
 def test_the_oldest_queued_is_the_tenants_own(store: Store) -> None:

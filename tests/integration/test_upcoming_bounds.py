@@ -17,6 +17,7 @@ from punctual.local.ready import Ready
 from punctual.local.store import Store
 from tests.builders import NOON, a_body, a_head, a_run, after, an_id
 from tests.integration.adapters import SilentWake
+from tests.unit.queued_jobs import QueuedJobs
 
 DAY = timedelta(days=1)
 MANY = 3_000
@@ -65,7 +66,7 @@ def hourly(number: int) -> Head:
 
 
 def counted(store: Store) -> tuple[Forecast, CountingHeads]:
-    ports = store.ports(Ready(lambda _until, _most, _but, _only: (), frozenset()), SilentWake())
+    ports = store.ports(Ready(QueuedJobs(), frozenset()), SilentWake())
     heads = CountingHeads(store.heads)
     return Forecast(with_port(ports, heads=cast(Heads, heads))), heads
 

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from punctual.domain.head import Lane, Priority
 from punctual.engine.ports import Message
 from punctual.local.ready import Ready
+from tests.unit.queued_jobs import QueuedJobs
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 
@@ -15,7 +16,7 @@ def a_message(run_id: str, priority: Priority = Priority.NORMAL, seconds: float 
 
 
 def ready_with(*messages: Message) -> Ready:
-    ready = Ready(lambda _now, _most, _but, _only: (), frozenset())
+    ready = Ready(QueuedJobs(), frozenset())
     ready.send(messages)
     return ready
 

@@ -1,7 +1,7 @@
 """What many runs of a tenant at its limit leave of the node's memory: room for all others."""
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,10 +10,11 @@ from punctual.domain.head import Lane, Priority
 from punctual.domain.limits import Limits
 from punctual.engine.ports import Message
 from punctual.local.clock import ManualClock
-from punctual.local.kinds import Line, Lines, kind_of
 from punctual.local.limits import Admission, Windows
 from punctual.local.ready import Ready
+from punctual.local.rereading import LOADED
 from punctual.local.starts import START
+from tests.unit.queued_jobs import QueuedJobs
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 KEPT = 2_000
@@ -29,44 +30,16 @@ class Forgets:
         return ()
 
 
-class Heads:
-    """What the store says is queued, and how often it was asked."""
-
-    def __init__(self) -> None:
-        self.queued: list[Message] = []
-        self.asked = 0
-        self.read = 0
-
-    def refill(
-        self, until: datetime, most: int, but: Collection[str], only: Lines
-    ) -> list[Message]:
-        self.asked += 1
-        found = [
-            one
-            for one in self.queued
-            if one.due_at <= until
-            and one.tenant not in but
-            and only in ((None, line_of(one)[1]), line_of(one))
-        ]
-        found.sort(key=lambda one: one.priority)
-        self.read += len(found[:most])
-        return found[:most]
-
-
-def line_of(message: Message) -> Line:
-    return message.tenant, kind_of(message.task_type, message.lane, frozenset())
-
-
 class Scene:
     def __init__(self, *limited: str, limits: Limits = FIVE) -> None:
-        self.heads, self.clock = Heads(), ManualClock(NOON)
+        self.heads, self.clock = QueuedJobs(), ManualClock(NOON)
         admission = Admission(
             lambda tenant: limits if tenant in limited else Limits(),
             self.clock,
             Forgets(),
         )
         self.admission = admission
-        self.ready = Ready(self.heads.refill, frozenset(), admission, kept=KEPT)
+        self.ready = Ready(self.heads, frozenset(), admission, kept=KEPT)
 
     def queue(
         self,
@@ -77,18 +50,29 @@ class Scene:
         lane: Lane = Lane.QUICK,
     ) -> None:
         made = [a_message(tenant, number, priority, lane) for number in range(count)]
-        self.heads.queued += made
+        self.heads.put(made)
         if send:
             self.ready.send(made)
 
     def start(self, most: int = 1_000) -> list[str]:
-        """Whose runs begin now."""
-        return [one.tenant for one in self.begin(most)]
+        """Whose runs begin now, in as many steps as it takes."""
+        return [one.tenant for one in self.all_begin(most)]
+
+    def all_begin(self, most: int) -> list[Message]:
+        begun: list[Message] = []
+        steps = 0
+        while steps == 0 or self.ready.waiting(Lane.QUICK, self.clock()):
+            before = self.heads.read
+            begun += self.begin(most)
+            assert self.heads.read - before <= len(Priority) * LOADED
+            steps += 1
+            assert steps < 1_000
+        return begun
 
     def begin(self, most: int) -> list[Message]:
         taken = self.ready.take(Lane.QUICK, self.clock(), most)
-        gone = {one.run_id for one in taken}
-        self.heads.queued = [one for one in self.heads.queued if one.run_id not in gone]
+        gone = [one.run_id for one in taken]
+        self.heads.take(gone)
         now = self.clock()
         for one in taken:
             if self.admission.holds(one.tenant):
@@ -101,7 +85,7 @@ def a_message(
     tenant: str, number: int, priority: Priority = Priority.NORMAL, lane: Lane = Lane.QUICK
 ) -> Message:
     run_id = f"{tenant}-{lane}-{priority}-{number:06d}"
-    return Message(tenant, "job", run_id, NOON, priority, lane, 1, "script")
+    return Message(tenant, run_id, run_id, NOON, priority, lane, 1, "script")
 
 
 def test_others_start_at_once_behind_any_number_that_wait() -> None:
@@ -128,7 +112,7 @@ def test_all_that_wait_start_in_their_minutes_and_the_heads_are_seldom_asked() -
     for _ in range(40):
         assert scene.start() == ["greedy"] * 5
         scene.clock.advance(timedelta(minutes=1))
-    assert scene.heads.queued == []
+    assert len(scene.heads) == 0
     assert scene.heads.asked <= 60
 
 
@@ -161,12 +145,52 @@ def test_who_has_no_limit_still_overflows_and_comes_from_the_heads() -> None:
     assert found.count("other") == 2 * KEPT
 
 
+@pytest.mark.parametrize("limited", ["greedy", "acme"])
+def test_what_is_not_due_yet_and_found_no_room_is_taken_at_its_time(limited: str) -> None:
+    """Whoever is limited: `acme`, or another."""
+    scene = Scene(limited, limits=MANY)
+    scene.start()
+    soon = [
+        a_message("acme", number)._replace(due_at=NOON + timedelta(seconds=number % 3))
+        for number in range(3 * KEPT)
+    ]
+    scene.heads.put(soon)
+    scene.ready.send(soon)
+    assert len(scene.start()) == KEPT
+    scene.clock.advance(timedelta(seconds=2))
+    assert len(scene.start()) == 2 * KEPT
+
+
+def test_an_urgent_run_goes_first_also_where_more_of_the_others_are_queued_than_are_kept() -> None:
+    scene = Scene()
+    scene.start()
+    scene.queue("acme", KEPT, priority=Priority.LOW)
+    scene.queue("acme", 1, priority=Priority.HIGH)
+    (first,) = scene.begin(1)
+    assert first.priority is Priority.HIGH
+
+
+def test_who_is_left_out_of_memory_starts_before_whoever_comes_later() -> None:
+    """As many come as start: there would never be room for those that wait in the heads."""
+    scene = Scene("acme")
+    scene.queue("acme", 100)
+    begun: list[Message] = []
+    for minute in range(25):
+        begun += scene.all_begin(100)
+        later = [
+            a_message("acme", 1_000 + 5 * minute + number)._replace(due_at=scene.clock())
+            for number in range(5)
+        ]
+        scene.heads.put(later)
+        scene.ready.send(later)
+        scene.clock.advance(timedelta(minutes=1))
+    assert [one.due_at for one in begun] == sorted(one.due_at for one in begun)
+    assert len(begun) == 125
+
+
 def all_quick(scene: Scene, most: int = 20) -> list[Message]:
     """What starts while every slot for long work is taken."""
-    found: list[Message] = []
-    while begun := scene.begin(most):
-        found += begun
-    return found
+    return scene.all_begin(most)
 
 
 @pytest.mark.parametrize("send", [True, False], ids=["sent", "after a start"])

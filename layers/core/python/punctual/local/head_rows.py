@@ -13,7 +13,7 @@ from punctual.domain.run import Lease, Status
 from punctual.engine.ports import RunKey, Stored
 from punctual.local.codec import Packed, micros
 from punctual.local.counts import JOB, RUN
-from punctual.local.kinds import kind_of, rank
+from punctual.local.kinds import MIXED, kind_of, rank
 
 HEAD = Packed(Head)
 NO_LEASES: Mapping[str, Lease] = {}
@@ -182,20 +182,18 @@ def _coming(head: Head) -> Row:
 
 
 def queued_in(head: Head) -> tuple[int, int | None, int | None]:
-    """How many runs are queued, and the kind with the priority, and the time, of the earliest.
-
-    The earliest by time, not by priority: one of high priority that comes later must not hide it.
-    """
+    """How many runs are queued, their rank, and when the earliest of them is due."""
     found = [
-        (micros(run.due_at), rules.priority, kind_of(rules.task_type, rules.lane))
+        (micros(run.due_at), rank(rules.priority, kind_of(rules.task_type, rules.lane)))
         for run in head.runs
         if run.status is Status.QUEUED
         for rules in [head.rules[run.definition]]
     ]
     if not found:
         return 0, None, None
-    due, priority, kind = min(found)
-    return len(found), rank(priority, kind), due
+    due, one = min(found)
+    alike = len(found) == 1 or all(other == one for _, other in found)
+    return len(found), one if alike else MIXED, due
 
 
 def merged(leases: Mapping[str, Lease], changes: Mapping[str, Lease | None]) -> Mapping[str, Lease]:

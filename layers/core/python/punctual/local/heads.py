@@ -1,12 +1,12 @@
 """Heads and their leases: compare and swap in memory, one row a head in each commit."""
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from punctual.domain.draft import expires_at
-from punctual.domain.head import Head, Priority
+from punctual.domain.head import Head
 from punctual.domain.placement import EPOCH
 from punctual.domain.run import Lease
 from punctual.domain.writers import is_own
@@ -29,7 +29,7 @@ from punctual.local.counts import Counts
 from punctual.local.head_memory import HeadMemory
 from punctual.local.head_rows import HEAD, INSERT, NO_LEASES, HeadRows, merged
 from punctual.local.inserting import insert
-from punctual.local.kinds import KINDS, Lines, rank
+from punctual.local.kinds import Place
 from punctual.local.unit import Unit
 
 CACHED = 20_000
@@ -149,34 +149,28 @@ class SqliteHeads:
             last = Key(heads[-1].tenant, heads[-1].job_id)
             return Walk(heads, msgspec.json.encode(last).decode())
 
-    def queued(
-        self,
-        until: datetime,
-        limit: int,
-        but: Collection[str] = (),
-        only: Lines | None = None,
-    ) -> list[Head]:
-        """Heads with a queued run that is due, by the priority and time of the earliest: of all
-        tenants `but` some, or `only` of one; of all kinds, or only of one."""
-        tenant, kinds = (None, KINDS) if only is None else (only[0], only[1:])
-        whose = "" if tenant is None else "AND tenant = ? "
-        whose += f"AND tenant NOT IN ({', '.join('?' * len(but))}) " if but else ""
-        tenants = (*(() if tenant is None else (tenant,)), *but)
+    def queued(self, rank: int, after: Place | None, limit: int) -> list[Place]:
+        """Where heads stand whose queued runs are of this rank, due or not: by the time of the
+        earliest. A walk along the index alone."""
         with self._unit:
             self.flush()
-            keys: list[Key] = []
-            for priority in Priority:
-                rows: list[tuple[int, str, str]] = []
-                for kind in kinds:
-                    rows += self._unit.db.execute(
-                        "SELECT queued_due, tenant, job_id FROM heads INDEXED BY heads_busy "
-                        f"WHERE busy = 1 AND queued_priority = ? AND queued_due <= ? {whose}"
-                        "ORDER BY queued_due, tenant, job_id LIMIT ?",
-                        (rank(priority, kind), micros(until), *tenants, limit - len(keys)),
-                    ).fetchall()
-                keys.extend(Key(*row) for _, *row in sorted(rows)[: limit - len(keys)])
-            found = self.load(keys)
-            return [found[key].head for key in keys if key in found]
+            behind = "" if after is None else "AND (queued_due, tenant, id) > (?, ?, ?) "
+            return self._unit.db.execute(
+                "SELECT queued_due, tenant, id FROM heads INDEXED BY heads_busy "
+                f"WHERE busy = 1 AND queued_priority = ? {behind}"
+                "ORDER BY queued_due, tenant, id LIMIT ?",
+                (rank, *(after or ()), limit),
+            ).fetchall()
+
+    def keys(self, places: Sequence[Place]) -> list[Key]:
+        with self._unit:
+            found = (
+                self._unit.db.execute(
+                    "SELECT tenant, job_id FROM heads WHERE id = ?", (number,)
+                ).fetchone()
+                for *_, number in places
+            )
+            return [Key(*row) for row in found if row is not None]
 
     def end_all_leases(self) -> list[Key]:
         """For a start: whoever held them is gone, as the folder's lock shows."""

@@ -5,9 +5,10 @@ from punctual.domain.head import Lane, Priority
 INLINE = "inline"  # done by the node itself: takes no slot
 INLINE_TYPES = frozenset({"event"})
 KINDS = (INLINE, Lane.QUICK, Lane.LONG)
+MIXED = len(Priority) * len(KINDS)  # of heads whose queued runs are of several ranks
 
-Line = tuple[str, str]  # a tenant's runs of one kind
-Lines = tuple[str | None, str]  # or those of all tenants
+Rank = tuple[str, Priority]
+Place = tuple[int, str, int]  # of a head: when its earliest queued run is due, whose, its row
 
 
 def kind_of(task_type: str, lane: Lane, inline: frozenset[str] = INLINE_TYPES) -> str:

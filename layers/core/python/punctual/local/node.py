@@ -1,7 +1,7 @@
 """The whole scheduler in one process: a step does all that is due, and says when the next is."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
@@ -25,10 +25,11 @@ from punctual.local.groups import GroupFiles
 from punctual.local.holding import Ended, Holding
 from punctual.local.house import House
 from punctual.local.inline import EventsInline
-from punctual.local.kinds import INLINE, INLINE_TYPES, Lines
+from punctual.local.kinds import INLINE, INLINE_TYPES
 from punctual.local.limits import Admission, node_quotas
 from punctual.local.monitor import NodeMonitor
-from punctual.local.ready import Ready, messages_of
+from punctual.local.queued import QueuedHeads
+from punctual.local.ready import Ready
 from punctual.local.store import Store
 from punctual.local.wiring import Wiring
 from punctual.local.workers import Workers
@@ -76,7 +77,7 @@ class Node:
         self._woken = woken
         wiring = Wiring()
         self._admission = Admission(limits_of, clock, store.starts)
-        self.ready = Ready(self._queued, INLINE_TYPES, self._admission)
+        self.ready = Ready(QueuedHeads(store.heads), INLINE_TYPES, self._admission)
         self.ports = store.ports(self.ready, wiring)
         self.steps = Steps(self.ports, clock, monotonic, log, store.work())
         self._looker = Looker(self.steps, new_id)
@@ -283,15 +284,6 @@ class Node:
     @property
     def idle(self) -> bool:
         return not len(self.holding) and not self._ended
-
-    def _queued(
-        self, until: datetime, most: int, but: Collection[str], only: Lines
-    ) -> list[Message]:
-        """What the heads say is queued, the most urgent first."""
-        found = []
-        for head in self._store.queued(until, most, but, only):
-            found.extend(messages_of(head))
-        return found
 
 
 def _has_ended(ended: Ended) -> bool:

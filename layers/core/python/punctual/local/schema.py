@@ -217,9 +217,19 @@ def _fill_ranks(db: sqlite3.Connection) -> None:
 # `queued_priority` says the kind of slot as well: long work hides no quick work.
 _EIGHTH: Sequence[Step] = (_fill_ranks,)
 
+# A head whose queued runs are of several ranks has one of its own; and whoever looks for some
+# tenants' goes along the index alone, a part at a time, also where a million are due together.
+_QUEUED: Sequence[Step] = (
+    _fill_ranks,
+    "DROP INDEX heads_busy",
+    """CREATE INDEX heads_busy ON heads (queued_priority, queued_due, tenant)
+        WHERE busy = 1""",
+)
+
 MIGRATIONS: Sequence[Sequence[Step]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH),
     _EIGHTH,
+    _QUEUED,
 )
 
 

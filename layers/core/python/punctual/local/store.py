@@ -1,11 +1,10 @@
 """The embedded adapter: one SQLite file, blobs beside it, and a lock that keeps others out."""
 
 import sqlite3
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 
-from punctual.domain.head import Head
 from punctual.engine.ports import Clock, Feed, Key, Messages, Ports, Wake
 from punctual.local.audit import SqliteAudit
 from punctual.local.blobs import FileBlobs
@@ -18,7 +17,6 @@ from punctual.local.feed import SqliteFeed
 from punctual.local.folder_lock import FolderLock
 from punctual.local.heads import SqliteHeads
 from punctual.local.history import SqliteHistory
-from punctual.local.kinds import Lines
 from punctual.local.purge import Purge
 from punctual.local.schema import connect
 from punctual.local.starts import SqliteStarts
@@ -101,13 +99,6 @@ class Store:
     def end_all_leases(self) -> list[Key]:
         """At a start: the lock on the folder proves that nobody holds them. Whose they were."""
         return self.heads.end_all_leases()
-
-    def queued(
-        self, until: datetime, limit: int, but: Collection[str] = (), only: Lines | None = None
-    ) -> list[Head]:
-        """Heads with a run that is QUEUED and due, by priority, then by due time: of all tenants
-        `but` some, or `only` of one; of all kinds, or only of one."""
-        return self.heads.queued(until, limit, but, only)
 
     def count_queued(self, tenant: str) -> int:
         return self.heads.count_queued(tenant)
