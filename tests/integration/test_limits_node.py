@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.errors import Invalid, LimitExceeded
+from punctual.domain.errors import Invalid, LimitExceeded, Unavailable
 from punctual.domain.limits import Limits
 from punctual.domain.run import Status
 from punctual.engine.jobs import Submission
@@ -291,6 +291,80 @@ def test_a_start_that_was_undone_counts_not(tmp_path: Path) -> None:
             claim_and_fail()
         world.node.step()
         assert [view.run.status for view in world.runs(None)] == [Status.RUNNING] * 2
+
+
+class FullDisk:
+    """From so many additions on, no more can be written, until there is space again."""
+
+    def __init__(self, world: World, after: int) -> None:
+        self._starts = world.store.starts
+        self.left = after
+
+    def since(self, *asked: Any) -> Any:
+        return self._starts.since(*asked)
+
+    def add(self, *added: Any) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Unavailable("The disk is full.")
+        self._starts.add(*added)
+
+
+@pytest.mark.parametrize("written", [0, 1, 2])
+def test_where_a_start_cannot_be_written_none_has_begun_and_none_is_forgotten(
+    tmp_path: Path, written: int
+) -> None:
+    clock = ManualClock(NOON)
+    world = World(tmp_path, clock, lambda _: Limits(runs_per_minute=2, concurrent_runs=2))
+    tenants = ("a", "b", "c")
+    begun = [0, 0, 0]
+    try:
+        world.gate.open.set()
+        for tenant in tenants:
+            submitted(world, 1, tenant, task=SCRIPT)
+        world.node.step()
+        while len(world.node.holding):
+            world.settle()
+        world.gate.open.clear()
+        for _ in tenants:
+            assert world.gate.begun.acquire(timeout=10)
+        clock.advance(timedelta(seconds=10))
+        for tenant in tenants:
+            submitted(world, 1, tenant, task=SCRIPT)
+        world.node._admission._starts._kept = disk = FullDisk(world, written)
+        with pytest.raises(Unavailable):
+            world.node.step()
+        assert len(world.node.holding) == 0
+        disk.left = 1_000
+        clock.advance(timedelta(seconds=1))
+        for _ in range(9):
+            world.node.step()
+        for _ in range(3):
+            assert world.gate.begun.acquire(timeout=10)
+        assert len(world.node.holding) == 3
+        begun = [len(world.node._admission._starts.of(one, clock())) for one in tenants]
+    finally:
+        world.gate.open.set()
+        for workers in world.workers.values():
+            workers.close(10)
+        world.store.close()
+    assert begun == [2, 2, 2]
+    assert len(world.gate.attempts) == 6
+
+
+def test_an_order_that_was_undone_counts_not(tmp_path: Path) -> None:
+    with limited(tmp_path, runs_per_minute=1) as world:
+        job = world.submit(schedule_type="INTERVAL", interval_seconds=3600)
+
+        def fail() -> None:
+            with world.store.work():
+                raise Unavailable("The disk is full.")
+
+        with pytest.raises(Unavailable):
+            world.node.perform([lambda: world.node.jobs.run_now(T, job), fail])
+        world.do(lambda: world.node.jobs.run_now(T, job))
+        with pytest.raises(LimitExceeded):
+            world.do(lambda: world.node.jobs.run_now(T, job))
 
 
 def test_a_hundred_low_wait_and_one_high_starts_next(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from punctual.engine.limits import (
     Granted,
     LimitsOf,
     NoQuotas,
-    Quotas,
     too_many_calls,
     unlimited,
 )
@@ -119,9 +118,6 @@ class Window:
         if self._times and self._times[-1] > now + SET_BACK:
             self._times = deque(min(at, now) for at in self._times)
 
-    def drop_last(self) -> None:
-        self._times.pop()
-
     def free_at(self, most: int, asked: int = 1) -> datetime | None:
         """When there is room for so many; None where there is already."""
         over = len(self._times) + asked - most
@@ -135,6 +131,7 @@ class Windows:
         self._kind = kind
         self._kept = kept
         self._known: dict[str, Window] = {}
+        self._touched: set[str] = set()
 
     def of(self, tenant: str, now: datetime) -> Window:
         window = self._known.get(tenant)
@@ -144,11 +141,23 @@ class Windows:
         return window
 
     def add(self, tenant: str, at: datetime, count: int) -> None:
+        if not count:
+            return
         window = self.of(tenant, at)
+        self._touched.add(tenant)
         for _ in range(count):
             window.add(at)
-        if count:
-            self._kept.add(self._kind, tenant, at, count, at - MINUTE)
+        self._kept.add(self._kind, tenant, at, count, at - MINUTE)
+
+    def keep(self) -> None:
+        """What was added is committed."""
+        self._touched.clear()
+
+    def undo(self) -> None:
+        """It is not: what is kept says what was, also where a write failed half way."""
+        for tenant in self._touched:
+            self._known.pop(tenant, None)
+        self._touched.clear()
 
 
 class NodeQuotas:
@@ -204,6 +213,12 @@ class NodeQuotas:
         at = window.free_at(most, asked if whole else 1)
         return Granted(count, 0 if count == asked or at is None else (at - now).total_seconds())
 
+    def keep(self) -> None:
+        self._ordered.keep()
+
+    def undo(self) -> None:
+        self._ordered.undo()
+
 
 def node_quotas(
     limits_of: LimitsOf | None,
@@ -211,7 +226,7 @@ def node_quotas(
     clock: Callable[[], datetime],
     monotonic: Callable[[], float],
     kept: Kept,
-) -> Quotas:
+) -> NodeQuotas | NoQuotas:
     return NodeQuotas(limits_of, jobs_of, clock, monotonic, kept) if limits_of else NoQuotas()
 
 
@@ -232,7 +247,7 @@ class Admission:
         self._starts = Windows(START, kept)
         self._running: dict[str, set[str]] = {}
         self._reserved: Counter[str] = Counter()
-        self._begun: list[tuple[str, str]] = []
+        self._begun: list[tuple[str, str]] = []  # and still running
 
     def holds(self, tenant: str) -> bool:
         return self._limits_of(tenant).hold_runs
@@ -267,8 +282,8 @@ class Admission:
         for tenant, run in runs:
             if run.attempt_at is not None and self.holds(tenant):
                 begun[tenant, run.attempt_at] += 1
-                self._begun.append((tenant, run.run_id))
             if not instant:
+                self._begun.append((tenant, run.run_id))
                 self._running.setdefault(tenant, set()).add(run.run_id)
         for (tenant, at), count in begun.items():
             self._starts.add(tenant, at, count)
@@ -279,11 +294,12 @@ class Admission:
     def keep(self) -> None:
         """What was begun is committed."""
         self._begun.clear()
+        self._starts.keep()
 
     def undo(self) -> None:
         self._reserved.clear()
+        self._starts.undo()
         for tenant, run_id in self._begun:
-            self._window(tenant).drop_last()
             self.end(tenant, run_id)
         self._begun.clear()
 

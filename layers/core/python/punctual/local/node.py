@@ -26,7 +26,7 @@ from punctual.local.holding import Ended, Holding
 from punctual.local.house import House
 from punctual.local.inline import EventsInline
 from punctual.local.kinds import INLINE, INLINE_TYPES
-from punctual.local.limits import Admission, node_quotas
+from punctual.local.limits import Admission, NodeQuotas, node_quotas
 from punctual.local.monitor import NodeMonitor
 from punctual.local.queued import QueuedHeads
 from punctual.local.ready import Ready
@@ -96,6 +96,9 @@ class Node:
         self.monitor = NodeMonitor(store, self.holding, registry, executor_id)
         self.search = Search(self.ports, clock, self.monitor, log)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
+        self._counted: list[Admission | NodeQuotas] = [self._admission]
+        if isinstance(self.quotas, NodeQuotas):
+            self._counted.append(self.quotas)
         self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id, quotas=self.quotas)
         self._ended: deque[Ended] = deque()
         self._starting: list[_Starting] = []
@@ -131,16 +134,18 @@ class Node:
             with self._store.work():
                 yield
         except BaseException:
+            starting, self._starting = self._starting, []
+            for one in starting:
+                self.holding.let_go(one.assignment)
             self._wiring.kills.clear()
             self.poller.start_over()
             self.ready.start_over()
             self._events.start_over()
-            self._admission.undo()
-            for starting in self._starting:
-                self.holding.let_go(starting.assignment)
-            self._starting = []
+            for counted in self._counted:
+                counted.undo()
             raise
-        self._admission.keep()
+        for counted in self._counted:
+            counted.keep()
         if self._wiring.kills:
             self.holding.stop(self._wiring.kills)
             self._wiring.kills.clear()
