@@ -85,4 +85,19 @@ def test_who_is_not_limited_writes_nothing_and_what_is_old_goes(tmp_path: Path) 
         store.close()
 
 
+def test_what_a_tenant_started_that_starts_no_more_is_removed(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, ManualClock(NOON))
+    try:
+        for tenant in ("a", "b", "c"):
+            store.starts.add(START, tenant, NOON, 3, NOON - timedelta(minutes=1))
+        store.starts.add(START, "late", NOON + SECOND, 1, NOON)
+        while store.purge(NOON + timedelta(minutes=1), 2):
+            pass
+        left = [tenant for tenant in "abc" if store.starts.since(START, tenant, NOON - SECOND)]
+        assert left == []
+        assert len(store.starts.since(START, "late", NOON)) == 1
+    finally:
+        store.close()
+
+
 SECOND = timedelta(seconds=1)

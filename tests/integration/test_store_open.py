@@ -184,6 +184,22 @@ def test_what_is_queued_in_a_file_of_version_7_is_found_by_its_kind(tmp_path: Pa
         store.close()
 
 
+def test_a_head_that_cannot_be_read_stops_the_start_in_one_line_and_nothing_is_changed(
+    tmp_path: Path,
+) -> None:
+    old = connect(tmp_path / FILE, MIGRATIONS[:7])
+    old.execute(
+        "INSERT INTO heads (id, tenant, job_id, state, leased, busy, queued, queued_priority, "
+        "queued_due, head) VALUES (1, 'acme', 'a', 'SCHEDULED', 0, 1, 1, 1, 0, x'c1')"
+    )
+    old.close()
+    assert "cannot be used" in refused(tmp_path)
+    left = sqlite3.connect(tmp_path / FILE)
+    assert left.execute("PRAGMA user_version").fetchone() == (7,)
+    assert left.execute("SELECT queued_priority FROM heads").fetchall() == [(1,)]
+    left.close()
+
+
 def test_rows_in_json_are_read_and_packed_when_they_are_next_written(tmp_path: Path) -> None:
     old = connect(tmp_path / FILE, MIGRATIONS[:3])
     head, row, attempt = a_head(), a_row(), an_attempt()

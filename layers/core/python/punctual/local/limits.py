@@ -19,9 +19,8 @@ from punctual.engine.limits import (
     too_many_calls,
     unlimited,
 )
-from punctual.local.starts import ORDER, START
+from punctual.local.starts import MINUTE, ORDER, START
 
-MINUTE = timedelta(minutes=1)
 SET_BACK = timedelta(seconds=5)  # from there on; less is waited for
 FILE = "limits.json"
 VARIABLE = "PUNCTUAL_LIMITS"

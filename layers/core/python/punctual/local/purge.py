@@ -14,6 +14,7 @@ from punctual.local.counts import RUN, Counts
 from punctual.local.head_rows import HEAD, uncount
 from punctual.local.heads import SqliteHeads
 from punctual.local.history import ATTEMPT, MOMENT, ROW, SqliteHistory
+from punctual.local.starts import MINUTE
 from punctual.local.unit import Unit
 
 EVENTS_KEPT = timedelta(hours=24)
@@ -47,7 +48,7 @@ class Purge:
             self._heads.flush()
             self._unit.begin()
             kept = (self._receipts, self._tokens, self._events, self._minutes, self._audit)
-            steps = (self._jobs, self._runs, *kept)
+            steps = (self._jobs, self._runs, *kept, self._starts)
             more = [step(now, limit) for step in steps]
             return any(more)
 
@@ -145,6 +146,15 @@ class Purge:
         gone = self._unit.db.execute(
             "DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE latest <= ? LIMIT ?)",
             (micros(now - RETENTION), limit),
+        ).rowcount
+        return gone >= limit
+
+    def _starts(self, now: datetime, limit: int) -> bool:
+        """Of tenants that start and order nothing more: the others' go with what they add."""
+        gone = self._unit.db.execute(
+            "DELETE FROM starts WHERE (kind, tenant, at) IN "
+            "(SELECT kind, tenant, at FROM starts WHERE at <= ? LIMIT ?)",
+            (micros(now - MINUTE), limit),
         ).rowcount
         return gone >= limit
 

@@ -4,6 +4,8 @@ import sqlite3
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
+
 from punctual.domain.coming import comes_again, first_coming
 from punctual.local.codec import micros
 from punctual.local.errors import StoreError
@@ -242,10 +244,10 @@ def connect(path: Path, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> sq
     try:
         _tune(db)
         _migrate(db, path, migrations)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, msgspec.MsgspecError) as error:
         db.close()
         raise StoreError(f"The file {path} cannot be used: {error}.") from error
-    except StoreError:
+    except BaseException:
         db.close()
         raise
     return db
@@ -277,7 +279,7 @@ def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[S
                     step(db)
             db.execute(f"PRAGMA user_version = {number + 1}")
             db.execute("COMMIT")
-        except sqlite3.Error:
+        except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise

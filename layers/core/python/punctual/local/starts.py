@@ -1,12 +1,13 @@
 """What was started and ordered of limited tenants, kept for a minute: a restart forgets none."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from punctual.local.codec import micros, moment
 from punctual.local.unit import Unit
 
 START, ORDER = "start", "order"
+MINUTE = timedelta(minutes=1)  # no window is longer
 
 
 class SqliteStarts:
