@@ -60,7 +60,9 @@ class MemoryTokens:
         mine = sorted(self._kept(tenant, now), key=lambda one: one.token_id, reverse=True)
         return [one for one in mine if before is None or one.token_id < before][:limit]
 
-    def wished(self, tenant: str, token_id: str, wish: str) -> str | None:
+    def wished(self, tenant: str, token_id: str, wish: str, old: str = "") -> str | None:
+        if old and self.wishes.get((tenant, token_id)) == old:
+            self.wishes[tenant, token_id] = wish
         return self.wishes.setdefault((tenant, token_id), wish)
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:

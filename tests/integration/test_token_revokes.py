@@ -100,3 +100,29 @@ def test_asked_again_after_a_crash_it_is_done_in_the_name_of_who_was_first(step:
         done = desk.revoke("other")
         (line,) = desk.lines()
         assert (line.note.actor.caller, line.note.at) == ("one", done.revoked_at)
+
+
+@pytest.mark.parametrize("step", ["note", "revoke"])
+def test_what_failed_days_ago_is_done_in_the_name_and_at_the_time_of_who_asks_now(
+    step: str,
+) -> None:
+    """The token was good in between: neither its row nor the audit may say otherwise."""
+    with moto(ManualClock(NOON)) as store:
+        desk = Desk(store)
+
+        def crash() -> None:
+            raise Unavailable("gone")
+
+        with pytest.raises(Unavailable):
+            desk.revoke(
+                "one",
+                rows=Before(desk.rows, step, crash),
+                audit=Before(desk.audit, step, crash),
+            )
+        desk.clock.set(after(3 * 86_400))
+        done = desk.revoke("other")
+        assert done.revoked_at == desk.clock()
+        last = max(desk.lines(), key=lambda line: line.note.at)
+        assert (last.note.actor.caller, last.note.at) == ("other", done.revoked_at)
+        assert desk.revoke("later") == done
+        assert len(desk.lines()) == (1 if step == "note" else 2)

@@ -11,6 +11,7 @@ from punctual.aws.calls import Patience
 from punctual.aws.tokens import DoorTokens, DynamoTokens
 from punctual.aws.wiring import aws_dynamo
 from punctual.domain.access import Role
+from punctual.domain.placement import sortable_id
 from punctual.domain.tokens import KEPT, USED, Token
 from punctual.engine.tokens import KnownTokens, TokenRows
 from punctual.local.clock import ManualClock
@@ -125,6 +126,16 @@ def test_the_first_wish_stands(rows: Rows) -> None:
     assert rows.listed.get("acme", an_id(1), NOON) == a_token()
 
 
+def test_a_wish_that_was_given_up_is_replaced_by_one_of_those_who_ask() -> None:
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(1), "a")
+        assert tokens.wished("acme", an_id(1), "first") == "first"
+        assert tokens.wished("acme", an_id(1), "mine", "first") == "mine"
+        assert tokens.wished("acme", an_id(1), "theirs", "first") == "mine"
+        assert tokens.wished("acme", an_id(1), "theirs") == "mine"
+
+
 def test_a_wish_about_what_is_not_there_is_none() -> None:
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
@@ -196,6 +207,49 @@ def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
         assert list(tokens.page("acme", None, 9, NOON)) == [a_token(1)]
         assert tokens.get("acme", an_id(2), NOON) is None
         assert tokens.revoke("acme", an_id(2), NOON) is None
+
+
+def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after writes that failed: of a token that was never made, and of one taken back."""
+    monkeypatch.setattr("punctual.engine.tokens.MOST_GOOD", 4)
+    with moto(ManualClock(NOON)) as made:
+        control = made.settings.control_table
+        tokens = DynamoTokens(aws_dynamo(made.clients), control)
+        old, young = a_token(2), a_token(3, token_id=sortable_id(NOON + KEPT, bytes(10)))
+        for token in (a_token(1), old, young, a_token(4)):
+            tokens.put(token, token.token_id)
+        for token in (old, young):
+            key = {"pk": {"S": f"#token#{token.token_id}"}, "sk": {"S": "-"}}
+            made.clients.dynamodb.delete_item(TableName=control, Key=key)
+        with pytest.MonkeyPatch.context() as failing:
+            failing.setattr(tokens, "_end_list_row", lambda _: None)
+            tokens.revoke("acme", an_id(4), NOON + KEPT)
+        now = NOON + KEPT + timedelta(minutes=30)
+        assert tokens.count("acme", now) == (1, 2)
+        rows = {row["sk"]["S"]: row for row in made.rows("control") if "hash" in row}
+        assert rows[old.token_id]["expires"]["N"] == str(int(now.timestamp()))
+        assert rows[an_id(4)]["expires"]["N"] == str(int((NOON + 2 * KEPT).timestamp()))
+        # Whoever makes it may be about to put the token itself, which must then be listed.
+        assert "expires" not in rows[young.token_id]
+        assert "expires" not in rows[an_id(1)]
+        tokens.put(a_token(5), "e")
+        assert made.spend(lambda: tokens.count("acme", now)) == {"Query": 1}
+
+
+def test_a_tenant_with_as_many_as_it_may_is_looked_at_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("punctual.engine.tokens.MOST_GOOD", 2)
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(1), "a")
+        assert made.spend(lambda: tokens.count("acme", NOON)) == {"Query": 1}
+        tokens.put(a_token(2), "b")
+        looked = {"BatchGetItem": 1, "Query": 1}
+        assert made.spend(lambda: tokens.count("acme", NOON)) == looked
+        assert made.spend(lambda: tokens.count("acme", after(59))) == {"Query": 1}
+        assert made.spend(lambda: tokens.count("acme", after(60))) == looked
+        assert tokens.count("acme", after(60)) == (2, 2)
 
 
 def test_what_is_taken_back_goes_from_the_table_by_itself() -> None:

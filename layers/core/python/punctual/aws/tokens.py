@@ -6,13 +6,13 @@ here, for it runs before every call.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from punctual.aws import keys, token_keys
 from punctual.aws.attributes import Item, to_attribute, to_item
 from punctual.aws.calls import Client, Patience, Refused, answer, conditional
-from punctual.aws.dynamo import Condition, Dynamo, Range, chunked, known
+from punctual.aws.dynamo import Condition, Dynamo, Range, chunked, key_of, known
 from punctual.aws.sorting import moment, parse_moment
 from punctual.domain.access import Role
 from punctual.domain.errors import Unavailable
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 _READ = 50  # rows of a list at a time
 _COUNTED = 1_000
+_LOOKED = timedelta(minutes=1)
+_SETTLED = timedelta(hours=1)  # no call that makes a token lasts so long
+_MENDED = 25  # rows in one call
 
 
 class DynamoTokens:
@@ -31,6 +34,7 @@ class DynamoTokens:
     def __init__(self, dynamo: Dynamo, table: str) -> None:
         self._dynamo = dynamo
         self._table = table
+        self._looked: dict[str, datetime] = {}  # tenants that have as many as they may
 
     def put(self, token: Token, hashed: str) -> None:
         about = {token_keys.HASH: to_attribute(hashed), **_ends(token)}
@@ -50,16 +54,20 @@ class DynamoTokens:
                 break
         return found[:limit]
 
-    def wished(self, tenant: str, token_id: str, wish: str) -> str | None:
+    def wished(self, tenant: str, token_id: str, wish: str, old: str = "") -> str | None:
         """The row keeps it, so that all who ask at the same time go on with one of them."""
         hashed = self._hash(tenant, token_id)
         if hashed is None:
             return None
         condition = Condition(
-            "#tenant = :tenant AND attribute_not_exists(#wish)",
+            "#tenant = :tenant AND (attribute_not_exists(#wish) OR #wish = :old)",
             "SET #wish = :wish",
             {"#tenant": token_keys.TENANT, "#wish": token_keys.WISH},
-            {":tenant": to_attribute(tenant), ":wish": to_attribute(wish)},
+            {
+                ":tenant": to_attribute(tenant),
+                ":wish": to_attribute(wish),
+                ":old": to_attribute(old),
+            },
         )
         refused = self._dynamo.update_if(self._table, token_keys.door(hashed), condition)
         if not isinstance(refused, Refused):
@@ -69,15 +77,46 @@ class DynamoTokens:
 
     def count(self, tenant: str, now: datetime) -> "Counted":
         """By the rows of the list alone, which know when a token is forgotten: for it has ended a
-        month before."""
-        where = Range(token_keys.tokens_of(tenant))
-        ends = [row.get(keys.TTL) for row in self._dynamo.query(self._table, where, _COUNTED)]
-        ended = keys.expiry(now + KEPT)
-        good = sum(end is None or int(end["N"]) > ended for end in ends)
-        forgotten = sum(end is not None and int(end["N"]) <= keys.expiry(now) for end in ends)
-        from punctual.engine.tokens import Counted
+        month before. Where that leaves no room, the tokens themselves are looked at."""
+        from punctual.engine.tokens import Counted, has_room
 
-        return Counted(good, len(ends) - forgotten)
+        where = Range(token_keys.tokens_of(tenant))
+        rows = list(self._dynamo.query(self._table, where, _COUNTED))
+        good = [row for row in rows if not _ends_by(row, now + KEPT)]
+        kept = sum(not _ends_by(row, now) for row in rows)
+        looked = self._looked.get(tenant)
+        if has_room(Counted(len(good), kept)) or (looked and now - looked < _LOOKED):
+            return Counted(len(good), kept)
+        nowhere, ended = self._check(tenant, good, now)
+        if not nowhere and not ended:
+            self._looked[tenant] = now  # who asks all the time is answered from the list
+        return Counted(len(good) - nowhere - ended, kept - nowhere)
+
+    def _check(self, tenant: str, rows: Sequence[Item], now: datetime) -> tuple[int, int]:
+        """How many of these rows lead nowhere, and how many to a token that was taken back, after
+        a crash between two writes. Some are seen to: they go by themselves from now on."""
+        from punctual.domain.placement import sortable_id
+
+        doors = {token_keys.door(_hash_of(row)): row for row in rows}
+        found = self._dynamo.read(self._table, list(doors), glance=True)
+        nowhere, ended, mended = 0, 0, 0
+        settled = sortable_id(now - _SETTLED, bytes(10))
+        for door, row in doors.items():
+            at = key_of(row)
+            token = _token(known(found[door])) if door in found else None
+            if token is not None and token.tenant == tenant and token.revoked_at is None:
+                continue
+            if token is not None and token.tenant == tenant:
+                ended += 1
+                ends = _ends(token)
+            else:
+                nowhere += 1
+                # Its other row may be about to be put: no list may lose a token that is good.
+                ends = {keys.TTL: to_attribute(keys.expiry(now))} if at.sk < settled else {}
+            if ends and mended < _MENDED:
+                mended += 1
+                self._end(at, ends)
+        return nowhere, ended
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         hashed = self._hash(tenant, token_id)
@@ -106,10 +145,12 @@ class DynamoTokens:
 
     def _end_list_row(self, token: Token) -> None:
         """It may go with the other one; if this fails, it leads nowhere."""
+        self._end(token_keys.listed(token.tenant, token.token_id), _ends(token))
+
+    def _end(self, at: keys.RowKey, ends: Item) -> None:
         names = {"#ttl": keys.TTL, "#pk": keys.PK}
-        values = {":ttl": _ends(token)[keys.TTL]}
+        values = {":ttl": ends[keys.TTL]}
         condition = Condition("attribute_exists(#pk)", "SET #ttl = :ttl", names, values)
-        at = token_keys.listed(token.tenant, token.token_id)
         self._dynamo.update_if(self._table, at, condition)
 
     def _put(self, item: Item) -> None:
@@ -121,7 +162,7 @@ class DynamoTokens:
     def _hash(self, tenant: str, token_id: str) -> str | None:
         at = token_keys.listed(tenant, token_id)
         row = self._dynamo.read(self._table, [at]).get(at)
-        return None if row is None else str(known(row)[token_keys.HASH]["S"])
+        return None if row is None else _hash_of(row)
 
     def _hashes(self, tenant: str, before: str | None, limit: int) -> Iterator[str]:
         where = Range(
@@ -131,7 +172,7 @@ class DynamoTokens:
             newest_first=True,
         )
         for row in self._dynamo.query(self._table, where, min(limit, _READ)):
-            yield str(known(row)[token_keys.HASH]["S"])
+            yield _hash_of(row)
 
     def _kept(self, tenant: str, hashes: Sequence[str], now: datetime) -> dict[str, Token]:
         """By hash, those that are this tenant's and not forgotten yet."""
@@ -177,6 +218,15 @@ class DoorTokens:
             ),
             self._patience,
         )
+
+
+def _ends_by(row: Mapping[str, Any], at: datetime) -> bool:
+    end = row.get(keys.TTL)
+    return end is not None and int(end["N"]) <= keys.expiry(at)
+
+
+def _hash_of(row: Mapping[str, Any]) -> str:
+    return str(known(row)[token_keys.HASH]["S"])
 
 
 def _layout() -> Item:

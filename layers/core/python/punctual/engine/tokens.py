@@ -1,7 +1,7 @@
 """Tokens as an admin handles them: made once, listed, taken back."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -25,6 +25,7 @@ _decode = msgspec.json.Decoder(Note).decode
 MOST_GOOD = 1_000  # tokens of a tenant; whoever needs more shares them too little
 MOST_KEPT = 10_000  # with those that ended within the last month, which are still shown
 AGAIN = 60.0  # seconds; only people and time make room
+GIVEN_UP = timedelta(minutes=15)  # no call lasts longer
 
 
 class Counted(NamedTuple):
@@ -43,8 +44,9 @@ class TokenRows(Protocol):
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
         """Of one tenant with `token_id < before`, newest first."""
 
-    def wished(self, tenant: str, token_id: str, wish: str, /) -> str | None:
-        """What was first asked of it: this, or what somebody asked before. None: no such token."""
+    def wished(self, tenant: str, token_id: str, wish: str, old: str = "", /) -> str | None:
+        """What was first asked of it: this, or what somebody asked before, but for the `old` wish.
+        None: no such token."""
 
     def count(self, tenant: str, now: datetime) -> Counted:
         """How many are good, and how many are shown."""
@@ -128,13 +130,20 @@ class Tokens:
         return Page(found[:limit], (found[limit - 1].token_id,) if more else None)
 
     def revoke(self, tenant: str, token_id: str, by: Actor) -> Token:
-        """Who asks first is noted, then it is done: in that name, whoever does it."""
+        """Who asks first is noted, then it is done: in that name, whoever does it.
+
+        Where that failed, and nobody asked again for so long that no call of then can still be
+        on its way, it begins anew: the token was good in between, and nothing may say otherwise.
+        """
         now = self._clock()
         token = _there(self._rows.get(tenant, token_id, now))
         if token.revoked_at is not None:
             return _there(self._rows.revoke(tenant, token_id, now))
-        wish = self._rows.wished(tenant, token_id, _encode(_taken_back(token_id, by, now)).decode())
-        first = _decode(_there(wish))
+        wish = _encode(_taken_back(token_id, by, now)).decode()
+        stands = _there(self._rows.wished(tenant, token_id, wish))
+        if now - _decode(stands).at > GIVEN_UP:
+            stands = _there(self._rows.wished(tenant, token_id, wish, stands))
+        first = _decode(stands)
         self._audit.note(tenant, first)  # the same again is no second line
         return _there(self._rows.revoke(tenant, token_id, first.at))
 
@@ -146,6 +155,10 @@ class Tokens:
                 return True
             before = rows[-1].token_id
         return False
+
+
+def has_room(counted: Counted) -> bool:
+    return counted.good < MOST_GOOD and counted.kept < MOST_KEPT
 
 
 def check_room(counted: Counted) -> None:

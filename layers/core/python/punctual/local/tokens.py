@@ -48,7 +48,7 @@ class SqliteTokens:
             )
             return [_token(row) for row in rows.fetchall()]
 
-    def wished(self, _tenant: str, _token_id: str, wish: str, /) -> str | None:
+    def wished(self, _tenant: str, _token_id: str, wish: str, _old: str = "", /) -> str | None:
         """It is done in the same transaction, with nobody in between."""
         return wish
 
