@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -154,13 +155,24 @@ class SqliteHeads:
         earliest. A walk along the index alone."""
         with self._unit:
             self.flush()
-            behind = "" if after is None else "AND (queued_due, tenant, id) > (?, ?, ?) "
-            return self._unit.db.execute(
-                "SELECT queued_due, tenant, id FROM heads INDEXED BY heads_busy "
-                f"WHERE busy = 1 AND queued_priority = ? {behind}"
-                "ORDER BY queued_due, tenant, id LIMIT ?",
-                (rank, *(after or ()), limit),
-            ).fetchall()
+            if after is None:
+                return self._queued("", (rank,), limit)
+            due, tenant, number = after
+            # Each goes straight to its first row, also behind a million that are due together.
+            alike = "AND queued_due = ? AND tenant = ? AND id > ? "
+            found = self._queued(alike, (rank, due, tenant, number), limit)
+            if len(found) < limit:
+                behind = "AND (queued_due, tenant) > (?, ?) "
+                found += self._queued(behind, (rank, due, tenant), limit - len(found))
+            return found
+
+    def _queued(self, which: str, values: tuple[Any, ...], limit: int) -> list[Place]:
+        return self._unit.db.execute(
+            "SELECT queued_due, tenant, id FROM heads INDEXED BY heads_busy "
+            f"WHERE busy = 1 AND queued_priority = ? {which}"
+            "ORDER BY queued_due, tenant, id LIMIT ?",
+            (*values, limit),
+        ).fetchall()
 
     def keys(self, places: Sequence[Place]) -> list[Key]:
         with self._unit:
