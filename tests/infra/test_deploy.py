@@ -4,6 +4,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -219,6 +220,20 @@ def test_a_protected_stage_is_not_destroyed(session: Any) -> None:
     with pytest.raises(NotReady, match=r"stage prod is protected.*`protected` to false"):
         destroy(stage("prod"), session, cdk, Said(), sure=True)
     assert cdk.calls == []
+
+
+def test_a_protected_stage_that_was_opened_goes_whole(session: Any) -> None:
+    """As docs/deploying.md says: `protected` to false, `make deploy`, `make destroy`."""
+    put(session, BOOTSTRAP, "21")
+    opened = stage()
+    protected = replace(opened, protected=True)
+    assert deploy(protected, session, Cdk(as_the_template_says(session)), Said()) == 0
+    cdk = Cdk()
+    with pytest.raises(NotReady, match="stage dev is protected"):
+        destroy(protected, session, cdk, Said(), sure=True)
+    assert cdk.calls == []
+    assert deploy(opened, session, cdk, Said()) == destroy(opened, session, cdk, Said(), True) == 0
+    assert [call[0] for call in cdk.calls] == ["deploy", "destroy", "destroy"]
 
 
 def test_destroy_asks_whether_it_is_meant(session: Any) -> None:
