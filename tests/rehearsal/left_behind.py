@@ -18,6 +18,11 @@ class Standing:
         return Standing({kind: names - former.names[kind] for kind, names in self.names.items()})
 
     @property
+    def kinds(self) -> frozenset[str]:
+        """Those of which there is any."""
+        return frozenset(kind for kind, names in self.names.items() if names)
+
+    @property
     def missing(self) -> list[str]:
         """Kinds that a deployment of ours has, and of which nothing was found: a wrong list."""
         return [kind for kind, names in self.names.items() if not names and kind not in NONE_OURS]
@@ -59,6 +64,18 @@ def _rules(client: Client) -> Names:
         yield from (f"{bus}/{rule['Name']}" for rule in rules)
 
 
+def _domain_names(client: Client) -> Names:
+    return (one["DomainName"] for one in client("apigatewayv2").get_domain_names()["Items"])
+
+
+def _keys(client: Client) -> Names:
+    """Without those of AWS's own, and those that wait for their end: no key goes at once."""
+    for key in _listed("kms", "list_keys", "Keys", "KeyId")(client):
+        found = client("kms").describe_key(KeyId=key)["KeyMetadata"]
+        if found["KeyManager"] == "CUSTOMER" and found["KeyState"] != "PendingDeletion":
+            yield key
+
+
 def _stacks(client: Client) -> Names:
     for page in client("cloudformation").get_paginator("list_stacks").paginate():
         for stack in page["StackSummaries"]:
@@ -76,10 +93,12 @@ def _permissions(client: Client) -> Names:
 KINDS: Mapping[str, Callable[[Client], Names]] = {
     "alarm": _listed("cloudwatch", "describe_alarms", "MetricAlarms", "AlarmName"),
     "API": _apis,
+    "API's domain name": _domain_names,
     "bucket": _buckets,
     "dashboard": _listed("cloudwatch", "list_dashboards", "DashboardEntries", "DashboardName"),
     "event bus": _buses,
     "function": _listed("lambda", "list_functions", "Functions", "FunctionName"),
+    "key": _keys,
     "layer": _listed("lambda", "list_layers", "Layers", "LayerName"),
     "log group": _listed("logs", "describe_log_groups", "logGroups", "logGroupName"),
     "mapping": _listed("lambda", "list_event_source_mappings", "EventSourceMappings", "UUID"),
@@ -93,5 +112,5 @@ KINDS: Mapping[str, Callable[[Client], Names]] = {
     "table": _listed("dynamodb", "list_tables", "TableNames", "TableName"),
     "topic": _listed("sns", "list_topics", "Topics", "TopicArn"),
 }
-NONE_OURS = ("policy",)
-"""What our roles may do is written into them."""
+NONE_OURS = ("API's domain name", "policy")
+"""The stage has no name of its own; what our roles may do is written into them."""
