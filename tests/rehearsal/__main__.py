@@ -10,21 +10,17 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
-from punctual.settings import VERSION
-from tests.e2e.acceptance.contract import Api, a_client, eventually
-from tests.e2e.acceptance.target import a_target
+from tests.e2e.acceptance.contract import a_client, eventually
 from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept, together
+from tests.rehearsal.changes import change
 from tests.rehearsal.deployment import STAGE, Deployment
 from tests.rehearsal.emulator import ROOT, Account, emulator
 from tests.rehearsal.guard import guarded
-from tests.rehearsal.left_behind import standing
+from tests.rehearsal.left_behind import Standing, standing
 from tests.rehearsal.progress import Failed, step
-from tests.rehearsal.release import NEXT, next_release
 from tests.rehearsal.targets import put_targets
-from tests.rehearsal.update import Recurring
 
 CONTEXT = {"vendorFor": "host"}
 FOLDER = ROOT / ".rehearsal"
@@ -61,38 +57,39 @@ def address(account: Account) -> str:
     return f"{account.endpoint}/_aws/execute-api/{api['ApiId']}/v1"
 
 
-def serves(api: Api, version: str) -> bool:
-    return bool(api("GET", "/health").json()["version"] == version)
-
-
-def update(url: str, token: str, account: Account, deployment: Deployment, folder: Path) -> None:
-    """Another release while jobs run each second, and back to this one."""
-    with a_client(url, token) as http, a_target() as target:
-        api = Api(http)
-        jobs = Recurring(api, target)
-        try:
-            jobs.running()
-            for version, tree in ((NEXT, next_release(folder)), (VERSION, ROOT)):
-                with step(f"update to {version} while jobs run"):
-                    if deployment.deploy(tree) is not None:
-                        raise Failed("an update made a new admin token")
-                    eventually(partial(serves, api, version), 30)
-            for ledger in jobs.end():
-                print(f"   {ledger}")
-        finally:
-            api.clear()
-
-
-def ticking(url: str, account: Account) -> None:
+def ticking(url: str) -> None:
     """A deployment is down until its planner has been seen, a minute at most."""
-    os.environ["PUNCTUAL_AUTHORITY"] = str(account.authority)
     with a_client(url, None) as http:
         eventually(lambda: http.get("/health").status_code == 200, 90)
+
+
+def deployed(account: Account, deployment: Deployment, before: Standing) -> str:
+    """The admin token."""
+    with step("make deploy"):
+        token = deployment.deploy()
+    if token is None:
+        raise Failed("the first deploy made no admin token")
+    unlisted = (standing(account.client) - before).missing
+    if unlisted:
+        raise Failed(f"of what was deployed this is not found: {', '.join(unlisted)}")
+    deployment.diff("after a deploy")
+    return token
+
+
+def destroyed(account: Account, deployment: Deployment, before: Standing) -> None:
+    with step("make destroy"):
+        deployment.destroy()
+    after = standing(account.client)
+    if str(after - before):
+        raise Failed(f"make destroy left behind: {after - before}")
+    if str(before - after):
+        raise Failed(f"make destroy took what was never its own: {before - after}")
 
 
 def rehearse(one: Pass, folder: Path) -> Accepted:
     chosen = os.environ.get("T", "").split()
     with emulator(folder, one.options) as account:
+        os.environ["PUNCTUAL_AUTHORITY"] = str(account.authority)  # whom our own calls trust
         deployment = Deployment(folder, account.environment, CONTEXT)
         with step("cdk bootstrap"):
             deployment.bootstrap()
@@ -100,41 +97,33 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
             guarded(account)
         environment = {**account.environment, **put_targets(account).environment}
         before = standing(account.client)
-        with step("make deploy"):
-            token = deployment.deploy()
-        if token is None:
-            raise Failed("the first deploy made no admin token")
-        unlisted = (standing(account.client) - before).missing
-        if unlisted:
-            raise Failed(f"of what was deployed this is not found: {', '.join(unlisted)}")
-        with step("cdk diff"):
-            noise = deployment.diff()
-        if noise:
-            raise Failed(f"cdk diff after a deploy is not clean:\n{noise[-3_000:]}")
+        token = deployed(account, deployment, before)
         url = address(account)
         results: list[Accepted] = []
         if not chosen:
             with step(f"acceptance, where it needs no tick, against {url}"):
                 results.append(accept(url, token, environment, UNTICKED, folder, "early"))
         with step("the first tick"):
-            ticking(url, account)
+            ticking(url)
         with step(f"acceptance against {url}"):
             results.append(accept(url, token, environment, chosen or TICKED, folder))
         if one.more and not chosen:
             with step("what docs tell to type"):
                 accept(url, token, environment, [PAGES], folder, "docs")
         if one.more:
-            update(url, token, account, deployment, folder)
-        with step("make destroy"):
-            deployment.destroy()
-        left = standing(account.client) - before
-        if str(left):
-            raise Failed(f"make destroy left behind: {left}")
+            change(url, token, account, deployment, folder)
+        destroyed(account, deployment, before)
         return together(results)
 
 
 def ended(number: int, _frame: object) -> None:
     sys.exit(128 + number)  # leaving all that was entered: the emulator ends with us
+
+
+def processor() -> float:
+    """Seconds of all that was started here and has ended; unlike time, nobody else adds to it."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 def main(asked: Sequence[str]) -> int:
@@ -150,15 +139,18 @@ def main(asked: Sequence[str]) -> int:
             continue
         folder = FOLDER / one.name
         folder.mkdir(parents=True)
-        began = time.monotonic()
+        began, worked = time.monotonic(), processor()
         print(f"== rehearsal: {one.what}", flush=True)
         try:
             result = rehearse(one, folder)
         except Failed as error:
             print(error, file=sys.stderr)
             return 1
-        took = time.monotonic() - began
-        summaries.append(f"== rehearsed {one.what}: {result.summary}; {took:.0f} s in all")
+        took, worked = time.monotonic() - began, processor() - worked
+        summaries.append(
+            f"== rehearsed {one.what}: {result.summary}; {took:.0f} s in all, "
+            f"{worked:.0f} s of processor"
+        )
         summaries += [f"   {count} skipped: {why}" for why, count in result.skipped.items()]
     print("\n".join(summaries))
     return 0

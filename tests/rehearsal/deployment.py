@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.rehearsal.emulator import ACCOUNT, REGION, ROOT
-from tests.rehearsal.progress import Failed, checked, run
+from tests.rehearsal.progress import Failed, checked, run, step
 
 CDK = "node_modules/.bin/cdk"
 STAGE = "rehearsal"
@@ -35,17 +35,36 @@ class Deployment:
         return shown and shown[0]
 
     def destroy(self) -> None:
-        self._run("destroy", ROOT, *DEPLOY, "destroy", STAGE, "--yes")
+        self._run("destroy", ROOT, *DESTROY)
 
-    def diff(self, tree: Path = ROOT) -> str:
-        """Nothing, or what would change."""
-        command = [CDK, "diff", "--all", "--no-color", *self._stage()]
-        code, said = run(
-            command, self._in(tree), self._folder / "diff.log", lambda _line: False, tree
-        )
+    def deploy_alone(self, stack: str, tree: Path = ROOT) -> None:
+        options = ("--exclusively", "--require-approval=never")
+        self._run("deploy", tree, CDK, "deploy", whole_name(stack), *options, *self._stage())
+
+    def destroy_alone(self, stack: str) -> None:
+        self._run("destroy", ROOT, *self._gone(stack))
+
+    def refuses_to_go(self, tree: Path, stack: str) -> None:
+        """Of a stage that is protected: neither all of it, nor a stack by the CDK's own hand."""
+        for command, why in (
+            (DESTROY, f"stage {STAGE} is protected"),
+            (self._gone(stack), "TerminationProtection is enabled"),
+        ):
+            code, said = self._try("destroy", tree, *command)
+            if not code or why not in said:
+                raise Failed(f"{code} and not refused because {why!r}:\n{said[-3_000:]}")
+
+    def diff(self, when: str, tree: Path = ROOT) -> None:
+        """A template that says something else without a change of ours would be noise."""
+        with step(f"cdk diff {when}"):
+            code, said = self._try("diff", tree, CDK, "diff", "--all", "--no-color", *self._stage())
         if code:
             raise Failed(f"cdk diff failed with {code}:\n{said[-3_000:]}")
-        return "" if CLEAN in said else said
+        if CLEAN not in said:
+            raise Failed(f"cdk diff {when} is not clean:\n{said[-3_000:]}")
+
+    def _gone(self, stack: str) -> list[str]:
+        return [CDK, "destroy", whole_name(stack), "--force", *self._stage()]
 
     def _stage(self) -> list[str]:
         return [f"--context=stage={STAGE}", f"--output=cdk.out/{STAGE}", *self._context]
@@ -57,5 +76,18 @@ class Deployment:
         log = self._folder / f"{name}.log"
         return checked(command, self._in(tree), log, lambda line: bool(STACK.search(line)), tree)
 
+    def _try(self, name: str, tree: Path, *command: str) -> tuple[int, str]:
+        log = self._folder / f"{name}.log"
+        return run(command, self._in(tree), log, lambda _line: False, tree)
+
 
 DEPLOY = (sys.executable, "-m", "infra.deploy")
+DESTROY = (*DEPLOY, "destroy", STAGE, "--yes")
+
+
+def whole_name(stack: str) -> str:
+    """
+    >>> whole_name("Execution")
+    'Punctual-rehearsal-Execution'
+    """
+    return f"Punctual-{STAGE}-{stack}"

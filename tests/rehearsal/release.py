@@ -1,9 +1,14 @@
-"""Another release of the same code, that says so: what an update puts in the place of this one."""
+"""Another release of the same code, that says so: what an update puts in the place of this one.
 
+It is protected besides: an update protects the stage then, and the way back opens it again.
+"""
+
+import json
 import shutil
 from pathlib import Path
 
 from punctual.settings import VERSION
+from tests.rehearsal.deployment import STAGE
 from tests.rehearsal.emulator import ROOT
 
 COPIED = ("functions", "infra", "layers")
@@ -18,7 +23,7 @@ def next_release(folder: Path) -> Path:
     skipped = shutil.ignore_patterns("__pycache__", "*.pyc")
     for name in COPIED:
         shutil.copytree(ROOT / name, tree / name, ignore=skipped)
-    shutil.copy(ROOT / "cdk.json", tree)
+    (tree / "cdk.json").write_text(_protected((ROOT / "cdk.json").read_text()))
     for name in SHARED:
         (tree / name).symlink_to(ROOT / name)
     says = tree / SAYS
@@ -27,3 +32,9 @@ def next_release(folder: Path) -> Path:
     assert after != before
     says.write_text(after)
     return tree
+
+
+def _protected(described: str) -> str:
+    whole = json.loads(described)
+    whole["context"]["stages"][STAGE]["protected"] = True
+    return json.dumps(whole)

@@ -14,6 +14,9 @@ DONE = {
     "npm ci": "Makefile",
     "node_modules/.bin/cdk bootstrap aws://ACCOUNT/REGION": "tests/rehearsal/deployment.py",
     "node_modules/.bin/cdk diff --context stage=dev": "tests/rehearsal/deployment.py",
+    "node_modules/.bin/cdk deploy Punctual-dev-Execution --exclusively --context stage=dev": (
+        "tests/rehearsal/changes.py"
+    ),
     "make test": "tests/rehearsal/__main__.py",
     "make rehearse": "tests/rehearsal/__main__.py",
     "make deploy STAGE=dev": "tests/rehearsal/deployment.py",

@@ -1,0 +1,133 @@
+"""What is changed while jobs run: all stacks, one of them alone, and one that nothing needs.
+
+Back to this release each time, for what stands last is what `make destroy` is to remove.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+import httpx
+
+from punctual.settings import VERSION
+from tests.e2e.acceptance.contract import Api, a_client, eventually
+from tests.e2e.acceptance.target import a_target
+from tests.rehearsal.deployment import Deployment, whole_name
+from tests.rehearsal.emulator import ROOT, Account
+from tests.rehearsal.left_behind import standing
+from tests.rehearsal.progress import Failed, step
+from tests.rehearsal.release import NEXT, next_release
+from tests.rehearsal.update import Recurring
+
+ALONE = "Execution"
+NEEDED_BY_NOBODY = "Observability"
+HOLDS = {"alarm", "dashboard", "key", "stack", "topic"}  # saved queries are not emulated
+ASKED_EACH = 0.3  # seconds
+
+
+def change(url: str, token: str, account: Account, deployment: Deployment, folder: Path) -> None:
+    """Each occurrence of jobs of each second has one outcome, whatever is deployed meanwhile."""
+    following = next_release(folder)
+    with a_client(url, token) as http, a_target() as target:
+        api = Api(http)
+        jobs = Recurring(api, target)
+        try:
+            jobs.running()
+            _update(api, deployment, NEXT, following)
+            with step("make destroy of what is protected"):
+                deployment.refuses_to_go(following, NEEDED_BY_NOBODY)
+            _update(api, deployment, VERSION, ROOT)
+            with _answering(url, token):
+                for version, tree in ((NEXT, following), (VERSION, ROOT)):
+                    with step(f"{ALONE} alone to {version}"):
+                        _alone(account, deployment, tree)
+                _goes_and_comes_back(account, deployment)
+            deployment.diff("after all that")
+            for ledger in jobs.end():
+                print(f"   {ledger}")
+        finally:
+            api.clear()
+
+
+def _update(api: Api, deployment: Deployment, version: str, tree: Path) -> None:
+    with step(f"update to {version}"):
+        if deployment.deploy(tree) is not None:
+            raise Failed("an update made a new admin token")
+        eventually(partial(_serves, api, version), 30)
+    deployment.diff(f"at {version}", tree)
+
+
+def _serves(api: Api, version: str) -> bool:
+    return bool(api("GET", "/health").json()["version"] == version)
+
+
+def _alone(account: Account, deployment: Deployment, tree: Path) -> None:
+    before = _code(account)
+    deployment.deploy_alone(ALONE, tree)
+    changed = {name for name, code in _code(account).items() if code != before.get(name)}
+    own = _functions_of(account, ALONE)
+    if changed != own:
+        raise Failed(f"{ALONE} holds {sorted(own)}, and alone it changed {sorted(changed)}")
+
+
+def _code(account: Account) -> dict[str, list[str]]:
+    """By function, what it is made of; its own code and its layers have new names when changed."""
+    pages = account.client("lambda").get_paginator("list_functions").paginate()
+    return {
+        one["FunctionName"]: [one["CodeSha256"], *(layer["Arn"] for layer in one.get("Layers", []))]
+        for page in pages
+        for one in page["Functions"]
+    }
+
+
+def _functions_of(account: Account, stack: str) -> set[str]:
+    pages = account.client("cloudformation").get_paginator("list_stack_resources")
+    return {
+        one["PhysicalResourceId"]
+        for page in pages.paginate(StackName=whole_name(stack))
+        for one in page["StackResourceSummaries"]
+        if one["ResourceType"] == "AWS::Lambda::Function"
+    }
+
+
+def _goes_and_comes_back(account: Account, deployment: Deployment) -> None:
+    with step(f"{NEEDED_BY_NOBODY} goes"):
+        whole = standing(account.client)
+        deployment.destroy_alone(NEEDED_BY_NOBODY)
+        without = standing(account.client)
+    if (whole - without).kinds != HOLDS or str(without - whole):
+        raise Failed(f"with {NEEDED_BY_NOBODY} went: {whole - without}; came: {without - whole}")
+    with step(f"{NEEDED_BY_NOBODY} comes back"):
+        deployment.deploy_alone(NEEDED_BY_NOBODY)
+        again = standing(account.client)
+    # A key is another one each time.
+    if (whole - again).kinds - {"key"} or (again - without).kinds != HOLDS:
+        raise Failed(f"{NEEDED_BY_NOBODY} came back without: {whole - again}")
+
+
+@contextmanager
+def _answering(url: str, token: str) -> Iterator[None]:
+    """The API is asked all the while, by somebody else, and answers each time."""
+    over, answers = threading.Event(), Counter[str]()
+    asking = threading.Thread(target=_ask, args=(url, token, over, answers))
+    asking.start()
+    try:
+        yield
+    finally:
+        over.set()
+        asking.join()
+    if set(answers) != {"200"}:
+        raise Failed(f"while stacks were deployed alone the API answered {dict(answers)}")
+    print(f"   the API answered all {answers.total()} calls meanwhile")
+
+
+def _ask(url: str, token: str, over: threading.Event, answers: Counter[str]) -> None:
+    with a_client(url, token) as http:
+        while not over.wait(ASKED_EACH):
+            try:
+                answers[str(http.get("/jobs", params={"limit": 1}).status_code)] += 1
+            except httpx.HTTPError as error:
+                answers[repr(error)] += 1
