@@ -40,10 +40,10 @@ bench-poller: ## print how many recurring jobs a second a poller dispatches per 
 
 acceptance: ## hold an installation to the contract: URL=https://…/v1 TOKEN=… [FUNCTION=name] [QUEUE=https://sqs…]
 	@test -n "$(URL)" || { echo "make acceptance URL=https://…/v1 TOKEN=… [PATIENCE=3]" \
-		"[FUNCTION=name, for lambda tasks] [QUEUE=https://sqs…, for sqs tasks]" >&2; exit 2; }
+		"[FUNCTION=name, for lambda tasks] [CLOSED=another] [QUEUE=https://sqs…, for sqs tasks]" >&2; exit 2; }
 	@requirements/install dev
 	@PUNCTUAL_URL="$(URL)" PUNCTUAL_TOKEN="$(TOKEN)" PUNCTUAL_PATIENCE="$(PATIENCE)" \
-		PUNCTUAL_TASK_FUNCTION="$(FUNCTION)" PUNCTUAL_TASK_QUEUE="$(QUEUE)" \
+		PUNCTUAL_TASK_FUNCTION="$(FUNCTION)" PUNCTUAL_TASK_QUEUE="$(QUEUE)" PUNCTUAL_TASK_CLOSED="$(CLOSED)" \
 		$(PYTHON_IN_VENV) -m pytest -rs tests/e2e/acceptance $(T)
 
 openapi: ## write the OpenAPI document, its copy in docs/ and docs/reference/api.md, with examples as answered

@@ -93,9 +93,10 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
         deployment = Deployment(folder, account.environment, CONTEXT)
         with step("cdk bootstrap"):
             deployment.bootstrap()
-        if one.options.get("AUTH"):
+        under_roles = "AUTH" in one.options
+        if under_roles:
             guarded(account)
-        environment = {**account.environment, **put_targets(account).environment}
+        environment = {**account.environment, **put_targets(account, under_roles).environment}
         before = standing(account.client)
         token = deployed(account, deployment, before)
         url = address(account)

@@ -11,6 +11,7 @@ from tests.rehearsal.emulator import Account
 
 FUNCTION = "task-answers"
 QUEUE = "task-inbox"
+CLOSED = "somebody-elses"
 """The stage says which names tasks may reach: `tasksMayReach` in cdk.json."""
 
 FOR_LAMBDA = {
@@ -22,30 +23,39 @@ FOR_LAMBDA = {
 
 @dataclass(frozen=True)
 class Targets:
+    """`closed` is a function that tasks may not invoke, where there is anybody to refuse it."""
+
     function: str
     queue_url: str
+    closed: str | None
 
     @property
     def environment(self) -> dict[str, str]:
         """What the acceptance suite is told of them."""
-        return {"PUNCTUAL_TASK_FUNCTION": self.function, "PUNCTUAL_TASK_QUEUE": self.queue_url}
+        told = {"PUNCTUAL_TASK_FUNCTION": self.function, "PUNCTUAL_TASK_QUEUE": self.queue_url}
+        return {**told, "PUNCTUAL_TASK_CLOSED": self.closed} if self.closed else told
 
 
-def put_targets(account: Account) -> Targets:
+def put_targets(account: Account, guarded: bool) -> Targets:
     """They stand before the deploy, and are to stand after the destroy."""
+    for name in (FUNCTION, CLOSED):
+        _put_function(account, name)
+    queue = account.client("sqs").create_queue(QueueName=QUEUE)
+    return Targets(FUNCTION, queue["QueueUrl"], CLOSED if guarded else None)
+
+
+def _put_function(account: Account, name: str) -> None:
     role = account.client("iam").create_role(
-        RoleName=FUNCTION, AssumeRolePolicyDocument=json.dumps({"Statement": [FOR_LAMBDA]})
+        RoleName=name, AssumeRolePolicyDocument=json.dumps({"Statement": [FOR_LAMBDA]})
     )
     account.client("lambda").create_function(
-        FunctionName=FUNCTION,
+        FunctionName=name,
         Runtime="python3.13",
         Role=role["Role"]["Arn"],
         Handler=f"{Path(task_function.__file__).stem}.handler",
         Code={"ZipFile": _zipped(Path(task_function.__file__))},
         Timeout=60,
     )
-    queue = account.client("sqs").create_queue(QueueName=QUEUE)
-    return Targets(FUNCTION, queue["QueueUrl"])
 
 
 def _zipped(file: Path) -> bytes:

@@ -21,6 +21,12 @@ def function() -> str:
     return named("PUNCTUAL_TASK_FUNCTION", "function to invoke")
 
 
+@pytest.fixture
+def closed() -> str:
+    """One that stands there, and that the installation may not invoke."""
+    return named("PUNCTUAL_TASK_CLOSED", "function that is closed to tasks")
+
+
 @dataclass(frozen=True)
 class Inbox:
     """A queue that the installation may send to, and the tests receive from."""
@@ -123,6 +129,13 @@ def test_a_function_that_is_not_there_or_not_open_fails_without_a_retry(api: Api
         "There is no such function",
         "Punctual may not invoke this function",
     )
+
+
+@pytest.mark.needs("lambda")
+def test_a_function_that_tasks_may_not_reach_is_not_invoked(api: Api, closed: str) -> None:
+    run = ran(api, invoke(closed), max_retries=3)
+    assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
+    assert run["error_message"] == "Punctual may not invoke this function"
 
 
 @pytest.mark.needs("sqs")
