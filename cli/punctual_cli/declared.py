@@ -32,7 +32,7 @@ MOST_SET = 128
 OWN = ("paused", "job_id")  # of a declared job, and no fields of the API's
 # What an installation has is for it to say: here every type of task counts as known.
 ANYWHERE = Features(
-    frozenset({"event", "http", "lambda", "sqs", "script", "container"}), True, True, True
+    frozenset({"event", "http", "lambda", "sqs", "script", "container"}), True, True
 )
 
 

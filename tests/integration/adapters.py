@@ -7,7 +7,7 @@ from datetime import datetime
 from pathlib import Path
 
 from punctual.domain.head import Lane
-from punctual.engine.ports import Key, Message, Ports, Timer
+from punctual.engine.ports import Key, Message, Notice, Ports, Timer
 from punctual.local.clock import ManualClock
 from punctual.local.ready import Ready
 from punctual.local.store import Store
@@ -29,6 +29,7 @@ class World:
     ports: Ports
     clock: ManualClock
     delivered: Callable[[datetime], Sequence[Message]]
+    told: Callable[[datetime], Sequence[Notice]]
     settle: Callable[[], None] = _at_once
 
 
@@ -57,8 +58,11 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
     def delivered(now: datetime) -> Sequence[Message]:
         return [*ready.take(Lane.QUICK, now, 1_000), *ready.take(Lane.LONG, now, 1_000)]
 
+    def told(now: datetime) -> Sequence[Notice]:
+        return [one.notice for one in store.notices.due(now, 1_000, ())]
+
     try:
-        yield World(store.ports(ready, SilentWake()), clock, delivered)
+        yield World(store.ports(ready, SilentWake()), clock, delivered, told)
     finally:
         store.close()
 
@@ -66,21 +70,21 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
 @contextmanager
 def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
     with moto(clock) as made:
-        yield World(made.ports, clock, lambda _now: made.delivered())
+        yield World(made.ports, clock, lambda _now: made.delivered(), lambda _now: made.told())
 
 
 @contextmanager
 def stale(_folder: Path, clock: ManualClock) -> Iterator[World]:
     """What is not read consistently stands still, as it was before anything was written."""
     with moto(clock) as made, frozen(made.clients.dynamodb):
-        yield World(made.ports, clock, lambda _now: made.delivered())
+        yield World(made.ports, clock, lambda _now: made.delivered(), lambda _now: made.told())
 
 
 @contextmanager
 def memory(_folder: Path, clock: ManualClock) -> Iterator[World]:
     """The plain one that simulations run on: it must not be kinder than the others."""
     made = Memory(clock)
-    yield World(made.ports, clock, lambda _now: _received(made))
+    yield World(made.ports, clock, lambda _now: _received(made), lambda _now: _told(made))
 
 
 @contextmanager
@@ -88,7 +92,7 @@ def repeating(_folder: Path, clock: ManualClock) -> Iterator[World]:
     """What an adapter's own retries do twice comes to the same."""
     made = Memory(clock)
     ports = torn(made.ports, Repeating(), "client")
-    yield World(ports, clock, lambda _now: _received(made))
+    yield World(ports, clock, lambda _now: _received(made), lambda _now: _told(made))
 
 
 def _received(made: Memory) -> Sequence[Message]:
@@ -96,6 +100,10 @@ def _received(made: Memory) -> Sequence[Message]:
     for delivery in deliveries:
         made.queue.acknowledge(delivery)
     return [delivery.message for delivery in deliveries]
+
+
+def _told(made: Memory) -> Sequence[Notice]:
+    return list(made.notices.notices.values())
 
 
 ADAPTERS: Mapping[str, Factory] = {

@@ -22,11 +22,12 @@ from punctual.aws.calls import Patience
 from punctual.aws.crew import Crew
 from punctual.aws.dynamo import Dynamo
 from punctual.aws.history import DynamoHistory
+from punctual.aws.notices import parse_notice
 from punctual.aws.queue import parse_message
 from punctual.aws.run_lists import RunLists
 from punctual.aws.timer_rows import read_row
 from punctual.aws.wiring import AwsPorts, Clients, aws_ports
-from punctual.engine.ports import Clock, Message, Ports, RunRow, Timer
+from punctual.engine.ports import Clock, Message, Notice, Ports, RunRow, Timer
 from punctual.settings import Settings
 
 REGION = "eu-central-1"
@@ -66,6 +67,14 @@ class Moto:
         for url in self.settings.queues.values():
             while batch := self.messages(url):
                 found += [parse_message(message["Body"]) for message in batch]
+        return found
+
+    def told(self) -> list[Notice]:
+        """All notices that stand in the queues, taken out."""
+        found: list[Notice] = []
+        for url in self.settings.queues.values():
+            while batch := self.messages(url):
+                found += [one for m in batch if (one := parse_notice(m["Body"])) is not None]
         return found
 
     def messages(self, url: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from punctual.domain.placement import EPOCH
-from punctual.engine.ports import Blob, BucketLease, Clock, Key, Receipt, Timer
+from punctual.engine.ports import Blob, BucketLease, Clock, Key, Notice, Receipt, Timer
 from punctual.engine.window import Place
 
 
@@ -30,6 +30,18 @@ class MemoryBlobs:
 
     def link(self, name: str, content_type: str) -> str | None:
         return None
+
+
+class MemoryNotices:
+    """All that was put, the same twice as one."""
+
+    def __init__(self) -> None:
+        self.notices: dict[tuple[str, str], Notice] = {}
+
+    def put(self, notices: Sequence[Notice]) -> Sequence[bool]:
+        for notice in notices:
+            self.notices.setdefault((notice.tenant, notice.id), notice)
+        return [True] * len(notices)
 
 
 class MemoryBuckets:

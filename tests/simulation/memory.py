@@ -31,6 +31,7 @@ from tests.simulation.control import (
     MemoryBlobs,
     MemoryBuckets,
     MemoryFeed,
+    MemoryNotices,
     MemoryReceipts,
     MemoryWake,
 )
@@ -263,6 +264,7 @@ class Memory:
         self.heads = MemoryHeads(clock, watch_head)
         self.timers = MemoryTimers()
         self.queue = FifoQueue(clock)
+        self.notices = MemoryNotices()
         self.history = MemoryHistory(clock, watch_row)
         self.blobs = MemoryBlobs()
         self.buckets = MemoryBuckets(clock)
@@ -273,6 +275,7 @@ class Memory:
             heads=self.heads,
             timers=self.timers,
             messages=self.queue,
+            notices=self.notices,
             history=self.history,
             blobs=self.blobs,
             buckets=self.buckets,

@@ -64,6 +64,10 @@ class Call(NamedTuple):
     size: int
 
     @property
+    def may_be_refused(self) -> bool:
+        return self.method == "send" or self.port == "notices"
+
+    @property
     def reads(self) -> bool:
         return self.method in READS
 
@@ -75,7 +79,7 @@ def tears(call: Call) -> list[tuple[Tear, bool]]:
         kinds += [(Tear.AFTER, True), (Tear.AFTER, False)]
         if call.size > 1:
             kinds += [(Tear.PREFIX, True), (Tear.PREFIX, False)]
-        if call.method == "send":
+        if call.may_be_refused:
             kinds.append((Tear.REFUSED, False))
     return kinds
 
@@ -108,7 +112,7 @@ class Plan:
         if fault.tear is Tear.STALL_BEFORE:
             self.stall(call.process, fault.seconds)
             return real(*args)
-        if fault.tear is Tear.REFUSED and call.method == "send":
+        if fault.tear is Tear.REFUSED and call.may_be_refused:
             return [False] * call.size
         if fault.tear is Tear.PREFIX:
             real(args[0][: call.size // 2], *args[1:])

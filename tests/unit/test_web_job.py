@@ -15,7 +15,6 @@ from punctual.web.json_body import parse_object
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 ALL = Features(
     frozenset({"event", "http", "lambda", "sqs", "script", "container"}),
-    notify=True,
     artifacts=True,
     secrets=True,
 )
@@ -111,7 +110,6 @@ def test_every_wrong_field_is_named_at_once_as_it_was_written() -> None:
         "end_time",
         "job_id",
         "colour",
-        "notify",
     }
 
 
@@ -382,12 +380,61 @@ def test_of_a_name_that_comes_twice_the_last_counts() -> None:
 
 
 def test_what_an_installation_has_not_is_refused_on_its_field() -> None:
-    assert refused(**immediate(notify=[{"on": ["FAILED"], "url": "https://example.com"}])) == {
-        "notify": "notifications are not in this installation yet"
+    artifact = {"type": "script", "runtime": "bash", "artifact_id": "0" * 64}
+    assert refused(**immediate(task=artifact)) == {
+        "task.artifact_id": "artifacts are not in this installation yet"
     }
+    assert accepted(ALL, **immediate(task=artifact)) == immediate(task=artifact)
+
+
+def hook(*on: str, url: str = "https://example.com/hook") -> dict[str, Any]:
+    return {"on": list(on), "url": url}
+
+
+def test_webhooks_are_kept_as_sent() -> None:
+    wanted = immediate(notify=[hook("FAILED", "TIMED_OUT"), hook("SUCCESS"), hook("MISSED")])
+    assert accepted(**wanted) == wanted
     assert accepted(**immediate(notify=[])) == immediate(notify=[])
-    full = immediate(notify=[{"on": ["FAILED"], "url": "https://example.com"}])
-    assert accepted(ALL, **full) == full
+    assert accepted(**immediate(notify=None)) == immediate()
+
+
+def test_every_wrong_field_of_webhooks_is_named_at_once() -> None:
+    assert refused(
+        **immediate(
+            notify=[
+                hook("FAILED", url="ftp://example.com"),
+                hook("FAILED", "SUCCESS", "FAILED"),
+                hook(),
+                {"url": "https://example.com"},
+                {**hook("RUNNING", url="https://me:pw@example.com"), "secret": "x"},
+            ]
+        )
+    ) == {
+        "notify.0.url": "The URL does not begin with http:// or https://",
+        "notify.1.on": "must not name a status twice",
+        "notify.2.on": "must have at least 1 entries",
+        "notify.3.on": "is required",
+        "notify.4.on.0": "must be one of SUCCESS, FAILED, TIMED_OUT, CANCELLED, SKIPPED, MISSED",
+        "notify.4.url": "The URL holds a user name; put credentials into a header",
+        "notify.4.secret": "is not a field that this call knows",
+    }
+
+
+def test_a_job_has_five_webhooks_at_the_most() -> None:
+    assert accepted(**immediate(notify=[hook("FAILED")] * 5))
+    assert refused(**immediate(notify=[hook("FAILED")] * 6)) == {
+        "notify": "must have at most 5 entries"
+    }
+
+
+@pytest.mark.parametrize("wrong", [3, "https://example.com", {"on": ["FAILED"]}, [None], [[]]])
+def test_what_are_no_webhooks_is_refused_by_its_field(wrong: Any) -> None:
+    assert all(field.startswith("notify") for field in refused(**immediate(notify=wrong)))
+
+
+def test_a_webhook_takes_no_placeholders() -> None:
+    found = refused(**immediate(notify=[hook("FAILED", url="https://example.com/{{run_id}}")]))
+    assert set(found) == {"notify.0.url"}
 
 
 def test_a_crowd_of_wrong_entries_is_refused_as_one() -> None:

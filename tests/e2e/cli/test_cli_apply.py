@@ -234,11 +234,11 @@ def test_what_only_the_server_refuses_is_named_by_its_line_and_the_rest_is_done(
         "  - name: refused\n"
         "    schedule_type: INTERVAL\n"
         "    interval_seconds: 60\n"
-        "    notify: [{on: [FAILED], url: https://hook.example}]\n"
+        "    task: {type: script, runtime: bash, artifact_id: abc}\n"
     )
     said = program("apply", "-f", "-", "--yes", code=4, stdin=text).err
     assert "Error: 1 of 2 steps were refused; the others are done." in said
-    assert "standard input:6: refused: notify: notifications are not in this installation" in said
+    assert "standard input:6: refused: task.artifact_id: artifacts are not in this" in said
     assert set(alive(client)) == {"good"}
 
 

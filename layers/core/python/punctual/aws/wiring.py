@@ -19,6 +19,7 @@ from punctual.aws.feed import BusFeed
 from punctual.aws.heads import DynamoHeads
 from punctual.aws.history import DynamoHistory
 from punctual.aws.knobs import Gate, GatedMessages
+from punctual.aws.notices import SqsNotices
 from punctual.aws.queue import SqsMessages
 from punctual.aws.run_lists import RunLists
 from punctual.aws.sqs import Queue
@@ -85,6 +86,7 @@ def aws_ports(
             new_mark if settings.writes >= keys.SHARED_TIMERS else None,
         ),
         messages=GatedMessages(SqsMessages(queue, settings.queues), gate),
+        notices=SqsNotices(queue, settings.queues, gate),
         history=DynamoHistory(
             dynamo, settings.runs_table, lists, settings.writes >= keys.SHARED_ENDS
         ),

@@ -29,6 +29,7 @@ class Draft:
         "line",
         "mark",
         "next_at",
+        "notify",
         "now",
         "required",
         "rules",
@@ -51,6 +52,7 @@ class Draft:
         self.schedule = head.schedule
         self.rules = head.rules
         self.limits = head.limits
+        self.notify = head.notify
         self.mark = head.mark
         self.next_at = head.next_at
         self.started = head.started
@@ -154,6 +156,7 @@ class Draft:
             timer_at=timer_at,
             writers=writers,
             ended_at=(old.ended_at or self.now) if over else None,
+            notify=self.notify,
         )
 
     def _rules_in_use(self) -> dict[int, Rules]:

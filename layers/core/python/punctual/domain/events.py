@@ -96,6 +96,7 @@ class Update(Struct, frozen=True, gc=False):
     limits: Limits
     schedule: Schedule | None = None
     asked_at: datetime | None = None  # when the request came, which may take its time
+    notify: str = ""
 
 
 class Order(Struct, frozen=True, gc=False):

@@ -135,6 +135,7 @@ class Head(
     writers: tuple[str, ...] = ()  # of the last few versions, newest last
     ended_at: Moment | None = None  # when the job came to its end: retention counts from here
     blank: bool = False  # a place held for a creation that was slower than its timer
+    notify: str = ""  # for which statuses each entry of the definition in force is
 
     @property
     def current(self) -> Rules:

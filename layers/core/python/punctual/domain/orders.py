@@ -119,6 +119,7 @@ def update(d: Draft, new: Update) -> None:
     d.definition = d.edition
     d.rules = {**d.rules, d.edition: new.rules}
     d.limits = new.limits
+    d.notify = new.notify
     d.kind = new.kind
     if new.schedule is not None:
         _take_up(d, new.schedule, new.asked_at or d.now)

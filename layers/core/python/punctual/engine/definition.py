@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from punctual.domain.head import Kind, Lane, Limits, Misfire, Overlap, Priority, Retry, Rules
+from punctual.domain.notices import letters
 from punctual.domain.placement import jitter_ms
 from punctual.domain.schedule import Cron, Every, Once, Schedule
 
@@ -47,6 +48,7 @@ class Compiled(NamedTuple):
     schedule: Schedule
     rules: Rules
     limits: Limits
+    notify: str = ""
 
 
 def compiled(document: Mapping[str, Any], job_id: str, ref: str, now: datetime) -> Compiled:
@@ -56,6 +58,7 @@ def compiled(document: Mapping[str, Any], job_id: str, ref: str, now: datetime) 
         schedule=_schedule(document, now),
         rules=_rules(document, ref, now),
         limits=_limits(document, job_id),
+        notify=_notify(document),
     )
 
 
@@ -148,6 +151,10 @@ def _limits(document: Mapping[str, Any], job_id: str) -> Limits:
         max_runs=document.get("max_runs"),
         jitter_ms=jitter_ms(job_id, document.get("jitter_seconds") or 0),
     )
+
+
+def _notify(document: Mapping[str, Any]) -> str:
+    return letters(entry["on"] for entry in document.get("notify") or ())
 
 
 def _given(document: Mapping[str, Any], name: str, default: int) -> int:

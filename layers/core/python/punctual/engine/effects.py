@@ -15,6 +15,7 @@ from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
 from punctual.engine import packs
 from punctual.engine.change import Change
+from punctual.engine.notices import Notice, notices_of
 from punctual.engine.plan import Plan
 from punctual.engine.ports import (
     AttemptRow,
@@ -63,7 +64,7 @@ class Effects:
     def follow(self, plans: Sequence[Plan]) -> tuple[list[bool], list[bool]]:
         """After the swap; for each whether it is recorded, and whether all it sends is taken.
 
-        What cannot be recorded now stays in its head, and keeps no message of any job back.
+        What cannot be recorded or told now stays in its head, and keeps no message of any job back.
         """
         recorded, sent = self._record(plans), [True] * len(plans)
         owners: list[int] = []
@@ -82,10 +83,12 @@ class Effects:
 
     def _record(self, plans: Sequence[Plan]) -> list[bool]:
         rows: list[RunRow] = []
-        done = [True] * len(plans)
+        done = self._notify(plans)
         down: Unavailable | None = None
         at = expires_at = None
         for index, plan in enumerate(plans):
+            if not done[index]:
+                continue
             try:
                 for run in plan.decision.records:
                     ended = run.ended_at or run.changed_at
@@ -109,6 +112,34 @@ class Effects:
             self._log("rows_pending", error=error.message, rows=len(rows))
             done = [not plan.decision.records for plan in plans]
         return done
+
+    def _notify(self, plans: Sequence[Plan]) -> list[bool]:
+        """Before any row: a run leaves its head with its row, and then nobody knows whom to tell.
+
+        False for each whose notices are not all taken, and which is not to be recorded yet.
+        """
+        done = [True] * len(plans)
+        owners: list[int] = []
+        notices: list[Notice] = []
+        for index, plan in enumerate(plans):
+            if plan.decision.records and plan.decision.head.notify:
+                before = None if plan.stored is None else plan.stored.head
+                found = list(notices_of(plan.decision, before))
+                owners += [index] * len(found)
+                notices += found
+        if notices:
+            for owner, taken in zip(owners, self._put(notices), strict=True):
+                done[owner] = done[owner] and taken
+        return done
+
+    def _put(self, notices: Sequence[Notice]) -> Sequence[bool]:
+        try:
+            return self._ports.notices.put(notices)
+        except Unavailable as error:
+            if self._together:
+                raise
+            self._log("notices_pending", error=error.message, notices=len(notices))
+            return [False] * len(notices)
 
     def _detail(
         self, change: Change, run: Run, decision: Decision, down: Unavailable | None

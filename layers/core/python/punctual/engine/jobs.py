@@ -127,6 +127,7 @@ class Jobs(Ordering):
                 if meaning.kind is head.kind and head.kind == "IMMEDIATE"
                 else keep_phase(meaning.schedule, head.schedule),
                 asked_at=now,
+                notify=meaning.notify,
             ),
         )
 

@@ -160,8 +160,11 @@ def recorded(
 
 
 def _is_hurried(event: Event, head: Head, clock: Clock) -> bool:
-    """Who may write a row once more without asking, for what it is made of surely stands still."""
-    if not isinstance(event, Claim | Finish | Perform):
+    """Who may write a row once more without asking, for what it is made of surely stands still.
+
+    With the row, whom to tell would be told once more.
+    """
+    if head.notify or not isinstance(event, Claim | Finish | Perform):
         return False
     since = clock() - LONG_ENDED
     return all((run.ended_at or run.changed_at) >= since for run in head.ended)

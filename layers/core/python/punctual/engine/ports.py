@@ -14,6 +14,7 @@ from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Lease, Run
 from punctual.engine.audit import AuditLog, Note
 from punctual.engine.buckets import BucketLease, Buckets
+from punctual.engine.notices import Notice
 from punctual.engine.records import (
     AttemptRow,
     Body,
@@ -37,6 +38,7 @@ __all__ = [
     "Detail",
     "HeadPage",
     "Key",
+    "Notice",
     "Receipt",
     "RunKey",
     "RunRow",
@@ -190,6 +192,14 @@ class Messages(Protocol):
         """True for each that the queue has taken; what it has not is sent by a later look."""
 
 
+class Notices(Protocol):
+    def put(self, notices: Sequence[Notice]) -> Sequence[bool]:
+        """True for each that will be told, or given up after hours; the same twice is one.
+
+        What is not taken is put by a later look, and until then its run stays unrecorded.
+        """
+
+
 class History(Protocol):
     """Rows whose `expires_at` has passed are never returned, whenever they are removed.
 
@@ -281,6 +291,7 @@ class Ports:
     heads: Heads
     timers: Timers
     messages: Messages
+    notices: Notices
     history: History
     blobs: Blobs
     buckets: Buckets

@@ -186,6 +186,7 @@ class Submitting:
             next_at,
             timer_at=due_at if planned else None,
             writers=(writer,) if planned else (),
+            notify=meaning.notify,
         )
         body, blob = self._documents.body(Key(tenant, job_id), asked.document, ref, 1, now, caller)
         return _New(place, head, body, blob, writer, note)

@@ -35,6 +35,11 @@ class Ended(NamedTuple):
     finished: Finished
     stopped: str
 
+    @property
+    def has_ended(self) -> bool:
+        """A stop that came when the work had ended anyway changes nothing."""
+        return self.finished.status is not Status.CANCELLED
+
 
 class _Log:
     """Appends what a task prints to its log, which readers see while it runs."""

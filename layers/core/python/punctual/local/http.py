@@ -27,7 +27,7 @@ from punctual.web.render_rest import About
 from punctual.web.request import COMMON, Caller, Reply, Request
 from punctual.web.routes_schedules import ScheduleRoutes
 from punctual.web.routing import Log
-from punctual.web.services import Services
+from punctual.web.services import Services, no_secret
 
 T = TypeVar("T")
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -69,6 +69,7 @@ def application(
     quotas: Quotas | None = None,
     limits_of: LimitsOf = unlimited,
     door: NodeDoor | None = None,
+    webhook_secret: Callable[[str], str] = no_secret,
 ) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id.
 
@@ -77,7 +78,10 @@ def application(
     about = About(_version(), tuple(features.task_types))
     admit = None if quotas is None else quotas.call
     services = Services(
-        jobs, search, clock, features, about, tokens, limits_of=limits_of, admit=admit
+        *(jobs, search, clock, features, about, tokens),
+        limits_of=limits_of,
+        admit=admit,
+        webhook_secret=webhook_secret,
     )
     return Application(services, turn, log, new_id or id_maker(clock), access, soon, door)
 

@@ -7,12 +7,13 @@ from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
 from punctual.domain.head import Lane
-from punctual.domain.run import Run, Status
+from punctual.domain.run import Run
 from punctual.domain.timing import CLAIM_LEASE
 from punctual.engine.executor import Assignment, Executor, Finished, Handed
 from punctual.engine.jobs import Jobs
 from punctual.engine.limits import LimitsOf
 from punctual.engine.looker import Looker
+from punctual.engine.notifying import Secrets
 from punctual.engine.performing import Performing
 from punctual.engine.planner import Planned, Planner
 from punctual.engine.poller import BATCH, Poller
@@ -31,6 +32,7 @@ from punctual.local.monitor import NodeMonitor
 from punctual.local.queued import QueuedHeads
 from punctual.local.ready import Ready
 from punctual.local.store import Store
+from punctual.local.webhooks import Webhooks, no_secrets
 from punctual.local.wiring import Wiring
 from punctual.local.workers import Workers
 from punctual.tasks.registry import Registry
@@ -67,6 +69,7 @@ class Node:
         woken: Callable[[], None],
         executor_id: str = "local",
         limits_of: LimitsOf | None = None,
+        webhook_secrets: Secrets = no_secrets,
     ) -> None:
         self._store = store
         self._groups = groups
@@ -93,6 +96,7 @@ class Node:
         self.holding = Holding(self.executor, registry, store.blobs, monotonic)
         self._wiring = wiring
         wiring.poller = self.poller
+        self.webhooks = Webhooks(*(store, self.ports, registry, webhook_secrets, clock, log, woken))
         self.monitor = NodeMonitor(store, self.holding, registry, executor_id)
         self.search = Search(self.ports, clock, self.monitor, log)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
@@ -168,6 +172,7 @@ class Node:
         starting, self._starting = self._starting, []
         for one_more in starting:
             self._workers[one_more.lane].start(one_more.work)
+        self.webhooks.step(self._clock())
         self._house.keep(self._clock())
         if more or self._left():
             return self._clock()
@@ -245,7 +250,7 @@ class Node:
         if not ended:
             return
         given_up = ("SHUTDOWN", "LOST")
-        back = [one for one in ended if one.stopped in given_up and not _has_ended(one)]
+        back = [one for one in ended if one.stopped in given_up and not one.has_ended]
         self._finish([one.finished for one in ended if one not in back])
         for one in back:
             finished = one.finished
@@ -275,22 +280,17 @@ class Node:
 
     def next_at(self) -> datetime | None:
         """When the next step is due."""
-        moments = [self.holding.next_beat(), self._house.next_at]
-        moments.append(self._plan_at)
-        moments.append(self.poller.next_at(self._clock()))
-        moments.append(self.ready.next_at())
+        moments = [self.holding.next_beat(), self._house.next_at, self._plan_at]
+        moments += [self.poller.next_at(self._clock()), self.ready.next_at()]
+        moments.append(self.webhooks.next_at())
         return min(moment for moment in moments if moment is not None)
 
     def close(self) -> None:
         """Start nothing more, and ask what runs to hand back its run."""
         self._closing = True
         self.holding.stop_all()
+        self.webhooks.close()
 
     @property
     def idle(self) -> bool:
-        return not len(self.holding) and not self._ended
-
-
-def _has_ended(ended: Ended) -> bool:
-    """A stop that came when the work had ended anyway changes nothing."""
-    return ended.finished.status is not Status.CANCELLED
+        return not len(self.holding) and not self._ended and self.webhooks.idle

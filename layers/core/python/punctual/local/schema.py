@@ -228,10 +228,24 @@ _QUEUED: Sequence[Step] = (
         WHERE busy = 1""",
 )
 
+_NOTICES: Sequence[Step] = (
+    """CREATE TABLE notices (
+        id INTEGER PRIMARY KEY,
+        tenant TEXT NOT NULL,
+        notice_id TEXT NOT NULL,
+        next_at INTEGER NOT NULL,
+        tries INTEGER NOT NULL DEFAULT 0,
+        notice BLOB NOT NULL,
+        UNIQUE (tenant, notice_id)
+    )""",
+    "CREATE INDEX notices_by_time ON notices (next_at)",
+)
+
 MIGRATIONS: Sequence[Sequence[Step]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH),
     _EIGHTH,
     _QUEUED,
+    _NOTICES,
 )
 
 

@@ -32,6 +32,7 @@ from punctual.local.loop import Loop
 from punctual.local.node import Node
 from punctual.local.store import Store
 from punctual.local.token_key import OWNERS, TokenKey
+from punctual.local.webhook_keys import WebhookKeys
 from punctual.local.wire import Wire
 from punctual.local.workers import Workers
 from punctual.tasks.addresses import LOOPBACK
@@ -126,6 +127,7 @@ def build(
         woken,
         executor_id=f"{socket.gethostname()}-{os.getpid()}",
         limits_of=limits_of,
+        webhook_secrets=WebhookKeys(folder).secrets,
     )
     return node, http
 
@@ -168,6 +170,9 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
     limits_of = limits_here(options, log)
     node, http = build(store, options.data, log, lambda: holder[0].wake(), limits_of)
     node.start()
+    webhook_keys = WebhookKeys(options.data)
+    if webhook_keys.close_to_others() is not None:
+        log("webhook_key_was_open_to_others", file=webhook_keys.path)
     key = TokenKey(options.data)
     tokens = Tokens(
         store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
@@ -192,6 +197,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
                 quotas=node.quotas if limits_of else None,
                 limits_of=limits_of or unlimited,
                 door=door,
+                webhook_secret=webhook_keys.shown,
             ),
             http=Wire,
             loop="none",

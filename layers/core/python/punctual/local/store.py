@@ -17,6 +17,7 @@ from punctual.local.feed import SqliteFeed
 from punctual.local.folder_lock import FolderLock
 from punctual.local.heads import SqliteHeads
 from punctual.local.history import SqliteHistory
+from punctual.local.notices import SqliteNotices
 from punctual.local.purge import Purge
 from punctual.local.schema import connect
 from punctual.local.starts import SqliteStarts
@@ -49,9 +50,10 @@ class Store:
         self.feed = SqliteFeed(self._unit, clock)
         self.tokens = SqliteTokens(self._unit)
         self.starts = SqliteStarts(self._unit)
+        self.notices = SqliteNotices(self._unit, clock)
         self.blobs = blobs
         parts = (self.timers, bodies, self.heads, self.history, self.feed, self.audit)
-        for part in (*parts, self._counts):
+        for part in (*parts, self._counts, self.notices):
             self._unit.join(part)
         self._purge = Purge(self._unit, self._counts, self.heads, self.history, self.buckets, blobs)
 
@@ -87,6 +89,7 @@ class Store:
             heads=self.heads,
             timers=self.timers,
             messages=messages,
+            notices=self.notices,
             history=self.history,
             blobs=self.blobs,
             buckets=self.buckets,

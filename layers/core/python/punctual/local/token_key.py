@@ -1,14 +1,14 @@
 """The key of the node's tokens: a file that only its owner may read, made when first needed."""
 
 import os
-import stat
 from pathlib import Path
 
 from punctual.domain.tokens import KEY_BYTES
+from punctual.local import key_file
 from punctual.local.errors import StoreError
+from punctual.local.key_file import OWNERS as OWNERS
 
 FILE = "token.key"
-OWNERS = 0o600
 
 
 class TokenKey:
@@ -42,31 +42,9 @@ class TokenKey:
 
     def close_to_others(self) -> int | None:
         """The rights that others had on the file, where they had any: now they have none."""
-        try:
-            found = stat.S_IMODE(self.path.stat().st_mode) if self.path.exists() else OWNERS
-            if not found & ~OWNERS:
-                return None
-            self.path.chmod(OWNERS)
-        except OSError as error:
-            raise StoreError(
-                f"The key of tokens {self.path} is open to others, and its rights cannot be "
-                f"changed ({error.strerror}): let only the node's own user read it."
-            ) from error
-        return found
+        return key_file.close_to_others(self.path, "The key of tokens")
 
     def _made(self) -> bytes:
-        """Whole or not at all: a crash leaves no half of it."""
         key = os.urandom(KEY_BYTES)
-        drawn = self.path.with_suffix(".new")
-        drawn.unlink(missing_ok=True)
-        with open(os.open(drawn, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNERS), "wb") as file:
-            file.write(key)
-            file.flush()
-            os.fsync(file.fileno())
-        drawn.replace(self.path)
-        folder = os.open(self.path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # tokens made with it are on the disk as soon as they are answered
-        finally:
-            os.close(folder)
+        key_file.write(self.path, key)
         return key

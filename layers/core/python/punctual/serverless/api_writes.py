@@ -11,6 +11,8 @@ from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.api_tokens import read_key, tokens
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import of_engine
+from punctual.serverless.webhook_keys import WebhookKeys
+from punctual.tasks.http_request import url_problem
 from punctual.tasks.rules import task_problems
 from punctual.web.features import Features
 from punctual.web.gateway import gateway
@@ -19,7 +21,9 @@ from punctual.web.routes_runs import RunRoutes
 from punctual.web.routes_tokens import TokenRoutes
 from punctual.web.services import Services
 
-FEATURES = Features(task_types=TASK_TYPES, secrets=True, check_task=task_problems)
+FEATURES = Features(
+    task_types=TASK_TYPES, secrets=True, check_task=task_problems, check_url=url_problem
+)
 
 
 def writing(runtime: Runtime) -> Any:
@@ -29,7 +33,10 @@ def writing(runtime: Runtime) -> Any:
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
     made = tokens(runtime, key=lambda: read_key(runtime))
     services = Services(
-        jobs, search, runtime.clock, FEATURES, about(), made, most=MOST, limits_of=limited.limits_of
+        *(jobs, search, runtime.clock, FEATURES, about(), made),
+        most=MOST,
+        limits_of=limited.limits_of,
+        webhook_secret=WebhookKeys(runtime).shown,
     )
     nouns = (JobRoutes(services), RunRoutes(services), TokenRoutes(services))
     bounded = partial(runtime.deadline.within, SECONDS)

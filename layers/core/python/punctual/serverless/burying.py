@@ -9,11 +9,13 @@ whose timers stand, and nobody would ever be able to read it later.
 from collections.abc import Callable, Sequence
 
 from punctual.aws.dead_letters import DeadLetters, Letter
+from punctual.aws.notices import parse_notice
 from punctual.aws.queue import parse_message
 from punctual.domain.decide import Verdict
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.engine.change import Result
 from punctual.engine.ports import Message
+from punctual.serverless.executing_telling import tell_given_up
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric
 
@@ -58,6 +60,11 @@ class Burying:
     def _read(self, letter: Letter) -> Message | None:
         self._tell.measure(Metric.DEAD_LETTERS)
         try:
+            notice = parse_notice(letter.body)
+            if notice is not None:
+                # It ends no run, and whoever was to be told has been asked for hours.
+                tell_given_up(self._tell, notice, "Its message came back too often.")
+                return None
             return parse_message(letter.body)
         except Invalid as error:
             self._tell.problem(

@@ -1,21 +1,20 @@
 """What the event bus is told of changes: docs/events.md is the contract of it."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from punctual.domain.head import Head, State
 from punctual.serverless.changes import Changes, JobChange, RunChange
 from punctual.tasks.limits import OWN_DETAIL_TYPES
-from punctual.web.moments import shown, shown_or_none
+from punctual.web.moments import shown_or_none
+from punctual.web.render_event import run_changed_json, told_json
 
 SOURCE = "punctual"
 JOB_CHANGED, RUN_CHANGED = OWN_DETAIL_TYPES
-SCHEMA = 1
 ALL, ENDED, NONE = "all", "ended", "none"  # which changes of runs are told
 
 Event = Mapping[str, Any]
-_MILLISECOND = timedelta(milliseconds=1)
 
 
 def events(head: Head, sequence: int, at: datetime, changes: Changes, runs: str) -> Iterator[Event]:
@@ -45,32 +44,16 @@ def _job(head: Head, sequence: int, at: datetime, change: JobChange) -> dict[str
 
 
 def _run(head: Head, sequence: int, at: datetime, change: RunChange) -> dict[str, Any]:
-    run = change.run
+    run, before, after = change.run, change.before, change.after
     return {
         **_common(head, f"{run.run_id}.{sequence}", sequence, at),
-        "run_id": run.run_id,
-        "job_version": run.definition,
-        "trigger": run.trigger.value,
-        "retried_from": run.retried_from or None,
-        "from": None if change.before is None else change.before.status.value,
-        "to": None if change.after is None else change.after.status.value,
-        "reason": run.reason.value or None,
-        "attempt_number": run.attempt,
-        "scheduled_time": shown(run.scheduled_at),
-        "due_time": shown(run.due_at),
-        "start_time": shown_or_none(run.started_at),
-        "end_time": shown_or_none(run.ended_at),
-        "lateness_ms": None if run.lateness is None else run.lateness / _MILLISECOND,
-        "count": run.count,
+        **run_changed_json(
+            run,
+            None if before is None else before.status.value,
+            None if after is None else after.status.value,
+        ),
     }
 
 
 def _common(head: Head, told: str, sequence: int, at: datetime) -> dict[str, Any]:
-    return {
-        "version": SCHEMA,
-        "id": told,
-        "sequence": sequence,
-        "time": shown(at),
-        "tenant": head.tenant,
-        "job_id": head.job_id,
-    }
+    return told_json(head.tenant, head.job_id, told, sequence, at)

@@ -5,18 +5,21 @@ how SQS learns that it is not done with. That a job's own work failed is no fail
 written into its run.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from punctual.aws.deliveries import SqsDeliveries
+from punctual.aws.notices import parse_notice
 from punctual.aws.queue import parse_message
 from punctual.domain.errors import Invalid
 from punctual.serverless.executing_batch import Batch
 from punctual.serverless.executing_hands import Hands, Threads
 from punctual.serverless.executing_mail import Mail
+from punctual.serverless.executing_webhooks import Errand, Errands
 from punctual.serverless.executing_work import Delivery, Lane
 from punctual.serverless.limiting import permits
 from punctual.serverless.runtime import Runtime
+from punctual.serverless.webhook_keys import WebhookKeys
 from punctual.tasks.registry import Registry
 
 QUICK = Lane(beats_at_once=False)
@@ -43,6 +46,7 @@ class Executing:
         self._runtime = runtime
         self._lane = LANES[lane]
         self._tasks = tasks
+        self._secrets = WebhookKeys(runtime).secrets
         self._permits = permits(runtime)
         self._hands = hands or Threads(runtime.pause)
         self._deliveries = SqsDeliveries(lambda: runtime.clients.sqs)
@@ -52,32 +56,43 @@ class Executing:
         """The partial answer to a batch of 1 to 10 records."""
         with self._runtime.tell.told():
             found: list[Delivery] = []
+            errands: list[Errand] = []
             failed: list[str] = []
             for record in event["Records"]:
                 delivery = self._read(record)
                 if delivery is None:
                     failed.append(record["messageId"])
+                elif isinstance(delivery, Errand):
+                    errands.append(delivery)
                 else:
                     found.append(delivery)
-            left = context.get_remaining_time_in_millis() / 1000
-            if found:
+            over = self._runtime.steady() + context.get_remaining_time_in_millis() / 1000
+            if found or errands:
                 mail = Mail(self._deliveries, self._runtime.clock, self._runtime.tell)
-                batch = Batch(
-                    self._runtime, self._lane, mail, self._tasks, self._hands, left, self._permits
-                )
+                told = self._errands(mail, over, errands)
                 try:
-                    failed += batch.run(found)
+                    failed += self._batch(mail, over, told).run(found)
                 except Exception:
-                    mail.later(found)  # else they would stay hidden for as long as we may run
+                    # Else they would stay hidden for as long as we may run.
+                    mail.later([*found, *told.held])
                     mail.hand_back()
                     raise
         return {"batchItemFailures": [{"itemIdentifier": one} for one in failed]}
 
-    def _read(self, record: Mapping[str, Any]) -> Delivery | None:
+    def _errands(self, mail: Mail, over: float, errands: Sequence[Errand]) -> Errands:
+        made = (self._runtime, mail, self._tasks, self._secrets, self._hands)
+        return Errands(*made, over, errands)
+
+    def _batch(self, mail: Mail, over: float, errands: Errands) -> Batch:
+        made = (self._runtime, self._lane, mail, self._tasks, self._hands)
+        return Batch(*made, over, errands, self._permits)
+
+    def _read(self, record: Mapping[str, Any]) -> Delivery | Errand | None:
         """None for what is no message: it comes again until its queue takes it for dead."""
         receives = int(record["attributes"]["ApproximateReceiveCount"])
         try:
-            message = parse_message(record["body"])
+            notice = parse_notice(record["body"])
+            message = None if notice else parse_message(record["body"])
         except Invalid as error:
             self._runtime.tell.problem(
                 "message_unreadable",
@@ -87,7 +102,11 @@ class Executing:
             )
             return None
         url = self._urls[_last(record["eventSourceARN"], ":")]
-        return Delivery(record["messageId"], record["receiptHandle"], url, receives, message)
+        ids = record["messageId"], record["receiptHandle"], url, receives
+        if notice is not None:
+            return Errand(*ids, notice)
+        assert message is not None
+        return Delivery(*ids, message)
 
 
 def _last(text: str, separator: str) -> str:

@@ -25,6 +25,7 @@ from punctual.serverless.executing_hiding import Hiding
 from punctual.serverless.executing_mail import Mail
 from punctual.serverless.executing_returns import Returns
 from punctual.serverless.executing_telling import tell_started, tell_written
+from punctual.serverless.executing_webhooks import Errands
 from punctual.serverless.executing_work import Attempting, Delivery, Lane, is_old, keep, taken
 from punctual.serverless.packing import Packer
 from punctual.serverless.runtime import Runtime
@@ -41,7 +42,8 @@ class Batch:
         mail: Mail,
         tasks: Callable[[str], Registry],
         hands: Hands,
-        left: float,
+        over: float,
+        errands: Errands,
         permits: RunPermits | None = None,
     ) -> None:
         self._tell = runtime.tell
@@ -59,7 +61,8 @@ class Batch:
         self._tasks = tasks
         self._hands = hands
         self._began = self._steady()
-        self._over = self._began + left
+        self._over = over
+        self._errands = errands
         self._waiting: dict[str, Delivery] = {}  # not claimed yet, by the nonce of its claim
         self._unread: dict[str, Run] = {}  # claimed, but what they are to do cannot be read
         self._attempts: list[Attempting] = []
@@ -85,6 +88,7 @@ class Batch:
                 self._beat()
                 self._look()
                 self._write()
+                self._errands.tend()
                 if self._is_at_work():
                     self._hands.wait(max(0.001, self._pause()))
             self._look()
@@ -92,15 +96,15 @@ class Batch:
 
     def _is_at_work(self) -> bool:
         """A call beside the loop that hangs is not waited for long: it can do no harm later."""
-        if self._waiting or self._attempts:
+        if self._waiting or self._attempts or self._errands.busy:
             return True
         if self._idle_at is None:
             self._idle_at = self._steady()
         return self._beside.busy and self._steady() < self._idle_at + pace.LINGER
 
     def _hide(self) -> None:
-        held = [*self._waiting.values(), *(one.delivery for one in self._attempts)]
-        self._hiding.look(self._steady(), held)
+        runs = [*self._waiting.values(), *(one.delivery for one in self._attempts)]
+        self._hiding.look(self._steady(), [*runs, *self._errands.held])
 
     # Claims
 

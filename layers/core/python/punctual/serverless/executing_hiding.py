@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from punctual.serverless import executing_pace as pace
 from punctual.serverless.executing_hands import Beside
-from punctual.serverless.executing_mail import Mail
+from punctual.serverless.executing_mail import Delivered, Mail
 from punctual.serverless.executing_work import Delivery
 
 
@@ -23,7 +23,7 @@ class Hiding:
         if again:
             self._beside.start(lambda: self._mail.hide_longer(again), "hiding_failed")
 
-    def look(self, steady: float, held: Sequence[Delivery]) -> None:
+    def look(self, steady: float, held: Sequence[Delivered]) -> None:
         """What still stands a second later is hidden for as long as its claim lasts."""
         if self._at is None or steady < self._at:
             return

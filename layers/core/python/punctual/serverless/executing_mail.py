@@ -2,15 +2,31 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Protocol
 
 from punctual.aws.deliveries import SqsDeliveries
 from punctual.domain.errors import Unavailable
 from punctual.domain.timing import CLAIM_LEASE
 from punctual.engine.ports import Clock
-from punctual.serverless.executing_work import Delivery
 from punctual.serverless.telling import Telling
 
 LONGEST_BACK = 300  # seconds that a message stays away while the store does not answer
+
+
+class Delivered(Protocol):
+    """A message as it was delivered this time, whatever it is about."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def handle(self) -> str: ...
+
+    @property
+    def url(self) -> str: ...
+
+    @property
+    def receives(self) -> int: ...
 
 
 class Mail:
@@ -18,29 +34,29 @@ class Mail:
         self._deliveries = deliveries
         self._clock = clock
         self._tell = tell
-        self._again: dict[Delivery, datetime] = {}
+        self._again: dict[Delivered, datetime] = {}
         self._acknowledged: set[str] = set()  # by receipt handle
 
-    def hide(self, some: Iterable[Delivery]) -> None:
+    def hide(self, some: Iterable[Delivered]) -> None:
         """As long as a claim lasts: a crash from here on brings them back when theirs is over."""
         seconds = int(CLAIM_LEASE.total_seconds())
         self._hide({one: seconds for one in some if one.handle not in self._acknowledged})
 
-    def hide_longer(self, some: Iterable[Delivery]) -> None:
+    def hide_longer(self, some: Iterable[Delivered]) -> None:
         """Each time for longer: whoever kills its executor has no more receives than others."""
         self._hide({one: _longer(one.receives - 1) for one in some})
 
-    def acknowledge(self, some: Sequence[Delivery]) -> None:
+    def acknowledge(self, some: Sequence[Delivered]) -> None:
         """They are done with, whatever becomes of this invocation."""
         for url in {one.url for one in some}:
             handles = [one.handle for one in some if one.url == url]
             self._deliveries.acknowledge(url, handles)
             self._acknowledged.update(handles)
 
-    def again(self, one: Delivery, at: datetime) -> None:
+    def again(self, one: Delivered, at: datetime) -> None:
         self._again[one] = at
 
-    def later(self, some: Iterable[Delivery]) -> None:
+    def later(self, some: Iterable[Delivered]) -> None:
         """Those for which the store did not answer: back, each time for longer."""
         for one in some:
             self._again[one] = self._clock() + timedelta(seconds=_longer(one.receives))
@@ -60,7 +76,7 @@ class Mail:
             self._tell.problem("hiding_failed", messages=len(back), error=error.message)
         return [one.id for one in back]
 
-    def _hide(self, seconds: Mapping[Delivery, int]) -> None:
+    def _hide(self, seconds: Mapping[Delivered, int]) -> None:
         for url in {one.url for one in seconds}:
             handles = {one.handle: for_ for one, for_ in seconds.items() if one.url == url}
             self._deliveries.hide(url, handles)

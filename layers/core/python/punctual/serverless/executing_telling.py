@@ -6,6 +6,7 @@ from punctual.domain.decide import Verdict
 from punctual.domain.run import Run, Status
 from punctual.engine.change import Result
 from punctual.engine.executor import Finished
+from punctual.engine.ports import Notice
 from punctual.serverless.telling import Metric, Telling
 
 _MILLISECOND = timedelta(milliseconds=1)
@@ -49,4 +50,18 @@ def tell_ended(tell: Telling, finished: Finished, run: Run | None) -> None:
         status=run.status.value,
         lateness=None if late is None else late // _MILLISECOND,
         **why,
+    )
+
+
+def tell_given_up(tell: Telling, notice: Notice, error: str, tries: int | None = None) -> None:
+    """Its receiver's fault most often, and so no problem of the installation's."""
+    tell.measure(Metric.WEBHOOKS_GIVEN_UP)
+    tell(
+        "webhook_given_up",
+        job_id=notice.job_id,
+        run_id=notice.run_id,
+        tenant=notice.tenant,
+        status=notice.status.value,
+        tries=tries,
+        error=error,
     )

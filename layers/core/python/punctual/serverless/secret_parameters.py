@@ -1,10 +1,11 @@
-"""What an account keeps of tokens in SSM: the key of them all, and the admin token's hash."""
+"""What an account keeps in SSM: the key of all tokens, the admin token's hash, webhooks' keys."""
 
 from base64 import b64decode
 from binascii import Error
 
 TOKEN_KEY = "token-key"
 TOKEN_HASH = "token-hash"
+WEBHOOK_KEY = "webhook-key"
 UNSET = "unset"  # what the template writes: the hash of no token
 
 

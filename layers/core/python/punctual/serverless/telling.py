@@ -25,6 +25,7 @@ class Metric(StrEnum):
     FAILED = "Failed"
     RETRIED = "Retried"
     MISSED = "Missed"
+    WEBHOOKS_GIVEN_UP = "WebhooksGivenUp"
     LIMITED = "Limited"  # runs that a tenant's limit held back, once for each time
     DEAD_LETTERS = "DeadLetters"
     RECONCILER_FINDS = "ReconcilerFinds"

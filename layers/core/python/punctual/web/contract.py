@@ -63,6 +63,7 @@ CALLS: tuple[Call, ...] = (
     Call("GET", _TOKEN, READER, Role.ADMIN),
     Call("POST", "/tokens", WRITER, Role.ADMIN),
     Call("DELETE", _TOKEN, WRITER, Role.ADMIN),
+    Call("GET", "/webhook-secret", WRITER, Role.ADMIN),
     Call("POST", "/jobs", WRITER, Role.EDITOR),
     Call("POST", "/jobs/batch", WRITER, Role.EDITOR),
     Call("PUT", _JOB, WRITER, Role.EDITOR),

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from punctual.web import moments
 from punctual.web.defaults import filled, say_the_same
-from punctual.web.features import NOT_HERE, Features
+from punctual.web.features import Features
 from punctual.web.field_errors import Path, paths_and_errors, refusal, without
 from punctual.web.job_fields import READ_ONLY, JobFields
 from punctual.web.json_body import (
@@ -18,6 +18,7 @@ from punctual.web.json_body import (
     is_too_long,
     value_problems,
 )
+from punctual.web.notify_fields import check_notify
 from punctual.web.schedule_fields import NAMES, TIMES, Add, check_schedule
 from punctual.web.schedule_types import OF_TYPE, RECURRING
 from punctual.web.task_fields import check_task, check_timeout
@@ -166,8 +167,8 @@ def _check(
         add("payload", f"must not be longer than {parsed.payload_most} bytes as JSON")
     if fields.get("tags"):
         _check_tags(fields["tags"], add)
-    if fields.get("notify") and not features.notify:
-        add("notify", f"notifications are {NOT_HERE}")
+    if fields.get("notify"):
+        check_notify(fields["notify"], features, add)
 
 
 def _check_limits(fields: Mapping[str, Any], add: Add) -> None:

@@ -4,10 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from punctual.web.notify_fields import MOST_ENTRIES, Notify
 from punctual.web.schedule_fields import ScheduleFields, Strict
-from punctual.web.task_fields import LONG_TIMEOUT, MAX_URL, Task
-
-Outcome = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"]
+from punctual.web.task_fields import LONG_TIMEOUT, Task
 
 
 class Retry(Strict):
@@ -15,11 +14,6 @@ class Retry(Strict):
     max_backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
     multiplier: Annotated[float, Field(ge=1, le=100)] | None = None
     jitter: bool | None = None
-
-
-class Notify(Strict):
-    on: Annotated[list[Outcome], Field(min_length=1, max_length=6)]
-    url: Annotated[str, Field(min_length=1, max_length=MAX_URL)]
 
 
 class JobFields(ScheduleFields):
@@ -38,7 +32,7 @@ class JobFields(ScheduleFields):
     retry: Retry | None = None
     deadline_seconds: Annotated[int, Field(ge=1, le=2_592_000)] | None = None
     delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] | None = None
-    notify: Annotated[list[Notify], Field(max_length=5)] | None = None
+    notify: Annotated[list[Notify], Field(max_length=MOST_ENTRIES)] | None = None
     tags: Annotated[dict[str, str], Field(max_length=50)] | None = None
 
 

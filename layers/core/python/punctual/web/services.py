@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from uuid import UUID
 
-from punctual.domain.errors import NotFound, PreconditionFailed
+from punctual.domain.errors import NotFound, PreconditionFailed, Unavailable
 from punctual.engine.limits import LimitsOf
 from punctual.engine.limits import unlimited as unlimited
 from punctual.engine.search import Search
@@ -35,6 +35,10 @@ class Reads(NamedTuple):
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
 
 
+def no_secret(_tenant: str) -> NoReturn:
+    raise Unavailable("There is no key of webhooks here.")
+
+
 class Services(NamedTuple):
     jobs: "Jobs"
     search: Search
@@ -46,6 +50,7 @@ class Services(NamedTuple):
     most: int | None = None
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
+    webhook_secret: Callable[[str], str] = no_secret  # of a tenant, as it is shown
 
     def payload_most(self, request: Request) -> int | None:
         """What the caller's tenant may send as a payload, in bytes; None where nothing is said."""

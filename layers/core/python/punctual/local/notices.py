@@ -1,0 +1,90 @@
+"""Notices of the node: rows that the end of a run writes with it, until they are told."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from punctual.engine.ports import Clock, Notice
+from punctual.local.codec import Codec, micros, moment
+from punctual.local.unit import Unit
+
+_NOTICE = Codec(Notice)
+
+
+class Waiting(NamedTuple):
+    number: int
+    notice: Notice
+    tries: int
+
+
+class SqliteNotices:
+    """What is to be told next is known without asking: most nodes have no notices at all."""
+
+    def __init__(self, unit: Unit, clock: Clock) -> None:
+        self._unit = unit
+        self._clock = clock
+        self._known = False
+        self._next_at: datetime | None = None
+
+    def put(self, notices: Sequence[Notice]) -> Sequence[bool]:
+        now = self._clock()
+        rows = [(one.tenant, one.id, micros(now), _NOTICE.encode(one)) for one in notices]
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.executemany(
+                "INSERT OR IGNORE INTO notices (tenant, notice_id, next_at, notice) "
+                "VALUES (?, ?, ?, ?)",
+                rows,
+            )
+            self._known = False
+        return [True] * len(notices)
+
+    def next_at(self, but: Collection[int]) -> datetime | None:
+        """When the next is due, `but` some that are being told."""
+        if not self._known:
+            with self._unit:
+                (found,) = self._unit.db.execute(
+                    f"SELECT min(next_at) FROM notices WHERE id NOT IN ({_marks(but)})",
+                    tuple(but),
+                ).fetchone()
+            self._next_at, self._known = None if found is None else moment(found), True
+        return self._next_at
+
+    def due(self, now: datetime, most: int, but: Collection[int]) -> list[Waiting]:
+        with self._unit:
+            rows = self._unit.db.execute(
+                "SELECT id, notice, tries FROM notices WHERE next_at <= ? "
+                f"AND id NOT IN ({_marks(but)}) ORDER BY next_at, id LIMIT ?",
+                (micros(now), *but, most),
+            ).fetchall()
+        self._known = False
+        return [Waiting(number, _NOTICE.decode(notice), tries) for number, notice, tries in rows]
+
+    def again(self, number: int, tries: int, at: datetime) -> None:
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                "UPDATE notices SET tries = ?, next_at = ? WHERE id = ?",
+                (tries, micros(at), number),
+            )
+        self._known = False
+
+    def settle(self, number: int) -> None:
+        """It is told, or given up."""
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute("DELETE FROM notices WHERE id = ?", (number,))
+        self._known = False
+
+    def flush(self) -> None:
+        pass
+
+    def keep(self) -> None:
+        pass
+
+    def drop(self) -> None:
+        self._known = False
+
+
+def _marks(but: Collection[int]) -> str:
+    return ", ".join("?" * len(but))
