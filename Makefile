@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost lint types format synth deploy token destroy lock clean
+.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost lint types format synth deploy token webhook-key destroy lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
@@ -100,6 +100,10 @@ deploy: node_modules/.package-lock.json ## put STAGE=dev (or prod) into the AWS 
 token: ## make a new admin token for STAGE=dev; the former is refused from then on
 	@requirements/install dev
 	@$(PYTHON_IN_VENV) -m infra.deploy token $(STAGE)
+
+webhook-key: ## sign webhooks of STAGE=dev with a new key, and with the former one until the next
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m infra.deploy webhook-key $(STAGE)
 
 destroy: node_modules/.package-lock.json ## remove STAGE=dev and all it holds: YES=1
 	@requirements/install dev

@@ -10,9 +10,10 @@ from infra.admin_token import TOKEN_HASH, TOKEN_KEY, UNSET
 from infra.data import Data
 from infra.function import Function, Functions, Shape
 from infra.gateway import Gateway
-from infra.knobs import parameter
+from infra.knobs import parameter, secret_arn
 from infra.scheduling import Scheduling
 from infra.stage import Stage
+from infra.webhook_key import WEBHOOK_KEY
 from punctual.web.contract import READER, WRITER
 
 # An HTTP API gives up after 30 seconds; an answer that comes later reaches nobody.
@@ -49,11 +50,8 @@ class Api(Stack):
             UNSET,
             "A keyed hash of the admin token; `make token` makes another token",
         )
-        token_key = self.format_arn(
-            service="ssm",
-            resource="parameter",
-            resource_name=f"{stage.knobs}{TOKEN_KEY}".lstrip("/"),
-        )
+        token_key = secret_arn(self, stage, TOKEN_KEY)
+        webhook_key = secret_arn(self, stage, WEBHOOK_KEY)
         environment = scheduling.settings.to_env()
         make = Functions(self, stage, environment)
         arns, queues = data.arns, scheduling.arns
@@ -63,7 +61,7 @@ class Api(Stack):
             rights.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
             {**_named(environment), **(stage.trust.to_env() if stage.trust else {})},
         )
-        self.service = make(SERVICE, rights.job_service(arns, queues, token_key))
+        self.service = make(SERVICE, rights.job_service(arns, queues, (token_key, webhook_key)))
         self.search = make(SEARCH, rights.job_search(arns, stage.limits is not None))
         self.gateway = Gateway(
             self,

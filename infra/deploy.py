@@ -1,4 +1,4 @@
-"""`python -m infra.deploy deploy|token|destroy STAGE`: what the CDK's command line lacks."""
+"""`python -m infra.deploy WHAT STAGE`: what the CDK's command line lacks."""
 
 import argparse
 import json
@@ -11,7 +11,7 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra import admin_token
+from infra import admin_token, webhook_key
 from infra.account import NotReady, account_of, check_bootstrap, parameter
 from infra.admin_token import TOKEN_HASH
 from infra.app import CDK_JSON, context
@@ -36,6 +36,7 @@ def deploy(stage: Stage, session: Any, cdk: Run, say: Say, extra: Sequence[str] 
     ssm = session.client("ssm")
     before = {name: parameter(ssm, stage.knobs + name) for name in KEPT}
     admin_token.ensure_key(ssm, stage.knobs)
+    webhook_key.ensure_key(ssm, stage.knobs)
     outputs = ROOT / "cdk.out" / f"{stage.name}-outputs.json"
     outputs.parent.mkdir(exist_ok=True)
     failed = cdk(
@@ -66,6 +67,17 @@ def new_token(stage: Stage, session: Any, say: Say) -> int:
     return 0
 
 
+def new_webhook_key(stage: Stage, session: Any, say: Say) -> int:
+    account, region = account_of(session)
+    webhook_key.rotate(session.client("ssm"), stage.knobs)
+    say(
+        f"Webhooks of Punctual ({stage.name}) in account {account}, {region} are signed with a new "
+        "secret within a minute, and with the former one until the next rotation: then give "
+        "receivers the new one (GET /webhook-secret, for each tenant)."
+    )
+    return 0
+
+
 def destroy(stage: Stage, session: Any, cdk: Run, say: Say, sure: bool) -> int:
     """Everything goes with a stage that is not protected; of one that is, nothing."""
     account, region = account_of(session)
@@ -90,6 +102,7 @@ def destroy(stage: Stage, session: Any, cdk: Run, say: Say, sure: bool) -> int:
     failed = cdk(["destroy", "--all", "--force", *_of(stage)])
     if not failed:
         admin_token.forget_key(session.client("ssm"), stage.knobs)
+        webhook_key.forget_key(session.client("ssm"), stage.knobs)
         say(f"Nothing of Punctual ({stage.name}) is left in account {account}, {region}.")
     return failed
 
@@ -133,7 +146,7 @@ def _cdk(arguments: Sequence[str]) -> int:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m infra.deploy")
-    parser.add_argument("what", choices=("deploy", "token", "destroy"))
+    parser.add_argument("what", choices=("deploy", "token", "webhook-key", "destroy"))
     parser.add_argument("stage")
     parser.add_argument("--yes", action="store_true", help="destroy without asking again")
     known, extra = parser.parse_known_args(arguments)
@@ -146,6 +159,8 @@ def main(arguments: Sequence[str]) -> int:
             parser.error(f"unknown: {' '.join(extra)}")
         if known.what == "token":
             return new_token(stage, session, print)
+        if known.what == "webhook-key":
+            return new_webhook_key(stage, session, print)
         return destroy(stage, session, _cdk, print, known.yes)
     except (NotReady, WrongStage) as error:
         print(f"{known.what}: {error}", file=sys.stderr)

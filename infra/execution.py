@@ -10,10 +10,12 @@ from infra import rights
 from infra.clock import Clock
 from infra.data import Data
 from infra.function import Function, Functions, Shape, pascal
+from infra.knobs import secret_arn
 from infra.queue import LANE_SHAPES, failures
 from infra.scheduling import Scheduling
 from infra.source import QueueSource, StreamSource
 from infra.stage import LANES, Stage
+from infra.webhook_key import WEBHOOK_KEY
 from punctual.aws.status_keys import HEADS_ONLY
 
 OURS = ("punctual-*", "Punctual-*")  # of every stage; CDK names its helpers by the stack
@@ -22,6 +24,7 @@ DESCRIPTIONS = {
     "quick": "Runs what takes seconds, ten at a time",
     "long": "Runs what takes up to 15 minutes, one at a time, and renews its claim",
 }
+NOTICES = "quick"  # the lane whose queues they go through
 ROUND = Duration.minutes(5)
 NEXT_ROUND = "The next round finds what this one left, and an alarm says that letters arrived."
 DEAD_LETTERS = Shape(
@@ -64,6 +67,7 @@ class Execution(Stack):
         make = Functions(self, stage, scheduling.settings.to_env())
         arns, queues = data.arns, scheduling.arns
         reached = self._reached(stage)
+        webhook_key = secret_arn(self, stage, WEBHOOK_KEY)
 
         self.executors: dict[str, Function] = {}
         for lane in LANES:
@@ -84,6 +88,7 @@ class Execution(Stack):
                     [one.queue.queue_arn for one in fed],
                     reached,
                     limited=stage.limits is not None,
+                    webhook_key=webhook_key if lane == NOTICES else None,
                 ),
             )
             self.executors[lane] = executor

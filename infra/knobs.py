@@ -1,5 +1,6 @@
 """What an operator turns while everything runs: SSM parameters, read with each tick."""
 
+from aws_cdk import Stack
 from aws_cdk import aws_ssm as ssm
 from constructs import Construct
 
@@ -15,6 +16,13 @@ def parameter(
         parameter_name=f"{stage.knobs}{name}",
         description=description,
         string_value=value,
+    )
+
+
+def secret_arn(stack: Stack, stage: Stage, name: str) -> str:
+    """Of a SecureString, which no template can make: `make deploy` does."""
+    return stack.format_arn(
+        service="ssm", resource="parameter", resource_name=f"{stage.knobs}{name}".lstrip("/")
     )
 
 

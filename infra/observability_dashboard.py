@@ -169,6 +169,7 @@ def _failing(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
                 metrics.own_sum(Metric.FAILED, "failed"),
                 metrics.own_sum(Metric.RETRIED, "retried"),
                 metrics.own_sum(Metric.MISSED, "missed"),
+                metrics.own_sum(Metric.WEBHOOKS_GIVEN_UP, "webhooks given up"),
                 metrics.own_sum(Metric.DEAD_LETTERS, "dead letters"),
                 metrics.own_sum(Metric.RECONCILER_FINDS, "reconciler found"),
             ],

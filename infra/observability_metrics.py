@@ -28,6 +28,7 @@ TOLD_BY: Mapping[Metric, tuple[str, ...]] = {
     Metric.DEAD_LETTERS: ("dead-letters",),
     Metric.RECONCILER_FINDS: ("reconciler",),
     Metric.LIMITED: EXECUTORS,
+    Metric.WEBHOOKS_GIVEN_UP: ("executor-quick", "dead-letters"),
 }
 """Which functions tell a metric: each makes a series of its own, and each is paid for."""
 

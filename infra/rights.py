@@ -117,14 +117,14 @@ def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
     ]
 
 
-def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
+def job_service(data: Data, queues: Queues, secrets: Sequence[str]) -> list[Right]:
     return [
         *_steps(data, queues),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
         _dynamodb(data.control, "Query")._replace(rows=LISTS),  # how many tokens there are
         _dynamodb(data.audit, "PutItem"),  # what is done to tokens
-        Right(("ssm:GetParameter",), (token_key,)),
+        Right(("ssm:GetParameter",), tuple(secrets)),
         *_read_blobs(data, PAYLOADS),
         Right(("s3:PutObject",), data.objects(PAYLOADS), "blobs are named by job"),
     ]
@@ -174,10 +174,17 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
 
 
 def executor(
-    data: Data, queues: Queues, lanes: Sequence[str], reached: Sequence[Right], limited: bool
+    data: Data,
+    queues: Queues,
+    lanes: Sequence[str],
+    reached: Sequence[Right],
+    limited: bool,
+    webhook_key: str | None,
 ) -> list[Right]:
-    """`reached` is what the stage lets tasks reach."""
+    """`reached` is what the stage lets tasks reach; webhooks are told by one lane alone."""
+    signing = () if webhook_key is None else (Right(("ssm:GetParameter",), (webhook_key,)),)
     return [
+        *signing,
         *_steps(data, queues),
         *_leases(data, limited),
         consume(lanes),

@@ -17,16 +17,18 @@ from infra import deploy as program
 from infra.account import BOOTSTRAP, NotReady, account_of, check_bootstrap
 from infra.admin_token import UNSET, ensure_key
 from infra.app import context
-from infra.deploy import deploy, destroy, main, new_token
+from infra.deploy import deploy, destroy, main, new_token, new_webhook_key
 from infra.stage import Stage, described
 from punctual.access.door import admin_hash
 from punctual.domain.tokens import is_ours
+from punctual.domain.webhooks import keys_of
 
 REGION = "eu-central-1"
 ADDRESS = "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
 HASH = "/punctual/dev/token-hash"
 DISPATCH = "/punctual/dev/dispatch"
 KEY = "/punctual/dev/token-key"
+WEBHOOK_KEY = "/punctual/dev/webhook-key"
 MINE = sha256(b"pnc_mine").hexdigest()  # as versions before the key wrote it
 TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{56}(?![A-Za-z0-9_-])")
 
@@ -161,6 +163,39 @@ def test_what_stands_in_the_keys_place_is_told(session: Any) -> None:
     with pytest.raises(NotReady, match="token-key holds no key"):
         deploy(stage(), session, cdk, Said())
     assert cdk.calls == []
+
+
+def test_webhooks_are_signed_by_a_key_of_their_own_that_a_deploy_makes_once(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    said = Said()
+    assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
+    first = read(session, WEBHOOK_KEY)
+    assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
+    assert read(session, WEBHOOK_KEY) == first != read(session, KEY)
+    assert len(keys_of(first)) == 1
+    assert first not in said.text
+    kept = session.client("ssm").get_parameter(Name=WEBHOOK_KEY)["Parameter"]
+    assert kept["Type"] == "SecureString"
+
+
+def test_a_new_key_of_webhooks_stands_before_the_former_and_drops_the_one_before(
+    session: Any,
+) -> None:
+    put(session, BOOTSTRAP, "21")
+    said = Said()
+    with pytest.raises(NotReady, match="not deployed here"):
+        new_webhook_key(stage(), session, said)
+    deploy(stage(), session, Cdk(as_the_template_says(session)), said)
+    seen = [keys_of(read(session, WEBHOOK_KEY))]
+    for _ in range(2):
+        assert new_webhook_key(stage(), session, said) == 0
+        seen.append(keys_of(read(session, WEBHOOK_KEY)))
+    assert [len(keys) for keys in seen] == [1, 2, 2]
+    assert (seen[1][1], seen[2][1]) == (seen[0][0], seen[1][0])
+    assert len({keys[0] for keys in seen}) == 3
+    put(session, WEBHOOK_KEY, "unset")
+    with pytest.raises(NotReady, match="webhook-key holds no key"):
+        deploy(stage(), session, Cdk(), said)
 
 
 def test_an_account_that_is_not_bootstrapped_is_told_how(session: Any) -> None:

@@ -101,6 +101,7 @@ def test_the_knobs_are_those_that_are_deployed() -> None:
     assert made == {*table("Knobs"), "/punctual/<stage>/token-hash"}
     assert "`/punctual/<stage>/token-hash`" in TEXT
     assert "`/punctual/<stage>/token-key`" in TEXT
+    assert "`/punctual/<stage>/webhook-key`" in TEXT
 
 
 def test_outputs_that_are_named_are_told() -> None:
@@ -124,5 +125,5 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_what_is_made_can_be_made() -> None:
-    targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    assert set(re.findall(r"(?:^|`)make ([a-z]+)", TEXT, flags=re.MULTILINE)) <= set(targets)
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", TEXT, flags=re.MULTILINE)) <= set(targets)

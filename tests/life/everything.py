@@ -68,6 +68,8 @@ def _all_tasks(world: World, api: Gateway) -> list[str]:
     world.work = lambda payload: payload
     large = submitted(api, schedule_type="IMMEDIATE", task=work, payload=HUGE)
     alone = submitted(api, schedule_type="IMMEDIATE", task=work, payload=PAYLOAD)
+    hook = [{"on": ["SUCCESS"], "url": "https://192.0.2.1/"}]
+    submitted(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook)
     batch = {"jobs": [{"name": "n", "schedule_type": "IMMEDIATE", "task": EVENT}] * 3}
     assert api.post("/jobs/batch", batch).status < 300
     key = {"idempotency_key": "one"}
@@ -89,6 +91,7 @@ def _read_it_all(api: Gateway, jobs: list[str]) -> None:
                 status = api.get(f"/jobs/{job}/runs/{run['run_id']}{target}").status
                 assert status in (200, 302, 307, 404), (target, status)
     assert api.get("/jobs/no-such-job").status == 404
+    assert api.get("/webhook-secret").json["secret"].startswith("whsec_")
 
 
 def _changed(world: World, api: Gateway, job: str) -> None:

@@ -123,6 +123,7 @@ class World(Feeding):
         key = b64encode(bytes(range(32))).decode()
         self.put_knob("token-key", key, "SecureString")
         self.put_knob("token-hash", admin_hash(key_of(key), token))
+        self.put_knob("webhook-key", b64encode(bytes(range(32, 64))).decode(), "SecureString")
 
     def put_dispatch(self, value: str) -> None:
         """What an operator does to stop everything, or to go on."""

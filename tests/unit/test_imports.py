@@ -107,6 +107,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.access",
             "punctual.domain.limits",
             "punctual.domain.tokens",
+            "punctual.domain.webhooks",
             "punctual.tasks.addresses",
             "punctual.aws.dynamo",
             "punctual.aws.keys",

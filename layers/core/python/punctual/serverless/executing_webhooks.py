@@ -17,7 +17,6 @@ from punctual.serverless.runtime import Runtime
 from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
 from punctual.tasks.webhook import TIMEOUT, NoLog, judged, webhook
-from punctual.web.render_event import notice_json
 
 
 class Errand(NamedTuple):
@@ -101,6 +100,8 @@ class Errands:
         found = find(self._runtime.ports, notice, now)
         if found is None:
             return None
+        from punctual.web.render_event import notice_json  # who tells nobody has no use for it
+
         data, secrets = notice_json(notice, found.run), self._secrets(notice.tenant)
         attempt = webhook(notice, found.url, data, secrets, now, timeout)
         return self._tasks(notice.tenant).run(attempt, StopSignal(), NoLog())
