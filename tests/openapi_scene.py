@@ -16,6 +16,7 @@ from typing import Any
 
 from punctual.domain.head import Lane
 from punctual.domain.placement import sortable_id
+from punctual.domain.webhooks import shown_secret
 from punctual.engine.tokens import Tokens
 from punctual.local.clock import ManualClock
 from punctual.local.groups import GroupFiles
@@ -102,6 +103,7 @@ class Scene(Client):
             tokens,
             clock=self.clock,
             new_id=self.new_id,
+            webhook_secret=lambda _: shown_secret(b"the secret of the examples alone"),
         )
         self.node.start()
         self.node.step()
@@ -250,6 +252,7 @@ def _rest(scene: Scene) -> None:
     send("listTokens", "all", "GET /tokens")
     send("getToken", "one", f"GET {one}")
     send("revokeToken", "one", f"DELETE {one}")
+    send("getWebhookSecret", "of_the_tenant", "GET /webhook-secret")
     send("whoami", "on_a_node_without_tokens", "GET /whoami")
     send("getStats", "of_one_node", "GET /stats")
     send("getHealth", "of_one_node", "GET /health")

@@ -80,6 +80,15 @@ class JobFlags:
         str | None,
         _option(REST, "--priority", metavar="HIGH|NORMAL|LOW", help_text="Who goes first."),
     ] = None
+    notify: Annotated[
+        list[str] | None,
+        _option(
+            REST,
+            "--notify",
+            metavar="STATUS,…=URL",
+            help_text="A signed webhook for runs that end so, such as FAILED; repeatable.",
+        ),
+    ] = None
     tag: Annotated[
         list[str] | None,
         _option(REST, "--tag", metavar="KEY=VALUE", help_text="Repeatable."),
@@ -164,6 +173,8 @@ class JobFlags:
             found["max_retries"] = self.retries
         if self.priority is not None:
             found["priority"] = self.priority.upper()
+        if self.notify:
+            found["notify"] = text_fields.webhooks(self.notify)
         return found
 
 

@@ -14,7 +14,7 @@ from punctual_cli import failures
 
 ORDER = (
     *("jobs", "runs", "preview", "upcoming", "apply", "export"),
-    *("stats", "health", "audit", "tokens"),
+    *("stats", "health", "audit", "tokens", "webhook-secret"),
     *("login", "logout", "whoami", "dev", "completion"),
 )
 

@@ -82,6 +82,20 @@ def tags(pairs: Iterable[str], option: str = "--tag") -> dict[str, str]:
     return found
 
 
+def webhooks(texts: Iterable[str]) -> list[dict[str, Any]]:
+    """
+    >>> webhooks(["failed,TIMED_OUT=https://a/?b=c"])
+    [{'on': ['FAILED', 'TIMED_OUT'], 'url': 'https://a/?b=c'}]
+    """
+    found = []
+    for text in texts:
+        on, equals, url = text.partition("=")
+        if not equals or not on.strip() or not url:
+            raise Trouble(f"--notify {text!r}: write STATUS=URL, such as FAILED=https://….")
+        found.append({"on": [one.strip().upper() for one in on.split(",")], "url": url})
+    return found
+
+
 def _content(name: str) -> str:
     try:
         return Path(name).read_text()

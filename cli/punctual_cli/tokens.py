@@ -1,4 +1,4 @@
-"""punctual tokens: create, list, revoke."""
+"""punctual tokens: create, list, revoke; punctual webhook-secret."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -94,6 +94,15 @@ def revoke(
         found,
         lambda one: session.screen.line(f"Revoked {one.name} ({one.token_id}).", "green"),
     )
+
+
+def webhook_secret(session: Session) -> None:
+    """What your webhooks are signed with, for who receives them."""
+    secret = session.client.webhook_secret()
+    if session.as_json:
+        answers.as_json({"secret": secret})
+    else:
+        sys.stdout.write(secret + "\n")  # alone, so that it can be piped to where it is kept
 
 
 def _id_of(session: Session, reference: str) -> str:

@@ -33,6 +33,7 @@ def test_every_command_of_the_contract_is_there() -> None:
         *(f"jobs {one}" for one in jobs.split()),
         *(f"runs {one}" for one in runs.split()),
         *(f"tokens {one}" for one in ("create", "list", "revoke")),
+        "webhook-secret",
         *rest.split(),
     }
     assert {name.split()[0] for name in names} == set(shapes.ORDER)

@@ -69,6 +69,7 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("GET /tokens", lambda c: c.tokens.list(), page("tokens", TOKEN)),
     ("GET /tokens/{token_id}", lambda c: c.tokens.get("t"), TOKEN),
     ("DELETE /tokens/{token_id}", lambda c: c.tokens.revoke("t"), TOKEN),
+    ("GET /webhook-secret", lambda c: c.webhook_secret(), {"secret": "whsec_c2VjcmV0"}),
     ("GET /audit", lambda c: c.audit.list(), page("entries", ENTRY)),
     ("GET /whoami", lambda c: c.whoami(), {**TOKEN, "limits": {"burst": 5}}),
     ("GET /stats", lambda c: c.stats(), {"jobs": {"SCHEDULED": 1}}),

@@ -3,6 +3,7 @@
 from punctual.client.awaiting import AsyncPunctual
 from punctual.client.blocking import Punctual
 from punctual.client.errors import (
+    BadWebhook,
     Conflict,
     FieldError,
     Forbidden,
@@ -45,6 +46,7 @@ from punctual.client.job import (
 from punctual.client.retrying import Retries
 from punctual.client.run import Attempt, Logs, Output, Reason, Run
 from punctual.client.tasks import container, event, http, invoke, queue, script
+from punctual.client.webhooks import verify_webhook
 
 __all__ = [
     "Accepted",
@@ -52,6 +54,7 @@ __all__ = [
     "Attempt",
     "AuditEntry",
     "Backfill",
+    "BadWebhook",
     "Batch",
     "Conflict",
     "Declined",
@@ -99,4 +102,5 @@ __all__ = [
     "invoke",
     "queue",
     "script",
+    "verify_webhook",
 ]

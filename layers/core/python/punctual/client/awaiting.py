@@ -128,6 +128,7 @@ class AsyncPunctual(AsyncGroup):
     stats = AsyncDoes(calls_rest.stats)
     health = AsyncDoes(calls_rest.health)
     openapi = AsyncDoes(calls_rest.openapi)
+    webhook_secret = AsyncDoes(calls_rest.webhook_secret)
     wait_for = AsyncDoes(calls_runs.wait_for)
 
     def __init__(

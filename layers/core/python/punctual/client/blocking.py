@@ -128,6 +128,7 @@ class Punctual(Group):
     stats = Does(calls_rest.stats)
     health = Does(calls_rest.health)
     openapi = Does(calls_rest.openapi)
+    webhook_secret = Does(calls_rest.webhook_secret)
     wait_for = Does(calls_runs.wait_for)
 
     def __init__(

@@ -14,6 +14,7 @@ from punctual.client.installation import (
     Stats,
     Token,
     Upcoming,
+    WebhookSecret,
 )
 from punctual.client.job import Job
 from punctual.client.model import M, one, parsed, seen
@@ -76,6 +77,12 @@ def revoke_token(core: Core, token_id: str) -> Steps[Token]:
     """Within a minute nobody can call with it; again: nothing more."""
     request = Request("DELETE", path("tokens", token_id), repeat=Repeat.SAFE)
     return one(Token, (yield from ask(core, request)))
+
+
+def webhook_secret(core: Core) -> Steps[str]:
+    """What the tenant's webhooks are signed with; `verify_webhook` takes it."""
+    request = Request("GET", "/webhook-secret", repeat=Repeat.READS)
+    return one(WebhookSecret, (yield from ask(core, request))).secret
 
 
 def audit(

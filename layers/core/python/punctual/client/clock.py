@@ -6,6 +6,7 @@ import time
 import uuid
 
 seconds = time.monotonic
+wall = time.time
 chance = random.random
 pause = time.sleep
 pause_async = asyncio.sleep

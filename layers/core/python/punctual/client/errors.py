@@ -70,6 +70,10 @@ class PunctualError(Exception):
         return () if self.problem is None else self.problem.errors
 
 
+class BadWebhook(PunctualError):
+    """What was received is not what Punctual sent, or not sent now: it is not to be believed."""
+
+
 class Misuse(PunctualError, ValueError):
     """What was asked of the client itself makes no sense: nothing was sent."""
 

@@ -119,6 +119,10 @@ class NewToken(Token, frozen=True, kw_only=True):
     token: str
 
 
+class WebhookSecret(Model, frozen=True, kw_only=True):
+    secret: str
+
+
 class AuditEntry(Model, frozen=True, kw_only=True):
     audit_id: str
     at: At

@@ -13,7 +13,7 @@ from punctual.client.wire import Answer
 At = Annotated[datetime, msgspec.Meta(tz=True)]
 M = TypeVar("M", bound="Model")
 
-_HIDDEN = ("raw", "token")
+_HIDDEN = ("raw", "token", "secret")
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,13 +2,13 @@
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.notifying import Secrets, find
-from punctual.engine.ports import Clock, Notice, Ports
+from punctual.engine.ports import Clock, Ports
 from punctual.local.notices import Waiting
 from punctual.local.store import Store
 from punctual.local.workers import Workers
@@ -19,6 +19,7 @@ from punctual.web.render_event import notice_json
 
 Log = Callable[..., None]
 AT_A_TIME = 8
+LATER = timedelta(minutes=1)
 
 
 def no_secrets(_tenant: str) -> Sequence[bytes]:
@@ -93,22 +94,29 @@ class Webhooks:
         with self._unit:
             free = AT_A_TIME - len(self._under_way)
             for one in self._notices.due(now, free, self._under_way):
-                attempt = self._attempt(one.notice, now)
-                if attempt is None:
-                    self._notices.settle(one.number)
-                else:
+                attempt = self._attempt(one, now)
+                if attempt is not None:
                     begun.append((one, attempt))
         for one, attempt in begun:
             stop = self._under_way[one.number] = StopSignal()
             self._workers.start(partial(self._tell, one, attempt, stop))
 
-    def _attempt(self, notice: Notice, now: datetime) -> Attempt | None:
+    def _attempt(self, one: Waiting, now: datetime) -> Attempt | None:
+        """None where there is nobody to tell; or no key, which holds up nothing else of a step."""
+        notice = one.notice
+        ids = {"job_id": notice.job_id, "run_id": notice.run_id}
+        try:
+            secrets = self._secrets(notice.tenant)
+        except Unavailable as error:
+            self._log("webhook_not_begun", **ids, error=error.message)
+            self._notices.again(one.number, one.tries, now + LATER)
+            return None
         found = find(self._ports, notice, now)
         if found is None:
-            self._log("webhook_not_wanted", job_id=notice.job_id, run_id=notice.run_id)
+            self._log("webhook_not_wanted", **ids)
+            self._notices.settle(one.number)
             return None
-        data = notice_json(notice, found.run)
-        return webhook(notice, found.url, data, self._secrets(notice.tenant), now)
+        return webhook(notice, found.url, notice_json(notice, found.run), secrets, now)
 
     def _tell(self, one: Waiting, attempt: Attempt, stop: StopSignal) -> None:
         """Called in a thread: a deque's append is atomic."""

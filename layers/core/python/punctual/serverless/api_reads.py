@@ -12,6 +12,7 @@ from punctual.serverless.api_tokens import tokens
 from punctual.serverless.monitoring import DeployedMonitor
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import of_engine
+from punctual.serverless.webhook_keys import WebhookKeys
 from punctual.web.contract import CALLS, READER
 from punctual.web.gateway import gateway
 from punctual.web.reading_audit import AuditReading
@@ -30,7 +31,12 @@ def reading(runtime: Runtime) -> Any:
     monitor = DeployedMonitor(planned, Tallies(runtime.dynamo, table), TASK_TYPES)
     search = Search(runtime.ports, runtime.clock, monitor, of_engine(runtime.tell))
     limited, made = limiting.api(runtime), tokens(runtime, key=_not_asked)
-    reads = Reads(search, runtime.clock, about(), made, most=MOST, limits_of=limited.limits_of)
+    reads = Reads(
+        *(search, runtime.clock, about(), made),
+        most=MOST,
+        limits_of=limited.limits_of,
+        webhook_secret=WebhookKeys(runtime).shown,
+    )
     return gateway(
         (
             JobReading(reads),

@@ -11,7 +11,6 @@ from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.api_tokens import read_key, tokens
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import of_engine
-from punctual.serverless.webhook_keys import WebhookKeys
 from punctual.tasks.http_request import url_problem
 from punctual.tasks.rules import task_problems
 from punctual.web.features import Features
@@ -33,10 +32,7 @@ def writing(runtime: Runtime) -> Any:
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
     made = tokens(runtime, key=lambda: read_key(runtime))
     services = Services(
-        *(jobs, search, runtime.clock, FEATURES, about(), made),
-        most=MOST,
-        limits_of=limited.limits_of,
-        webhook_secret=WebhookKeys(runtime).shown,
+        jobs, search, runtime.clock, FEATURES, about(), made, most=MOST, limits_of=limited.limits_of
     )
     nouns = (JobRoutes(services), RunRoutes(services), TokenRoutes(services))
     bounded = partial(runtime.deadline.within, SECONDS)

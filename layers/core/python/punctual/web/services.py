@@ -22,6 +22,10 @@ if TYPE_CHECKING:  # who only reads has no use for what writes
 _ID_LENGTH = 36
 
 
+def no_secret(_tenant: str) -> NoReturn:
+    raise Unavailable("There is no key of webhooks here.")
+
+
 class Reads(NamedTuple):
     """What the reading calls stand on; `most` bytes an answer may have, where a gateway says so."""
 
@@ -33,10 +37,7 @@ class Reads(NamedTuple):
     most: int | None = None
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-
-
-def no_secret(_tenant: str) -> NoReturn:
-    raise Unavailable("There is no key of webhooks here.")
+    webhook_secret: Callable[[str], str] = no_secret  # of a tenant, as it is shown
 
 
 class Services(NamedTuple):

@@ -61,6 +61,10 @@ class TokenPage(Answer):
     next_token: NextToken
 
 
+class WebhookSecret(Answer):
+    secret: Annotated[str, Field(pattern="^whsec_")]
+
+
 class AuditEntry(Answer):
     audit_id: Id
     at: Time

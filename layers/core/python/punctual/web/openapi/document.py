@@ -66,6 +66,7 @@ ID_OF = {
     ("GET", "/tokens"): "listTokens",
     ("GET", "/tokens/{token_id}"): "getToken",
     ("DELETE", "/tokens/{token_id}"): "revokeToken",
+    ("GET", "/webhook-secret"): "getWebhookSecret",
     ("GET", "/audit"): "listAudit",
     ("GET", "/stats"): "getStats",
     ("GET", "/health"): "getHealth",
@@ -89,6 +90,7 @@ _ANSWERED: tuple[type[BaseModel], ...] = (
     answers_access.Whoami,
     answers_access.Token,
     answers_access.NewToken,
+    answers_access.WebhookSecret,
     answers_access.TokenPage,
     answers_access.AuditPage,
 )

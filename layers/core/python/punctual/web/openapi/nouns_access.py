@@ -67,6 +67,16 @@ ACCESS = (
         must=False,
     ),
     Operation(
+        "getWebhookSecret",
+        "Access",
+        "What webhooks are signed with",
+        {200: Answer("The tenant's secret.", "WebhookSecret")},
+        "Webhooks follow the convention of standardwebhooks.com: `webhook-signature` holds "
+        "`v1,` and the base64 of the HMAC-SHA256, by this secret, of `webhook-id`, "
+        "`webhook-timestamp` and the body, joined by dots. After the installation's key is "
+        "rotated it is another, and both are signed with.",
+    ),
+    Operation(
         "listAudit",
         "Access",
         "Who changed what",

@@ -34,7 +34,10 @@ FIELDS: dict[str, str] = {
     "retry": "How long to wait before the next attempt.",
     "deadline_seconds": "A run not started so long after due_time is MISSED.",
     "delivery": "AT_MOST_ONCE: no attempt after a claim, and max_retries is 0.",
-    "notify": "Signed webhooks, told of these outcomes.",
+    "notify": "Signed webhooks, each told of the outcomes that it names; the definition in force "
+    "when a run ends says who is told.",
+    "on": "Which ends of runs are told.",
+    "secret": "As receivers take it: `whsec_` and base64.",
     "tags": "Keys of 1 to 128 characters without `:`, values to 256.",
     "status": "How it stands.",
     "next_run_time": "Null when PAUSED, COMPLETED or CANCELLED.",
@@ -79,7 +82,7 @@ FIELDS: dict[str, str] = {
     "token": "The secret. It is shown this once: only a hash of it is stored.",
     "token_id": "Names a token without being one; null where no token of Punctual's was used.",
     "role": "viewer reads, operator also runs, pauses and cancels, editor also creates and "
-    "changes, admin also makes tokens and reads the audit.",
+    "changes, admin also makes tokens, reads the audit and sees the secret of webhooks.",
     "limits": "What the tenant may; null is no limit.",
     "before": "What the change found.",
     "after": "What the change left.",

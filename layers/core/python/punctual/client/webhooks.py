@@ -1,0 +1,56 @@
+"""Checking that a webhook is Punctual's, and of now: for whoever receives them."""
+
+from base64 import b64decode, b64encode
+from binascii import Error
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from hmac import compare_digest, digest
+from typing import Any
+
+import msgspec
+
+from punctual.client import clock
+from punctual.client.errors import BadWebhook
+
+_SHOWN = "whsec_"
+
+
+def verify_webhook(
+    secrets: str | Sequence[str],
+    headers: Mapping[str, str],
+    body: bytes | str,
+    *,
+    within: timedelta = timedelta(minutes=5),
+    now: float | None = None,
+) -> dict[str, Any]:
+    """What the webhook says, if it is signed with one of the secrets and no older than `within`.
+
+    `body` is what was received, byte by byte. The same may come twice: `webhook-id` tells.
+    """
+    data = body.encode() if isinstance(body, str) else body
+    given = {name.lower(): value for name, value in headers.items()}
+    webhook_id, timestamp, signatures = (
+        given.get(f"webhook-{name}", "") for name in ("id", "timestamp", "signature")
+    )
+    if not (webhook_id and signatures and timestamp.isascii() and timestamp.isdigit()):
+        raise BadWebhook("This is no signed webhook: its headers are not all there.")
+    signed = f"{webhook_id}.{timestamp}.".encode() + data
+    each = [secrets] if isinstance(secrets, str) else secrets
+    if not any(_is_by(secret, signed, signatures.split()) for secret in each):
+        raise BadWebhook("The webhook is not signed with this secret.")
+    seconds = clock.wall() if now is None else now
+    if abs(seconds - int(timestamp[:15])) > within.total_seconds():
+        raise BadWebhook("The webhook is too old, or from the future: somebody may replay it.")
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BadWebhook("The webhook is signed, but no JSON object.") from error
+
+
+def _is_by(secret: str, signed: bytes, signatures: Sequence[str]) -> bool:
+    try:
+        key = b64decode(secret.removeprefix(_SHOWN), validate=True)
+    except (Error, ValueError):
+        raise BadWebhook("A secret of webhooks is `whsec_` and base64.") from None
+    wanted = "v1," + b64encode(digest(key, signed, "sha256")).decode()
+    return any(compare_digest(wanted.encode(), one.encode()) for one in signatures)
