@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from punctual.domain.head import Head, State
+from punctual.domain.notices import told_of
 from punctual.domain.run import ENDED, Run, Status, Trigger
 from punctual.domain.schedule import Every, Schedule, occurrences
 from punctual.engine.ports import Key, RunKey, RunRow, Timer
@@ -116,6 +117,7 @@ class Laws:
             if not stored.head.blank:
                 self._ended_well(memory, stored.head, now)
                 self._check_ledger(key, stored.head, now)
+                self._check_notices(memory, stored.head)
         for run_key, run in self.ended.items():
             row = memory.history.rows.get(run_key)
             assert row is not None, f"rule 2: no history row for {run.run_id} {run.status}"
@@ -128,6 +130,23 @@ class Laws:
         late = [t for t in outstanding(memory) if t.at < now - timedelta(minutes=3)]
         assert not late, f"rule 7: timers that nobody looks at: {late}"
         assert not memory.queue.entries, "rule 7: messages that never go"
+
+    def _check_notices(self, memory: Memory, head: Head) -> None:
+        """Of each end that somebody wants to know of there is a notice, and of no other."""
+        mine = {key[2]: run for key, run in self.ended.items() if key[1] == head.job_id}
+        found = [one for one in memory.notices.notices.values() if one.job_id == head.job_id]
+        put = {(one.run_id, one.entry, one.occurrences) for one in found}
+        lost = [
+            (run.run_id, run.status)
+            for run in mine.values()
+            for entry in told_of(head.notify, run.status)
+            if (run.run_id, entry, run.count) not in put
+        ]
+        assert not lost, f"nobody is told of {lost}"
+        for one in found:
+            assert one.run_id in mine, "somebody is told of a run that has not ended"
+            assert mine[one.run_id].status is one.status, "somebody is told of another end"
+            assert one.entry in told_of(head.notify, one.status), "somebody is told of too much"
 
     def _ended_well(self, memory: Memory, head: Head, now: datetime) -> None:
         assert not head.runs, f"rule 2: runs that never ended: {head.runs}"

@@ -78,6 +78,11 @@ def _only_the_latest(world: World) -> None:
     assert world.plan.faults or found[:-1] == [("SKIPPED", "COALESCED", 2)], found
 
 
+def _some_are_told(world: World) -> None:
+    """Whom exactly, the laws ask of each end."""
+    assert world.memory.notices.notices, outcomes(world)
+
+
 def _backfilled_once(world: World) -> None:
     done = outcomes(world, Trigger.BACKFILL)
     assert done == [("SUCCESS", "", 1)] * 3, f"each time of the range once: {done}"
@@ -86,6 +91,12 @@ def _backfilled_once(world: World) -> None:
 CRON = document(schedule_type="CRON", cron_expression="* * * * *", end_time=text(at(200)))
 TWENTY = document(schedule_type="INTERVAL", interval_seconds=20, end_time=text(at(90)))
 OUTAGE = (0.0, 250.0)
+HOOKS = [
+    {"on": ["FAILED", "TIMED_OUT", "MISSED"], "url": "https://a.example"},
+    {"on": ["SUCCESS", "CANCELLED"], "url": "https://b.example"},
+    {"on": ["TIMED_OUT", "SKIPPED", "MISSED"], "url": "https://c.example"},
+]
+SKIPPED = {"misfire_policy": "SKIP", "misfire_grace_seconds": 10}
 
 SCENARIOS = [
     Scenario("one-shot now", [Action(1, "submit", submit("k", document()))], check=all_succeed(1)),
@@ -110,6 +121,22 @@ SCENARIOS = [
         [Action(1, "submit", submit("k", document(retry={"backoff_seconds": 8, "jitter": True})))],
         plot=_fails_twice,
         check=all_succeed(1),
+    ),
+    Scenario(
+        "webhooks",
+        [
+            Action(1, "submit", submit("k", {**CRON, "notify": HOOKS, "max_retries": 1})),
+            Action(25, "first", run_now("once")),
+            Action(100, "cancel", on_job("cancel")),
+        ],
+        plot=_fails_twice,
+        check=_some_are_told,
+    ),
+    Scenario(
+        "webhooks of what did not run",
+        [Action(1, "submit", submit("k", {**CRON, "notify": HOOKS, **SKIPPED}))],
+        setup=Setup(skews=SKEWS, no_ticks=OUTAGE),
+        check=_some_are_told,
     ),
     Scenario(
         "lost executor",
