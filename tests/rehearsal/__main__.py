@@ -15,6 +15,7 @@ from pathlib import Path
 from tests.e2e.acceptance.contract import a_client, eventually
 from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept, together
 from tests.rehearsal.changes import change
+from tests.rehearsal.crossing import crossed
 from tests.rehearsal.deployment import STAGE, Deployment
 from tests.rehearsal.emulator import ROOT, Account, emulator
 from tests.rehearsal.guard import guarded
@@ -100,6 +101,8 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
         before = standing(account.client)
         token = deployed(account, deployment, before)
         url = address(account)
+        with step("a page of another origin"):
+            crossed(url, token)
         results: list[Accepted] = []
         if not chosen:
             with step(f"acceptance, where it needs no tick, against {url}"):

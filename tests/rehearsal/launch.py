@@ -59,6 +59,31 @@ def with_its_stage(proxy: Callable[..., Any]) -> Callable[..., Any]:
     return invoke
 
 
+def as_routed(execute: Callable[..., Any]) -> Callable[..., Any]:
+    """A browser that asks before it calls has no token: an authorizer of the route refuses it."""
+
+    async def answer(
+        api: str, stage: str, path: str, method: str, headers: Props, *rest: Any, **more: Any
+    ) -> Any:
+        shown = any(name.lower() == "authorization" for name in headers)
+        if method == "OPTIONS" and not shown:
+            asked = apigateway.route_authorization_type(api, stage, method, path)
+            if asked not in (None, "NONE"):
+                return apigateway._jwt_unauthorized()
+        return await execute(api, stage, path, method, headers, *rest, **more)
+
+    return answer
+
+
+def in_the_apis_words(answer: Callable[..., Any]) -> Callable[..., Any]:
+    """What CloudFormation names `AllowOrigins` is `allowOrigins` to what reads it."""
+
+    def told(cors: Props, origin: str) -> Any:
+        return answer({name[:1].lower() + name[1:]: said for name, said in cors.items()}, origin)
+
+    return told
+
+
 def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
     """No role of ours may make a log group: what a function says after its own is gone is lost."""
 
@@ -116,6 +141,9 @@ lambda_svc._sqs_esm_concurrency = as_on_aws(lambda_svc._sqs_esm_concurrency)
 lambda_svc._emit_lambda_logs = into_what_stands(lambda_svc._emit_lambda_logs)
 iam_actions.extract_iam_action = without_batches(iam_actions.extract_iam_action)
 apigateway._invoke_lambda_proxy = with_its_stage(apigateway._invoke_lambda_proxy)
+apigateway._handle_execute_in_scope = as_routed(apigateway._handle_execute_in_scope)
+apigateway._cors_response_headers = in_the_apis_words(apigateway._cors_response_headers)
+apigateway._cors_preflight_response = in_the_apis_words(apigateway._cors_preflight_response)
 lambda_runtime.Worker._drain_stderr_bounded.__defaults__ = (0.002, 0.001, 0.25)  # 50 ms a call else
 lambda_runtime.zipfile = SimpleNamespace(
     ZipFile=Unpacked,
