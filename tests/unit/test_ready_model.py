@@ -181,3 +181,31 @@ def test_nothing_that_is_queued_is_forgotten(
     walk.drain()
     assert walk.jobs.queued() == []
     assert walk.held == {}
+
+
+def test_a_head_whose_place_moves_back_while_the_heads_are_read_is_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An earlier run of a job is queued, and stands where the walk has been."""
+    monkeypatch.setattr(rereading, "LISTED", 4)
+    monkeypatch.setattr(rereading, "LOADED", 2)
+    jobs = QueuedJobs()
+    ready = Ready(jobs, INLINE_TYPES, kept=300)
+
+    def a_run(job: int, number: int, seconds: int) -> Message:
+        due_at = NOON - timedelta(seconds=seconds)
+        lane, priority = Lane.QUICK, Priority.NORMAL
+        return Message("free", f"job{job}", f"{job}-{number}", due_at, priority, lane, 1, "script")
+
+    jobs.put(a_run(job, 1, 50 - job) for job in range(9))
+    taken = ready.take(Lane.QUICK, NOON, 9)
+    assert [one.job_id for one in taken] == ["job0", "job1"]
+    jobs.take(one.run_id for one in taken)
+    earlier = a_run(8, 2, 99)
+    jobs.put([earlier])
+    ready.send([earlier])
+    for _ in range(20):  # to the walk's end, while no slot is free
+        assert ready.take(Lane.QUICK, NOON, 0) == []
+    while ready.waiting(Lane.QUICK, NOON):
+        jobs.take(one.run_id for one in ready.take(Lane.QUICK, NOON, 9))
+    assert jobs.queued() == []
