@@ -33,6 +33,25 @@ def test_timers_of_a_batch_that_failed_are_looked_at_again() -> None:
     assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
 
 
+def test_a_store_that_does_not_answer_is_asked_after_pauses_that_double_up_to_15_seconds() -> None:
+    hand = Hand()
+    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:05Z")
+    down = torn(
+        hand.memory.ports, Plan(tuple(Fault(n, Tear.BEFORE) for n in range(1, 8))), "poller"
+    )
+    hand.poller._looker = Looker(hand.steps(down), hand.new_id)
+    hand.tick()
+    hand.now = NOON + seconds(5)
+    asked = []
+    while not hand.head(key).runs:
+        try:
+            hand.step()
+        except Unavailable:
+            asked.append((hand.now - NOON).total_seconds())
+        hand.wait(1)
+    assert asked == [5, 6, 8, 12, 20, 35, 50]
+
+
 def test_a_timer_that_stands_in_for_an_api_call_is_not_taken_ahead_of_its_time() -> None:
     hand = Hand()
     hand.poller = hand.new_poller(ahead=60)

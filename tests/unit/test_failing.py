@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from punctual.engine.failing import KNOWN, PAUSE, PAUSE_MOST, SHORT, TRIES, Failing
+from punctual.engine.failing import KNOWN, PAUSE, PAUSE_MOST, SHORT, TRIES, UNANSWERED_MOST, Failing
 from punctual.engine.ports import Key
 from tests.builders import JOB, NOON
 
@@ -40,6 +40,14 @@ def test_a_look_that_came_to_a_decision_does_not_fail_in_a_row_with_those_before
         now = failing.again_at(KEY, now) or now
     failing.undone_at(KEY, now)
     assert failing.again_at(KEY, now) == now + PAUSE
+
+
+def test_a_store_that_answers_again_is_asked_at_once_after_the_next_refusal() -> None:
+    failing = Failing()
+    pauses = [failing.unanswered_at(NOON) - NOON for _ in range(6)]
+    assert pauses == [SHORT, 2 * SHORT, 4 * SHORT, 8 * SHORT, UNANSWERED_MOST, UNANSWERED_MOST]
+    failing.answered()
+    assert failing.unanswered_at(NOON) == NOON + SHORT
 
 
 def test_it_remembers_so_many_jobs_and_no_more() -> None:

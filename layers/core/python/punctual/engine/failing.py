@@ -10,6 +10,7 @@ from punctual.engine.ports import Key
 PAUSE = timedelta(seconds=15)
 SHORT = timedelta(seconds=1)  # what could not be done was mostly refused for a moment
 PAUSE_MOST = timedelta(minutes=5)
+UNANSWERED_MOST = timedelta(seconds=15)  # it is asked soon after it is back
 TRIES = 8  # over about 18 minutes
 KNOWN = 10_000  # jobs; others may have seen to the oldest since
 
@@ -46,6 +47,7 @@ class Failing:
 
     def __init__(self) -> None:
         self._failed, self._undone = _Row(PAUSE), _Row(SHORT)
+        self._unanswered = 0  # batches, in a row
 
     def __len__(self) -> int:
         return len(self._failed) + len(self._undone)
@@ -65,6 +67,18 @@ class Failing:
         """When to look again at what was decided, and could not all be done."""
         self._failed.forget(key)
         return self._undone.once_more(key, now)[1]
+
+    def unanswered_at(self, now: datetime) -> datetime:
+        """When to look again at a batch that a store did not answer.
+
+        Its timers may have been put before: each time anew, in rows of their own.
+        """
+        pause = min(SHORT * (1 << min(self._unanswered, 10)), UNANSWERED_MOST)
+        self._unanswered += 1
+        return now + pause
+
+    def answered(self) -> None:
+        self._unanswered = 0
 
     def mended(self, key: Key) -> None:
         self._failed.forget(key)

@@ -14,7 +14,7 @@ from punctual.engine.window import Place, Window
 BATCH = 500
 BUCKET = timedelta(minutes=1)
 GRACE = timedelta(seconds=15)  # 5 s of skew, and the 10 s that a write may take
-AGAIN = timedelta(seconds=1)  # what could not be read is tried again after this
+AGAIN = timedelta(seconds=1)  # what was too early is looked at again after this, at the soonest
 LEASE = timedelta(seconds=60)
 RENEW = timedelta(seconds=20)
 
@@ -84,8 +84,10 @@ class Poller:
         try:
             looked = self._looker.look(due, horizon)
         except Unavailable:
-            self._later.extend((now + AGAIN, timer) for timer in due)
+            again = self._failing.unanswered_at(now)
+            self._later.extend((again, timer) for timer in due)
             raise
+        self._failing.answered()
         self.settle(looked, now)
 
     def settle(self, looked: Sequence[tuple[Sequence[Timer], Result]], now: datetime) -> None:
