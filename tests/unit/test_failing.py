@@ -19,6 +19,14 @@ def test_what_is_undone_waits_twice_as_long_each_time_up_to_minutes_and_has_no_e
     assert set(pauses[9:]) == {PAUSE_MOST}
 
 
+def test_however_many_looks_fail_each_is_set_aside_in_the_end() -> None:
+    failing, keys = Failing(), [Key("acme", str(number)) for number in range(KNOWN + 5)]
+    for day in range(TRIES - 1):
+        assert all(failing.again_at(key, NOON + timedelta(days=day)) for key in keys)
+    assert not any(failing.again_at(key, NOON + timedelta(days=TRIES)) for key in keys)
+    assert not failing
+
+
 def test_what_was_mended_begins_anew() -> None:
     failing = Failing()
     failing.undone_at(KEY, failing.undone_at(KEY, NOON))
@@ -50,12 +58,11 @@ def test_a_store_that_answers_again_is_asked_at_once_after_the_next_refusal() ->
     assert failing.unanswered_at(NOON) == NOON + SHORT
 
 
-def test_it_remembers_so_many_jobs_and_no_more() -> None:
+def test_it_remembers_so_many_jobs_with_something_undone_and_no_more() -> None:
     failing = Failing()
     for number in range(KNOWN + 5):
         failing.undone_at(Key("acme", str(number)), NOON)
-        failing.again_at(Key("other", str(number)), NOON, waits=True)
-    assert len(failing) == 2 * KNOWN
+    assert len(failing) == KNOWN
     newest = Key("acme", str(KNOWN + 4))
     later = NOON + timedelta(seconds=1)
     assert failing.undone_at(newest, later) == later + 2 * SHORT

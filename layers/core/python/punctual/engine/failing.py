@@ -12,14 +12,15 @@ SHORT = timedelta(seconds=1)  # what could not be done was mostly refused for a 
 PAUSE_MOST = timedelta(minutes=5)
 UNANSWERED_MOST = timedelta(seconds=15)  # it is asked soon after it is back
 TRIES = 8  # over about 18 minutes
-KNOWN = 10_000  # jobs; others may have seen to the oldest since
+KNOWN = 10_000  # jobs with something undone; others may have seen to the oldest since
 
 
 class _Row:
     """By job: how often in a row, and when again."""
 
-    def __init__(self, first: timedelta) -> None:
+    def __init__(self, first: timedelta, most: int | None = None) -> None:
         self._first = first
+        self._most = most
         self._tries: dict[Key, tuple[int, datetime]] = {}
 
     def __len__(self) -> int:
@@ -31,7 +32,7 @@ class _Row:
         if before == 0 or now >= again:
             before, again = before + 1, now + self._pause(before)
         self._tries[key] = before, again
-        if len(self._tries) > KNOWN:
+        if self._most is not None and len(self._tries) > self._most:
             del self._tries[next(iter(self._tries))]
         return before, again
 
@@ -46,7 +47,7 @@ class Failing:
     """How often the look at each of these jobs has failed, or left something undone, in a row."""
 
     def __init__(self) -> None:
-        self._failed, self._undone = _Row(PAUSE), _Row(SHORT)
+        self._failed, self._undone = _Row(PAUSE), _Row(SHORT, KNOWN)
         self._unanswered = 0  # batches, in a row
 
     def __len__(self) -> int:
