@@ -183,6 +183,32 @@ def test_nothing_that_is_queued_is_forgotten(
     assert walk.held == {}
 
 
+def a_run(job: int, number: int, seconds: int) -> Message:
+    due_at = NOON - timedelta(seconds=seconds)
+    lane, priority = Lane.QUICK, Priority.NORMAL
+    return Message("free", f"job{job}", f"{job}-{number}", due_at, priority, lane, 1, "script")
+
+
+def taken_to_the_end(jobs: QueuedJobs, ready: Ready) -> None:
+    while ready.waiting(Lane.QUICK, NOON):
+        jobs.take(one.run_id for one in ready.take(Lane.QUICK, NOON, 1))
+
+
+def test_what_is_put_out_for_an_earlier_run_while_the_heads_are_read_is_not_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rereading, "LISTED", 3)
+    jobs = QueuedJobs()
+    ready = Ready(jobs, INLINE_TYPES, kept=9)  # three of a part
+    jobs.put(a_run(job, 1, 50 - job) for job in range(3))
+    assert ready.take(Lane.QUICK, NOON, 0) == []  # all three are read; whether they are all, is not
+    earlier = a_run(3, 1, 99)
+    jobs.put([earlier])
+    ready.send([earlier])
+    taken_to_the_end(jobs, ready)
+    assert jobs.queued() == []
+
+
 def test_a_head_whose_place_moves_back_while_the_heads_are_read_is_not_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -191,11 +217,6 @@ def test_a_head_whose_place_moves_back_while_the_heads_are_read_is_not_passed_ov
     monkeypatch.setattr(rereading, "LOADED", 2)
     jobs = QueuedJobs()
     ready = Ready(jobs, INLINE_TYPES, kept=300)
-
-    def a_run(job: int, number: int, seconds: int) -> Message:
-        due_at = NOON - timedelta(seconds=seconds)
-        lane, priority = Lane.QUICK, Priority.NORMAL
-        return Message("free", f"job{job}", f"{job}-{number}", due_at, priority, lane, 1, "script")
 
     jobs.put(a_run(job, 1, 50 - job) for job in range(9))
     taken = ready.take(Lane.QUICK, NOON, 9)
@@ -206,6 +227,5 @@ def test_a_head_whose_place_moves_back_while_the_heads_are_read_is_not_passed_ov
     ready.send([earlier])
     for _ in range(20):  # to the walk's end, while no slot is free
         assert ready.take(Lane.QUICK, NOON, 0) == []
-    while ready.waiting(Lane.QUICK, NOON):
-        jobs.take(one.run_id for one in ready.take(Lane.QUICK, NOON, 9))
+    taken_to_the_end(jobs, ready)
     assert jobs.queued() == []
