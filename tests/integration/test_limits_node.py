@@ -16,7 +16,8 @@ from punctual.engine.jobs import Submission
 from punctual.engine.limits import KnownLimits
 from punctual.engine.views import JobView
 from punctual.local.clock import ManualClock
-from punctual.local.limits import FILE, LimitsFile, NodeQuotas, WrongNodeLimits, defaults_from
+from punctual.local.limits import NodeQuotas
+from punctual.local.limits_written import FILE, LimitsFile, WrongNodeLimits, defaults_from
 from tests.integration.node_world import NOON, T, World
 from tests.web_client import Client
 

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from punctual.domain.limits import Limits
-from punctual.local.limits import FILE, WrongNodeLimits
+from punctual.local.limits_written import FILE, WrongNodeLimits
 from punctual.local.logs import EventLog
 from punctual.local.serve import Options, limits_here
 

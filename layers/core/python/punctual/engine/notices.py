@@ -1,7 +1,7 @@
 """Notices: somebody is to be told how a run ended. Made where its end is put on record."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from punctual.domain.decide import Decision
 from punctual.domain.head import Head, Priority
@@ -27,6 +27,14 @@ class Notice(NamedTuple):
         """The same however often it is made and tried; a bulk entry that grew is another."""
         grown = f".{self.occurrences}" if self.occurrences > 1 else ""
         return f"{self.run_id}.{self.entry}{grown}"
+
+
+class Notices(Protocol):
+    def put(self, notices: Sequence[Notice]) -> Sequence[bool]:
+        """True for each that will be told, or given up after hours; the same twice is one.
+
+        What is not taken is put by a later look, and until then its run stays unrecorded.
+        """
 
 
 def notices_of(decision: Decision, before: Head | None) -> Iterator[Notice]:

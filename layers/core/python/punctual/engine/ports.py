@@ -14,7 +14,7 @@ from punctual.domain.head import Head, Lane, Priority
 from punctual.domain.run import Lease, Run
 from punctual.engine.audit import AuditLog, Note
 from punctual.engine.buckets import BucketLease, Buckets
-from punctual.engine.notices import Notice
+from punctual.engine.notices import Notice, Notices
 from punctual.engine.records import (
     AttemptRow,
     Body,
@@ -28,7 +28,7 @@ from punctual.engine.records import (
     Walk,
 )
 
-# One port, and rows that ports take and give, are asked for here as well.
+# Some ports, and rows that ports take and give, are asked for here as well.
 __all__ = [
     "AttemptRow",
     "Body",
@@ -39,6 +39,7 @@ __all__ = [
     "HeadPage",
     "Key",
     "Notice",
+    "Notices",
     "Receipt",
     "RunKey",
     "RunRow",
@@ -190,14 +191,6 @@ class Message(NamedTuple):
 class Messages(Protocol):
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
         """True for each that the queue has taken; what it has not is sent by a later look."""
-
-
-class Notices(Protocol):
-    def put(self, notices: Sequence[Notice]) -> Sequence[bool]:
-        """True for each that will be told, or given up after hours; the same twice is one.
-
-        What is not taken is put by a later look, and until then its run stays unrecorded.
-        """
 
 
 class History(Protocol):

@@ -26,7 +26,7 @@ from punctual.local import clock
 from punctual.local.door import NodeDoor, OwnThread
 from punctual.local.groups import GroupFiles
 from punctual.local.http import LOCAL, application
-from punctual.local.limits import FILE, LimitsFile, defaults_from
+from punctual.local.limits_written import FILE, LimitsFile, defaults_from
 from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
