@@ -188,3 +188,19 @@ def test_a_backfill_shows_the_times_before_it_orders_them(program: Program) -> N
     assert program("jobs", "backfill", "hourly", *range_, "--yes").out.endswith("4 runs ordered.\n")
     again = program("jobs", "backfill", "hourly", *range_, "--yes").out
     assert again.startswith("Nothing in that range is left to run.")
+
+
+def test_webhooks_are_options_too(program: Program) -> None:
+    hook = "https://hooks.example/?a=b"
+    made = program.json(
+        *NIGHTLY, "--notify", f"failed,TIMED_OUT={hook}", "--notify", f"SUCCESS={hook}"
+    )
+    wanted = [{"on": ["FAILED", "TIMED_OUT"], "url": hook}, {"on": ["SUCCESS"], "url": hook}]
+    assert made["notify"] == wanted
+    changed = program.json("jobs", "update", "nightly", "--notify", f"MISSED={hook}")
+    assert changed["notify"] == [{"on": ["MISSED"], "url": hook}]
+    assert program.json("jobs", "update", "nightly", "--unset", "notify")["notify"] == []
+    assert "write STATUS=URL" in program("jobs", "create", "x", "--notify", hook[:8], code=2).err
+    secret = program("webhook-secret").out.strip()
+    assert secret.startswith("whsec_")
+    assert program.json("webhook-secret") == {"secret": secret}
