@@ -1,16 +1,18 @@
 """What a rehearsal says while it runs: each step with its time, and what its commands tell."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-WITHIN = 1_200.0
+WITHIN = 2_400.0
+PATIENT = 10.0  # seconds in which who is ended may tidy up
 Show = Callable[[str], bool]
 
 
@@ -55,14 +57,22 @@ def run(
     try:
         code = process.wait(within)
     except subprocess.TimeoutExpired:
-        process.kill()
         raise Failed(f"{' '.join(map(str, command[:4]))} took over {within:.0f} s") from None
     finally:
         if process.poll() is None:
-            process.kill()
+            _end(process)
         reader.join()
         process.stdout.close()
     return code, "".join(said)
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """With all that it started: whoever still holds its output would be waited for."""
+    os.killpg(process.pid, signal.SIGTERM)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(PATIENT)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def checked(
