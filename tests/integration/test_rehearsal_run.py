@@ -4,7 +4,7 @@ import os
 import sys
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.rehearsal import progress
@@ -20,9 +20,8 @@ time.sleep(600)
 
 
 def is_gone(number: int) -> bool:
-    """Or dead, and not fetched yet by whoever has it now."""
     try:
-        return psutil.Process(number).status() == psutil.STATUS_ZOMBIE
+        return bool(psutil.wait_procs([psutil.Process(number)], timeout=10)[0])
     except psutil.NoSuchProcess:
         return True
 

@@ -73,6 +73,7 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait(PATIENT)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def checked(
