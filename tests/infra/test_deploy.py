@@ -14,6 +14,7 @@ import pytest
 from moto import mock_aws
 
 from infra import deploy as program
+from infra import webhook_key
 from infra.account import BOOTSTRAP, NotReady, account_of, check_bootstrap
 from infra.admin_token import UNSET, ensure_key
 from infra.app import context
@@ -296,6 +297,7 @@ def test_destroy_empties_the_buckets_once_nothing_writes_into_them(session: Any)
         held.append(len(found.get("Versions", [])) + len(found.get("DeleteMarkers", [])))
 
     ensure_key(session.client("ssm"), "/punctual/dev/")
+    webhook_key.ensure_key(session.client("ssm"), "/punctual/dev/")
     said, cdk = Said(), Cdk(look)
     assert destroy(stage(), session, cdk, said, sure=True) == 0
     assert session.client("ssm").describe_parameters()["Parameters"] == []

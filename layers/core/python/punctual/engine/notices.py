@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from punctual.domain.decide import Decision
+from punctual.domain.decision import Decision
 from punctual.domain.head import Head, Priority
 from punctual.domain.notices import told_of
 from punctual.domain.run import ENDED, Status
