@@ -128,6 +128,7 @@ def test_a_notice_that_nobody_can_deal_with_ends_as_a_dead_letter_and_is_told(
 ) -> None:
     job = missed(api, notify=hook("FAILED"))
     world.put_knob("webhook-key", "unset", "SecureString")
+    assert api.get("/webhook-secret").status == 503
     world.queue("quick.fifo").most = 3
     world.run(20 * MINUTE)
     assert receiver.calls == []
