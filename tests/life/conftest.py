@@ -10,14 +10,8 @@ from tests.life.world import World, a_world
 
 
 @pytest.fixture
-def stage() -> str:
-    """Tests that are to hold on more of them say so."""
-    return "dev"
-
-
-@pytest.fixture
-def world(stage: str) -> Iterator[World]:
-    with a_world(stage) as made:
+def world() -> Iterator[World]:
+    with a_world() as made:
         yield made
 
 
