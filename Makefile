@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost lint types format synth deploy token webhook-key destroy lock clean
+.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost rights lint types format synth deploy token webhook-key destroy lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
@@ -68,6 +68,10 @@ cold: ## measure how long each function takes to start, in Lambda's own emulator
 cost: ## count what runs, submissions and idle months cost, and write docs/cost.md
 	@requirements/install dev
 	@$(PYTHON_IN_VENV) -m bench.cost
+
+rights: ## find out what each function may do and what of it is used, and write docs/rights.md
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m tests.life.rights
 
 lint: ## look for mistakes and wrong formatting
 	@requirements/install dev

@@ -99,14 +99,24 @@ def consume(queues: Sequence[str]) -> Right:
 def _steps(data: Data, queues: Queues) -> list[Right]:
     """The four steps that change a job, each on its own table or queue."""
     return [
-        _dynamodb(data.jobs, "BatchGetItem", "PutItem", "UpdateItem"),
-        _dynamodb(data.timers, "BatchWriteItem", "UpdateItem"),
+        _dynamodb(data.jobs, "BatchGetItem", "UpdateItem"),
+        _dynamodb(data.timers, "BatchWriteItem"),
         _dynamodb(data.runs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.control, "BatchGetItem"),
         _sqs((queues.wake, *queues.lanes), "SendMessage"),
         # What a holder that died had packed, for the row that a look then writes.
         *_read_blobs(data, OUTPUTS),
     ]
+
+
+def _places(data: Data) -> Right:
+    """To write a head where none is: a new job, or a place that a timer says is taken."""
+    return _dynamodb(data.jobs, "PutItem")
+
+
+def _shared_timers(data: Data) -> Right:
+    """To leave rows in which timers of other jobs stay: for who changes several at a time."""
+    return _dynamodb(data.timers, "UpdateItem")
 
 
 def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
@@ -120,6 +130,8 @@ def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
 def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
     return [
         *_steps(data, queues),
+        _places(data),
+        _shared_timers(data),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
         _dynamodb(data.control, "Query")._replace(rows=LISTS),  # how many tokens there are
@@ -159,6 +171,8 @@ def planner(data: Data, queues: Queues, knobs: Sequence[str]) -> list[Right]:
 def poller(data: Data, queues: Queues) -> list[Right]:
     return [
         *_steps(data, queues),
+        _places(data),
+        _shared_timers(data),
         consume((queues.wake,)),
         _dynamodb(data.control, "UpdateItem"),
         _dynamodb(data.timers, "Query"),
@@ -168,6 +182,8 @@ def poller(data: Data, queues: Queues) -> list[Right]:
 def reconciler(data: Data, queues: Queues) -> list[Right]:
     return [
         *_steps(data, queues),
+        _places(data),
+        _shared_timers(data),
         _dynamodb(data.jobs, "Scan"),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
@@ -191,14 +207,19 @@ def executor(
         consume(lanes),
         _sqs(lanes, "ChangeMessageVisibility"),
         *_read_blobs(data, PAYLOADS),
-        Right(("s3:PutObject",), data.objects(*LEFT_BY_RUNS), "blobs are named by job"),
+        # No task that is deployed prints anything: there are no logs to store.
+        Right(("s3:PutObject",), data.objects(OUTPUTS), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
         *reached,
     ]
 
 
 def dead_letters(data: Data, queues: Queues) -> list[Right]:
-    return [*_steps(data, queues), _sqs(queues.dead, "ReceiveMessage", "DeleteMessage")]
+    return [
+        *_steps(data, queues),
+        _shared_timers(data),
+        _sqs(queues.dead, "ReceiveMessage", "DeleteMessage"),
+    ]
 
 
 def status(data: Data, failed: str) -> list[Right]:

@@ -1,12 +1,14 @@
 """A life with everything in it that a deployment does, once: for the rights that this takes."""
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
 from bench.meter import Written
 from punctual.aws import keys
-from tests.life.faults import Killed, Moment, Refusal
+from punctual.aws.limits import limits_row
+from punctual.settings import Settings
+from tests.life import left
 from tests.life.gateway import Gateway
 from tests.life.scenes import PAYLOAD, SMALL, opened, submitted
 from tests.life.seen import runs_of
@@ -14,13 +16,21 @@ from tests.life.world import MINUTE, SECOND, World
 
 EVENT = {"type": "event", "detail_type": "Paid"}
 MINUTELY = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
+INBOX = "https://sqs.us-east-1.amazonaws.com/123456789012/task-inbox"
 HUGE = {"order": 1, "text": "x" * 90_000}
 
 
 def lived(world: World) -> None:
     api = opened(world)
+    if (
+        Settings.from_env(world.deployed.functions[world.name("job-service")].env).limits
+        is not None
+    ):
+        _limited(world)
     world.run(MINUTE)
-    jobs = _all_tasks(world, api)
+    _prepared(world)
+    jobs = _all_tasks(world, api, {**MINUTELY, **left.QUICK})
+    _all_tasks(world, api, {"schedule_type": "IMMEDIATE", **left.LONG})
     world.run(2 * MINUTE)
     _read_it_all(api, jobs)
     _changed(world, api, jobs[0])
@@ -29,10 +39,13 @@ def lived(world: World) -> None:
         api.call("DELETE", f"/jobs/{job}")
     _stopped_and_started(world)
     _died(world, api)
-    _long(world, api)
-    _poisoned(world, api)
-    world.tick("reconciler")
-    world.run(3 * MINUTE)
+    left.held_by_nobody(world, api)
+    left.ends_are_found(world, api)
+    left.others_are_let_in(world, api)
+    left.buried(world, api)
+    left.torn(world, api)
+    _poisoned(world)
+    left.mended(world, api)
     _grown(world)
     _expired(world)
 
@@ -47,33 +60,47 @@ def _tokens(world: World, api: Gateway) -> None:
     assert api.call("DELETE", f"/tokens/{mine}").json["revoked_at"]
 
 
-def _all_tasks(world: World, api: Gateway) -> list[str]:
+def _limited(world: World) -> None:
+    """As an operator writes it for one tenant: far more than is used here."""
+    many = {"calls_per_second": 9_000, "runs_per_minute": 9_000, "concurrent_runs": 900}
+    row = limits_row("default", many)
+    world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
+
+
+def _prepared(world: World) -> None:
+    """What tasks reach."""
     secrets = world.session.client("secretsmanager")
     secrets.create_secret(Name=f"punctual/{world.stage}/default/name", SecretString="Paid")
     world.session.client("ssm").put_parameter(
         Name=f"/punctual/{world.stage}/secrets/default/other", Value="Paid", Type="SecureString"
     )
-    queue = "https://sqs.us-east-1.amazonaws.com/123456789012/task-inbox"
-    world.add_queue(queue)
+    world.add_queue(INBOX)
+    world.work = lambda payload: payload
+
+
+def _all_tasks(world: World, api: Gateway, says: Mapping[str, Any]) -> list[str]:
+    work = {"type": "lambda", "function": "task-work"}
     tasks: list[dict[str, Any]] = [
         EVENT,
-        {"type": "lambda", "function": "task-work"},
-        {"type": "sqs", "queue_url": queue},
+        work,
+        {"type": "sqs", "queue_url": INBOX},
         {"type": "http", "url": "https://192.0.2.1/"},
         {"type": "event", "detail_type": "{{secret:name}}"},
         {"type": "event", "detail_type": "{{secret:other}}"},
     ]
-    jobs = [submitted(api, **MINUTELY, task=task, retry={"backoff_seconds": 1}) for task in tasks]
-    work = {"type": "lambda", "function": "task-work"}
-    world.work = lambda payload: payload
-    large = submitted(api, schedule_type="IMMEDIATE", task=work, payload=HUGE)
-    alone = submitted(api, schedule_type="IMMEDIATE", task=work, payload=PAYLOAD)
+    backoff = {"backoff_seconds": 1}
+    jobs = [submitted(api, **says, task=task, retry=backoff) for task in tasks]
+    at_once = {"schedule_type": "IMMEDIATE", "timeout_seconds": says["timeout_seconds"]}
+    large = submitted(api, **at_once, task=work, payload=HUGE)
+    alone = submitted(api, **at_once, task=work, payload=PAYLOAD)
     hook = [{"on": ["SUCCESS"], "url": "https://192.0.2.1/"}]
-    submitted(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook)
-    batch = {"jobs": [{"name": "n", "schedule_type": "IMMEDIATE", "task": EVENT}] * 3}
+    submitted(api, **at_once, task=EVENT, notify=hook)
+    batch = {"jobs": [{"name": "n", **at_once, "task": EVENT}] * 3}
     assert api.post("/jobs/batch", batch).status < 300
-    key = {"idempotency_key": "one"}
-    asked = {"name": "n", "schedule_type": "IMMEDIATE", "task": EVENT}
+    asked, key = (
+        {"name": "n", **at_once, "task": EVENT},
+        {"idempotency_key": f"in {says['timeout_seconds']} s"},
+    )
     assert {api.call("POST", "/jobs", asked, key).status for _ in range(2)} <= {200, 202}
     return [*jobs, large, alone]
 
@@ -121,64 +148,22 @@ def _stopped_and_started(world: World) -> None:
     world.run(2 * MINUTE)
 
 
-def _once(world: World, hit: Callable[[Moment], bool], blow: Refusal | BaseException) -> None:
-    struck: list[Moment] = []
-
-    def plan(moment: Moment) -> Refusal | BaseException | None:
-        if struck or not hit(moment):
-            return None
-        struck.append(moment)
-        return blow
-
-    world.faults.plan = plan
-
-
 def _died(world: World, api: Gateway) -> None:
     """After its claim, and after its output was packed."""
     for operation in ("UpdateItem", "PutObject"):
-        _once(
-            world,
-            lambda moment, operation=operation: (  # type: ignore[misc]
-                moment.answered
-                and moment.operation == operation
-                and moment.role == world.name("executor-quick")
-            ),
-            Killed("out of memory"),
-        )
+        hit = left.by(world, "executor-quick", operation, answered=True)
         at = (world.clock() + 30 * SECOND).isoformat()
-        for _ in range(9):
-            submitted(api, schedule_type="FUTURE", schedule_time=at, payload=PAYLOAD)
-        world.run(7 * MINUTE)
-    world.faults.plan = None
+        with left.struck(world, hit, left.GONE):
+            jobs = [
+                submitted(api, schedule_type="FUTURE", schedule_time=at, payload=PAYLOAD)
+                for _ in range(9)
+            ]
+            world.run(7 * MINUTE)
+        assert {run["status"] for job in jobs for run in runs_of(api, job)} == {"SUCCESS"}
 
 
-def _long(world: World, api: Gateway) -> None:
-    """In the lane of what takes long, whose claims are renewed."""
-    long = {"schedule_type": "IMMEDIATE", "timeout_seconds": 900}
-    work = {"type": "lambda", "function": "task-work"}
-    at = (world.clock() + 20 * SECOND).isoformat()
-    jobs = [
-        submitted(api, **long, task=EVENT, payload=SMALL),
-        submitted(api, **long, task=work, payload=HUGE),
-        submitted(api, **{**long, "schedule_type": "FUTURE"}, schedule_time=at, task=EVENT),
-    ]
-    world.run(MINUTE)
-    assert [runs_of(api, job)[0]["status"] for job in jobs] == ["SUCCESS"] * 3
-
-
-def _poisoned(world: World, api: Gateway) -> None:
-    """A message that is given up, a wake-up and a record that nobody can read."""
-    for short in ("quick.fifo", "long.fifo"):
-        source, name = world.queue(short), world.name(f"executor-{short.split('.')[0]}")
-        source.most = 1
-        world.faults.plan = lambda moment, name=name: (
-            Killed("out of memory") if moment.role == name else None
-        )
-        timeout = 900 if short.startswith("long") else 60
-        submitted(api, schedule_type="IMMEDIATE", task=EVENT, timeout_seconds=timeout)
-        world.run(source.visibility + 7 * MINUTE)
-        source.most = 50
-    world.faults.plan = None
+def _poisoned(world: World) -> None:
+    """A record that nobody can read."""
     (stream,) = world.streams.values()
     key = keys.head("default", "poison")
     row = {**key.item(), keys.STATE: {"S": "NONE"}, keys.FORMAT: {"N": "1"}}

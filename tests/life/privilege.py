@@ -147,6 +147,14 @@ def allowed(right: Right, statements: Sequence[Statement], about: Mapping[str, s
     return "Allow" in effects and "Deny" not in effects
 
 
+def denied(
+    calls: Iterable[Call], policies: Mapping[str, Sequence[Statement]], about: Mapping[str, str]
+) -> list[Right]:
+    """What functions called and may not; whoever has no policy is none of them."""
+    rights = {right for call in calls if call.role in policies for right in needed(call)}
+    return sorted(right for right in rights if not allowed(right, policies[right.role], about))
+
+
 def _speaks(statement: Statement, right: Right) -> bool:
     for word in ("NotAction", "NotResource", "Principal"):
         if word in statement:
@@ -189,53 +197,3 @@ def matches(pattern: str, text: str, fold: bool = False) -> bool:
 
 def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
-
-
-class Grant(NamedTuple):
-    """One action on one resource, as a policy says it."""
-
-    role: str
-    action: str
-    resource: str
-
-
-def grants(role: str, statements: Sequence[Statement]) -> list[Grant]:
-    return [
-        Grant(role, action, resource)
-        for one in statements
-        if one["Effect"] == "Allow"
-        for action in listed(one["Action"])
-        for resource in listed(one["Resource"])
-    ]
-
-
-def unused(granted: Iterable[Grant], rights: Iterable[Right]) -> list[Grant]:
-    """What no call of the whole run needed."""
-    used = set(rights)
-    return [
-        grant
-        for grant in granted
-        if not any(
-            right.role == grant.role
-            and matches(grant.action, right.action, fold=True)
-            and matches(grant.resource, right.resource)
-            for right in used
-        )
-    ]
-
-
-def is_wide(grant: Grant) -> bool:
-    """A wildcard that covers more than one resource of ours, or more than one action.
-
-    The objects of a bucket, the streams of a log group and the shards of a stream are one thing.
-
-    >>> is_wide(Grant("f", "s3:GetObject", "arn:aws:s3:::bucket/*"))
-    False
-    >>> is_wide(Grant("f", "s3:Get*", "arn:aws:s3:::bucket/a")), is_wide(Grant("f", "a:b", "*"))
-    (True, True)
-    """
-    within = re.fullmatch(
-        r"arn:aws:(s3:::[^*/]+/[^*]*\*|logs:[^*]+:log-group:[^*]+:\*|dynamodb:[^*]+/stream/\*)",
-        grant.resource,
-    )
-    return "*" in grant.action or ("*" in grant.resource and not within)

@@ -176,7 +176,7 @@ class Sqs:
                     busy.add(letter.group)
                 continue
             if queue.most and letter.received >= queue.most:
-                self._bury(queue, letter)
+                self.bury(queue, letter)
                 continue
             letter.received += 1
             letter.receipt = f"{letter.id}/{letter.received}"
@@ -184,7 +184,8 @@ class Sqs:
             found.append(letter)
         return found
 
-    def _bury(self, queue: Queue, letter: Letter) -> None:
+    def bury(self, queue: Queue, letter: Letter) -> None:
+        """It came too often: it goes to the dead letters."""
         queue.letters.remove(letter)
         letter.received, letter.visible_at = 0, self._clock()
         self.by_arn[queue.dead_letters].letters.append(letter)

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from bench.meter import Call
-from tests.life.privilege import Grant, Right, allowed, arn, grants, needed, unused
+from tests.life.granted import Grant, grants, unused
+from tests.life.privilege import Right, allowed, arn, denied, needed
 
 TABLE = arn("dynamodb", "table/jobs")
 
@@ -102,3 +103,9 @@ def test_what_no_call_needed_is_found() -> None:
     granted = grants("f", [statement("Allow", ["dynamodb:PutItem", "dynamodb:Scan"], TABLE)])
     used = [Right("f", "dynamodb:PutItem", TABLE), Right("g", "dynamodb:Scan", TABLE)]
     assert unused(granted, used) == [Grant("f", "dynamodb:Scan", TABLE)]
+
+
+def test_who_has_no_policy_is_no_function() -> None:
+    calls = [call("dynamodb", "PutItem", TableName="jobs", Item={"pk": {"S": "a"}})]
+    assert denied(calls, {"g": []}, {}) == []
+    assert denied(calls, {"f": []}, {}) == [Right("f", "dynamodb:PutItem", TABLE, "a")]

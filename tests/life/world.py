@@ -36,12 +36,14 @@ from tests.life.faults import Faults
 from tests.life.feeding import Feeding
 from tests.life.functions import Environment
 from tests.life.latency import NONE
+from tests.life.privilege import denied
 from tests.life.sqs import Answer, Queue, Sqs
 from tests.life.stream import Stream, is_expired_row
 from tests.life.template import Stack, synthesised
 
 SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "awslambda", "secretsmanager")
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+OVER_TLS = {"aws:SecureTransport": "true"}
 
 
 class Watched(Clients):
@@ -139,7 +141,8 @@ class World(Feeding):
 
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
         """The function that a job of type `lambda` invokes is `work`, whatever its name."""
-        answer = json.dumps(self.work(json.loads(params["body"] or b"null"))).encode()
+        said = self.work(json.loads(params["body"] or b"null"))
+        answer = said if isinstance(said, bytes) else json.dumps(said).encode()
         body = StreamingBody(io.BytesIO(answer), len(answer))
         return Answer(200), {"StatusCode": 200, "Payload": body}
 
@@ -152,6 +155,16 @@ class World(Feeding):
         return next(
             one for one in self.deployed.queues if one.name == f"punctual-{self.stage}-{short}"
         )
+
+    def feeding(self, short: str) -> list[Queue]:
+        """The queues of a function: of a lane one for each priority, or one for all."""
+        arns = [one.arn for one in self.deployed.sources if one.function == self.name(short)]
+        return [self.sqs.by_arn[arn] for arn in arns if arn in self.sqs.by_arn]
+
+    def lane(self, lane: str) -> Queue:
+        """The queue of its jobs of usual priority."""
+        names = (self.name(f"{lane}.fifo"), self.name(f"{lane}-normal.fifo"))
+        return next(one for one in self.deployed.queues if one.name in names)
 
     def invoke(self, name: str, event: Any) -> Any:
         """Call a function and wait for its answer; None where it died or failed."""
@@ -306,7 +319,10 @@ def _session() -> Any:
 
 @contextmanager
 def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -> Iterator[World]:
-    """`tick_second`: EventBridge counts a minute's rate from whenever the rule was made."""
+    """`tick_second`: EventBridge counts a minute's rate from whenever the rule was made.
+
+    Whatever a test looks at: it fails if a function called what its policies do not grant.
+    """
     stacks = synthesised(stage)
     with mock_aws():
         world = World(_session(), stacks, stage, now, tick_second)
@@ -321,3 +337,9 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
                 yield world
             finally:
                 world.actors.close()
+        # Only here: a function that is refused something may well go on, and say nothing of it.
+        refused = [
+            f"{one.role} may not {one.action} on {one.resource} {one.rows}".rstrip()
+            for one in denied(world.meter.calls, world.deployed.policies, OVER_TLS)
+        ]
+        assert refused == [], "\n".join(refused)

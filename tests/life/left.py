@@ -1,0 +1,307 @@
+"""What others left behind or tore apart, and who finds it: looks that need all their rights."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from bench.meter import Call
+from punctual.aws import keys, walk
+from punctual.aws.attributes import to_attribute, to_item
+from punctual.aws.sorting import moment
+from punctual.aws.timer_rows import read_row, rows_for
+from punctual.domain.placement import bucket_of
+from punctual.engine.ports import Timer
+from tests.life.faults import Killed, Moment, Refusal
+from tests.life.gateway import Gateway
+from tests.life.scenes import a_task, submitted
+from tests.life.seen import runs_of
+from tests.life.sqs import Queue
+from tests.life.world import MINUTE, SECOND, World
+
+EVENT = {"type": "event", "detail_type": "Paid"}
+OFTEN = {"schedule_type": "INTERVAL", "interval_seconds": 3600, "task": EVENT}
+BEHIND = {"interval_seconds": 60, "interval_from": "COMPLETED"}
+AT_ONCE = {"schedule_type": "IMMEDIATE", "task": EVENT}
+LANES = ("quick", "long")
+LONG = {"timeout_seconds": 900}
+QUICK = {"timeout_seconds": 60}
+LOST = Refusal("ConditionalCheckFailedException")  # as if somebody else had been faster
+GONE = Killed("out of memory")
+
+
+def ways(world: World) -> list[dict[str, Any]]:
+    """What a job says to go by each of the queues: its lane, and its priority if that counts."""
+    found = []
+    for lane, says in zip(LANES, (QUICK, LONG), strict=True):
+        for queue in world.feeding(f"executor-{lane}"):
+            parts = queue.name.removesuffix(".fifo").split("-")
+            priority = parts[-1].upper() if parts[-1] != lane else "NORMAL"
+            found.append({**says, "priority": priority})
+    return found
+
+
+def _queues(world: World) -> list[Queue]:
+    return [queue for lane in LANES for queue in world.feeding(f"executor-{lane}")]
+
+
+@contextmanager
+def without_executors(world: World) -> Iterator[None]:
+    """Lambda starts none; what it had taken for them is there again afterwards, at once."""
+    names = {world.name(f"executor-{lane}") for lane in LANES}
+    world.throttled |= names
+    try:
+        yield
+    finally:
+        world.throttled -= names
+        for letter in (one for queue in _queues(world) for one in queue.letters):
+            letter.visible_at = min(letter.visible_at, world.clock.now)
+
+
+@contextmanager
+def struck(
+    world: World, hit: Callable[[Moment], bool], blow: Refusal | BaseException, times: int = 1
+) -> Iterator[None]:
+    """The first of these moments."""
+    left = [times]
+
+    def plan(moment: Moment) -> Refusal | BaseException | None:
+        if not left[0] or not hit(moment):
+            return None
+        left[0] -= 1
+        return blow
+
+    world.faults.plan = plan
+    try:
+        yield
+    finally:
+        world.faults.plan = None
+    assert left[0] < times, "nothing was struck"
+
+
+def by(world: World, short: str, operation: str, answered: bool) -> Callable[[Moment], bool]:
+    return lambda moment: (
+        (moment.role, moment.operation, moment.answered) == (world.name(short), operation, answered)
+    )
+
+
+def after_its_end(world: World, short: str) -> Callable[[Moment], bool]:
+    """When an executor has written how a run ended, and nothing of what follows from that."""
+    told = [False]
+
+    def hit(moment: Moment) -> bool:
+        if moment.role != world.name(short) or not moment.answered:
+            return False
+        told[0] |= moment.operation == "Invoke"
+        return told[0] and moment.operation == "UpdateItem"
+
+    return hit
+
+
+def sent_again(world: World, lane: str) -> None:
+    """The last message of a lane once more, as whoever sees no answer sends it."""
+    queues = {queue.url: queue for queue in world.feeding(f"executor-{lane}")}
+    sent = [one for one in world.meter.calls if _is_sent(one, queues)]
+    queue, entry = queues[sent[-1].params["QueueUrl"]], sent[-1].params["Entries"][-1]
+    fifo = {"MessageGroupId": "again", "MessageDeduplicationId": world.new_id()}
+    world.sqs.send(queue, {"MessageBody": entry["MessageBody"], **fifo})
+
+
+def _is_sent(call: Call, queues: Mapping[str, Queue]) -> bool:
+    return call.operation == "SendMessageBatch" and call.params["QueueUrl"] in queues
+
+
+SILENT = {**OFTEN, "task": a_task(), "payload": "say nothing"}
+
+
+@contextmanager
+def silent(world: World) -> Iterator[None]:
+    """What answers nothing leaves nothing that a look could find: it looks everywhere."""
+    before, world.work = world.work, lambda _: b""
+    try:
+        yield
+    finally:
+        world.work = before
+
+
+def unrecorded(world: World, api: Gateway, lane: str) -> str:
+    """A job with a run whose end stands in its head alone."""
+    job = submitted(api, **SILENT, **(LONG if lane == "long" else QUICK))
+    with silent(world), struck(world, after_its_end(world, f"executor-{lane}"), GONE):
+        assert api.post(f"/jobs/{job}/runNow").status < 300
+        world.run(3 * SECOND)
+    return job
+
+
+def ends_are_found(world: World, api: Gateway) -> None:
+    """By whoever looks at their jobs next: who has the message, a change, the next occurrence."""
+    for lane in LANES:
+        job = unrecorded(world, api, lane)
+        sent_again(world, lane)
+        world.run(10 * SECOND)
+        _is_over(api, job)
+    job = unrecorded(world, api, "quick")
+    with without_executors(world):
+        assert api.post(f"/jobs/{job}/pause").status == 200
+        _is_over(api, job)
+    job = submitted(api, **{**SILENT, "interval_seconds": 60})
+    with silent(world), struck(world, after_its_end(world, "executor-quick"), GONE):
+        world.run(61 * SECOND)
+    with without_executors(world):
+        world.run(2 * MINUTE)
+        _is_over(api, job)
+        assert api.call("DELETE", f"/jobs/{job}").status == 200
+    world.run(MINUTE)
+
+
+def _is_over(api: Gateway, job: str) -> None:
+    assert "SUCCESS" in [run["status"] for run in runs_of(api, job)]
+
+
+def others_are_let_in(world: World, api: Gateway) -> None:
+    """Whatever ends one run sends the next of its job, into any lane; and sets its next time."""
+    all_ways = ways(world)
+    for says in (QUICK, LONG):
+        with without_executors(world):
+            for other in all_ways:
+                job = submitted(api, **OFTEN, **says)
+                for change in (None, other):
+                    if change is not None:
+                        assert api.call("PATCH", f"/jobs/{job}", change).status == 200
+                    assert api.post(f"/jobs/{job}/runNow").status < 300
+        often = submitted(api, **{**OFTEN, **BEHIND}, **says)
+        world.run(65 * SECOND)
+        assert {run["status"] for run in runs_of(api, job)} == {"SUCCESS"}
+        assert api.call("DELETE", f"/jobs/{often}").status == 200
+
+
+def held_by_nobody(world: World, api: Gateway) -> None:
+    """Of a long run whose holder died, its message comes once more; its log is asked for."""
+    job = submitted(api, **OFTEN, **LONG)
+    with struck(world, by(world, "executor-long", "UpdateItem", answered=True), GONE):
+        assert api.post(f"/jobs/{job}/runNow").status < 300
+        world.run(SECOND)
+    sent_again(world, "long")
+    world.run(SECOND)
+    (run,) = runs_of(api, job)
+    assert api.get(f"/jobs/{job}/runs/{run['run_id']}/logs").status == 200
+    world.run(MINUTE)
+
+
+def buried(world: World, api: Gateway) -> None:
+    """Messages that came too often: their runs end, the next are sent, all in one go."""
+    _buried_beside_an_end(world, api)
+    with without_executors(world):
+        often = submitted(api, **{**OFTEN, **BEHIND})  # its end says when it is due next
+        world.run(61 * SECOND)
+        jobs = [submitted(api, **OFTEN, **says) for says in ways(world)]
+        jobs += [submitted(api, **OFTEN, **QUICK) for _ in range(4)]
+        for job in jobs * 2:
+            assert api.post(f"/jobs/{job}/runNow").status < 300
+        for queue in _queues(world):
+            for letter in list(queue.letters):
+                world.sqs.bury(queue, letter)
+        with struck(world, by(world, "dead-letters", "UpdateItem", answered=False), LOST, 2):
+            world.tick("dead-letters")
+            world.run(SECOND)
+    world.run(MINUTE)
+    for job in (*jobs, often):
+        assert "FAILED" in [run["status"] for run in runs_of(api, job)]
+
+
+def _buried_beside_an_end(world: World, api: Gateway) -> None:
+    """One of a job's two runs is over and not written down when the other is given up."""
+    job = submitted(api, **SILENT, **QUICK, max_concurrency=2)
+    with without_executors(world):
+        for _ in range(2):
+            assert api.post(f"/jobs/{job}/runNow").status < 300
+        (queue,) = [queue for queue in _queues(world) if queue.letters]
+        world.sqs.bury(queue, queue.letters[-1])
+    with silent(world), struck(world, after_its_end(world, "executor-quick"), GONE):
+        world.run(SECOND)
+    with without_executors(world):
+        world.tick("dead-letters")
+        world.run(SECOND)
+        assert {run["status"] for run in runs_of(api, job)} == {"SUCCESS", "FAILED"}
+    world.run(MINUTE)
+
+
+def torn(world: World, api: Gateway) -> None:
+    """Requests that were cut off, and parts of batches."""
+    with struck(world, by(world, "job-service", "PutItem", answered=False), GONE):
+        assert api.post("/jobs", {"name": "never", **AT_ONCE}).status == 500
+    batch = [{"name": "n", **AT_ONCE, **says} for says in (QUICK, LONG) for _ in range(3)]
+    with struck(world, by(world, "job-service", "PutItem", answered=False), LOST):
+        assert api.post("/jobs/batch", {"jobs": batch}).status < 300
+    at = (world.clock() + 90 * SECOND).isoformat()
+    later = {"name": "n", "schedule_type": "FUTURE", "schedule_time": at, "task": EVENT}
+    answer = api.post("/jobs/batch", {"jobs": [{**later, **way} for way in ways(world) * 2]})
+    with unreadable(world, answer.json["results"][0]["job_id"]):
+        world.run(2 * MINUTE)
+    world.run(MINUTE)
+
+
+@contextmanager
+def unreadable(world: World, job: str) -> Iterator[None]:
+    """Its head is a later version's."""
+    for layout in (keys.LAYOUT + 1, keys.LAYOUT):
+        world.bare.update_item(
+            TableName=world.table(keys.JOBS),
+            Key=keys.head("default", job).item(),
+            UpdateExpression="SET #f = :f",
+            ExpressionAttributeNames={"#f": keys.FORMAT},
+            ExpressionAttributeValues={":f": to_attribute(layout)},
+        )
+        if layout > keys.LAYOUT:
+            yield
+
+
+def mended(world: World, api: Gateway) -> None:
+    """What the daily walk finds: timers that are gone, and those that nobody would look at."""
+    at = (world.clock() + 2 * MINUTE).isoformat()
+    gone = submitted(api, schedule_type="FUTURE", schedule_time=at, task=EVENT)
+    _forget_timers(world, gone)
+    ended = unrecorded(world, api, "quick")
+    with without_executors(world):
+        waiting = [submitted(api, **AT_ONCE, **says) for says in ways(world)]
+        few = [submitted(api, **OFTEN) for _ in range(6)]
+        for queue in _queues(world):
+            queue.letters.clear()
+        world.run(20 * SECOND)
+        walk_from(world, world.clock.now - 70 * MINUTE)
+        _behind(world, [*waiting, *few, ended, "no-such-job"])
+        with unreadable(world, few[0]):
+            world.tick("reconciler")
+            world.run(SECOND)
+    world.run(4 * MINUTE)
+    for job in (gone, *waiting, ended):
+        _is_over(api, job)
+
+
+def _forget_timers(world: World, job: str) -> None:
+    for row in world.rows(keys.TIMERS):
+        found = read_row(row)
+        if any(timer.job_id == job for timer in found.timers):
+            world.bare.delete_item(TableName=world.table(keys.TIMERS), Key=found.key.item())
+
+
+def walk_from(world: World, minute: datetime) -> None:
+    """Today's walk is to go on there with its sweep: two days of minutes take their time."""
+    values = {
+        keys.FORMAT: keys.LAYOUT,
+        walk.STARTED: moment(world.clock.now),
+        walk.SWEEP: moment(bucket_of(minute)),
+        walk.WALKED: False,
+        walk.OVER: False,
+        walk.STEP: 1,
+    }
+    row = {**keys.walk().item(), **to_item(values)}
+    world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
+
+
+def _behind(world: World, jobs: Sequence[str]) -> None:
+    """Timers that came an hour too late for their minute."""
+    at = bucket_of(world.clock()) - 60 * MINUTE
+    timers = [Timer(at, 0, at, "default", job, 1) for job in jobs]
+    for row in rows_for(timers, "late"):
+        world.bare.put_item(TableName=world.table(keys.TIMERS), Item=row.item())
