@@ -10,8 +10,14 @@ from tests.life.world import World, a_world
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
-    with a_world() as made:
+def stage() -> str:
+    """Tests that are to hold on more of them say so."""
+    return "dev"
+
+
+@pytest.fixture
+def world(stage: str) -> Iterator[World]:
+    with a_world(stage) as made:
         yield made
 
 

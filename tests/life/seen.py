@@ -35,6 +35,11 @@ def told(world: World, kind: str) -> list[Any]:
     ]
 
 
+def ends_told(world: World) -> list[Any]:
+    """Of changes of runs those that a bus is told of on every stage."""
+    return [one for one in told(world, "Run State Change") if one["end_time"]]
+
+
 def at_rest(world: World) -> None:
     """Nothing is left to do: no timer, no message, no change that nobody followed."""
     assert world.rows(keys.TIMERS) == []

@@ -13,18 +13,24 @@ from tests.builders import NOON
 from tests.life.faults import Killed, Moment, Refusal
 from tests.life.gateway import Gateway
 from tests.life.scenes import submitted
-from tests.life.seen import at_rest, runs_of, statuses, told
+from tests.life.seen import at_rest, ends_told, runs_of, statuses, told
+from tests.life.sqs import Queue
 from tests.life.world import MINUTE, SECOND, World
 
 EVENT = {"type": "event", "detail_type": "Paid"}
+
+
+@pytest.fixture(params=["dev", "rehearsal"])
+def stage(request: pytest.FixtureRequest) -> str:
+    """One queue a lane and one shard; one for each priority, two shards, limits and metrics."""
+    return str(request.param)
 
 
 def at(seconds: float) -> str:
     return (NOON + timedelta(seconds=seconds)).isoformat()
 
 
-def put(world: World, short: str, body: str) -> None:
-    queue = world.queue(short)
+def put(world: World, queue: Queue, body: str) -> None:
     fifo = {"MessageGroupId": "g", "MessageDeduplicationId": body} if queue.fifo else {}
     world.sqs.send(queue, {"MessageBody": body, **fifo})
 
@@ -39,7 +45,7 @@ def test_a_message_whose_executor_always_dies_ends_its_run_with_the_reason(
     world.faults.plan = lambda moment: (
         Killed("out of memory") if moment.role == world.name("executor-quick") else None
     )
-    world.queue("quick.fifo").most = 3
+    world.lane("quick").most = 3
     job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(25 * MINUTE)
     (run,) = runs_of(api, job)
@@ -71,8 +77,8 @@ def test_a_run_whose_executor_always_dies_with_it_fails_after_five_claims(
 def test_what_is_no_message_becomes_a_dead_letter_and_stops_nobody(
     world: World, api: Gateway
 ) -> None:
-    put(world, "quick.fifo", "not json")
-    put(world, "wake", "not json either")
+    put(world, world.lane("quick"), "not json")
+    put(world, world.queue("wake"), "not json either")
     job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(20 * MINUTE)
     assert statuses(api, job) == {"SUCCESS": 1}
@@ -85,10 +91,10 @@ def test_a_message_of_a_later_version_is_kept_and_one_of_ours_runs(
 ) -> None:
     """A new version sends, the old one still receives: refused, it waits for who can read it."""
     later = json.dumps({"f": 99, "what": "nobody knows yet"})
-    put(world, "quick.fifo", later)
-    put(world, "wake", later)
+    put(world, world.lane("quick"), later)
+    put(world, world.queue("wake"), later)
     world.run(2 * MINUTE)
-    assert [one.body for one in world.queue("quick.fifo").letters] == [later]
+    assert [one.body for one in world.lane("quick").letters] == [later]
     assert [one.body for one in world.queue("wake").letters] == [later]
     job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
     world.run(2 * SECOND)
@@ -180,7 +186,9 @@ def test_a_deploy_while_jobs_run_loses_and_doubles_nothing(world: World, api: Ga
     assert world.failures == []
 
 
-@pytest.mark.parametrize("short", ["planner", "poller", "executor-quick", "status"])
+@pytest.mark.parametrize(
+    "short", ["planner", "poller", "executor-quick", "executor-long", "status"]
+)
 def test_a_function_that_is_not_started_for_minutes_delays_and_loses_nothing(
     world: World, api: Gateway, short: str
 ) -> None:
@@ -194,6 +202,6 @@ def test_a_function_that_is_not_started_for_minutes_delays_and_loses_nothing(
     world.run(12 * MINUTE)
     assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
     assert sorted(one["job_id"] for one in told(world, "Paid")) == sorted(jobs)
-    assert len(told(world, "Run State Change")) == 3
+    assert len(ends_told(world)) == 3
     assert world.failures == []
     at_rest(world)

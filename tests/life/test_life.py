@@ -10,10 +10,16 @@ from tests.builders import NOON
 from tests.integration.moto_faults import frozen
 from tests.life.gateway import Gateway
 from tests.life.scenes import opened, submitted
-from tests.life.seen import at_rest, each_once, job_of, runs_of, statuses, told
+from tests.life.seen import at_rest, each_once, ends_told, job_of, runs_of, statuses, told
 from tests.life.world import MINUTE, SECOND, World, a_world
 
 EVENT = {"type": "event", "detail_type": "Paid"}
+
+
+@pytest.fixture(params=["dev", "rehearsal"])
+def stage(request: pytest.FixtureRequest) -> str:
+    """One queue a lane and one shard; one for each priority, two shards, limits and metrics."""
+    return str(request.param)
 
 
 def at(seconds: float) -> str:
@@ -32,7 +38,7 @@ def test_a_job_runs_at_its_second_is_recorded_and_told(world: World, api: Gatewa
         (None, "SCHEDULED"),
         ("SCHEDULED", "COMPLETED"),
     ]
-    (change,) = told(world, "Run State Change")
+    (change,) = ends_told(world)
     assert (change["run_id"], change["to"]) == (run["run_id"], "SUCCESS")
     assert [one["run_id"] for one in api.get("/runs").json["runs"]] == [run["run_id"]]
     assert world.failures == []
@@ -94,7 +100,7 @@ def test_ten_jobs_of_one_moment_are_one_batch(world: World, api: Gateway) -> Non
     world.run(2 * MINUTE)
     assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
     sent = [call for call in world.meter.calls if call.operation == "SendMessageBatch"]
-    by_lane = [call for call in sent if call.params["QueueUrl"].endswith("-quick.fifo")]
+    by_lane = [call for call in sent if call.params["QueueUrl"] == world.lane("quick").url]
     assert [len(call.params["Entries"]) for call in by_lane] == [10]
     packs = [
         written
@@ -180,8 +186,8 @@ def test_with_dispatch_off_nothing_runs_and_nothing_is_lost(world: World, api: G
 
 
 @pytest.mark.parametrize("second", [0, 59])
-def test_whenever_in_its_minute_the_tick_comes_jobs_are_on_time(second: int) -> None:
-    with a_world(tick_second=second) as world:
+def test_whenever_in_its_minute_the_tick_comes_jobs_are_on_time(stage: str, second: int) -> None:
+    with a_world(stage, tick_second=second) as world:
         api = opened(world)
         jobs = [
             submitted(api, schedule_type="FUTURE", schedule_time=at(120 + seconds), task=EVENT)
@@ -201,7 +207,7 @@ def test_a_tick_that_comes_twice_changes_nothing(world: World, api: Gateway) -> 
     world.run(2 * SECOND)
     assert statuses(api, job) == {"SUCCESS": len(each_once(api, job))}
     assert len(each_once(api, job)) == 8
-    assert len(told(world, "Run State Change")) == 8
+    assert len(ends_told(world)) == 8
 
 
 def test_ticks_three_hours_late_lose_and_double_nothing(world: World, api: Gateway) -> None:
