@@ -8,7 +8,7 @@ from bench.meter import Written
 from punctual.aws import keys
 from punctual.aws.limits import limits_row
 from punctual.settings import Settings
-from tests.life import left
+from tests.life import left, mending
 from tests.life.gateway import Gateway
 from tests.life.scenes import PAYLOAD, SMALL, opened, submitted
 from tests.life.seen import runs_of
@@ -45,7 +45,7 @@ def lived(world: World) -> None:
     left.buried(world, api)
     left.torn(world, api)
     _poisoned(world)
-    left.mended(world, api)
+    mending.mended(world, api)
     _grown(world)
     _expired(world)
 

@@ -1,17 +1,12 @@
 """What others left behind or tore apart, and who finds it: looks that need all their rights."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from bench.meter import Call
-from punctual.aws import keys, walk
-from punctual.aws.attributes import to_attribute, to_item
-from punctual.aws.sorting import moment
-from punctual.aws.timer_rows import read_row, rows_for
-from punctual.domain.placement import bucket_of
-from punctual.engine.ports import Timer
+from punctual.aws import keys
+from punctual.aws.attributes import to_attribute
 from tests.life.faults import Killed, Moment, Refusal
 from tests.life.gateway import Gateway
 from tests.life.scenes import a_task, submitted
@@ -41,7 +36,7 @@ def ways(world: World) -> list[dict[str, Any]]:
     return found
 
 
-def _queues(world: World) -> list[Queue]:
+def queues(world: World) -> list[Queue]:
     return [queue for lane in LANES for queue in world.feeding(f"executor-{lane}")]
 
 
@@ -54,7 +49,7 @@ def without_executors(world: World) -> Iterator[None]:
         yield
     finally:
         world.throttled -= names
-        for letter in (one for queue in _queues(world) for one in queue.letters):
+        for letter in (one for queue in queues(world) for one in queue.letters):
             letter.visible_at = min(letter.visible_at, world.clock.now)
 
 
@@ -100,15 +95,15 @@ def after_its_end(world: World, short: str) -> Callable[[Moment], bool]:
 
 def sent_again(world: World, lane: str) -> None:
     """The last message of a lane once more, as whoever sees no answer sends it."""
-    queues = {queue.url: queue for queue in world.feeding(f"executor-{lane}")}
-    sent = [one for one in world.meter.calls if _is_sent(one, queues)]
-    queue, entry = queues[sent[-1].params["QueueUrl"]], sent[-1].params["Entries"][-1]
+    fed = {queue.url: queue for queue in world.feeding(f"executor-{lane}")}
+    sent = [one for one in world.meter.calls if _is_sent(one, fed)]
+    queue, entry = fed[sent[-1].params["QueueUrl"]], sent[-1].params["Entries"][-1]
     fifo = {"MessageGroupId": "again", "MessageDeduplicationId": world.new_id()}
     world.sqs.send(queue, {"MessageBody": entry["MessageBody"], **fifo})
 
 
-def _is_sent(call: Call, queues: Mapping[str, Queue]) -> bool:
-    return call.operation == "SendMessageBatch" and call.params["QueueUrl"] in queues
+def _is_sent(call: Call, fed: Mapping[str, Queue]) -> bool:
+    return call.operation == "SendMessageBatch" and call.params["QueueUrl"] in fed
 
 
 SILENT = {**OFTEN, "task": a_task(), "payload": "say nothing"}
@@ -139,22 +134,22 @@ def ends_are_found(world: World, api: Gateway) -> None:
         job = unrecorded(world, api, lane)
         sent_again(world, lane)
         world.run(10 * SECOND)
-        _is_over(api, job)
+        is_over(api, job)
     job = unrecorded(world, api, "quick")
     with without_executors(world):
         assert api.post(f"/jobs/{job}/pause").status == 200
-        _is_over(api, job)
+        is_over(api, job)
     job = submitted(api, **{**SILENT, "interval_seconds": 60})
     with silent(world), struck(world, after_its_end(world, "executor-quick"), GONE):
         world.run(61 * SECOND)
     with without_executors(world):
         world.run(2 * MINUTE)
-        _is_over(api, job)
+        is_over(api, job)
         assert api.call("DELETE", f"/jobs/{job}").status == 200
     world.run(MINUTE)
 
 
-def _is_over(api: Gateway, job: str) -> None:
+def is_over(api: Gateway, job: str) -> None:
     assert "SUCCESS" in [run["status"] for run in runs_of(api, job)]
 
 
@@ -198,7 +193,7 @@ def buried(world: World, api: Gateway) -> None:
         jobs += [submitted(api, **OFTEN, **QUICK) for _ in range(4)]
         for job in jobs * 2:
             assert api.post(f"/jobs/{job}/runNow").status < 300
-        for queue in _queues(world):
+        for queue in queues(world):
             for letter in list(queue.letters):
                 world.sqs.bury(queue, letter)
         with struck(world, by(world, "dead-letters", "UpdateItem", answered=False), LOST, 2):
@@ -215,7 +210,7 @@ def _buried_beside_an_end(world: World, api: Gateway) -> None:
     with without_executors(world):
         for _ in range(2):
             assert api.post(f"/jobs/{job}/runNow").status < 300
-        (queue,) = [queue for queue in _queues(world) if queue.letters]
+        (queue,) = [queue for queue in queues(world) if queue.letters]
         world.sqs.bury(queue, queue.letters[-1])
     with silent(world), struck(world, after_its_end(world, "executor-quick"), GONE):
         world.run(SECOND)
@@ -254,54 +249,3 @@ def unreadable(world: World, job: str) -> Iterator[None]:
         )
         if layout > keys.LAYOUT:
             yield
-
-
-def mended(world: World, api: Gateway) -> None:
-    """What the daily walk finds: timers that are gone, and those that nobody would look at."""
-    at = (world.clock() + 2 * MINUTE).isoformat()
-    gone = submitted(api, schedule_type="FUTURE", schedule_time=at, task=EVENT)
-    _forget_timers(world, gone)
-    ended = unrecorded(world, api, "quick")
-    with without_executors(world):
-        waiting = [submitted(api, **AT_ONCE, **says) for says in ways(world)]
-        few = [submitted(api, **OFTEN) for _ in range(6)]
-        for queue in _queues(world):
-            queue.letters.clear()
-        world.run(20 * SECOND)
-        walk_from(world, world.clock.now - 70 * MINUTE)
-        _behind(world, [*waiting, *few, ended, "no-such-job"])
-        with unreadable(world, few[0]):
-            world.tick("reconciler")
-            world.run(SECOND)
-    world.run(4 * MINUTE)
-    for job in (gone, *waiting, ended):
-        _is_over(api, job)
-
-
-def _forget_timers(world: World, job: str) -> None:
-    for row in world.rows(keys.TIMERS):
-        found = read_row(row)
-        if any(timer.job_id == job for timer in found.timers):
-            world.bare.delete_item(TableName=world.table(keys.TIMERS), Key=found.key.item())
-
-
-def walk_from(world: World, minute: datetime) -> None:
-    """Today's walk is to go on there with its sweep: two days of minutes take their time."""
-    values = {
-        keys.FORMAT: keys.LAYOUT,
-        walk.STARTED: moment(world.clock.now),
-        walk.SWEEP: moment(bucket_of(minute)),
-        walk.WALKED: False,
-        walk.OVER: False,
-        walk.STEP: 1,
-    }
-    row = {**keys.walk().item(), **to_item(values)}
-    world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
-
-
-def _behind(world: World, jobs: Sequence[str]) -> None:
-    """Timers that came an hour too late for their minute."""
-    at = bucket_of(world.clock()) - 60 * MINUTE
-    timers = [Timer(at, 0, at, "default", job, 1) for job in jobs]
-    for row in rows_for(timers, "late"):
-        world.bare.put_item(TableName=world.table(keys.TIMERS), Item=row.item())

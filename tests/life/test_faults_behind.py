@@ -9,7 +9,8 @@ from punctual.aws.timer_rows import read_row
 from tests.builders import after
 from tests.life.faults import LOST, Killed, Moment, Plan, Refusal
 from tests.life.gateway import Gateway
-from tests.life.left import walk_from, without_executors
+from tests.life.left import without_executors
+from tests.life.mending import walk_from
 from tests.life.scenes import opened, submitted
 from tests.life.seen import at_rest, ends_told, runs_of, told
 from tests.life.test_faults import at_call

@@ -1,0 +1,76 @@
+"""What the daily walk finds and mends: timers that are gone, and those that came too late."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from punctual.aws import keys, walk
+from punctual.aws.attributes import to_item
+from punctual.aws.sorting import moment
+from punctual.aws.timer_rows import read_row, rows_for
+from punctual.domain.placement import bucket_of
+from punctual.engine.ports import Timer
+from tests.life.gateway import Gateway
+from tests.life.left import (
+    AT_ONCE,
+    EVENT,
+    OFTEN,
+    is_over,
+    queues,
+    unreadable,
+    unrecorded,
+    ways,
+    without_executors,
+)
+from tests.life.scenes import submitted
+from tests.life.world import MINUTE, SECOND, World
+
+
+def mended(world: World, api: Gateway) -> None:
+    """What the daily walk finds: timers that are gone, and those that nobody would look at."""
+    at = (world.clock() + 2 * MINUTE).isoformat()
+    gone = submitted(api, schedule_type="FUTURE", schedule_time=at, task=EVENT)
+    _forget_timers(world, gone)
+    ended = unrecorded(world, api, "quick")
+    with without_executors(world):
+        waiting = [submitted(api, **AT_ONCE, **says) for says in ways(world)]
+        few = [submitted(api, **OFTEN) for _ in range(6)]
+        for queue in queues(world):
+            queue.letters.clear()
+        world.run(20 * SECOND)
+        walk_from(world, world.clock.now - 70 * MINUTE)
+        _behind(world, [*waiting, *few, ended, "no-such-job"])
+        with unreadable(world, few[0]):
+            world.tick("reconciler")
+            world.run(SECOND)
+    world.run(4 * MINUTE)
+    for job in (gone, *waiting, ended):
+        is_over(api, job)
+
+
+def _forget_timers(world: World, job: str) -> None:
+    for row in world.rows(keys.TIMERS):
+        found = read_row(row)
+        if any(timer.job_id == job for timer in found.timers):
+            world.bare.delete_item(TableName=world.table(keys.TIMERS), Key=found.key.item())
+
+
+def walk_from(world: World, minute: datetime) -> None:
+    """Today's walk is to go on there with its sweep: two days of minutes take their time."""
+    values = {
+        keys.FORMAT: keys.LAYOUT,
+        walk.STARTED: moment(world.clock.now),
+        walk.SWEEP: moment(bucket_of(minute)),
+        walk.WALKED: False,
+        walk.OVER: False,
+        walk.STEP: 1,
+    }
+    row = {**keys.walk().item(), **to_item(values)}
+    world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
+
+
+def _behind(world: World, jobs: Sequence[str]) -> None:
+    """Timers that came an hour too late for their minute."""
+    at = bucket_of(world.clock()) - 60 * MINUTE
+    timers = [Timer(at, 0, at, "default", job, 1) for job in jobs]
+    for row in rows_for(timers, "late"):
+        world.bare.put_item(TableName=world.table(keys.TIMERS), Item=row.item())
