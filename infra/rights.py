@@ -11,6 +11,7 @@ from aws_cdk import aws_iam as iam
 
 from punctual.aws.keys import LEFT_BY_RUNS
 from punctual.aws.limit_keys import SHARES
+from punctual.aws.status_keys import COUNTS
 from punctual.aws.token_keys import DOORS, LISTS
 
 PAYLOADS = "payloads/"
@@ -28,7 +29,7 @@ class Right(NamedTuple):
     resources: tuple[str, ...]
     why: str = ""
     denied: bool = False
-    rows: str = ""  # what the partition keys of a table's rows must be like; empty: any
+    rows: tuple[str, ...] = ()  # what a table's partition keys must be like; none: any
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +73,7 @@ def statements(rights: Sequence[Right]) -> list[iam.PolicyStatement]:
 def _conditions(right: Right) -> dict[str, dict[str, list[str]]] | None:
     if not right.rows:
         return None
-    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": [right.rows]}}
+    return {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": list(right.rows)}}
 
 
 def _dynamodb(table: str, *actions: str) -> Right:
@@ -123,7 +124,7 @@ def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
     """Of the control table only the rows that are found by a token's hash."""
     return [
         Right(("ssm:GetParameter",), tuple(secrets)),
-        _dynamodb(data.control, "GetItem", "UpdateItem")._replace(rows=f"{DOORS}*"),
+        _dynamodb(data.control, "GetItem", "UpdateItem")._replace(rows=(f"{DOORS}*",)),
     ]
 
 
@@ -134,7 +135,7 @@ def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
         _shared_timers(data),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
-        _dynamodb(data.control, "Query")._replace(rows=LISTS),  # how many tokens there are
+        _dynamodb(data.control, "Query")._replace(rows=(LISTS,)),  # how many tokens there are
         _dynamodb(data.audit, "PutItem"),  # what is done to tokens
         Right(("ssm:GetParameter",), (token_key,)),
         *_read_blobs(data, PAYLOADS),
@@ -156,7 +157,7 @@ def job_search(data: Data, limited: bool, webhook_key: str) -> list[Right]:
 
 def _leases(data: Data, limited: bool) -> list[Right]:
     """Shares of what a tenant may, where the stage has limits."""
-    return [_dynamodb(data.control, "PutItem")._replace(rows=SHARES)] if limited else []
+    return [_dynamodb(data.control, "PutItem")._replace(rows=(SHARES,))] if limited else []
 
 
 def planner(data: Data, queues: Queues, knobs: Sequence[str]) -> list[Right]:
@@ -233,6 +234,7 @@ def status(data: Data, failed: str) -> list[Right]:
         _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
+        _dynamodb(data.control, "BatchGetItem")._replace(rows=COUNTS),
         _dynamodb(data.audit, "PutItem"),
         Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),

@@ -137,6 +137,10 @@ def _changed(world: World, api: Gateway, job: str) -> None:
     times = {"start": "2026-03-02T12:00:00Z", "end": "2026-03-02T12:02:00Z"}
     assert api.post(f"/jobs/{job}/backfill", times).status < 500
     later = submitted(api, schedule_type="FUTURE", schedule_time="2026-03-03T12:00:00Z")
+    world.run(5 * SECOND)
+    for step in ("pause", "resume"):  # which comes to nothing in the counts
+        assert api.post(f"/jobs/{later}/{step}").status == 200
+    world.run(5 * SECOND)
     assert api.call("DELETE", f"/jobs/{later}").status == 200
     world.run(MINUTE)
 

@@ -64,6 +64,17 @@ def needed(call: Call) -> list[Right]:
             for action in call.params["TransactItems"]
             for kind, what in action.items()
         ]
+    if call.operation == "BatchGetItem":
+        return [
+            Right(
+                call.role,
+                "dynamodb:BatchGetItem",
+                arn("dynamodb", f"table/{table}"),
+                str(key["pk"]["S"]),
+            )
+            for table, wanted in call.params["RequestItems"].items()
+            for key in wanted["Keys"]
+        ]
     rule = RULES.get((call.service, call.operation))
     actions = rule.actions if rule else (f"{call.service}:{call.operation}",)
     rows = _rows(call.params) if call.service == "dynamodb" else ""

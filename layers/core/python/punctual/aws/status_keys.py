@@ -13,6 +13,9 @@ HEADS_ONLY: tuple[dict[str, Any], ...] = tuple(
 )
 
 
+COUNTS = ("*#totals", "*#minutes")  # what the partition keys of counts are like
+
+
 def totals(tenant: str) -> RowKey:
     """
     >>> totals("acme")
