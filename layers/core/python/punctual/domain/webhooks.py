@@ -87,7 +87,7 @@ def again_after(webhook_id: str, tries: int) -> timedelta | None:
     """How long to wait after so many tries; None: it is given up.
 
     >>> [int(again_after("x", n).total_seconds()) for n in (1, 2, 3)], again_after("x", TRIES)
-    ([9, 19, 38], None)
+    ([9, 16, 35], None)
     """
     if tries >= TRIES:
         return None
