@@ -146,16 +146,21 @@ def test_a_store_that_fails_for_half_a_minute_delays_and_loses_nothing(
     short: str, blow: Refusal | BaseException
 ) -> None:
     """Every call of one function, at the moment when its work is due."""
+    struck: list[Moment] = []
 
     def plan(world: World) -> Plan:
         def fails(moment: Moment) -> Refusal | BaseException | None:
             now = world.clock()
             mine = moment.role == world.name(short) and not moment.answered
-            return blow if mine and after(80) <= now < after(110) else None
+            if not mine or not after(80) <= now < after(110):
+                return None
+            struck.append(moment)
+            return blow
 
         return fails
 
     live(plan, short)
+    assert struck
 
 
 def test_answers_that_are_lost_are_found_to_have_been_given() -> None:

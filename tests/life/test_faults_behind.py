@@ -37,9 +37,16 @@ def dies(world: World, short: str, operation: str, number: int, answered: bool) 
     return struck
 
 
-def away(world: World, short: str, blow: Refusal | BaseException) -> Plan:
-    """Whatever this function calls fails."""
-    return lambda moment: blow if moment.role == world.name(short) and not moment.answered else None
+def away(world: World, short: str, blow: Refusal | BaseException, struck: list[Moment]) -> Plan:
+    """Whatever this function calls fails, and is noted."""
+
+    def fails(moment: Moment) -> Refusal | BaseException | None:
+        if moment.role != world.name(short) or moment.answered:
+            return None
+        struck.append(moment)
+        return blow
+
+    return fails
 
 
 def failed(world: World) -> list[str]:
@@ -98,9 +105,11 @@ def test_messages_are_buried_when_the_stores_answer_again(blow: Refusal | BaseEx
     with a_world() as world:
         api = opened(world)
         jobs = given_up(world, api)
-        world.faults.plan = away(world, "dead-letters", blow)
+        struck: list[Moment] = []
+        world.faults.plan = away(world, "dead-letters", blow, struck)
         world.run(6 * MINUTE)
         world.faults.plan = None
+        assert struck
         world.run(12 * MINUTE)
         each_ended_once(world, api, jobs)
 
@@ -153,10 +162,12 @@ def test_jobs_are_mended_when_the_stores_answer_again(blow: Refusal | BaseExcept
     with a_world() as world:
         api = opened(world)
         jobs = forgotten(world, api)
-        world.faults.plan = away(world, "reconciler", blow)
+        struck: list[Moment] = []
+        world.faults.plan = away(world, "reconciler", blow, struck)
         world.tick("reconciler")
         world.run(MINUTE)
         world.faults.plan = None
+        assert struck
         world.tick("reconciler")
         world.run(5 * MINUTE)
         each_ran_once(world, api, jobs)
@@ -189,10 +200,12 @@ def test_a_request_is_refused_while_the_stores_are_away_and_nothing_of_it_is_lef
 ) -> None:
     with a_world() as world:
         api = opened(world)
-        world.faults.plan = away(world, "job-service", blow)
+        struck: list[Moment] = []
+        world.faults.plan = away(world, "job-service", blow, struck)
         asked = {"name": "n", **ONCE, "schedule_time": after(90).isoformat()}
         assert api.post("/jobs", asked).status == 503
         world.faults.plan = None
+        assert struck
         job = submitted(api, **ONCE, schedule_time=after(90).isoformat())
         world.run(3 * MINUTE)
         each_ran_once(world, api, [job])

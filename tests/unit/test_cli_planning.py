@@ -7,8 +7,10 @@ import pytest
 
 from punctual.client import Conflict, Job, Unavailable
 from punctual.client.model import seen
+from punctual.web.defaults import filled
 from punctual_cli.applying import carry_out
 from punctual_cli.declared import ANYWHERE, Wrong, groups
+from punctual_cli.fields import same, whole
 from punctual_cli.planning import Plan, plan
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -281,3 +283,26 @@ def test_a_change_and_a_pause_go_by_one_version_after_the_other() -> None:
     text = a_file("a", more="    paused: true\n")
     list(carry_out(client, planned(text, a_job("a", priority="LOW"))))
     assert client.asked == ["update a", "pause 8 a"]
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        {"schedule_type": "IMMEDIATE"},
+        {"schedule_type": "FUTURE", "schedule_time": "2100-01-01T00:00:00.000Z"},
+        {"schedule_type": "CRON", "cron_expression": "0 0 * * *"},
+        {"schedule_type": "CRON", "cron_expression": "cron(0 0 * * ? *)"},
+        {"schedule_type": "INTERVAL", "interval_seconds": 60},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"task": {"type": "http", "url": "http://a"}}, {"delivery": "AT_MOST_ONCE"}],
+    ids=str,
+)
+def test_defaults_are_those_that_the_server_goes_by(
+    schedule: dict[str, Any], more: dict[str, Any]
+) -> None:
+    declared = {"name": "x", **schedule, **more}
+    assert same(whole(declared), filled(declared))
