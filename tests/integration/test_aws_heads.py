@@ -221,6 +221,8 @@ def test_busy_heads_are_those_with_runs_or_what_is_left_of_them(aws: Moto) -> No
     with_jobs(aws, job_ids(5))
     waiting = created(aws, job_id="j1", line=(Waiting("r", 1, NOON, NOON, NOON),))
     assert aws.ports.heads.busy("t") == [waiting]
+    named = created(aws, job_id="j2", lately={RUN: 1_772_452_800})
+    assert sorted(aws.ports.heads.busy("t"), key=lambda head: head.job_id) == [waiting, named]
 
 
 def noise(size: int) -> str:

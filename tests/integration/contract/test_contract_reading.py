@@ -14,7 +14,8 @@ from punctual.domain.run import Run, Status, Trigger
 from punctual.engine.backfilling import backfill_id
 from punctual.engine.filters import RunFilters
 from punctual.engine.ports import Ports, RunRow, Swap
-from punctual.engine.search import DEEP, SCAN, WIDE, Search
+from punctual.engine.run_pages import DEEP, SCAN, WIDE
+from punctual.engine.search import Search
 from punctual.engine.views import RunView
 from tests.builders import JOB, NOON, a_body, a_head, a_row, a_run, an_id
 from tests.integration.adapters import World

@@ -1,9 +1,11 @@
 """A head as a row: native attributes that can be read in the console, each lease one of its own."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from struct import Struct
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -13,6 +15,7 @@ from punctual.aws.keys import (
     BEATEN,
     BY,
     FORMAT,
+    LATELY,
     LAYOUT,
     LEASE,
     LINE,
@@ -38,6 +41,7 @@ READABLE_LINE = 4  # runs; every swap pays for the whole row, and a longer line 
 BLANK_KEPT = timedelta(hours=1)
 _IN_KEY = frozenset({"tenant", "job_id"})
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Head)) - _IN_KEY
+_NAMED = Struct(">16sQ")  # a run's id, and the second in which it ended
 _NOTE = msgspec.json.Decoder(Note)
 _ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
 _STANDS = "(attribute_not_exists(#expires) OR #expires > :now)"
@@ -61,6 +65,8 @@ def from_row(row: Mapping[str, Any]) -> Stored:
     values.update(tenant=tenant, job_id=job_id)
     if isinstance(values.get(LINE), bytes):
         values[LINE] = msgspec.json.decode(zlib.decompress(values[LINE]))
+    if isinstance(values.get(LATELY), bytes):
+        values[LATELY] = dict(_unpacked(values[LATELY]))
     leases = {
         name.removeprefix(LEASE): _to_lease(value)
         for name, value in row.items()
@@ -142,6 +148,10 @@ def _attributes(new: Head) -> Item:
         del values[name]
     if len(new.line) > READABLE_LINE:
         values[LINE] = zlib.compress(msgspec.json.encode(new.line))
+    if new.lately:
+        values[LATELY] = b"".join(
+            _NAMED.pack(UUID(run_id).bytes, at) for run_id, at in new.lately.items()
+        )
     row = {FORMAT: to_attribute(LAYOUT), **to_item(values)}
     until = expires_at(new)
     if new.blank and new.ended_at is not None:
@@ -149,6 +159,11 @@ def _attributes(new: Head) -> Item:
     if until is not None:
         row[TTL] = to_attribute(expiry(until))
     return row
+
+
+def _unpacked(packed: bytes) -> Iterator[tuple[str, int]]:
+    for run_id, at in _NAMED.iter_unpack(packed):
+        yield str(UUID(bytes=run_id)), at
 
 
 def _noted(note: Note) -> dict[str, Any]:

@@ -10,7 +10,18 @@ from punctual.aws.attributes import Item
 from punctual.aws.bodies import Bodies
 from punctual.aws.calls import Refused
 from punctual.aws.dynamo import Dynamo, Range, key_of
-from punctual.aws.keys import ENDED, LINE, RUNS, STATE, VERSION, RowKey, head, parse_head, slot
+from punctual.aws.keys import (
+    ENDED,
+    LATELY,
+    LINE,
+    RUNS,
+    STATE,
+    VERSION,
+    RowKey,
+    head,
+    parse_head,
+    slot,
+)
 from punctual.aws.sorting import escape
 from punctual.domain.coming import in_order
 from punctual.domain.errors import Unavailable
@@ -19,7 +30,8 @@ from punctual.domain.placement import SLOTS
 from punctual.engine.ports import Beat, Body, Clock, Coming, HeadPage, Key, Stored, Swap, Walk
 
 ALL = 500  # heads a page where all of a tenant are read
-_IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in (RUNS, LINE, ENDED))
+_BUSY = (RUNS, LINE, ENDED, LATELY)
+_IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY)
 
 
 class DynamoHeads:
@@ -80,7 +92,7 @@ class DynamoHeads:
     def busy(self, tenant: str) -> Sequence[Head]:
         filtered = {
             "FilterExpression": _IS_BUSY,
-            "ExpressionAttributeNames": {f"#{name}": name for name in (RUNS, LINE, ENDED)},
+            "ExpressionAttributeNames": {f"#{name}": name for name in _BUSY},
         }
         found = self._dynamo.crew.map(
             lambda n: list(self._in_slot(Range(slot(tenant, n)), ALL, filtered)), range(SLOTS)

@@ -54,7 +54,8 @@ def decide_at_length(
     unrecorded = draft.unrecorded(recorded)
     records = draft.to_record(unrecorded)
     stays = draft.growing(unrecorded) if together else unrecorded
-    new, timer_at = draft.freeze(writer, stays, brought)
+    lately = {} if together else draft.lately(unrecorded)
+    new, timer_at = draft.freeze(writer, stays, lately, brought)
     return Decision(
         head=new,
         changed=new is not head,

@@ -128,6 +128,7 @@ class Head(
     runs: tuple[Run, ...] = ()  # alive, oldest first
     line: tuple[Waiting, ...] = ()
     ended: tuple[Run, ...] = ()  # until their history row is known to be written
+    lately: dict[str, int] = {}  # then, by the second: lists over all jobs may not have them yet
     latest: str = ""  # the run last made that is not SKIPPED or MISSED
     latest_not_run: str = ""
     behind: Behind | None = None

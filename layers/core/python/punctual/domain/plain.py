@@ -26,6 +26,7 @@ def _is_plain(head: Head) -> bool:
         head.state is State.SCHEDULED
         and not head.line
         and not head.ended
+        and not head.lately
         and head.behind is None
         and head.limits.max_runs is None
         and len(head.rules) == 1

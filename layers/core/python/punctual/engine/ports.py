@@ -115,7 +115,7 @@ class Heads(Protocol):
         """
 
     def busy(self, tenant: str) -> Sequence[Head]:
-        """Heads with runs alive, in line, or ended and perhaps not recorded yet."""
+        """Heads with runs alive, in line, or ended and perhaps not in the lists yet."""
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """Every head there is, some at a time, for the reconciler."""

@@ -15,6 +15,7 @@ from punctual.engine.filters import RunFilters as RunFilters
 from punctual.engine.forecast import Forecast
 from punctual.engine.listing import Listing, Log, untold
 from punctual.engine.ports import Body, Clock, Detail, Key, Ports, RunKey, RunRow, Stored
+from punctual.engine.run_pages import SCAN, WIDE, RunPages
 from punctual.engine.views import (
     Explanation,
     Health,
@@ -26,9 +27,6 @@ from punctual.engine.views import (
     Stats,
 )
 
-SCAN = 5  # pages read for one answer at most: a page may be short
-WIDE = 50  # rows a page at least where a filter may pass few of them
-DEEP = 500  # and where only an entry for many may still pass
 LATEST_SCAN = 200
 _EVENT_ID = "text/plain; charset=utf-8"
 
@@ -42,6 +40,7 @@ class Search:
         self._explaining = Explaining(ports, self._documents)
         self._listing = Listing(ports.heads, log)
         self._forecast = Forecast(ports, log)
+        self._pages = RunPages(ports, clock)
         self.audit = Auditing(ports.audit, ports.heads)
 
     def job(self, tenant: str, job_id: str) -> JobView:
@@ -151,75 +150,9 @@ class Search:
         after: tuple[str, ...] | None,
     ) -> Page:
         if job_id is None:
-            return self._all_runs(tenant, filters, limit, after)
-        key = Key(tenant, job_id)
-        head = self.load(key)[0].head
-        before = _lower(after[0] if after else None, filters.top)
-        bottom = filters.bottom if filters.single else None
-        wide = limit if filters == RunFilters() else max(limit, WIDE)
-        alive = [view for view in views.in_head(head, self._clock()) if filters.admit(view.run)]
-        found: list[RunView] = []
-        for _ in range(SCAN):
-            rows = self._ports.history.page(key, before, bottom, wide, self._clock())
-            last = rows[-1].run.run_id if len(rows) == wide else None
-            recorded = {row.run.run_id for row in rows}
-            here = [
-                view
-                for view in alive
-                if view.run.run_id not in recorded and _between(view.run.run_id, before, last)
-            ]
-            ended = [views.of_row(row) for row in rows if filters.admit(row.run)]
-            found.extend(sorted([*here, *ended], key=lambda view: view.run.run_id, reverse=True))
-            before = last
-            if len(found) >= limit:
-                return Page(found[:limit], (found[limit - 1].run.run_id,))
-            if bottom is None and filters.passed(row.run for row in rows):
-                bottom = filters.bottom
-            if before is None or (bottom is not None and before <= bottom):
-                return Page(found, None)
-        return Page(found, (before,) if before else None)
-
-    def _all_runs(
-        self, tenant: str, filters: RunFilters, limit: int, after: tuple[str, ...] | None
-    ) -> Page:
-        """Over all jobs: first the living, from the heads that have any, then the ended.
-
-        Where only an entry for many may still pass, an answer reads one large page at most.
-        """
-        before = (after[0], after[1]) if after else None
-        if (top := filters.top) is not None and (before is None or top < before[0]):
-            before = (top, "")
-        bottom = filters.bottom if filters.single else None
-        wide = limit if filters == RunFilters() else max(limit, WIDE)
-        alive = [
-            view
-            for head in self._ports.heads.busy(tenant)
-            for view in views.in_head(head, self._clock())
-            if filters.admit(view.run)
-        ]
-        found: list[RunView] = []
-        for _ in range(SCAN):
-            deep = before is not None and before[0] <= (filters.bottom or "")
-            if deep:
-                wide = max(limit, DEEP)
-            rows = self._ports.history.page_all(tenant, before, wide, self._clock())
-            last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
-            recorded = {row.run.run_id for row in rows}
-            here = [
-                view
-                for view in alive
-                if view.run.run_id not in recorded and _between(_place(view), before, last)
-            ]
-            ended = [views.of_row(row) for row in rows if filters.admit(row.run)]
-            found.extend(sorted([*here, *ended], key=_place, reverse=True))
-            before = last
-            if len(found) >= limit:
-                return Page(found[:limit], _place(found[limit - 1]))
-            if before is None or (bottom is not None and before[0] <= bottom):
-                return Page(found, None)
-            if deep:
-                break
-        return Page(found, before)
+            return self._pages.of_all(tenant, filters, limit, after)
+        head = self.load(Key(tenant, job_id))[0].head
+        return self._pages.of_job(head, filters, limit, after)
 
     def output(self, tenant: str, job_id: str, run_id: str) -> Output:
         detail = self._detail(tenant, job_id, run_id)
@@ -280,20 +213,3 @@ def log_name(key: Key, run_id: str, token: int) -> str:
 
 def output_name(key: Key, run_id: str, token: int) -> str:
     return f"outputs/{key.tenant}/{key.job_id}/{run_id}/{token}"
-
-
-def _lower(one: str | None, other: str | None) -> str | None:
-    return min((bound for bound in (one, other) if bound is not None), default=None)
-
-
-def _place(view: RunView) -> tuple[str, str]:
-    return (view.run.run_id, view.job_id)
-
-
-def _between(
-    place: "str | tuple[str, str]",
-    before: "str | tuple[str, str] | None",
-    last: "str | tuple[str, str] | None",
-) -> bool:
-    """Whether a living run falls on the page from below `before` down to `last`."""
-    return (before is None or place < before) and (last is None or place >= last)  # type: ignore[operator]

@@ -1,0 +1,123 @@
+"""Lists of runs, a page at a time: those that heads know, among those that history has."""
+
+from collections.abc import Sequence
+
+from punctual.domain.head import Head
+from punctual.engine import runs as views
+from punctual.engine.filters import RunFilters
+from punctual.engine.ports import Clock, Key, Ports, RunKey, RunRow
+from punctual.engine.views import Page, RunView
+
+SCAN = 5  # pages read for one answer at most: a page may be short
+WIDE = 50  # rows a page at least where a filter may pass few of them
+DEEP = 500  # and where only an entry for many may still pass
+
+_Place = tuple[str, str]
+
+
+class RunPages:
+    """Newest first. What heads know is read before the rest, so nothing ends between the two."""
+
+    def __init__(self, ports: Ports, clock: Clock) -> None:
+        self._ports = ports
+        self._clock = clock
+
+    def of_job(
+        self, head: Head, filters: RunFilters, limit: int, after: tuple[str, ...] | None
+    ) -> Page:
+        key = Key(head.tenant, head.job_id)
+        before = _lower(after[0] if after else None, filters.top)
+        bottom = filters.bottom if filters.single else None
+        wide = limit if filters == RunFilters() else max(limit, WIDE)
+        alive = [view for view in views.in_head(head, self._clock()) if filters.admit(view.run)]
+        found: list[RunView] = []
+        for _ in range(SCAN):
+            rows = self._ports.history.page(key, before, bottom, wide, self._clock())
+            last = rows[-1].run.run_id if len(rows) == wide else None
+            recorded = {row.run.run_id for row in rows}
+            here = [
+                view
+                for view in alive
+                if view.run.run_id not in recorded and _between(view.run.run_id, before, last)
+            ]
+            ended = [views.of_row(row) for row in rows if filters.admit(row.run)]
+            found.extend(sorted([*here, *ended], key=lambda view: view.run.run_id, reverse=True))
+            before = last
+            if len(found) >= limit:
+                return Page(found[:limit], (found[limit - 1].run.run_id,))
+            if bottom is None and filters.passed(row.run for row in rows):
+                bottom = filters.bottom
+            if before is None or (bottom is not None and before <= bottom):
+                return Page(found, None)
+        return Page(found, (before,) if before else None)
+
+    def of_all(
+        self, tenant: str, filters: RunFilters, limit: int, after: tuple[str, ...] | None
+    ) -> Page:
+        """Over all jobs: first the living, from the heads that have any, then the ended.
+
+        Where only an entry for many may still pass, an answer reads one large page at most.
+        """
+        before = (after[0], after[1]) if after else None
+        if (top := filters.top) is not None and (before is None or top < before[0]):
+            before = (top, "")
+        bottom = filters.bottom if filters.single else None
+        wide = limit if filters == RunFilters() else max(limit, WIDE)
+        busy = self._ports.heads.busy(tenant)
+        alive = [
+            view
+            for head in busy
+            for view in views.in_head(head, self._clock())
+            if filters.admit(view.run)
+        ]
+        lately = [(run_id, head.job_id) for head in busy for run_id in head.lately]
+        found: list[RunView] = []
+        for _ in range(SCAN):
+            deep = before is not None and before[0] <= (filters.bottom or "")
+            if deep:
+                wide = max(limit, DEEP)
+            rows = self._ports.history.page_all(tenant, before, wide, self._clock())
+            last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
+            listed = {_place_of(row) for row in rows}
+            missed = [one for one in lately if one not in listed and _between(one, before, last)]
+            rows = [*rows, *self._recorded(tenant, missed)]
+            recorded = {row.run.run_id for row in rows}
+            here = [
+                view
+                for view in alive
+                if view.run.run_id not in recorded and _between(_place(view), before, last)
+            ]
+            ended = [views.of_row(row) for row in rows if filters.admit(row.run)]
+            found.extend(sorted([*here, *ended], key=_place, reverse=True))
+            before = last
+            if len(found) >= limit:
+                return Page(found[:limit], _place(found[limit - 1]))
+            if before is None or (bottom is not None and before[0] <= bottom):
+                return Page(found, None)
+            if deep:
+                break
+        return Page(found, before)
+
+    def _recorded(self, tenant: str, places: Sequence[_Place]) -> Sequence[RunRow]:
+        """Of runs that ended and left their heads so lately that the list may not have them yet."""
+        if not places:
+            return ()
+        wanted = [RunKey(tenant, job_id, run_id) for run_id, job_id in places]
+        return list(self._ports.history.get(wanted, self._clock()).values())
+
+
+def _lower(one: str | None, other: str | None) -> str | None:
+    return min((bound for bound in (one, other) if bound is not None), default=None)
+
+
+def _place(view: RunView) -> _Place:
+    return (view.run.run_id, view.job_id)
+
+
+def _place_of(row: RunRow) -> _Place:
+    return (row.run.run_id, row.job_id)
+
+
+def _between(place: str | _Place, before: str | _Place | None, last: str | _Place | None) -> bool:
+    """Whether a living run falls on the page from below `before` down to `last`."""
+    return (before is None or place < before) and (last is None or place >= last)  # type: ignore[operator]
