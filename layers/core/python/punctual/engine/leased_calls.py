@@ -7,16 +7,14 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.limits import Limits
 from punctual.domain.placement import EPOCH
 from punctual.domain.shares import TOKEN
-from punctual.domain.streams import AFTER, FINE, SECOND, Stream
+from punctual.domain.streams import AFTER, FINE, SECOND, STORED, Stream
 from punctual.engine.drips import Drip, Pace
 from punctual.engine.leasing import Contended, Heat, Leases, Shares
 from punctual.engine.limits import LimitsOf, Log, too_many_calls
-from punctual.engine.promising import LONGEST, NOTHING, SHUT, Grant, Wish, granted
+from punctual.engine.promising import LONGEST, NOTHING, SHUT, WORTH, Grant, Wish, granted
 
 CALLS = "calls"
 LIVES = 1.0  # seconds that leased tokens may be used
-KEPT = 60.0  # seconds that a fiftieth of a second's worth may: for who calls now and then
-FIFTIETH = 50
 CUP = 2  # tokens that an instance keeps of what flows to it
 CUP_SECONDS = 0.5  # of a flow, where that is more
 BACK = 2  # tokens of what spilled over come back, and so many seconds' worth: what was not used
@@ -40,6 +38,9 @@ class _Mine:
         self.given = Pace(SPAN)
         self.left = 0  # of what was taken at once
         self.taken_at = 0.0
+        self.stored = 0  # of what was set aside
+        self.stored_until = 0.0
+        self.aside = (0, 0)  # how many that were, and until when, as the row says it
         self.drip = Drip(0, 0.0, 0.0, 0.0)
         self.until = 0  # second of the row's clock, until which it is promised
         self.turn = FIRST
@@ -52,24 +53,27 @@ class _Mine:
         self.owed = 0  # tokens used of it
         self.humble_until = 0.0
 
-    def has(self, rate: int, now: float) -> bool:
+    def has(self, now: float) -> bool:
         """A token of its own; it is used then."""
-        self._tidy(rate, now)
+        self._tidy(now)
         if self.drip.take(now):
             self.owed += self.alone
         elif self.left:
             self.left -= 1
+        elif self.stored:
+            self.stored -= 1
         else:
             return False
         self.given.add(now)
         return True
 
-    def _tidy(self, rate: int, now: float) -> None:
-        age = now - self.taken_at
-        if self.left and age >= LIVES:
-            kept = min(self.left, rate // FIFTIETH) if age < KEPT else 0
-            self.spare += (self.left - kept) * TOKEN
-            self.left = kept
+    def _tidy(self, now: float) -> None:
+        """What was set aside too long ago is nobody's: the row has forgotten it."""
+        if self.left and now - self.taken_at >= LIVES:
+            self.spare += self.left * TOKEN
+            self.left = 0
+        if self.stored and now >= self.stored_until:
+            self.stored = 0
 
     def may_ask(self, now: float) -> bool:
         """Not before there is something, but once when its promise has ended."""
@@ -78,20 +82,23 @@ class _Mine:
     def wish(self, rate: int, heat: int, now: float) -> Wish:
         self.tried_at = now
         self.drip.run(now)
-        if rate <= EXACT:
-            return Wish(1, 0, self.turn, self.spare, self.owed)
         flow = self.asked.flow(now)
+        if rate <= EXACT:
+            store = _store(flow)
+            return Wish(1, 0, self.turn, self.spare, self.owed, store=store, aside=self.aside)
         if self.alone or now < self.humble_until:
             flow = min(flow, self.pace)
         flows = now < self.drip.until + AFTER and not self.alone
         back = min(self.drip.spilt, BACK * TOKEN + BACK_SECONDS * flow * _PARTS)
         return Wish(
-            max(heat, rate // FIFTIETH, _cup(flow)),
+            max(heat, _cup(flow)),
             flow,
             self.turn,
             self.spare + (0 if self.alone else back),
             self.owed,
             (self.drip.flow, self.until) if flows else (0, 0),
+            _store(flow),
+            self.aside,
         )
 
     def got(self, grant: Grant, wish: Wish, now: float) -> None:
@@ -103,6 +110,8 @@ class _Mine:
         parts = 0 if self.alone else self.drip.parts
         if self.alone:  # the others come back as well, and had the rest
             self.alone, self.humble_until = False, now + self.again
+        self.aside = grant.aside
+        self.stored, self.stored_until = grant.aside[0], now + grant.aside_seconds
         self.until = grant.until
         self.turn = min(LONGEST, 2 * self.turn)
         self.drip = _drip(grant.flow, now, grant.seconds, parts)
@@ -128,6 +137,11 @@ class _Mine:
 
 def _drip(flow: int, now: float, seconds: float, parts: int) -> Drip:
     return Drip(flow, now, now + seconds, max(_cup(flow), CUP_SECONDS * flow / FINE), parts)
+
+
+def _store(flow: int) -> int:
+    """What it will be asked for in the time that it may have it."""
+    return min(WORTH, -(-flow * STORED // FINE))
 
 
 def _cup(flow: int) -> int:
@@ -162,11 +176,11 @@ class LeasedCalls:
         now = self._steady()
         mine.asked.add(now)
         heat = min(mine.heat.add(1, now), rate)
-        if mine.has(rate, now):
+        if mine.has(now):
             return
         if mine.may_ask(now):
             self._lease(tenant, mine, limits, rate, mine.wish(rate, heat, now), now)
-            if mine.has(rate, now):
+            if mine.has(now):
                 return
         raise too_many_calls(limits, min(mine.drip.next_in(now), max(0.0, mine.shut_until - now)))
 

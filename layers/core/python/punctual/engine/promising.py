@@ -12,8 +12,11 @@ from punctual.domain.streams import (
     flowed,
     poured,
     promise,
+    set_aside,
     unpromise,
     unpromised,
+    untouched,
+    used_up,
     whole,
 )
 
@@ -25,7 +28,8 @@ NOTHING = Stream(0, -1)  # nobody has called yet
 
 
 class Wish(NamedTuple):
-    """`tokens` now, and a `flow` for `turn` seconds at most, in place of the one promised before.
+    """`tokens` now, a `flow` for `turn` seconds at most, in place of the one promised before, and
+    up to `store` tokens to have at hand, in place of those set `aside` before, which are used up.
 
     `spare` parts come back. What is `owed` was used while the row did not answer.
     """
@@ -36,6 +40,8 @@ class Wish(NamedTuple):
     spare: int = 0
     owed: int = 0
     promised: tuple[int, int] = (0, 0)
+    store: int = 0
+    aside: tuple[int, int] = (0, 0)
 
 
 class Grant(NamedTuple):
@@ -47,6 +53,8 @@ class Grant(NamedTuple):
     flow: int = 0
     until: int = 0
     seconds: float = 0.0
+    aside: tuple[int, int] = (0, 0)
+    aside_seconds: float = 0.0
 
 
 def granted(stream: Stream, rate: int, holds: int, now: int, wish: Wish) -> tuple[Stream, Grant]:
@@ -63,8 +71,17 @@ def granted(stream: Stream, rate: int, holds: int, now: int, wish: Wish) -> tupl
     new = poured(new, -count * TOKEN)
     if flow:
         new = promise(new, flow, until)
-    seconds = (until * SECOND - new.at) / SECOND if flow else 0.0
-    return new, Grant(count, filled_in(new, rate, gather), True, flow, until, seconds)
+    # Half of what is free: who comes later finds something, and it comes to be shared evenly.
+    store = 0 if wish.owed else min(wish.store, untouched(new, rate) // 2, whole(new) // 2)
+    new, store_until = set_aside(new, store) if store else (new, 0)
+    gathers = filled_in(new, rate, gather)
+    seconds, store_seconds = _seconds(new, until), _seconds(new, store_until)
+    aside = (store, store_until)
+    return new, Grant(count, gathers, True, flow, until, seconds, aside, store_seconds)
+
+
+def _seconds(stream: Stream, until: int) -> float:
+    return max(0, until * SECOND - stream.at) / SECOND
 
 
 def _settled(there: Stream, holds: int, wish: Wish) -> Stream:
@@ -73,7 +90,7 @@ def _settled(there: Stream, holds: int, wish: Wish) -> Stream:
     back = min(wish.spare, max(0, holds * TOKEN - there.parts))
     most = max(0, there.parts + holds * TOKEN)
     new = poured(there, back - min(wish.owed * TOKEN, most))
-    return unpromise(new, *wish.promised)
+    return used_up(unpromise(new, *wish.promised), *wish.aside)
 
 
 def _promised(there: Stream, rate: int, wish: Wish) -> tuple[int, int]:
