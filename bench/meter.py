@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from bench.sizes import chunks, item_bytes, read_units, write_units
+from bench.sizes import chunks, index_units, item_bytes, read_units, write_units
 from punctual.aws import keys
+
+SPARSE = {table.name: table.sparse for table in keys.TABLES}
 
 Item = Mapping[str, Any]
 Units = defaultdict[tuple["Unit", str], float]
@@ -155,6 +157,9 @@ class Meter:
         for one in writes:
             cost = twice * write_units(one.before, one.after)
             units[Unit.WRITE, purpose(one.table, one.key, deleted=one.after is None)] += cost
+            index = SPARSE.get(short(one.table))
+            if index and (cost := index_units(one.before, one.after, index)):
+                units[Unit.WRITE, f"{short(one.table)}: index"] += cost
         if operation == "BatchGetItem":
             for table, asked in params["RequestItems"].items():
                 rows = {keys_of(row): row for row in parsed.get("Responses", {}).get(table, ())}

@@ -76,6 +76,18 @@ def write_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
     return max(1, -(-largest // WRITE_BYTES))
 
 
+def index_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, key: str) -> int:
+    """Of a small index that holds the keys alone: one to go in, one to go out.
+
+    >>> index_units(None, {"a": {"N": "1"}}, "a"), index_units({"a": {"N": "1"}}, {}, "a")
+    (1, 1)
+    >>> index_units({"a": {"N": "1"}}, {"a": {"N": "1"}, "b": {"N": "2"}}, "a")
+    0
+    """
+    old, new = (before or {}).get(key), (after or {}).get(key)
+    return 0 if old == new else (old is not None) + (new is not None)
+
+
 def read_units(sizes: Iterable[int], consistent: bool, each: bool) -> float:
     """`each` item is rounded up where it is asked for by key; a range is rounded up as a whole.
 

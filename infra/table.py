@@ -18,9 +18,15 @@ class Table(Construct):
         stage: Stage,
         expires: bool,
         streams: bool = False,
+        index: str = "",
     ) -> None:
         super().__init__(scope, construct_id)
-        self.table = _restored(self, construct_id.lower(), stage, streams) or dynamodb.Table(
+        self.table = _restored(self, construct_id.lower(), stage, streams) or self._own(
+            stage, expires, streams, index
+        )
+
+    def _own(self, stage: Stage, expires: bool, streams: bool, index: str) -> dynamodb.Table:
+        table = dynamodb.Table(
             self,
             "Table",
             partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
@@ -36,6 +42,14 @@ class Table(Construct):
             deletion_protection=stage.protected,
             removal_policy=stage.removal,
         )
+        if index:  # only of rows that have the attribute
+            table.add_global_secondary_index(
+                index_name=index,
+                partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
+                sort_key=dynamodb.Attribute(name=index, type=dynamodb.AttributeType.NUMBER),
+                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            )
+        return table
 
 
 def _restored(scope: Construct, name: str, stage: Stage, streams: bool) -> dynamodb.ITable | None:

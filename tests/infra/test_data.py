@@ -6,7 +6,7 @@ import pytest
 from aws_cdk.assertions import Match, Template
 
 from infra.app import context
-from punctual.aws.keys import LEFT_BY_RUNS, PK, SK, TTL
+from punctual.aws.keys import ALIVE, JOBS, LEFT_BY_RUNS, PK, SK, TTL
 from tests.infra import synthesised
 
 TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}
@@ -42,9 +42,17 @@ def test_a_table_is_keyed_by_strings_on_demand_and_restorable(
         {"AttributeName": PK, "KeyType": "HASH"},
         {"AttributeName": SK, "KeyType": "RANGE"},
     ]
-    assert {a["AttributeType"] for a in properties["AttributeDefinitions"]} == {"S"}
+    kinds = {a["AttributeName"]: a["AttributeType"] for a in properties["AttributeDefinitions"]}
+    assert kinds.pop(ALIVE, "none") == ("N" if name == "Jobs" else "none")
+    assert kinds == {PK: "S", SK: "S"}
     assert properties["BillingMode"] == "PAY_PER_REQUEST"
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_only_heads_have_an_index_of_those_that_live_on(template: Template, name: str) -> None:
+    indexes = table(template, name)["Properties"].get("GlobalSecondaryIndexes", [])
+    assert indexes == (JOBS.schema()["GlobalSecondaryIndexes"] if name == "Jobs" else [])
 
 
 @pytest.mark.parametrize(("name", "expires"), TABLES.items())

@@ -88,7 +88,8 @@ class World:
     def monitor(self) -> DeployedMonitor:
         runtime = self.api.runtimes[READER]
         planned = DynamoBuckets(runtime.dynamo, self.store.settings.control_table, self.clock)
-        return DeployedMonitor(planned, self.status._tallies, ("event",), ("acme",))
+        alive = self.store.ports.heads.alive
+        return DeployedMonitor(planned, self.status._tallies, alive, ("event",), ("acme",))
 
 
 @pytest.fixture

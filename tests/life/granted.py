@@ -80,8 +80,8 @@ def named(grant: Grant, stage: str) -> Named:
 def _what(resource: str) -> str:
     """The part of an ARN that tells it from others of its kind."""
     if ":table/" in resource:
-        table, stream, _ = resource.partition("/stream/")
-        return short(table.rpartition("/")[2]) + (", its stream" if stream else "")
+        table, *inside = resource.split("/")[1:3]
+        return short(table) + (f", its {inside[0]}" if inside else "")
     if resource.startswith("arn:aws:s3:::"):
         _, _, prefix = resource.partition("/")
         return prefix or "the bucket"

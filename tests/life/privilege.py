@@ -105,6 +105,8 @@ def _resources(call: Call) -> list[str]:
 def _dynamodb(params: Mapping[str, Any]) -> list[str]:
     if "StreamArn" in params:
         return [params["StreamArn"]]
+    if "IndexName" in params:  # and the table itself is not read by that
+        return [arn("dynamodb", f"table/{params['TableName']}/index/{params['IndexName']}")]
     tables = [params["TableName"]] if "TableName" in params else list(params["RequestItems"])
     return [arn("dynamodb", f"table/{table}") for table in tables]
 

@@ -67,6 +67,18 @@ def test_a_condition_that_fails_pays_for_what_stands(metered: Metered) -> None:
     assert (call.error, list(call.writes)) == ("ConditionalCheckFailedException", [])
 
 
+def test_a_row_pays_to_go_into_an_index_and_out_of_it(metered: Metered) -> None:
+    def put(alive: bool, more: str = "") -> None:
+        row = {"pk": {"S": "p"}, "sk": {"S": "a"}, "more": {"S": more or "x"}}
+        found: dict[str, Any] = {"alive": {"N": "1"}} if alive else {}
+        metered.dynamodb.put_item(TableName=JOBS.name, Item=row | found)
+
+    assert metered.units(lambda: put(False)) == {Unit.WRITE: 1}
+    assert metered.units(lambda: put(True)) == {Unit.WRITE: 2}
+    assert metered.units(lambda: put(True, "other")) == {Unit.WRITE: 1}
+    assert metered.units(lambda: put(False)) == {Unit.WRITE: 2}
+
+
 def test_a_batch_pays_for_each_row(metered: Metered) -> None:
     metered.put("old", 1500)
     requests: list[Any] = [

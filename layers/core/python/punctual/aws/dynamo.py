@@ -98,15 +98,34 @@ class Dynamo:
         self, table: str, where: Range, page: int, filtered: Mapping[str, Any] | None = None
     ) -> Iterator[Item]:
         """The rows of a range, consistently; the next page is read when it is asked for."""
+        return (row for rows, _ in self.pages(table, where, page, filtered) for row in rows)
+
+    def pages(
+        self, table: str, where: Range, page: int, filtered: Mapping[str, Any] | None = None
+    ) -> Iterator[tuple[Sequence[Item], bool]]:
+        """And whether there are more behind each; a filter takes rows away, and no pages."""
         arguments = {**where.arguments(), "TableName": table, "ConsistentRead": True}
         for name, value in (filtered or {}).items():
             arguments[name] = {**arguments[name], **value} if name in arguments else value
         arguments["Limit"] = page
         while True:
             response = self._answer(f"reading {table}", "query", arguments)
-            yield from response["Items"]
-            if "LastEvaluatedKey" not in response:
+            more = "LastEvaluatedKey" in response
+            yield response["Items"], more
+            if not more:
                 return
+            arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
+
+    def indexed(self, table: str, index: str, pk: str, limit: int) -> list[RowKey]:
+        """Keys of the rows of this partition that an index has, as it stood a moment ago."""
+        arguments = {**Range(pk).arguments(), "TableName": table, "IndexName": index}
+        found: list[RowKey] = []
+        while True:
+            arguments["Limit"] = limit - len(found)
+            response = self._answer(f"reading {table}", "query", arguments)
+            found += [key_of(item) for item in response["Items"]]
+            if "LastEvaluatedKey" not in response or len(found) >= limit:
+                return found
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
     def some(self, table: str, where: Range, limit: int) -> tuple[list[Item], bool]:

@@ -1,8 +1,9 @@
 """Heads: compare and swap on the version, one row each; leases are attributes beside."""
 
 import heapq
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import chain, islice
 
 from punctual.aws import head_rows as rows
@@ -11,6 +12,7 @@ from punctual.aws.bodies import Bodies
 from punctual.aws.calls import Refused
 from punctual.aws.dynamo import Dynamo, Range, key_of
 from punctual.aws.keys import (
+    ALIVE,
     ENDED,
     LATELY,
     LINE,
@@ -30,6 +32,9 @@ from punctual.domain.placement import SLOTS
 from punctual.engine.ports import Beat, Body, Clock, Coming, HeadPage, Key, Stored, Swap, Walk
 
 ALL = 500  # heads a page where all of a tenant are read
+WALKED = 3  # such pages of a slot at most, to find those that are busy
+MOST_ALIVE = 10_000  # heads that are read where there are more
+REMEMBERED = timedelta(minutes=5)  # that a tenant has so many
 _BUSY = (RUNS, LINE, ENDED, LATELY)
 _IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY)
 
@@ -40,6 +45,7 @@ class DynamoHeads:
         self._table = table
         self._clock = clock
         self._bodies = Bodies(dynamo, table)
+        self._many_until: dict[str, datetime] = {}
 
     def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:
         found = self._dynamo.read(self._table, [head(*key) for key in keys], glance)
@@ -90,14 +96,36 @@ class DynamoHeads:
         return Coming(*in_order(chain.from_iterable(slots), after, end, limit))
 
     def busy(self, tenant: str) -> Sequence[Head]:
+        """Of a tenant with very many heads those that live for more than a moment."""
+        now = self._clock()
+        if now >= self._many_until.get(tenant, now):
+            found = self._dynamo.crew.map(partial(self._busy_in, tenant), range(SLOTS))
+            if None not in found:
+                return [head for heads in found if heads for head in heads]
+            self._many_until[tenant] = now + REMEMBERED
+        return [one.head for one in self.alive(tenant, MOST_ALIVE).values()]
+
+    def _busy_in(self, tenant: str, number: int) -> list[Head] | None:
         filtered = {
             "FilterExpression": _IS_BUSY,
             "ExpressionAttributeNames": {f"#{name}": name for name in _BUSY},
         }
+        where, found = Range(slot(tenant, number)), list[Item]()
+        pages = self._dynamo.pages(self._table, where, ALL, filtered)
+        for read, (rows_read, more) in enumerate(pages, start=1):
+            found += rows_read
+            if more and read == WALKED:
+                return None
+        return list(self._standing_in(found))
+
+    def alive(self, tenant: str, most: int) -> Mapping[Key, Stored]:
+        """Heads whose runs wait, were not taken at once, or have a heartbeat: by an index."""
+        share = -(-most // SLOTS)
         found = self._dynamo.crew.map(
-            lambda n: list(self._in_slot(Range(slot(tenant, n)), ALL, filtered)), range(SLOTS)
+            lambda n: self._dynamo.indexed(self._table, ALIVE, slot(tenant, n), share),
+            range(SLOTS),
         )
-        return list(chain.from_iterable(found))
+        return self.load([Key(*parse_head(at)) for at in chain.from_iterable(found)])
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """The cursor is the key last read; no part of a key holds a space."""
@@ -118,10 +146,11 @@ class DynamoHeads:
                 unread.append((_named(row), type(error).__name__))
         return Walk(heads, None if last is None else f"{last.pk} {last.sk}", unread)
 
-    def _in_slot(
-        self, where: Range, page: int, filtered: Mapping[str, object] | None = None
-    ) -> Iterator[Head]:
-        for row in self._dynamo.query(self._table, where, page, filtered):
+    def _in_slot(self, where: Range, page: int) -> Iterator[Head]:
+        return self._standing_in(self._dynamo.query(self._table, where, page))
+
+    def _standing_in(self, found: Iterable[Item]) -> Iterator[Head]:
+        for row in found:
             if not rows.is_expired(row, self._clock()):
                 yield rows.from_row(row).head
 

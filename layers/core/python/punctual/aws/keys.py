@@ -4,7 +4,7 @@ Those are `…_keys.py`: audit, limit, pack, status, timer, token. Nowhere else 
 """
 
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from punctual.aws.sorting import (
     LAST_CHAR,
@@ -34,6 +34,7 @@ WRITERS = "writers"
 STATE = "state"
 BLANK = "blank"
 RUNS, LINE, ENDED, LATELY = "runs", "line", "ended", "lately"
+ALIVE = "alive"  # of a head whose runs live for more than a moment: what its index is sorted by
 LEASE = "lease_"  # and the run's id: each lease is an attribute of its own
 TOKEN, UNTIL, BEATEN = "tok", "until", "beaten"
 BY = "by"  # a client's change: who made it; gone with the next swap
@@ -49,29 +50,47 @@ RUN_LISTS = 4  # a tenant's list over all jobs is spread over so many partitions
 
 
 class Table(NamedTuple):
-    """What the stack must know of a table; all have the string keys `pk` and `sk`."""
+    """What the stack must know of a table; all have the string keys `pk` and `sk`.
+
+    `sparse` is a number that some rows have, and an index that has only those; both have that name.
+    """
 
     name: str
     expires: bool
     streamed: bool = False
+    sparse: str = ""
 
-    def schema(self) -> dict[str, list[dict[str, str]]]:
+    def schema(self) -> dict[str, Any]:
         """
         >>> [key["AttributeName"] for key in JOBS.schema()["KeySchema"]]
         ['pk', 'sk']
         """
-        return {
-            "KeySchema": [
-                {"AttributeName": PK, "KeyType": "HASH"},
-                {"AttributeName": SK, "KeyType": "RANGE"},
-            ],
+        kinds = {PK: "S", SK: "S", **({self.sparse: "N"} if self.sparse else {})}
+        found: dict[str, Any] = {
+            "KeySchema": _key_schema(PK, SK),
             "AttributeDefinitions": [
-                {"AttributeName": name, "AttributeType": "S"} for name in (PK, SK)
+                {"AttributeName": name, "AttributeType": kind} for name, kind in kinds.items()
             ],
         }
+        if self.sparse:
+            found["GlobalSecondaryIndexes"] = [
+                {
+                    "IndexName": self.sparse,
+                    "KeySchema": _key_schema(PK, self.sparse),
+                    "Projection": {"ProjectionType": "KEYS_ONLY"},
+                }
+            ]
+        return found
 
 
-JOBS = Table("jobs", expires=True, streamed=True)
+def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
+    return [
+        {"AttributeName": partition, "KeyType": "HASH"},
+        {"AttributeName": sort, "KeyType": "RANGE"},
+    ]
+
+
+JOBS = Table("jobs", expires=True, streamed=True, sparse=ALIVE)
 TIMERS = Table("timers", expires=False)  # an accepted job hangs on its timer, however late
 HISTORY = Table("runs", expires=True)
 CONTROL = Table("control", expires=True)

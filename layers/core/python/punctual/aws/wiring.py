@@ -57,6 +57,7 @@ class AwsPorts(Ports):
     """With what these can do besides, for planner and poller."""
 
     buckets: DynamoBuckets
+    heads: DynamoHeads
     timers: DynamoTimers
     wake: SqsWake
     audit: DynamoAudit

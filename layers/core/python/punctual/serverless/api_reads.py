@@ -28,7 +28,8 @@ def reading(runtime: Runtime) -> Any:
     """A resolver for the calls that read, and for whatever no route names."""
     table = runtime.settings.control_table
     planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
-    monitor = DeployedMonitor(planned, Tallies(runtime.dynamo, table), TASK_TYPES)
+    alive = runtime.ports.heads.alive
+    monitor = DeployedMonitor(planned, Tallies(runtime.dynamo, table), alive, TASK_TYPES)
     search = Search(runtime.ports, runtime.clock, monitor, of_engine(runtime.tell))
     limited, made = limiting.api(runtime), tokens(runtime, key=_not_asked)
     reads = Reads(

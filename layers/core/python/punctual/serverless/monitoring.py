@@ -1,12 +1,14 @@
 """How the deployment does, by few reads: the planner's row and the counts that `status` keeps."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from punctual.aws.tallies import Minute, Tallies
 from punctual.domain.placement import bucket_of
+from punctual.domain.timing import LEASE
+from punctual.engine.ports import Key, Stored
 from punctual.engine.views import Health, Stats
 from punctual.serverless.counting import ENDED, JOB, LATE, QUEUED, RUN, STARTED, milliseconds
 
@@ -16,6 +18,7 @@ TOO_LATE = timedelta(seconds=15)
 # The planner writes every five minutes while nothing is due; a tick comes each minute.
 SILENT = timedelta(minutes=8)
 AHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
+EXECUTORS_OF = 1_000  # jobs at most, to see who executes them
 TENANTS = ("default",)  # whose counts tell how the whole does
 
 _NO_LATENESS: Mapping[str, float | None] = {"p50": None, "p99": None, "max": None}
@@ -29,6 +32,9 @@ class Planned(Protocol):
     def heartbeat(self) -> datetime | None: ...
 
 
+Alive = Callable[[str, int], Mapping[Key, Stored]]
+
+
 class DeployedMonitor:
     """Counts are behind by the stream's delay, a second as a rule."""
 
@@ -36,11 +42,13 @@ class DeployedMonitor:
         self,
         planned: Planned,
         tallies: Tallies,
+        alive: Alive,
         task_types: Collection[str],
         tenants: Sequence[str] = TENANTS,
     ) -> None:
         self._planned = planned
         self._tallies = tallies
+        self._alive = alive
         self._types = tuple(sorted(task_types))
         self._tenants = tenants
 
@@ -60,7 +68,7 @@ class DeployedMonitor:
                 "depth": depth,
                 "oldest_seconds": (now - waiting[0]).total_seconds() if depth and waiting else 0,
             },
-            executors=[],  # Lambda's environments come and go and tell nobody
+            executors=_executors(self._alive(tenant, EXECUTORS_OF)),
         )
 
     def health(self, now: datetime) -> Health:
@@ -78,6 +86,21 @@ class DeployedMonitor:
         if heartbeat is None or now - heartbeat > SILENT:
             status = "down"
         return Health(status, p99, self._planned.watermark(), heartbeat, self._types)
+
+
+def _executors(alive: Mapping[Key, Stored]) -> list[dict[str, Any]]:
+    """Environments of Lambda come and go and tell nobody; but who holds a run beats for it."""
+    held: dict[str, list[datetime]] = {}
+    for stored in alive.values():
+        for run in stored.head.runs:
+            if run.held and run.claimer:
+                lease = stored.leases.get(run.run_id)
+                beat = lease.until - LEASE if lease is not None and lease.beaten else None
+                held.setdefault(run.claimer, []).append(beat or run.changed_at)
+    return [
+        {"executor_id": name, "last_heartbeat": max(beats), "running": len(beats)}
+        for name, beats in sorted(held.items())
+    ]
 
 
 def _named(totals: Mapping[str, int], prefix: str) -> dict[str, int]:
