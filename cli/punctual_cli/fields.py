@@ -4,43 +4,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from punctual.web import moments
+from punctual.web.defaults import DEFAULTS, TASKS
 from punctual.web.job_fields import READ_ONLY
 from punctual.web.schedule_types import OF_TYPE
 
 TIMES = ("schedule_time", "start_time", "end_time")
-DEFAULTS: dict[str, Any] = {
-    "schedule_time": None,
-    "cron_expression": None,
-    "timezone": "UTC",
-    "dst_gap": "NEXT",
-    "dst_fold": "FIRST",
-    "interval_seconds": None,
-    "interval_from": "SCHEDULED",
-    "start_time": None,
-    "end_time": None,
-    "max_runs": None,
-    "exclude": [],
-    "jitter_seconds": 0,
-    "misfire_policy": "RUN_ONCE",
-    "misfire_grace_seconds": 60,
-    "task": {"type": "event"},
-    "payload": None,
-    "priority": "NORMAL",
-    "max_concurrency": 1,
-    "overlap_policy": "QUEUE",
-    "max_waiting": 100,
-    "timeout_seconds": 300,
-    "max_retries": 3,
-    "retry": {"backoff_seconds": 5, "max_backoff_seconds": 300, "multiplier": 2, "jitter": True},
-    "deadline_seconds": None,
-    "delivery": "AT_LEAST_ONCE",
-    "notify": [],
-    "tags": {},
-}
-TASKS: dict[str, dict[str, Any]] = {
-    "event": {"detail_type": "Job Run"},
-    "http": {"method": "POST", "follow_redirects": 0},
-}
 ORDER = ("name", "schedule_type", *DEFAULTS)
 
 

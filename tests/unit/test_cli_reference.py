@@ -6,9 +6,10 @@ from typing import Any
 
 import typer
 
+from punctual.web.defaults import DEFAULTS
 from punctual.web.job_fields import JobFields
 from punctual_cli import failures, reference, shapes
-from punctual_cli.fields import DEFAULTS, ORDER
+from punctual_cli.fields import ORDER
 from punctual_cli.program import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

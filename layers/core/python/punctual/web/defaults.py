@@ -8,7 +8,7 @@ import msgspec
 from punctual.domain.schedule_values import Cron
 from punctual.web.schedule_types import OF_TYPE
 
-_SCHEDULE_DEFAULTS = {
+DEFAULTS: dict[str, Any] = {
     "schedule_time": None,
     "cron_expression": None,
     "timezone": "UTC",
@@ -19,52 +19,54 @@ _SCHEDULE_DEFAULTS = {
     "start_time": None,
     "end_time": None,
     "max_runs": None,
-}
-# What a job of each type shows of its schedule; a field of another type is null.
-_SCHEDULES: dict[str, dict[str, Any]] = {
-    kind: {
-        "schedule_type": kind,
-        **{n: v if kind in OF_TYPE[n] else None for n, v in _SCHEDULE_DEFAULTS.items()},
-    }
-    for kind in ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
-}
-_RETRY = {"backoff_seconds": 5, "max_backoff_seconds": 300, "multiplier": 2, "jitter": True}
-_TASKS: dict[str, dict[str, Any]] = {
-    "event": {"type": "event", "detail_type": "Job Run"},
-    "http": {"type": "http", "method": "POST", "follow_redirects": 0},
-}
-_USUAL: dict[str, Any] = {
     "exclude": [],
     "jitter_seconds": 0,
     "misfire_policy": "RUN_ONCE",
     "misfire_grace_seconds": 60,
+    "task": {"type": "event"},
+    "payload": None,
     "priority": "NORMAL",
     "max_concurrency": 1,
     "overlap_policy": "QUEUE",
     "max_waiting": 100,
     "timeout_seconds": 300,
+    "max_retries": 3,
+    "retry": {"backoff_seconds": 5, "max_backoff_seconds": 300, "multiplier": 2, "jitter": True},
     "deadline_seconds": None,
     "delivery": "AT_LEAST_ONCE",
     "notify": [],
     "tags": {},
 }
+# Of a task, by its type.
+TASKS: dict[str, dict[str, Any]] = {
+    "event": {"detail_type": "Job Run"},
+    "http": {"method": "POST", "follow_redirects": 0},
+}
+
+
+def _of_type(kind: str) -> dict[str, Any]:
+    """What a job of this type shows; a field of another type is null, and dates are none."""
+    others = {name for name, kinds in OF_TYPE.items() if kind not in kinds and DEFAULTS[name] != []}
+    shown = {name: None if name in others else value for name, value in DEFAULTS.items()}
+    return {"schedule_type": kind, **shown}
+
+
+_SHOWN = {kind: _of_type(kind) for kind in ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")}
 _NOTHING_MEANT = ("headers", "args", "env", "resources")  # of a task, where they are empty
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def filled(document: Mapping[str, Any]) -> dict[str, Any]:
     """A document with the defaults of what it does not name."""
-    task, kind = document.get("task"), document["schedule_type"]
+    kind, task = document["schedule_type"], document.get("task") or DEFAULTS["task"]
     return {
         "name": document["name"],
-        **_SCHEDULES[kind],
+        **_SHOWN[kind],
         **(_clock_changes(document) if kind == "CRON" else {}),
-        **_USUAL,
-        "max_retries": 0 if document.get("delivery") == "AT_MOST_ONCE" else 3,
+        **({"max_retries": 0} if document.get("delivery") == "AT_MOST_ONCE" else {}),
         **document,
-        "payload": document.get("payload"),
-        "task": _TASKS["event"] if task is None else {**_TASKS.get(task["type"], {}), **task},
-        "retry": {**_RETRY, **document["retry"]} if "retry" in document else _RETRY,
+        "task": {"type": task["type"], **TASKS.get(task["type"], {}), **task},
+        "retry": {**DEFAULTS["retry"], **document.get("retry", {})},
     }
 
 
