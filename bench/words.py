@@ -8,10 +8,6 @@ _BUYS = (
     # what runs are made of
     (r"dynamodb-write executor\S* jobs: head", "the claim, and the end, each a swap that fences"),
     (r"dynamodb-write poller jobs: head", "the firing: the run stands QUEUED, for all to see"),
-    (
-        r"dynamodb-write \S+ jobs: index",
-        "found among all jobs, for it runs or waits for long",
-    ),
     (r"dynamodb-write job-service jobs: head", "the job itself, durable before the answer"),
     (r"dynamodb-write job-service jobs: body", "what the job does, and its payload"),
     (

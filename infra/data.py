@@ -8,7 +8,7 @@ from infra import rights
 from infra.bucket import Bucket
 from infra.stage import Stage
 from infra.table import Table
-from punctual.aws.keys import ALIVE
+from punctual.aws.keys import BEATING
 
 
 class Data(Stack):
@@ -21,7 +21,7 @@ class Data(Stack):
             description=f"Punctual ({stage.name}): jobs, timers, runs and their outputs",
             termination_protection=stage.protected,
         )
-        self.jobs = Table(self, "Jobs", stage=stage, expires=True, streams=True, index=ALIVE)
+        self.jobs = Table(self, "Jobs", stage=stage, expires=True, streams=True, index=BEATING)
         # A timer is what an accepted job hangs on. Expiry would drop it in a long outage.
         self.timers = Table(self, "Timers", stage=stage, expires=False)
         self.runs = Table(self, "Runs", stage=stage, expires=True)

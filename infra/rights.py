@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aws_cdk import aws_iam as iam
 
-from punctual.aws.keys import ALIVE, LEFT_BY_RUNS
+from punctual.aws.keys import BEATING, LEFT_BY_RUNS
 from punctual.aws.limit_keys import SHARES
 from punctual.aws.status_keys import COUNTS
 from punctual.aws.token_keys import DOORS, LISTS
@@ -148,7 +148,7 @@ def job_search(data: Data, limited: bool, webhook_key: str) -> list[Right]:
         Right(("ssm:GetParameter",), (webhook_key,)),  # for admins to see their tenant's secret
         *_leases(data, limited),
         _dynamodb(data.jobs, "BatchGetItem", "Query"),
-        _dynamodb(f"{data.jobs}/index/{ALIVE}", "Query"),
+        _dynamodb(f"{data.jobs}/index/{BEATING}", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),

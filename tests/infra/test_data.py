@@ -6,7 +6,7 @@ import pytest
 from aws_cdk.assertions import Match, Template
 
 from infra.app import context
-from punctual.aws.keys import ALIVE, JOBS, LEFT_BY_RUNS, PK, SK, TTL
+from punctual.aws.keys import BEATING, JOBS, LEFT_BY_RUNS, PK, SK, TTL
 from tests.infra import synthesised
 
 TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}
@@ -43,7 +43,7 @@ def test_a_table_is_keyed_by_strings_on_demand_and_restorable(
         {"AttributeName": SK, "KeyType": "RANGE"},
     ]
     kinds = {a["AttributeName"]: a["AttributeType"] for a in properties["AttributeDefinitions"]}
-    assert kinds.pop(ALIVE, "none") == ("N" if name == "Jobs" else "none")
+    assert kinds.pop(BEATING, "none") == ("N" if name == "Jobs" else "none")
     assert kinds == {PK: "S", SK: "S"}
     assert properties["BillingMode"] == "PAY_PER_REQUEST"
     assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}

@@ -88,8 +88,8 @@ class World:
     def monitor(self) -> DeployedMonitor:
         runtime = self.api.runtimes[READER]
         planned = DynamoBuckets(runtime.dynamo, self.store.settings.control_table, self.clock)
-        alive = self.store.ports.heads.alive
-        return DeployedMonitor(planned, self.status._tallies, alive, ("event",), ("acme",))
+        beating = self.store.ports.heads.beating
+        return DeployedMonitor(planned, self.status._tallies, beating, ("event",), ("acme",))
 
 
 @pytest.fixture

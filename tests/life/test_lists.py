@@ -6,8 +6,9 @@ from datetime import timedelta
 import pytest
 
 from bench.sizes import WRITE_BYTES, item_bytes
-from punctual.aws.keys import head
+from punctual.aws.keys import head as head_key
 from punctual.domain.timing import LISTED
+from punctual.engine.ports import Key
 from tests.life.gateway import Gateway
 from tests.life.scenes import submitted
 from tests.life.world import MINUTE, SECOND, World
@@ -22,9 +23,9 @@ def each_second(world: World, api: Gateway) -> str:
     return job
 
 
-def over_all_jobs(api: Gateway, limit: int) -> list[str]:
+def over_all_jobs(api: Gateway, limit: int, after: str = "") -> list[str]:
     found: list[str] = []
-    path = f"/runs?limit={limit}"
+    path = f"/runs?limit={limit}" + (f"&next_token={after}" if after else "")
     for _ in range(1_000):
         answer = api.get(path).json
         found += [run["run_id"] for run in answer["runs"]]
@@ -66,27 +67,30 @@ def test_the_head_of_a_job_of_each_second_costs_one_unit_a_write(
         item_bytes(one.after)
         for call in world.meter.calls
         for one in call.writes
-        if one.after is not None and one.key == head("default", each_second)
+        if one.after is not None and one.key == head_key("default", each_second)
     ]
     assert len(sizes) > 100
     assert max(sizes) <= WRITE_BYTES
 
 
-def test_a_walk_begun_before_a_run_ended_still_meets_it_once(
-    world: World, api: Gateway, each_second: str
+def test_a_walk_meets_a_run_that_ended_and_left_its_head_while_it_was_on_its_way(
+    world: World, api: Gateway
 ) -> None:
-    """The first page is asked for while the run lives, each other half a second after."""
-    world.throttled.add(world.name("status"))
-    there = set(of_job(api, each_second))
-    met: list[str] = []
-    path = "/runs?limit=9"
-    for _ in range(8):
-        answer = api.get(path).json
-        met += [run["run_id"] for run in answer["runs"]]
-        if answer["next_token"] is None:
-            break
-        path = f"/runs?limit=9&next_token={answer['next_token']}"
-        world.run(HALF)
-    assert answer["next_token"] is None
-    assert len(met) == len(set(met))
-    assert there <= set(met)
+    """Older than what the first page has, and ended before the page that it belongs to is read."""
+    old = submitted(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
+    world.throttled |= {world.name("status"), world.name("executor-quick")}
+    run = api.post(f"/jobs/{old}/runNow").json["run_id"]
+    world.run(SECOND)
+    job = submitted(api, schedule_type="INTERVAL", interval_seconds=1)
+    world.run(12 * SECOND)
+    first = api.get("/runs?limit=5").json
+    met = [one["run_id"] for one in first["runs"]]
+    assert len(met) == 5
+    assert run not in met
+    assert api.post(f"/jobs/{old}/runs/{run}/cancel").status == 202
+    assert api.post(f"/jobs/{old}/pause").status == 200
+    standing = world.runtime("job-search", world.deployed.functions[world.name("job-search")].env)
+    (head,) = standing.ports.heads.load([Key("default", old)]).values()
+    assert (head.head.ended, list(head.head.lately)) == ((), [run])
+    assert run in over_all_jobs(api, 5, after=first["next_token"])
+    assert job

@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from bench.meter import Meter, Unit
 from bench.prices import prices
-from punctual.aws.keys import JOBS
+from punctual.aws.keys import BEATING, JOBS
 from tests.life.deployed import REGION
 
 
@@ -68,9 +68,9 @@ def test_a_condition_that_fails_pays_for_what_stands(metered: Metered) -> None:
 
 
 def test_a_row_pays_to_go_into_an_index_and_out_of_it(metered: Metered) -> None:
-    def put(alive: bool, more: str = "") -> None:
+    def put(beating: bool, more: str = "") -> None:
         row = {"pk": {"S": "p"}, "sk": {"S": "a"}, "more": {"S": more or "x"}}
-        found: dict[str, Any] = {"alive": {"N": "1"}} if alive else {}
+        found: dict[str, Any] = {BEATING: {"N": "1"}} if beating else {}
         metered.dynamodb.put_item(TableName=JOBS.name, Item=row | found)
 
     assert metered.units(lambda: put(False)) == {Unit.WRITE: 1}

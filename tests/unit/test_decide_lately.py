@@ -22,7 +22,7 @@ def seconds_of(story: Story) -> list[int]:
     return [at - int(NOON.timestamp()) for at in story.head.lately.values()]
 
 
-def test_who_ends_each_second_is_named_for_five_seconds() -> None:
+def test_who_ends_each_second_is_named_for_some_seconds() -> None:
     story = Story(a_job(every(1)))
     ran = [ended_at(story, n) for n in range(1, 20)]
     assert list(story.head.lately) == ran[-SECONDS:-1], "the last is in the head itself"

@@ -12,8 +12,8 @@ import msgspec
 from punctual.aws.attributes import Item, from_attribute, from_item, to_attribute, to_item
 from punctual.aws.dynamo import Condition, key_of, known
 from punctual.aws.keys import (
-    ALIVE,
     BEATEN,
+    BEATING,
     BY,
     FORMAT,
     LATELY,
@@ -33,8 +33,8 @@ from punctual.aws.keys import (
 from punctual.aws.sorting import moment, parse_moment
 from punctual.domain import writers as writers_of
 from punctual.domain.draft import expires_at
-from punctual.domain.head import Head, Lane
-from punctual.domain.run import Lease, Status
+from punctual.domain.head import Head
+from punctual.domain.run import Lease
 from punctual.engine.audit import Note
 from punctual.engine.ports import Beat, Stored, Swap
 
@@ -42,8 +42,7 @@ READABLE_LINE = 4  # runs; every swap pays for the whole row, and a longer line 
 BLANK_KEPT = timedelta(hours=1)
 _IN_KEY = frozenset({"tenant", "job_id"})
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(Head)) - _IN_KEY
-_IS_ALIVE = to_attribute(1)
-_NAMED = Struct(">16sQ")  # a run's id, and the second in which it ended
+_NAMED = Struct(">16sI")  # a run's id, and the second in which it ended
 _NOTE = msgspec.json.Decoder(Note)
 _ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
 _STANDS = "(attribute_not_exists(#expires) OR #expires > :now)"
@@ -94,8 +93,8 @@ def change(swap: Swap, now: datetime) -> Condition:
     if swap.note is not None:
         wanted[BY] = _noted(swap.note)
     gone = (_NAMES | {TTL, BY}) - wanted.keys()
-    if ALIVE not in wanted and not _holds(swap.head):
-        gone |= {ALIVE}
+    if not any(run.held for run in swap.head.runs):
+        gone |= {BEATING}
     for run_id, lease in swap.leases.items():
         if lease is None:
             gone |= {LEASE + run_id}
@@ -128,29 +127,18 @@ def note_of(row: Mapping[str, Any]) -> Note | None:
 
 
 def renewal(beat: Beat) -> Condition:
-    """Only the lease, and only while it is the token's; who beats lives for more than a moment."""
+    """Only the lease, and only while it is the token's; and that there is a heartbeat."""
     lease = Lease(beat.token, beat.until, beaten=True)
     return Condition(
         "#lease.#token = :token",
-        "SET #lease = :lease, #alive = :alive",
-        {"#lease": LEASE + beat.run_id, "#token": TOKEN, "#alive": ALIVE},
-        {":lease": _lease(lease), ":token": to_attribute(beat.token), ":alive": _IS_ALIVE},
+        "SET #lease = :lease, #beating = :beating",
+        {"#lease": LEASE + beat.run_id, "#token": TOKEN, "#beating": BEATING},
+        {
+            ":lease": _lease(lease),
+            ":token": to_attribute(beat.token),
+            ":beating": to_attribute(1),
+        },
     )
-
-
-def _lives_on(head: Head) -> bool:
-    """It will be alive for more than a moment: it waits, was not taken at once, or is long work."""
-    return bool(head.line) or any(
-        run.status is Status.WAITING
-        or run.sends > 1
-        or (run.held and head.rules[run.definition].lane is Lane.LONG)
-        for run in head.runs
-    )
-
-
-def _holds(head: Head) -> bool:
-    """Of quick work only a beat tells that it takes longer."""
-    return any(run.held for run in head.runs)
 
 
 def is_own(mine: Head, row: Mapping[str, Any]) -> bool:
@@ -172,8 +160,6 @@ def _attributes(new: Head) -> Item:
             _NAMED.pack(UUID(run_id).bytes, at) for run_id, at in new.lately.items()
         )
     row = {FORMAT: to_attribute(LAYOUT), **to_item(values)}
-    if _lives_on(new):
-        row[ALIVE] = _IS_ALIVE
     until = expires_at(new)
     if new.blank and new.ended_at is not None:
         until = new.ended_at + BLANK_KEPT

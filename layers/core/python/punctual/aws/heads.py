@@ -3,7 +3,6 @@
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import chain, islice
 
 from punctual.aws import head_rows as rows
@@ -12,7 +11,7 @@ from punctual.aws.bodies import Bodies
 from punctual.aws.calls import Refused
 from punctual.aws.dynamo import Dynamo, Range, key_of
 from punctual.aws.keys import (
-    ALIVE,
+    BEATING,
     ENDED,
     LATELY,
     LINE,
@@ -32,9 +31,9 @@ from punctual.domain.placement import SLOTS
 from punctual.engine.ports import Beat, Body, Clock, Coming, HeadPage, Key, Stored, Swap, Walk
 
 ALL = 500  # heads a page where all of a tenant are read
-WALKED = 3  # such pages of a slot at most, to find those that are busy
-MOST_ALIVE = 10_000  # heads that are read where there are more
-REMEMBERED = timedelta(minutes=5)  # that a tenant has so many
+WALKED = 20  # such pages of a slot at most, to find those that are busy
+MOST_BEATING = 1_000  # heads that are read of a slot that has more
+REMEMBERED = timedelta(minutes=5)  # that a slot has more
 _BUSY = (RUNS, LINE, ENDED, LATELY)
 _IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY)
 
@@ -45,7 +44,7 @@ class DynamoHeads:
         self._table = table
         self._clock = clock
         self._bodies = Bodies(dynamo, table)
-        self._many_until: dict[str, datetime] = {}
+        self._crowded_until: dict[str, datetime] = {}
 
     def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:
         found = self._dynamo.read(self._table, [head(*key) for key in keys], glance)
@@ -96,36 +95,41 @@ class DynamoHeads:
         return Coming(*in_order(chain.from_iterable(slots), after, end, limit))
 
     def busy(self, tenant: str) -> Sequence[Head]:
-        """Of a tenant with very many heads those that live for more than a moment."""
-        now = self._clock()
-        if now >= self._many_until.get(tenant, now):
-            found = self._dynamo.crew.map(partial(self._busy_in, tenant), range(SLOTS))
-            if None not in found:
-                return [head for heads in found if heads for head in heads]
-            self._many_until[tenant] = now + REMEMBERED
-        return [one.head for one in self.alive(tenant, MOST_ALIVE).values()]
+        """Of a slot with very many heads those of which a run has a heartbeat."""
+        slots = [slot(tenant, n) for n in range(SLOTS)]
+        walked = self._dynamo.crew.map(self._busy_in, slots)
+        crowded = [here for here, found in zip(slots, walked, strict=True) if found is None]
+        known = self._beating(crowded, MOST_BEATING, glance=False) if crowded else {}
+        found = [head for heads in walked if heads is not None for head in heads]
+        return [*found, *(one.head for one in known.values())]
 
-    def _busy_in(self, tenant: str, number: int) -> list[Head] | None:
+    def _busy_in(self, here: str) -> Sequence[Head] | None:
+        """None where there are too many to read them all."""
+        now = self._clock()
+        if now < self._crowded_until.get(here, now):
+            return None
         filtered = {
             "FilterExpression": _IS_BUSY,
             "ExpressionAttributeNames": {f"#{name}": name for name in _BUSY},
         }
-        where, found = Range(slot(tenant, number)), list[Item]()
-        pages = self._dynamo.pages(self._table, where, ALL, filtered)
-        for read, (rows_read, more) in enumerate(pages, start=1):
-            found += rows_read
+        found: list[Item] = []
+        pages = self._dynamo.pages(self._table, Range(here), ALL, filtered)
+        for read, (some, more) in enumerate(pages, start=1):
+            found += some
             if more and read == WALKED:
+                self._crowded_until[here] = now + REMEMBERED
                 return None
         return list(self._standing_in(found))
 
-    def alive(self, tenant: str, most: int) -> Mapping[Key, Stored]:
-        """Heads whose runs wait, were not taken at once, or have a heartbeat: by an index."""
-        share = -(-most // SLOTS)
+    def beating(self, tenant: str, share: int) -> Mapping[Key, Stored]:
+        """Those of which a run has a heartbeat, so many of each slot at most, at a glance."""
+        return self._beating([slot(tenant, n) for n in range(SLOTS)], share, glance=True)
+
+    def _beating(self, slots: Sequence[str], most: int, glance: bool) -> Mapping[Key, Stored]:
         found = self._dynamo.crew.map(
-            lambda n: self._dynamo.indexed(self._table, ALIVE, slot(tenant, n), share),
-            range(SLOTS),
+            lambda here: self._dynamo.indexed(self._table, BEATING, here, most), slots
         )
-        return self.load([Key(*parse_head(at)) for at in chain.from_iterable(found)])
+        return self.load([Key(*parse_head(at)) for at in chain.from_iterable(found)], glance)
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """The cursor is the key last read; no part of a key holds a space."""

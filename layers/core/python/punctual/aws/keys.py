@@ -34,7 +34,7 @@ WRITERS = "writers"
 STATE = "state"
 BLANK = "blank"
 RUNS, LINE, ENDED, LATELY = "runs", "line", "ended", "lately"
-ALIVE = "alive"  # of a head whose runs live for more than a moment: what its index is sorted by
+BEATING = "beating"  # of a head of which a run has a heartbeat: only such are in its index
 LEASE = "lease_"  # and the run's id: each lease is an attribute of its own
 TOKEN, UNTIL, BEATEN = "tok", "until", "beaten"
 BY = "by"  # a client's change: who made it; gone with the next swap
@@ -90,7 +90,7 @@ def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
     ]
 
 
-JOBS = Table("jobs", expires=True, streamed=True, sparse=ALIVE)
+JOBS = Table("jobs", expires=True, streamed=True, sparse=BEATING)
 TIMERS = Table("timers", expires=False)  # an accepted job hangs on its timer, however late
 HISTORY = Table("runs", expires=True)
 CONTROL = Table("control", expires=True)

@@ -7,7 +7,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.limits import Limits
 from punctual.domain.placement import EPOCH
 from punctual.domain.shares import TOKEN
-from punctual.domain.streams import AFTER, FINE, SECOND, STORED, Stream
+from punctual.domain.streams import AFTER, FINE, SECOND, Stream
 from punctual.engine.drips import Drip, Pace
 from punctual.engine.leasing import Contended, Heat, Leases, Shares
 from punctual.engine.limits import LimitsOf, Log, too_many_calls
@@ -32,15 +32,15 @@ _PARTS = TOKEN // FINE  # that a flow of one brings in a second
 class _Mine:
     """What this instance has of one tenant's tokens."""
 
-    def __init__(self) -> None:
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
         self.heat = Heat()
         self.asked = Pace(SPAN)
         self.given = Pace(SPAN)
         self.left = 0  # of what was taken at once
         self.taken_at = 0.0
         self.stored = 0  # of what was set aside
-        self.stored_until = 0.0
-        self.aside = (0, 0)  # how many that were, and until when, as the row says it
+        self.aside = (0, 0)  # how many that were, and the second of the row's clock until when
         self.drip = Drip(0, 0.0, 0.0, 0.0)
         self.until = 0  # second of the row's clock, until which it is promised
         self.turn = FIRST
@@ -53,9 +53,9 @@ class _Mine:
         self.owed = 0  # tokens used of it
         self.humble_until = 0.0
 
-    def has(self, now: float) -> bool:
+    def has(self, now: float, wall: int) -> bool:
         """A token of its own; it is used then."""
-        self._tidy(now)
+        self._tidy(now, wall)
         if self.drip.take(now):
             self.owed += self.alone
         elif self.left:
@@ -67,13 +67,19 @@ class _Mine:
         self.given.add(now)
         return True
 
-    def _tidy(self, now: float) -> None:
-        """What was set aside too long ago is nobody's: the row has forgotten it."""
+    def _tidy(self, now: float, wall: int) -> None:
+        """What was set aside too long ago is nobody's: the row has forgotten it. A steady clock
+        need not go on while nobody calls, so that is the wall's to say."""
         if self.left and now - self.taken_at >= LIVES:
             self.spare += self.left * TOKEN
             self.left = 0
-        if self.stored and now >= self.stored_until:
+        if self.stored and wall >= self.aside[1] * SECOND:
             self.stored = 0
+
+    def allow(self, rate: int) -> None:
+        """What was set aside under another limit is nobody's."""
+        if rate != self.rate:
+            self.rate, self.stored = rate, 0
 
     def may_ask(self, now: float) -> bool:
         """Not before there is something, but once when its promise has ended."""
@@ -82,10 +88,9 @@ class _Mine:
     def wish(self, rate: int, heat: int, now: float) -> Wish:
         self.tried_at = now
         self.drip.run(now)
-        flow = self.asked.flow(now)
         if rate <= EXACT:
-            store = _store(flow)
-            return Wish(1, 0, self.turn, self.spare, self.owed, store=store, aside=self.aside)
+            return Wish(1, 0, self.turn, self.spare, self.owed, store=WORTH, aside=self.aside)
+        flow = self.asked.flow(now)
         if self.alone or now < self.humble_until:
             flow = min(flow, self.pace)
         flows = now < self.drip.until + AFTER and not self.alone
@@ -97,7 +102,7 @@ class _Mine:
             self.spare + (0 if self.alone else back),
             self.owed,
             (self.drip.flow, self.until) if flows else (0, 0),
-            _store(flow),
+            WORTH,
             self.aside,
         )
 
@@ -111,7 +116,7 @@ class _Mine:
         if self.alone:  # the others come back as well, and had the rest
             self.alone, self.humble_until = False, now + self.again
         self.aside = grant.aside
-        self.stored, self.stored_until = grant.aside[0], now + grant.aside_seconds
+        self.stored = grant.aside[0]
         self.until = grant.until
         self.turn = min(LONGEST, 2 * self.turn)
         self.drip = _drip(grant.flow, now, grant.seconds, parts)
@@ -137,11 +142,6 @@ class _Mine:
 
 def _drip(flow: int, now: float, seconds: float, parts: int) -> Drip:
     return Drip(flow, now, now + seconds, max(_cup(flow), CUP_SECONDS * flow / FINE), parts)
-
-
-def _store(flow: int) -> int:
-    """What it will be asked for in the time that it may have it."""
-    return min(WORTH, -(-flow * STORED // FINE))
 
 
 def _cup(flow: int) -> int:
@@ -172,15 +172,16 @@ class LeasedCalls:
             return
         mine = self._mine.get(tenant)
         if mine is None:
-            mine = self._mine[tenant] = _Mine()
+            mine = self._mine[tenant] = _Mine(rate)
         now = self._steady()
+        mine.allow(rate)
         mine.asked.add(now)
         heat = min(mine.heat.add(1, now), rate)
-        if mine.has(now):
+        if mine.has(now, self._wall()):
             return
         if mine.may_ask(now):
             self._lease(tenant, mine, limits, rate, mine.wish(rate, heat, now), now)
-            if mine.has(now):
+            if mine.has(now, self._wall()):
                 return
         raise too_many_calls(limits, min(mine.drip.next_in(now), max(0.0, mine.shut_until - now)))
 

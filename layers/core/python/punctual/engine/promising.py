@@ -54,7 +54,6 @@ class Grant(NamedTuple):
     until: int = 0
     seconds: float = 0.0
     aside: tuple[int, int] = (0, 0)
-    aside_seconds: float = 0.0
 
 
 def granted(stream: Stream, rate: int, holds: int, now: int, wish: Wish) -> tuple[Stream, Grant]:
@@ -74,14 +73,9 @@ def granted(stream: Stream, rate: int, holds: int, now: int, wish: Wish) -> tupl
     # Half of what is free: who comes later finds something, and it comes to be shared evenly.
     store = 0 if wish.owed else min(wish.store, untouched(new, rate) // 2, whole(new) // 2)
     new, store_until = set_aside(new, store) if store else (new, 0)
+    seconds = (until * SECOND - new.at) / SECOND if flow else 0.0
     gathers = filled_in(new, rate, gather)
-    seconds, store_seconds = _seconds(new, until), _seconds(new, store_until)
-    aside = (store, store_until)
-    return new, Grant(count, gathers, True, flow, until, seconds, aside, store_seconds)
-
-
-def _seconds(stream: Stream, until: int) -> float:
-    return max(0, until * SECOND - stream.at) / SECOND
+    return new, Grant(count, gathers, True, flow, until, seconds, (store, store_until))
 
 
 def _settled(there: Stream, holds: int, wish: Wish) -> Stream:

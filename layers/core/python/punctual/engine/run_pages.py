@@ -1,8 +1,10 @@
 """Lists of runs, a page at a time: those that heads know, among those that history has."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 from punctual.domain.head import Head
+from punctual.domain.placement import EPOCH
 from punctual.engine import runs as views
 from punctual.engine.filters import RunFilters
 from punctual.engine.ports import Clock, Key, Ports, RunKey, RunRow
@@ -11,6 +13,8 @@ from punctual.engine.views import Page, RunView
 SCAN = 5  # pages read for one answer at most: a page may be short
 WIDE = 50  # rows a page at least where a filter may pass few of them
 DEEP = 500  # and where only an entry for many may still pass
+NAMED = timedelta(minutes=5)  # a head that rests names what the lists have had for long
+SECOND = timedelta(seconds=1)
 
 _Place = tuple[str, str]
 
@@ -70,7 +74,13 @@ class RunPages:
             for view in views.in_head(head, self._clock())
             if filters.admit(view.run)
         ]
-        lately = [(run_id, head.job_id) for head in busy for run_id in head.lately]
+        since = (self._clock() - NAMED - EPOCH) // SECOND
+        lately = [
+            (run_id, head.job_id)
+            for head in busy
+            for run_id, at in head.lately.items()
+            if at > since
+        ]
         found: list[RunView] = []
         for _ in range(SCAN):
             deep = before is not None and before[0] <= (filters.bottom or "")

@@ -28,8 +28,8 @@ def reading(runtime: Runtime) -> Any:
     """A resolver for the calls that read, and for whatever no route names."""
     table = runtime.settings.control_table
     planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
-    alive = runtime.ports.heads.alive
-    monitor = DeployedMonitor(planned, Tallies(runtime.dynamo, table), alive, TASK_TYPES)
+    tallies, beating = Tallies(runtime.dynamo, table), runtime.ports.heads.beating
+    monitor = DeployedMonitor(planned, tallies, beating, TASK_TYPES)
     search = Search(runtime.ports, runtime.clock, monitor, of_engine(runtime.tell))
     limited, made = limiting.api(runtime), tokens(runtime, key=_not_asked)
     reads = Reads(

@@ -18,7 +18,7 @@ TOO_LATE = timedelta(seconds=15)
 # The planner writes every five minutes while nothing is due; a tick comes each minute.
 SILENT = timedelta(minutes=8)
 AHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
-EXECUTORS_OF = 1_000  # jobs at most, to see who executes them
+ASKED = 200  # jobs of each slot at most, to see who executes them
 TENANTS = ("default",)  # whose counts tell how the whole does
 
 _NO_LATENESS: Mapping[str, float | None] = {"p50": None, "p99": None, "max": None}
@@ -32,7 +32,7 @@ class Planned(Protocol):
     def heartbeat(self) -> datetime | None: ...
 
 
-Alive = Callable[[str, int], Mapping[Key, Stored]]
+Beating = Callable[[str, int], Mapping[Key, Stored]]
 
 
 class DeployedMonitor:
@@ -42,13 +42,13 @@ class DeployedMonitor:
         self,
         planned: Planned,
         tallies: Tallies,
-        alive: Alive,
+        beating: Beating,
         task_types: Collection[str],
         tenants: Sequence[str] = TENANTS,
     ) -> None:
         self._planned = planned
         self._tallies = tallies
-        self._alive = alive
+        self._beating = beating
         self._types = tuple(sorted(task_types))
         self._tenants = tenants
 
@@ -68,7 +68,7 @@ class DeployedMonitor:
                 "depth": depth,
                 "oldest_seconds": (now - waiting[0]).total_seconds() if depth and waiting else 0,
             },
-            executors=_executors(self._alive(tenant, EXECUTORS_OF)),
+            executors=_executors(self._beating(tenant, ASKED)),
         )
 
     def health(self, now: datetime) -> Health:
@@ -88,10 +88,10 @@ class DeployedMonitor:
         return Health(status, p99, self._planned.watermark(), heartbeat, self._types)
 
 
-def _executors(alive: Mapping[Key, Stored]) -> list[dict[str, Any]]:
+def _executors(beating: Mapping[Key, Stored]) -> list[dict[str, Any]]:
     """Environments of Lambda come and go and tell nobody; but who holds a run beats for it."""
     held: dict[str, list[datetime]] = {}
-    for stored in alive.values():
+    for stored in beating.values():
         for run in stored.head.runs:
             if run.held and run.claimer:
                 lease = stored.leases.get(run.run_id)
