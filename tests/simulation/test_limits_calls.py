@@ -11,7 +11,7 @@ import pytest
 
 from punctual.domain.errors import LimitExceeded
 from punctual.domain.limits import Limits
-from punctual.domain.streams import STORED
+from punctual.domain.streams import ASIDE
 from punctual.engine.leased_calls import LeasedCalls
 from punctual.local.clock import ManualClock
 from tests.simulation.instances import Fleet, MemoryShares, ToldTime
@@ -318,7 +318,7 @@ def test_what_was_set_aside_too_long_ago_is_nobody_s() -> None:
     fleet = calling(Limits(calls_per_second=100), FLEETS["one"])
     load(fleet, (1, 10))
     assert load(fleet, (1, 5)).writes == 0
-    fleet.clock.advance(timedelta(seconds=STORED + 1))
+    fleet.clock.advance(timedelta(seconds=ASIDE + 1))
     assert load(fleet, (1, 5)).writes == 1 / 5
 
 

@@ -19,7 +19,7 @@ AFTER = 3  # seconds for which an ended flow is promised to nobody else: who had
 # Half seconds' worth that all together may have and not have used: in the cups of what is promised
 # to them, or set aside; and both. Whoever finds that beside the rate finds less than a twentieth.
 EITHER, BOTH = 4, 5
-STORED = 240  # seconds at most for which tokens may be set aside
+ASIDE = 240  # seconds at most for which tokens may be set aside
 _ROUND = 30  # they end together, so that the row stays small
 _Until = tuple[tuple[int, int], ...]
 
@@ -62,7 +62,7 @@ def flowed(stream: Stream, rate: int, holds: int, now: int) -> Stream:
     parts += left * rate
     first, last = now - AFTER * SECOND, now + ENDS * SECOND
     promised = tuple(one for one in stream.promised if first < one[0] * SECOND <= last)
-    longest = now + (STORED + ENDS) * SECOND
+    longest = now + (ASIDE + ENDS) * SECOND
     aside = tuple(one for one in stream.aside if now < one[0] * SECOND <= longest)
     return Stream(min(holds * TOKEN, parts), max(now, stream.at), promised, aside)
 
@@ -111,7 +111,7 @@ def set_aside(stream: Stream, count: int) -> tuple[Stream, int]:
     >>> set_aside(Stream(9 * TOKEN, 100 * SECOND), 4)
     (Stream(parts=5000000, at=100000000, promised=(), aside=((330, 4),)), 330)
     """
-    until = (stream.at // SECOND + STORED) // _ROUND * _ROUND
+    until = (stream.at // SECOND + ASIDE) // _ROUND * _ROUND
     return replace(
         stream, parts=stream.parts - count * TOKEN, aside=_more(stream.aside, until, count)
     ), until

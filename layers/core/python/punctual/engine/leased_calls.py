@@ -25,7 +25,7 @@ SHUT_MOST = 2.0  # seconds at most until an instance that got too little asks ag
 ALONE = 1.0  # seconds until a row that did not answer is asked again,
 ALONE_MOST = 2.0  # and at the most; all that could not renew at once do not ask at once
 LITTLE = 50  # who was promised less than this part of the rate has it meanwhile
-EXACT = 3  # calls a second up to which none is promised: each is a write, and none is kept idle
+EXACT = 3  # calls a second up to which no flow is promised: some of it would always be idle
 _PARTS = TOKEN // FINE  # that a flow of one brings in a second
 
 
