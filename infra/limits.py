@@ -10,17 +10,23 @@ Everybody knows within a minute.
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
+from uuid import uuid4
 
 import boto3
 
 from infra.account import NotReady, account_of
 from punctual.aws import limit_keys
+from punctual.aws.audit import row_of
 from punctual.aws.limits import limits_row
 from punctual.domain.limits import WrongLimits, limits_from, limits_of_text, shown
+from punctual.engine.audit import LIMITS_CHANGE, Actor, Note
 from punctual.settings import Settings, WrongSettings
 
 DEFAULT = "default"
+
+Own = Mapping[str, int | None]
 
 
 def main(arguments: Sequence[str], session: Any = None) -> int:
@@ -35,7 +41,7 @@ def main(arguments: Sequence[str], session: Any = None) -> int:
             raise NotReady(f"stage {stage!r} has no limits: set `limits` in cdk.json, and deploy")
         if said:
             change(session, settings, tenant, said)
-        for name, value in present(session, settings, tenant).items():
+        for name, value in whole(settings, own(session, settings, tenant)).items():
             print(f"{name:<18}{'no limit' if value is None else value}")
     except (NotReady, WrongLimits) as error:
         print(f"limits: {error}", file=sys.stderr)
@@ -56,43 +62,66 @@ def settings_of(session: Any, stage: str) -> Settings:
 
 
 def change(session: Any, settings: Settings, tenant: str, said: Sequence[str]) -> None:
-    client = session.client("dynamodb")
-    if list(said) == [DEFAULT]:
-        key = limit_keys.limits(tenant).item()
-        client.delete_item(TableName=settings.control_table, Key=key)
+    """Whoever changes it at the same time is not overwritten; with its line for the audit."""
+    before, after = own(session, settings, tenant), None
+    if list(said) != [DEFAULT]:
+        after = {**(before or {}), **limits_of_text(" ".join(said))}
+        limits_from(after)
+    if before == after:
         return
-    before = own(session, settings, tenant)
-    values = {**(before or {}), **limits_of_text(" ".join(said))}
-    limits_from(values)
-    row, name = limits_row(tenant, values), {"#limits": limit_keys.LIMITS}
-    holds: dict[str, Any] = {"ConditionExpression": "attribute_not_exists(#limits)"}
-    if before is not None:  # who changes it at the same time is not overwritten
-        old = limits_row(tenant, before)[limit_keys.LIMITS]
-        holds = {
-            "ConditionExpression": "#limits = :old",
-            "ExpressionAttributeValues": {":old": old},
-        }
+    note = _note(session, whole(settings, before), whole(settings, after))
+    line = {"Put": {"TableName": settings.audit_table, "Item": row_of(tenant, note)}}
+    client = session.client("dynamodb")
     try:
-        client.put_item(
-            TableName=settings.control_table, Item=row, ExpressionAttributeNames=name, **holds
+        client.transact_write_items(
+            TransactItems=[_write(settings.control_table, tenant, before, after), line]
         )
-    except client.exceptions.ConditionalCheckFailedException as error:
+    except client.exceptions.TransactionCanceledException as error:
         raise NotReady("somebody changed these limits at the same time: look again") from error
 
 
-def own(session: Any, settings: Settings, tenant: str) -> dict[str, int | None] | None:
+def _write(table: str, tenant: str, before: Own | None, after: Own | None) -> dict[str, Any]:
+    holds: dict[str, Any] = {
+        "TableName": table,
+        "ConditionExpression": "attribute_not_exists(#limits)",
+        "ExpressionAttributeNames": {"#limits": limit_keys.LIMITS},
+    }
+    if before is not None:
+        old = limits_row(tenant, before)[limit_keys.LIMITS]
+        holds["ConditionExpression"] = "#limits = :old"
+        holds["ExpressionAttributeValues"] = {":old": old}
+    if after is None:
+        return {"Delete": {**holds, "Key": limit_keys.limits(tenant).item()}}
+    return {"Put": {**holds, "Item": limits_row(tenant, after)}}
+
+
+def _note(session: Any, before: Own, after: Own) -> Note:
+    """Who it is, AWS knows: the user, or the name of the session."""
+    arn = str(session.client("sts").get_caller_identity()["Arn"])
+    changed = [name for name in after if before[name] != after[name]]
+    return Note(
+        Actor(arn.rpartition("/")[2], request_id=str(uuid4())),
+        LIMITS_CHANGE,
+        datetime.now(UTC),
+        before={name: before[name] for name in changed},
+        after={name: after[name] for name in changed},
+    )
+
+
+def own(session: Any, settings: Settings, tenant: str) -> Own | None:
     key = limit_keys.limits(tenant).item()
     client = session.client("dynamodb")
     found = client.get_item(TableName=settings.control_table, Key=key, ConsistentRead=True)
     if "Item" not in found:
         return None
-    said: dict[str, int | None] = json.loads(found["Item"][limit_keys.LIMITS]["S"])
+    said: Own = json.loads(found["Item"][limit_keys.LIMITS]["S"])
     return said
 
 
-def present(session: Any, settings: Settings, tenant: str) -> Mapping[str, int | None]:
+def whole(settings: Settings, said: Own | None) -> Own:
+    """With the stage's, where the tenant has none of its own."""
     defaults = limits_from(limits_of_text(settings.limits or ""))
-    return shown(limits_from(own(session, settings, tenant) or {}, defaults))
+    return shown(limits_from(said or {}, defaults))
 
 
 if __name__ == "__main__":

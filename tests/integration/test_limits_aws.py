@@ -183,8 +183,9 @@ def test_while_the_control_table_is_away_calls_go_on_within_bounds_and_it_is_tol
         assert api("GET", "/whoami").status == 200
         clock.move(61)  # what was known has to be read again, too
         with control_away(api.store):
-            answers = [api("GET", "/whoami") for _ in range(3)]
-            assert [one.status for one in answers] == [200, 429, 429]  # little, for it had little
+            answers = [api("GET", "/whoami") for _ in range(5)]
+            # What it had set aside, and then little, for it had little.
+            assert [one.status for one in answers] == [200, 200, 200, 429, 429]
             assert answers[-1].headers["retry-after"] == "1"
             clock.move(1)
             assert api("POST", "/jobs", DAILY).status in (202, 503)
@@ -284,7 +285,9 @@ def session_of(store: Moto) -> Any:
         get_function_configuration=lambda **_: {"Environment": {"Variables": variables}},
         exceptions=SimpleNamespace(ResourceNotFoundException=KeyError),
     )
-    identity = SimpleNamespace(get_caller_identity=lambda: {"Account": "123456789012"})
+    arn = "arn:aws:sts::123456789012:assumed-role/Operator/grace"
+    said = {"Account": "123456789012", "Arn": arn}
+    identity = SimpleNamespace(get_caller_identity=lambda: said)
     clients = {"lambda": function, "dynamodb": store.clients.dynamodb, "sts": identity}
     return SimpleNamespace(region_name="eu-central-1", client=clients.__getitem__)
 
@@ -309,6 +312,38 @@ def test_the_operators_tool_shows_sets_and_gives_up(capsys: pytest.CaptureFixtur
             code, said = run("default", wrong)
             assert (code, said.startswith("limits: ")) == (1, True)
         assert run()[0] == 1
+
+
+def test_what_an_operator_changes_has_its_line_in_the_tenants_audit() -> None:
+    with limited("jobs=7 burst=9") as (api, _):
+        session = session_of(api.store)
+        for said in (["jobs=5", "burst=9"], ["jobs=5"], ["default"], ["default"]):
+            assert tool.main(["dev", "default", *said], session) == 0
+        given, taken = api("GET", "/audit?action=limits.change").json["entries"][::-1]
+        assert (given["before"], given["after"]) == ({"jobs": 7}, {"jobs": 5})
+        assert (taken["before"], taken["after"]) == ({"jobs": 5}, {"jobs": 7})
+        assert {one["caller"] for one in (given, taken)} == {"grace"}
+        assert given["request_id"] != taken["request_id"]
+        assert tool.main(["dev", "other", "jobs=1"], session) == 0
+        assert len(api("GET", "/audit?action=limits.change").json["entries"]) == 2
+
+
+def test_whoever_changed_them_at_the_same_time_is_not_overwritten_and_nothing_is_noted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with limited("jobs=7") as (api, _):
+        read = tool.own
+
+        def slow(*asked: Any) -> Any:
+            found = read(*asked)
+            write(api.store, "default", jobs=3)
+            return found
+
+        monkeypatch.setattr(tool, "own", slow)
+        assert tool.main(["dev", "default", "jobs=5"], session_of(api.store)) == 1
+        assert "at the same time" in capsys.readouterr().err
+        assert read(session_of(api.store), api.store.settings, "default") == {"jobs": 3}
+        assert api("GET", "/audit?action=limits.change").json["entries"] == []
 
 
 def test_the_tool_says_where_a_stage_has_no_limits(capsys: pytest.CaptureFixture[str]) -> None:

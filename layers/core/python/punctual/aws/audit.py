@@ -103,6 +103,12 @@ class DynamoAudit:
         return (_unpack(row) for row in chain(first, read))
 
 
+def row_of(tenant: str, note: Note) -> Item:
+    """About no job; for who writes it together with what it is about."""
+    noted = Noted(note, [Subject()])
+    return _pack(tenant, _group(noted), [noted])
+
+
 def _group(noted: Noted) -> str:
     return audit_keys.group_of(noted.note.at)
 

@@ -17,6 +17,7 @@ JOB_CREATE, JOB_UPDATE, JOB_CANCEL = "job.create", "job.update", "job.cancel"
 JOB_PAUSE, JOB_RESUME, JOB_BACKFILL = "job.pause", "job.resume", "job.backfill"
 RUN_ORDER, RUN_CANCEL, RUN_RETRY = "run.order", "run.cancel", "run.retry"
 TOKEN_CREATE, TOKEN_REVOKE = "token.create", "token.revoke"
+LIMITS_CHANGE = "limits.change"
 ACTIONS = (
     JOB_CREATE,
     JOB_UPDATE,
@@ -29,6 +30,7 @@ ACTIONS = (
     JOB_BACKFILL,
     TOKEN_CREATE,
     TOKEN_REVOKE,
+    LIMITS_CHANGE,
 )
 DEFINED = frozenset({JOB_CREATE, JOB_UPDATE})  # what gives a job a definition
 

@@ -19,6 +19,7 @@ Action = Literal[
     "job.backfill",
     "token.create",
     "token.revoke",
+    "limits.change",
 ]
 
 
