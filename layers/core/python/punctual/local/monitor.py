@@ -117,7 +117,7 @@ class NodeMonitor:
             executors=[
                 {
                     "executor_id": self._executor_id,
-                    "last_heartbeat": self._planned_at,
+                    "last_heartbeat": now,  # it is the thread that answers this
                     "running": len(self._holding),
                 }
             ],
