@@ -9,7 +9,6 @@ from pathlib import Path
 FENCE = re.compile(r"^(?P<indent> *)(?P<ticks>`{3,}|~{3,})(?P<info>[^`]*)$")
 NAME = re.compile(r"^# (?P<name>[\w.-]+\.\w+)$")
 GIVEN = re.compile(r"^file=(?P<name>[\w.-]+)$")
-NOT_RUN = "not run: "
 
 
 class Use(Enum):
@@ -20,7 +19,6 @@ class Use(Enum):
     FILE = "written into a file"
     OUTPUT = "compared with what the block before said"
     DONE = "what other tests do, or the rehearsal with a stage of its own"
-    NOT_RUN = "not run, for the reason it names"
     DRAWING = "a drawing"
 
 
@@ -53,13 +51,7 @@ class Block:
         return named["name"] if named else None
 
     @property
-    def reason(self) -> str:
-        return self.info.removeprefix(NOT_RUN)
-
-    @property
     def use(self) -> Use:
-        if self.info.startswith(NOT_RUN) and self.reason:
-            return Use.NOT_RUN
         if self.file:
             return Use.FILE
         kind = (self.language, self.info.removeprefix("aws").strip())

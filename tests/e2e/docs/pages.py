@@ -28,6 +28,9 @@ TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{22,}")
 SOME_TOKEN = "pnc_…"
 """The token that was shown last, as a reader copies it from one terminal into another."""
 
+SOME_ADDRESS = re.compile(r"https://…\.execute-api\.[a-z0-9-]+\.amazonaws\.com/v1\b")
+"""The deployment's, as `make deploy` says it."""
+
 INHERITED = ("LANG", "PYTHONPATH", "TMPDIR")
 
 
@@ -75,7 +78,7 @@ class Page:
             "punctual dev": f"punctual dev {options}",  # it goes by its options alone
         }
         self._log = folder / "node.log"
-        self._token: str | None = None
+        self._token = environment.get("PUNCTUAL_TOKEN")
         self._terminal: Terminal | None = None
         self._shell: Shell | None = None
         self._python: Python | None = None
@@ -134,6 +137,7 @@ class Page:
         """As the page's reader would type it, with the ports and the token of this one."""
         if self._token is not None:
             text = text.replace(SOME_TOKEN, self._token)
+        text = SOME_ADDRESS.sub(self._environment["PUNCTUAL_URL"], text)
         return re.sub(rf"\b({'|'.join(PORTS)})\b", lambda found: self._ports[found[1]], text)
 
     def _there(self, text: str) -> str:
