@@ -109,6 +109,8 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.domain.tokens",
             "punctual.domain.webhooks",
             "punctual.tasks.addresses",
+            "punctual.engine.audit",
+            "punctual.aws.audit",
             "punctual.aws.dynamo",
             "punctual.aws.keys",
             "punctual.aws.limit_keys",
