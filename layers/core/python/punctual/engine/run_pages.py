@@ -1,7 +1,7 @@
 """Lists of runs, a page at a time: those that heads know, among those that history has."""
 
-from collections.abc import Sequence
-from datetime import timedelta
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
 
 from punctual.domain.head import Head
 from punctual.domain.placement import EPOCH
@@ -67,20 +67,9 @@ class RunPages:
             before = (top, "")
         bottom = filters.bottom if filters.single else None
         wide = limit if filters == RunFilters() else max(limit, WIDE)
-        busy = self._ports.heads.busy(tenant)
-        alive = [
-            view
-            for head in busy
-            for view in views.in_head(head, self._clock())
-            if filters.admit(view.run)
-        ]
-        since = (self._clock() - NAMED - EPOCH) // SECOND
-        lately = [
-            (run_id, head.job_id)
-            for head in busy
-            for run_id, at in head.lately.items()
-            if at > since
-        ]
+        busy, now = self._ports.heads.busy(tenant), self._clock()
+        alive = [v for head in busy for v in views.in_head(head, now) if filters.admit(v.run)]
+        lately = [place for head in busy for place in _named(head, now)]
         found: list[RunView] = []
         for _ in range(SCAN):
             deep = before is not None and before[0] <= (filters.bottom or "")
@@ -114,6 +103,12 @@ class RunPages:
             return ()
         wanted = [RunKey(tenant, job_id, run_id) for run_id, job_id in places]
         return list(self._ports.history.get(wanted, self._clock()).values())
+
+
+def _named(head: Head, now: datetime) -> Iterator[_Place]:
+    """Runs that have left the head; not those of which the lists know for long."""
+    since = (now - NAMED - EPOCH) // SECOND
+    return ((run_id, head.job_id) for run_id, at in head.lately.items() if at > since)
 
 
 def _lower(one: str | None, other: str | None) -> str | None:
