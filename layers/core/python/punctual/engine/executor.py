@@ -246,8 +246,8 @@ class Executor:
 
     def beat(self, held: Sequence[tuple[Key, str, int]], first: bool = False) -> list[Alive]:
         """Renew claims; a first beat puts the timer that watches the lease from then on."""
-        begun, now = self._steps.placing.begin(), self._clock()
-        until = now + LEASE
+        begun = self._steps.placing.begin()
+        now, until = begun.wall, begun.wall + LEASE
         if first:
             watches: list[Timer] = [
                 self._steps.placing.watch(key, token, until, now) for key, _, token in held

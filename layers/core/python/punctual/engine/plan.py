@@ -14,7 +14,7 @@ from punctual.domain.head import Head
 from punctual.domain.run import LOST, Run
 from punctual.engine.audit import of_change
 from punctual.engine.change import Change
-from punctual.engine.ports import Clock, Heads, History, Key, RunKey, Stored, Swap, Timer
+from punctual.engine.ports import Heads, History, Key, RunKey, Stored, Swap, Timer
 
 MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up to here
 LONG_ENDED = timedelta(hours=1)  # and none that ended so long ago is written without asking
@@ -128,7 +128,7 @@ def reach(decision: Decision, version: int, writer: str) -> Decision:
 
 
 def recorded(
-    history: History, changes: Sequence[Change], stored: Mapping[Key, Stored], clock: Clock
+    history: History, changes: Sequence[Change], stored: Mapping[Key, Stored], now: datetime
 ) -> Mapping[Key, frozenset[str]]:
     """Which ended runs have their row, asked where they are to leave the head, or to be made.
 
@@ -141,7 +141,7 @@ def recorded(
         found = stored.get(change.key)
         if found is None or not found.head.ended:
             continue
-        hurried = _is_hurried(change.event, found.head, clock)
+        hurried = _is_hurried(change.event, found.head, now)
         if not hurried and len(found.head.ended) == 1 and found.head.ended[0].count == 1:
             alone.append(RunKey(*change.key, found.head.ended[0].run_id))
         elif not hurried or len(found.head.ended) > MANY_ENDED:
@@ -150,7 +150,7 @@ def recorded(
     many = [key for key, run in wanted.items() if run.count > 1]
     standing = list(history.present(alone, glance=True)) if alone else []
     standing += history.present(single) if single else ()
-    rows = history.get(many, clock()) if many else {}
+    rows = history.get(many, now) if many else {}
     # An entry for many may have grown since its row was written.
     standing += [key for key, row in rows.items() if row.run.count == wanted[key].count]
     by_key: dict[Key, set[str]] = {}
@@ -159,14 +159,14 @@ def recorded(
     return {key: frozenset(ids) for key, ids in by_key.items()}
 
 
-def _is_hurried(event: Event, head: Head, clock: Clock) -> bool:
+def _is_hurried(event: Event, head: Head, now: datetime) -> bool:
     """Who may write a row once more without asking, for what it is made of surely stands still.
 
     With the row, whom to tell would be told once more.
     """
     if head.notify or not isinstance(event, Claim | Finish | Perform):
         return False
-    since = clock() - LONG_ENDED
+    since = now - LONG_ENDED
     return all((run.ended_at or run.changed_at) >= since for run in head.ended)
 
 

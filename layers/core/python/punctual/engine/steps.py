@@ -54,7 +54,6 @@ class Steps:
         unit: AbstractContextManager[None] | None = None,
     ) -> None:
         self._ports = ports
-        self._clock = clock
         self._log = log
         self._unit = nullcontext() if unit is None else unit
         self._together = unit is not None
@@ -97,7 +96,8 @@ class Steps:
 
         No decision for each that lost its place; its version is then to be read again.
         """
-        begun, now = self.placing.begin(), self._clock()
+        begun = self.placing.begin()
+        now = begun.wall
         plans = []
         for number, (change, base) in enumerate(new):
             decision = decide(base, change.event, now, change.writer, _NONE, self._together)
@@ -144,7 +144,7 @@ class Steps:
         stored, unread = load(self._ports.heads, keys, known, glance)
         doubted: Collection[Key] = frozenset(keys) if glance else known or ()
         chosen = [changes[index] for index in indexes]
-        on_record = recorded(self._ports.history, chosen, stored, self._clock)
+        on_record = recorded(self._ports.history, chosen, stored, begun.wall)
         plans: list[Plan] = []
         again: list[int] = []
         for index in indexes:
@@ -183,7 +183,8 @@ class Steps:
                 self.placing.put(put, begun)
             self.effects.write_attempts(plans, begun.wall)
             lost = self._swap(plans)
-            self._follow([p for p in plans if p.number not in lost] if lost else plans, results)
+            won = [p for p in plans if p.number not in lost] if lost else plans
+            self._follow(won, begun.wall, results)
         return lost
 
     def _plan(
@@ -270,8 +271,8 @@ class Steps:
         answers = self._ports.heads.swap([plan.swap for plan in changed])
         return [plan.number for plan, won in zip(changed, answers, strict=True) if not won]
 
-    def _follow(self, plans: Sequence[Plan], results: list[Result | None]) -> None:
-        """Steps three and four: the effects, then what brought them."""
+    def _follow(self, plans: Sequence[Plan], now: datetime, results: list[Result | None]) -> None:
+        """Steps three and four: the effects, then what brought them, by the decision's time."""
         try:
             recorded, sent = self.effects.follow(plans)
         except Unavailable as error:
@@ -279,7 +280,6 @@ class Steps:
                 raise
             self._log("effects_pending", error=error.message, jobs=len(plans))
             recorded = sent = [False] * len(plans)
-        now = self._clock()
         gone: list[Timer] = []
         put: list[Timer] = []
         for plan, told, taken in zip(plans, recorded, sent, strict=True):
