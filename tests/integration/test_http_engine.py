@@ -216,6 +216,27 @@ def test_a_change_is_in_force_and_guarded(client: NodeClient) -> None:
     assert moved.json["next_run_time"] == "2026-11-18T12:01:00.001Z"
 
 
+COMMANDS = [("POST", "/pause"), ("POST", "/resume"), ("DELETE", "")]
+
+
+@pytest.mark.parametrize(("method", "call"), COMMANDS)
+@pytest.mark.parametrize("stale", ['"1"', '"1", "9"', 'W/"2"'])
+def test_a_command_with_an_old_version_changes_nothing(
+    client: NodeClient, method: str, call: str, stale: str
+) -> None:
+    path = f"/v1/jobs/{submitted(client, CRON)['job_id']}"
+    assert client.post(f"{path}/pause").headers["etag"] == '"2"'
+    if call == "/pause":
+        assert client.post(f"{path}/resume").headers["etag"] == '"3"'
+    before = client.get(path)
+    answer = client.call(method, path + call, headers={"if-match": stale})
+    assert (answer.status, answer.json["code"]) == (412, "PRECONDITION_FAILED")
+    assert client.get(path).json == before.json
+    present = {"if-match": f'"1", {before.headers["etag"]}'}
+    assert client.call(method, path + call, headers=present).status == 200
+    assert client.get(path).json["version"] == before.json["version"] + 1
+
+
 def test_what_one_may_do_to_a_job_follows_its_state(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, CRON)['job_id']}"
     hours = count(1)

@@ -151,6 +151,29 @@ def test_an_error_that_was_caught_inside_a_unit_still_undoes_it(
     assert store.timers.due(NOON, 0, NOON, None, 1)[:2] == ([], None)
 
 
+def test_a_later_success_inside_a_unit_does_not_save_what_failed_before(
+    store: Store, folder: Path
+) -> None:
+    """The write that failed may be half done: committing the rest would store half a change."""
+    read = "SELECT 1 FROM timers UNION ALL SELECT 1 FROM heads"
+
+    def write_half() -> None:
+        with store.work():
+            store.timers.put([a_timer()])
+            with pytest.raises(ZeroDivisionError), store.work():
+                raise ZeroDivisionError
+            with store.work():
+                store.heads.swap([Swap(a_head(), 0)])
+
+    with pytest.raises(Unavailable, match="nothing of its transaction"):
+        write_half()
+    assert store.heads.load([HERE]) == {}
+    assert store.timers.due(NOON, 0, NOON, None, 1)[:2] == ([], None)
+    assert on_disk(folder, read) == []
+    store.timers.put([a_timer()])
+    assert len(on_disk(folder, read)) == 1, "the next unit starts clean"
+
+
 def test_what_cannot_be_written_fails_its_own_caller_only(store: Store) -> None:
     with store.work():
         with pytest.raises(UnicodeEncodeError):

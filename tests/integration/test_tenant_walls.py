@@ -50,15 +50,44 @@ def test_lists_hold_ones_own_alone(world: World, path: str) -> None:
     assert b"acme" not in answer.body
 
 
-@pytest.mark.parametrize("path", LISTS)
+DAY = "/schedules/upcoming?from=2026-11-18T12:00:00Z&to=2026-11-19T12:00:00Z"
+OTHER_DAY = "/schedules/upcoming?from=2026-11-18T13:00:00Z&to=2026-11-19T12:00:00Z"
+
+
+@pytest.mark.parametrize("path", [*(f"{path}?" for path in LISTS), DAY])
 def test_a_list_goes_on_for_its_own_tenant_alone(world: World, path: str) -> None:
-    page = world.at.ask(world.acme.token, "GET", f"{path}?limit=1").json
-    token = page["next_token"]
+    token = world.at.ask(world.acme.token, "GET", f"{path}&limit=1").json["next_token"]
     assert token is not None
-    answer = world.at.ask(world.globex.token, "GET", f"{path}?limit=1&next_token={token}")
+    answer = world.at.ask(world.globex.token, "GET", f"{path}&limit=1&next_token={token}")
     assert answer.status == 422
     assert "next_token" in answer.fields
-    assert world.at.ask(world.acme.token, "GET", f"{path}?limit=1&next_token={token}").status == 200
+    assert world.at.ask(world.acme.token, "GET", f"{path}&limit=1&next_token={token}").status == 200
+
+
+@pytest.mark.parametrize(
+    ("asked", "others"),
+    [
+        ("/jobs?status=SCHEDULED", ["/jobs?", "/jobs?status=PAUSED", "/runs?status=SUCCESS"]),
+        ("/runs?trigger=RUN_NOW", ["/runs?", "/runs?trigger=BACKFILL", "/jobs/{job_id}/runs?"]),
+        ("/jobs/{job_id}/runs?", ["/jobs/{job_id}/runs?trigger=RUN_NOW", "/runs?", "/jobs?"]),
+        ("/audit?", ["/audit?action=job.create", "/tokens?"]),
+        (DAY, [OTHER_DAY]),
+    ],
+)
+def test_a_list_goes_on_with_the_path_and_filters_it_began_with(
+    world: World, asked: str, others: list[str]
+) -> None:
+    mine, job_id = world.acme.token, world.acme.ids["job_id"]
+    asked = asked.replace("{job_id}", job_id)
+    world.at.ask(mine, "POST", f"/jobs/{job_id}/runNow", {})  # at least two runs of one job
+    token = world.at.ask(mine, "GET", f"{asked}&limit=1").json["next_token"]
+    assert token is not None
+    assert world.at.ask(mine, "GET", f"{asked}&limit=5&next_token={token}").status == 200
+    for other in others:
+        path = f"{other.replace('{job_id}', job_id)}&limit=1"
+        assert world.at.ask(mine, "GET", path).status == 200
+        answer = world.at.ask(mine, "GET", f"{path}&next_token={token}")
+        assert (answer.status, set(answer.fields)) == (422, {"next_token"}), other
 
 
 def test_the_same_idempotency_key_stands_for_each_tenants_own(world: World) -> None:

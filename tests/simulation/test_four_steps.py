@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.errors import Conflict, NotFound, Unavailable
-from punctual.domain.head import Head
+from punctual.domain.errors import Conflict, NotFound, PreconditionFailed, Unavailable
+from punctual.domain.head import Head, State
 from punctual.domain.placement import bucket_of
 from punctual.domain.run import Reason, Status
 from punctual.domain.timing import CLAIM_LEASE, LEASE
@@ -281,3 +281,23 @@ def test_a_tenants_jobs_and_runs_are_not_there_for_another() -> None:
             call()
     assert hand.executor("e2").beat([(other, held.run.run_id, held.run.token)])[0].held is False
     assert hand.memory.heads.page("umbrella", None, 10).items == []
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "cancel"])
+def test_a_command_for_one_version_loses_to_a_change_between_its_read_and_its_swap(
+    command: str,
+) -> None:
+    hand = Hand()
+    key = hand.submit(schedule_type="CRON", cron_expression="* * * * *")
+    if command == "resume":
+        hand.jobs.pause(*key)
+    edition = hand.head(key).edition
+
+    def change() -> None:
+        hand.jobs.change(*key, lambda old: {**old, "name": "a new name"})
+
+    hand.plan.before("heads.swap", change)
+    with pytest.raises(PreconditionFailed):
+        getattr(hand.jobs, command)(*key, if_match=edition)
+    assert hand.head(key).edition == edition + 1
+    assert hand.head(key).state is (State.PAUSED if command == "resume" else State.SCHEDULED)

@@ -1,8 +1,13 @@
 """Buckets, leases, nudges and the watermark: no minute closes over a timer."""
 
-from datetime import timedelta
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
 
 from punctual.domain.run import Status
+from punctual.engine.lookout import Lookout
+from punctual.engine.ports import Key
 from punctual.engine.window import Place
 from tests.simulation.hand import NOON, Hand
 
@@ -46,6 +51,63 @@ def test_a_late_put_is_found_before_the_minute_closes() -> None:
     hand.wait(1)
     hand.step()
     assert hand.memory.buckets.is_done(NOON, 0)
+
+
+# A put that began 1.1 s before the minute's end may stand 10 s later, and clocks differ by 5 s.
+SLOW_PUT = seconds(10)
+SKEW = seconds(5)
+
+
+def submit_slowly(hand: Hand, step: Callable[[datetime], object], skew: timedelta) -> Key:
+    """Submit a job whose timer stands 10 s late; `step` runs each second of these meanwhile."""
+    began = NOON + seconds(58.9)
+
+    def meanwhile() -> None:
+        while hand.now < began + SLOW_PUT:
+            step(hand.now + skew)
+            hand.wait(0.5)
+        hand.now = began + SLOW_PUT
+
+    hand.now = began
+    hand.plan.before("timers.put", meanwhile)
+    key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:59.500Z")
+    hand.memory.wake.nudges.clear()  # the nudge is lost
+    assert [timer.bucket for timer in hand.timers()] == [NOON]
+    return key
+
+
+@pytest.mark.parametrize("skew", [timedelta(0), SKEW])
+def test_a_poller_does_not_close_a_minute_over_a_timer_that_is_still_being_put(
+    skew: timedelta,
+) -> None:
+    hand = Hand()
+    hand.tick()
+    key = submit_slowly(hand, hand.poller.step, skew)
+    for _ in range(20):
+        hand.poller.step(hand.now + skew)
+        hand.wait(1)
+    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+    assert hand.timers() == []
+    assert hand.memory.buckets.is_done(NOON, 0)
+
+
+@pytest.mark.parametrize("skew", [timedelta(0), SKEW])
+def test_a_planner_does_not_pass_a_minute_over_a_timer_that_is_still_being_put(
+    skew: timedelta,
+) -> None:
+    hand = Hand()
+    lookout = Lookout(hand.memory.timers, hand.memory.buckets, hand.memory.buckets)
+
+    def tick(now: datetime) -> list[Place]:
+        return [place for call in lookout.tick(now, 1, 10).calls for place in call.places]
+
+    tick(NOON)
+    submit_slowly(hand, tick, skew)
+    called: list[Place] = []
+    for _ in range(3):
+        hand.wait(60)
+        called += tick(hand.now + skew)
+    assert Place(NOON, 0) in called, "a poller is called for the minute, or the timer is lost"
 
 
 def test_the_watermark_never_passes_a_minute_that_is_not_done_in_every_shard() -> None:

@@ -118,6 +118,16 @@ def test_a_nominal_time_that_waits_for_its_jitter_is_rescheduled_with_the_rest()
     assert story.drain_at(100).outcomes() == [(60, "SKIPPED", "RESCHEDULED", 1)]
 
 
+def test_a_new_schedule_takes_back_a_run_that_waits_for_its_jitter() -> None:
+    """Its nominal time has passed, its due time has not: it is still fired ahead."""
+    story = Story(a_job(every(60), jitter_ms=30_000)).at(50)
+    story.look(horizon=60)
+    assert [run.due_at for run in story.queued] == [after(90)]
+    story.at(70).change(every(600), jitter_ms=0)
+    assert story.head.runs == ()
+    assert story.drain_at(100).outcomes() == [(60, "SKIPPED", "RESCHEDULED", 1)]
+
+
 def test_a_new_jitter_moves_the_next_look() -> None:
     story = Story(a_job(every(60), jitter_ms=30_000)).at(10)
     decision = story.change(jitter_ms=5_000)
