@@ -19,7 +19,8 @@ def login(asker: Session) -> None:
     name = asker.asked.profile or os.environ.get(places.PROFILE) or places.DEFAULT
     former = places.profiles(path).get(name, {}).get("url")
     url = places.normal_url(
-        asker.asked.url or _url(os.environ.get(places.URL) or former or places.HERE)
+        asker.asked.url
+        or _url(os.environ.get(places.URL) or former or places.node_here(os.environ)[0])
     )
     token = asker.asked.token
     if token is None and sys.stdin.isatty():

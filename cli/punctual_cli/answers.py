@@ -1,5 +1,6 @@
 """What goes to standard output: JSON for programs, else what a command draws for people."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -19,11 +20,19 @@ def as_line(value: Any) -> None:
     _write(msgspec.json.encode(value))
 
 
+# JSON may hold these as they are, but a terminal obeys some of them: U+007F to U+009F.
+_OBEYED = re.compile(b"\x7f|\xc2[\x80-\x9f]")
+
+
 def _write(data: bytes) -> None:
     """In UTF-8, as JSON is, whatever the terminal speaks."""
     sys.stdout.flush()
-    sys.stdout.buffer.write(data + b"\n")
+    sys.stdout.buffer.write(_OBEYED.sub(_escaped, data) + b"\n")
     sys.stdout.buffer.flush()
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    return b"\\u%04x" % ord(found.group().decode())
 
 
 def one(session: Session, found: Any, draw: Callable[[Any], None]) -> None:

@@ -1,7 +1,7 @@
 """punctual apply."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -19,11 +19,17 @@ if TYPE_CHECKING:
 def apply(
     session: Session,
     file: Annotated[
-        str, typer.Option("--file", "-f", metavar="FILE", help="YAML or JSON; - is standard input.")
+        list[str],
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="YAML or JSON, or a folder of such files; repeatable; - is standard input.",
+        ),
     ],
     prune: Annotated[
         bool,
-        typer.Option("--prune", help="Cancel the jobs of the file's sets that it does not name."),
+        typer.Option("--prune", help="Cancel the jobs of the files' sets that no file names."),
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change.")] = False,
     check: Annotated[
@@ -31,13 +37,14 @@ def apply(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Make jobs be as a file declares them.
+    """Make jobs be as files declare them.
 
     It shows what would change and asks. What is so already is not touched.
     """
     from punctual_cli import applying, plan_view
 
-    plan = _plan(session, file, prune)
+    files = job_files.files_of(file)
+    plan = _plan(session, files, prune)
     if not session.as_json:
         for text, style in plan_view.lines(plan):
             session.screen.line(text, style)
@@ -48,7 +55,7 @@ def apply(
         if session.as_json:
             answers.as_json(_as_json(plan, None))
         raise typer.Exit(Code.FAILED if check and plan.steps else Code.OK)
-    if not _agreed(session, yes, file):
+    if not _agreed(session, yes, files):
         raise Trouble("Nothing was changed.", Code.REFUSED)
     done: list[Done] = []
     try:
@@ -63,29 +70,27 @@ def apply(
         raise
     if session.as_json:
         answers.as_json(_as_json(plan, done))
-    _report(session, file, plan, done)
+    _report(session, plan, done)
 
 
-def _agreed(session: Session, yes: bool, file: str) -> bool:
-    if file == "-" and not yes:
+def _agreed(session: Session, yes: bool, files: "Sequence[str]") -> bool:
+    if "-" in files and not yes:
         raise Trouble("Nothing was changed: the file came by standard input.", advice="Use --yes.")
     return prompting.confirmed(session, "Apply this?", yes)
 
 
-def _plan(session: Session, file: str, prune: bool) -> "Plan":
+def _plan(session: Session, files: "Sequence[str]", prune: bool) -> "Plan":
     from punctual_cli import declared, planning
-    from punctual_cli.yaml_text import Unreadable
 
+    sources = [declared.Source(job_files.shown(name), job_files.text_of(name)) for name in files]
     try:
-        groups = declared.groups(job_files.text_of(file))
-    except Unreadable as error:
-        _refuse(session, file, error.faults, Code.USAGE)
+        groups = declared.groups(sources)
     except declared.Wrong as error:
-        _refuse(session, file, error.faults)
+        _refuse(session, error.faults, Code.USAGE if error.is_syntax else Code.REFUSED)
     if prune and not any(group.set_name for group in groups):
         raise Trouble(
-            f"{job_files.shown(file)} names no set: there is nothing that --prune could go by.",
-            advice="Begin the file with `set: NAME`; the jobs that apply makes then belong to it.",
+            "No file names a set: there is nothing that --prune could go by.",
+            advice="Begin a file with `set: NAME`; the jobs that apply makes then belong to it.",
         )
     with progress.spinner(session, "Looking at what is there"):
         task_types = frozenset(session.client.health().task_types) or declared.ANYWHERE.task_types
@@ -93,25 +98,24 @@ def _plan(session: Session, file: str, prune: bool) -> "Plan":
     features = declared.ANYWHERE._replace(task_types=task_types)
     found, faults = planning.plan(groups, jobs, prune, session.clock(), features)
     if faults:
-        _refuse(session, file, sorted(faults))
+        _refuse(session, declared.in_order(faults), Code.REFUSED)
     return found
 
 
-def _refuse(
-    session: Session, file: str, faults: "Sequence[Fault]", code: Code = Code.REFUSED
-) -> None:
-    """Every fault with its line, as editors and CI understand it; nothing was changed."""
-    named = job_files.shown(file)
+def _refuse(session: Session, faults: "Sequence[Fault]", code: Code) -> NoReturn:
+    """Show every fault with its file and line, as editors and CI read them, and end."""
+    named = list(dict.fromkeys(fault.file for fault in faults))
+    of = named[0] if len(named) == 1 else f"{len(named)} files"
     told = Told(
         code,
-        f"{len(faults)} wrong in {named}; nothing was changed.",
-        errors=tuple((f"{named}:{fault.line}", fault.message) for fault in faults),
+        f"{len(faults)} wrong in {of}; nothing was changed.",
+        errors=tuple((f"{fault.file}:{fault.line}", fault.message) for fault in faults),
     )
     show(told, session.as_json)
     raise typer.Exit(code)
 
 
-def _report(session: Session, file: str, plan: "Plan", done: "Sequence[Done]") -> None:
+def _report(session: Session, plan: "Plan", done: "Sequence[Done]") -> None:
     refused = [one for one in done if one.error is not None]
     if not refused:
         from punctual_cli import plan_view
@@ -119,27 +123,26 @@ def _report(session: Session, file: str, plan: "Plan", done: "Sequence[Done]") -
         if not session.as_json:
             session.screen.line(plan_view.summary(plan, done=True), "green")
         return
-    named = job_files.shown(file)
-    errors = [wrong for one in refused for wrong in _wrong(named, one)]
+    errors = [wrong for one in refused for wrong in _wrong(one)]
     text = f"{len(refused)} of {len(done)} steps were refused; the others are done."
     show(Told(Code.REFUSED, text, errors=tuple(errors)), session.as_json)
     raise typer.Exit(Code.REFUSED)
 
 
-def _wrong(file: str, one: "Done") -> list[tuple[str, str]]:
+def _wrong(one: "Done") -> list[tuple[str, str]]:
     from punctual_cli.planning import Prune
 
     error = one.error
     assert error is not None
     detail = error.message if error.problem is None else error.problem.detail
     if isinstance(one.step, Prune):
-        return [(file, f"{one.name}: {detail}")]
+        return [(f"set {one.step.set_name}", f"{one.name}: {detail}")]
     place = one.step.declared.place
     found = [
-        (f"{file}:{place.line(wrong.field)}", f"{one.name}: {wrong.field}: {wrong.message}")
+        (f"{place.file}:{place.line(wrong.field)}", f"{one.name}: {wrong.field}: {wrong.message}")
         for wrong in error.errors
     ]
-    return found or [(f"{file}:{place.line()}", f"{one.name}: {detail}")]
+    return found or [(f"{place.file}:{place.line()}", f"{one.name}: {detail}")]
 
 
 def _as_json(plan: "Plan", done: "Sequence[Done] | None") -> dict[str, Any]:

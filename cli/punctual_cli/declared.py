@@ -1,4 +1,4 @@
-"""Jobs as a file declares them: which set they belong to, and everything wrong with them at once.
+"""Jobs as files declare them: which set they belong to, and everything wrong with them at once.
 
 A file is one document or several. Each names its set, and may give fields to all its jobs:
 
@@ -11,7 +11,7 @@ A file is one document or several. Each names its set, and may give fields to al
         cron_expression: 0 9 L * *
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from punctual.web.job import changed_job, new_job
 from punctual.web.json_body import parse_object
 from punctual.web.problems import Refused
 from punctual_cli.json_text import documents
-from punctual_cli.yaml_text import Document, Fault, Path, places
+from punctual_cli.yaml_text import Document, Fault, Path, Unreadable, places
 
 SET_TAG = "punctual-set"
 MOST_SET = 128
@@ -54,7 +54,11 @@ class Place:
 
     document: Document
     path: Path
+    file: str
     defaults: Path = ("defaults",)
+
+    def fault(self, field: str, message: str) -> Fault:
+        return Fault(self.line(field), message, self.file)
 
     def line(self, field: str = "") -> int:
         """Of a field by the API's name for it."""
@@ -75,22 +79,39 @@ class Group(NamedTuple):
     jobs: tuple[Declared, ...]
 
 
-class Wrong(Exception):
-    """What is wrong with a file, by its lines."""
+class Source(NamedTuple):
+    """One file to read."""
 
-    def __init__(self, faults: Sequence[Fault]) -> None:
-        self.faults = tuple(sorted(faults))
+    name: str  # as error messages show it
+    text: str
+
+
+class Wrong(Exception):
+    """Everything wrong with the files, by file and line."""
+
+    def __init__(self, faults: Sequence[Fault], is_syntax: bool = False) -> None:
+        self.faults = in_order(faults)
+        self.is_syntax = is_syntax
         super().__init__(f"{len(self.faults)} wrong")
 
 
-def groups(text: str) -> list[Group]:
-    """Every document; Wrong names every fault of every job."""
+def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    return tuple(sorted(faults, key=lambda fault: (fault.file, fault.line, fault.message)))
+
+
+def groups(sources: Sequence[Source]) -> list[Group]:
+    """Return every document of every file; Wrong names every fault of every job."""
+    read = _read(sources)
     faults: list[Fault] = []
-    found = [_group(document, faults) for document in documents(text)]
-    if not found:
-        faults.append(
-            Fault(1, "there is nothing here: a file has `jobs`, and a `set` that names it")
-        )
+    found: list[Group] = []
+    for source, documents_of_file in read:
+        of_file: list[Fault] = []
+        found += [_group(document, source.name, of_file) for document in documents_of_file]
+        if not documents_of_file:
+            of_file.append(
+                Fault(1, "the file is empty: it needs `jobs`, and a `set` that names it")
+            )
+        faults += [fault._replace(file=source.name) for fault in of_file]
     _name_doubles(found, faults)
     for group in found:
         for job in group.jobs:
@@ -100,7 +121,21 @@ def groups(text: str) -> list[Group]:
     return found
 
 
-def _group(document: Document, faults: list[Fault]) -> Group:
+def _read(sources: Sequence[Source]) -> list[tuple[Source, list[Document]]]:
+    """Parse every file first: what is wrong with the fields of an unreadable file is unknown."""
+    faults: list[Fault] = []
+    found = []
+    for source in sources:
+        try:
+            found.append((source, documents(source.text)))
+        except Unreadable as error:
+            faults += [fault._replace(file=source.name) for fault in error.faults]
+    if faults:
+        raise Wrong(faults, is_syntax=True)
+    return found
+
+
+def _group(document: Document, file: str, faults: list[Fault]) -> Group:
     value = document.value
     if isinstance(value, list):
         value = {"jobs": value}
@@ -121,7 +156,7 @@ def _group(document: Document, faults: list[Fault]) -> Group:
         defaults = {}
     set_name = _set_name(document, value.get("set"), faults)
     jobs = [
-        _job(Place(document, ("jobs", index)), job, defaults, set_name, faults)
+        _job(Place(document, ("jobs", index), file), job, defaults, set_name, faults)
         for index, job in enumerate(value.get("jobs") or ())
     ]
     return Group(set_name, tuple(job for job in jobs if job is not None))
@@ -175,15 +210,19 @@ def _merged(defaults: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, An
 
 
 def _name_doubles(found: Sequence[Group], faults: list[Fault]) -> None:
-    first: dict[tuple[str | None, str, str | None], int] = {}
+    """Add a fault for each job that is declared a second time, in any of the files."""
+    first: dict[tuple[str | None, str, str | None], Place] = {}
     for group in found:
         for job in group.jobs:
             if "name" not in job.fields:
                 continue
-            line = job.place.line("name")
-            known = first.setdefault((group.set_name, job.name, job.job_id), line)
-            if known != line:
-                faults.append(Fault(line, f"{job.name} is declared twice, first on line {known}"))
+            place = job.place
+            known = first.setdefault((group.set_name, job.name, job.job_id), place)
+            if known is not place:
+                line = known.line("name")
+                where = f"line {line}" if known.file == place.file else f"{known.file}:{line}"
+                text = f"{job.name} is declared twice, first on {where}"
+                faults.append(place.fault("name", text))
 
 
 def wrong_fields(
@@ -198,6 +237,6 @@ def wrong_fields(
             changed_job(dict(present), parsed, now, features)
     except Invalid as error:
         for field, message in error.errors:
-            yield Fault(job.place.line(field), f"{job.name}: {field}: {message}")
+            yield job.place.fault(field, f"{job.name}: {field}: {message}")
     except (Refused, ValueError, RecursionError) as error:
-        yield Fault(job.place.line(), f"{job.name}: {error}")
+        yield job.place.fault("", f"{job.name}: {error}")

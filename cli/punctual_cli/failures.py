@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from punctual_cli.screen import plain
+from punctual_cli.terminal_text import plain
 
 
 class Code(IntEnum):

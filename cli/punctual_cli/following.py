@@ -110,12 +110,16 @@ def _since(session: Session, run: "Run") -> str:
     return f", for {run_views.took(session, run)}" if run.status == "RUNNING" else ""
 
 
-def outcome(session: Session, run: "Run") -> None:
-    """A run that did not succeed fails the command."""
+def outcome(session: Session, run: "Run", logs_shown: bool = False) -> None:
+    """End the command with an error for a run that did not succeed.
+
+    After its logs the first line says why: the rest of a script's error repeats them.
+    """
     if run.succeeded:
         return
     if not session.as_json:
         why = run.error_message or run_views.reason(run) or ""
+        why = why.partition("\n")[0] if logs_shown else why
         why = "" if why.upper() == run.status else why
         session.screen.note(f"The run is {run.status}{': ' if why else '.'}{why}", "red")
     raise typer.Exit(Code.FAILED)

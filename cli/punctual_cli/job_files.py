@@ -1,18 +1,57 @@
-"""Jobs that stand in a file, for `jobs create` and `jobs update`."""
+"""Files that hold jobs, for `apply`, `jobs create` and `jobs update`."""
 
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from punctual_cli.failures import Trouble
 
+MAX_FILE_BYTES = 64 * 1024 * 1024
+MAX_FILES = 1_000
+SUFFIXES = (".json", ".yaml", ".yml")
+
 
 def text_of(name: str) -> str:
-    """Of a file, or of standard input: -."""
+    """Return the text of a file, or of standard input for `-`."""
+    if name == "-":
+        data = sys.stdin.buffer.read(MAX_FILE_BYTES + 1)
+    else:
+        with Path(name).open("rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise Trouble(f"{shown(name)} has more than {MAX_FILE_BYTES:,} bytes: split it.")
     try:
-        return sys.stdin.read() if name == "-" else Path(name).read_text()
+        return data.decode()
     except UnicodeDecodeError as error:
-        raise Trouble(f"{shown(name)} is no text in UTF-8.") from error
+        raise Trouble(f"{shown(name)} is not valid UTF-8.") from error
+
+
+def files_of(names: Sequence[str]) -> list[str]:
+    """Return each file once, with those of folders and of their subfolders, sorted by name."""
+    found: dict[str, str] = {}
+    for name in names:
+        files = _files_in(Path(name)) if name != "-" and Path(name).is_dir() else iter([name])
+        for file in files:
+            found.setdefault(file if file == "-" else str(Path(file).resolve()), file)
+            if len(found) > MAX_FILES:
+                raise Trouble(f"There are more than {MAX_FILES:,} files: name a smaller folder.")
+    return list(found.values())
+
+
+def _files_in(folder: Path) -> Iterator[str]:
+    """Yield the YAML and JSON files below a folder; hidden ones are left out."""
+    is_empty = True
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix in SUFFIXES and not hidden and path.is_file():
+            is_empty = False
+            yield str(path)
+    if is_empty:
+        raise Trouble(
+            f"{folder} holds no file that ends with {', '.join(SUFFIXES)}.",
+            advice="Name a file, or a folder that holds jobs.",
+        )
 
 
 def shown(name: str) -> str:

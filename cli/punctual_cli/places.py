@@ -14,6 +14,7 @@ from punctual_cli.failures import Trouble
 HERE = "http://127.0.0.1:8080/v1"
 DEFAULT = "default"
 URL, TOKEN, PROFILE = "PUNCTUAL_URL", "PUNCTUAL_TOKEN", "PUNCTUAL_PROFILE"
+PORT = "PUNCTUAL_PORT"
 
 
 class Place(NamedTuple):
@@ -44,11 +45,21 @@ def place(asked: Asked, env: Mapping[str, str], path: Path) -> Place:
     elif kept is not None:
         url, source = kept.url, kept.source
     else:
-        url, source = HERE, "the default"
+        url, source = node_here(env)
     token = asked.token or env_token or None
     if token is None and kept is not None and kept.url == url:
         token = kept.token
     return Place(url, token, source)
+
+
+def node_here(env: Mapping[str, str]) -> tuple[str, str]:
+    """Return the address of the node on this machine, and what says so."""
+    port = env.get(PORT, "")
+    if not port or port == "0":  # the system chooses port 0, so the variable does not tell it
+        return HERE, "the default"
+    if not port.isdecimal() or int(port) > 65_535:
+        raise Trouble(f"{PORT} must be a port from 1 to 65535; got {port!r}.")
+    return f"http://127.0.0.1:{int(port)}/v1", PORT
 
 
 def normal_url(text: str) -> str:

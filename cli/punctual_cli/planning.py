@@ -150,16 +150,16 @@ def plan(
 def _against(
     declared: Declared, meant: Sequence[Job], now: datetime, features: Features
 ) -> Iterable[Fault]:
-    line = declared.place.line("name")
+    place = declared.place
     if declared.job_id is not None and not meant:
-        yield Fault(declared.place.line("job_id"), f"{declared.name}: there is no such job")
+        yield place.fault("job_id", f"{declared.name}: there is no such job")
     elif len(meant) > 1:
         ids = ", ".join(str(job["job_id"]) for job in meant)
         text = f"{len(meant)} jobs have this name ({ids}): give one's id as job_id"
-        yield Fault(line, f"{declared.name}: {text}")
+        yield place.fault("name", f"{declared.name}: {text}")
     elif meant and meant[0]["status"] == "CANCELLED":
         text = "the job of this id was cancelled: leave job_id out to make it anew"
-        yield Fault(declared.place.line("job_id"), f"{declared.name}: {text}")
+        yield place.fault("job_id", f"{declared.name}: {text}")
     else:
         yield from wrong_fields(declared, _document(meant[0]) if meant else None, now, features)
 

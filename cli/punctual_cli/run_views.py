@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 from punctual_cli import moments
 from punctual_cli.columns import Column
-from punctual_cli.screen import plain
 from punctual_cli.session import Session
+from punctual_cli.terminal_text import plain
 
 if TYPE_CHECKING:
     from punctual.client import Run
@@ -52,6 +52,7 @@ def card(session: Session, run: "Run") -> None:
         ("Because", reason(run)),
         ("Trigger", _trigger(run)),
         ("Scheduled", screen.long(run.scheduled_time)),
+        ("Due", screen.long(run.due_time)),
         ("Started", screen.long(run.start_time)),
         ("Late by", late),
         ("Ended", screen.long(run.end_time)),

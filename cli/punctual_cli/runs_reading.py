@@ -1,19 +1,26 @@
 """punctual runs: list, show, output, logs, watch."""
 
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from punctual_cli import answers, following, run_views
 from punctual_cli.choices import RunStatus, Trigger
 from punctual_cli.completing import jobs as complete_jobs
+from punctual_cli.failures import Code, Trouble
 from punctual_cli.following import WaitTimeout, patience
 from punctual_cli.job_flags import moment_of
 from punctual_cli.options import MANY, From, Limit, Quiet, To, first, word, words
 from punctual_cli.references import LATEST, JobName, RunName, job_id_of, run_of
 from punctual_cli.session import Session
+from punctual_cli.terminal_text import ColouredText
+
+if TYPE_CHECKING:
+    from punctual.client import Run
 
 ONE_BY_ONE = 20
 
@@ -94,6 +101,11 @@ def show(session: Session, job: JobName, run: RunName = LATEST) -> None:
     answers.one(session, found, lambda one: run_views.card(session, one))
 
 
+Raw = Annotated[
+    bool, typer.Option("--raw", help="Leave escape sequences as they are, also on a terminal.")
+]
+
+
 def output(
     session: Session,
     job: JobName,
@@ -102,15 +114,23 @@ def output(
         Path | None,
         typer.Option("--to", "-o", metavar="FILE", help="Into a file.", show_default=False),
     ] = None,
+    raw: Raw = False,
 ) -> None:
-    """What its task answered or printed, byte for byte."""
-    found = session.client.runs.output(run_of(session.client, job, run))
+    """What its task answered or printed, byte for byte.
+
+    On a terminal only text and colours are shown, and other escape sequences are written out.
+    """
+    of = run_of(session.client, job, run)
+    with _absent(of, "output"):
+        found = session.client.runs.output(of)
     if session.as_json:
         text = {"output": found.text, "content_type": found.content_type}
         answers.as_json({**text, "truncated": found.truncated})
     elif to is not None:
         to.write_bytes(found.data)
         session.screen.note(f"{len(found.data):,} bytes in {to}.")
+    elif sys.stdout.isatty() and not raw:
+        _show_text([found.data.decode(errors="backslashreplace")], raw)
     else:
         sys.stdout.buffer.write(found.data)
         sys.stdout.buffer.flush()
@@ -125,25 +145,52 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the run has ended.")
     ] = False,
+    raw: Raw = False,
 ) -> None:
     """What it wrote to its logs.
 
-    With --json a line for each piece.
+    Colours are kept, and other escape sequences are written out. With --json a line for each piece.
     """
     found = run_of(session.client, job, run)
-    if follow:
-        pieces = session.client.runs.follow_logs(found)
-    else:
-        pieces = iter([session.client.runs.logs(found).text])
-    for piece in pieces:
-        if session.as_json:
-            answers.as_line({"text": piece})
+    with _absent(found, "logs"):
+        if follow:
+            pieces = session.client.runs.follow_logs(found)
         else:
-            sys.stdout.write(piece)
-            sys.stdout.flush()
+            pieces = iter([session.client.runs.logs(found).text])
+        if session.as_json:
+            for piece in pieces:
+                answers.as_line({"text": piece})
+        else:
+            _show_text(pieces, raw)
     if follow:
         ended = session.client.runs.get(found)
-        following.outcome(session, ended)
+        following.outcome(session, ended, logs_shown=True)
+
+
+@contextmanager
+def _absent(run: "Run", what: str) -> Iterator[None]:
+    """Turn the 404 of a run without content into a sentence that says what to do."""
+    from punctual.client import NotFound
+
+    try:
+        yield
+    except NotFound as error:
+        if run.ended:
+            advice = f"See how it ended: punctual runs show {run.job_id} {run.run_id}"
+        else:
+            advice = f"Wait until it has ended: punctual runs watch {run.job_id} {run.run_id}"
+        detail = error.problem.detail if error.problem else f"The run has no {what}."
+        raise Trouble(f"{detail} It is {run.status}.", Code.NOT_FOUND, advice) from error
+
+
+def _show_text(pieces: Iterable[str], raw: bool) -> None:
+    """Write each piece at once. The text is a job's own, so a terminal must not obey it."""
+    text = ColouredText()
+    for piece in pieces:
+        sys.stdout.write(piece if raw else text.piece(piece))
+        sys.stdout.flush()
+    sys.stdout.write(text.end())
+    sys.stdout.flush()
 
 
 def watch(

@@ -1,7 +1,6 @@
 """What people see: tables that fit, times in their zone, colours where somebody looks."""
 
 import os
-import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from punctual_cli import moments
 from punctual_cli.columns import GAP, Column, widths
+from punctual_cli.terminal_text import plain
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -39,16 +39,6 @@ STYLES = {
     "EXCLUDED": "dim",
     "NOT_SCHEDULED": "dim",
 }
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-
-
-def plain(value: Any) -> str:
-    """Nothing that a terminal would obey.
-
-    >>> plain("a\\x1b[2Jb")
-    'a\\\\x1b[2Jb'
-    """
-    return _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), str(value))
 
 
 class Screen:

@@ -13,6 +13,7 @@ import yaml
 MOST_VALUES = 200_000  # in one text, aliases counted as often as they stand
 MOST_DEEP = 100
 TOO_MUCH = f"must hold at most {MOST_VALUES:,} values, nested {MOST_DEEP} deep"
+MAX_YAML_BYTES = 2_000_000
 _STR = "tag:yaml.org,2002:str"
 _RULES = (
     ("null", re.compile(r"(?:~|null|Null|NULL|)"), "~nN\0"),
@@ -29,10 +30,11 @@ Path = tuple[str | int, ...]
 
 
 class Fault(NamedTuple):
-    """What is wrong with a text, and on which line."""
+    """What is wrong with a text, on which line, and in which file where several are read."""
 
     line: int
     message: str
+    file: str = ""
 
 
 class Unreadable(Exception):
@@ -116,6 +118,7 @@ def written(value: Any) -> str:
 
 def documents(text: str) -> list[Document]:
     """Every document of the text that is not empty."""
+    _check_size(text)
     try:
         _refuse_depth(text)
         nodes = list(yaml.compose_all(text, Loader=_Loader))
@@ -129,6 +132,17 @@ def documents(text: str) -> list[Document]:
     if reader.faults:
         raise Unreadable(*reader.faults)
     return [document for document in found if document.value is not None]
+
+
+def _check_size(text: str) -> None:
+    """Refuse a long text before the parser reads it, because parsing takes seconds for each MB."""
+    size = len(text.encode("utf-8", "surrogatepass"))
+    if size > MAX_YAML_BYTES:
+        message = (
+            f"the YAML has {size:,} bytes; at most {MAX_YAML_BYTES:,} are read: "
+            "split it into several files, or write it as JSON"
+        )
+        raise Unreadable(Fault(1, message))
 
 
 def _refuse_depth(text: str) -> None:

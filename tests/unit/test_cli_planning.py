@@ -9,7 +9,7 @@ from punctual.client import Conflict, Job, Unavailable
 from punctual.client.model import seen
 from punctual.web.defaults import filled
 from punctual_cli.applying import carry_out
-from punctual_cli.declared import ANYWHERE, Wrong, groups
+from punctual_cli.declared import ANYWHERE, Source, Wrong, groups
 from punctual_cli.fields import same, whole
 from punctual_cli.planning import Plan, plan
 
@@ -43,13 +43,13 @@ def a_file(*names: str, more: str = "", set_name: str | None = "s") -> str:
 
 
 def planned(text: str, *jobs: dict[str, Any], prune: bool = False) -> Plan:
-    found, faults = plan(groups(text), jobs, prune, NOW, ANYWHERE)
+    found, faults = plan(groups([Source("jobs.yaml", text)]), jobs, prune, NOW, ANYWHERE)
     assert faults == []
     return found
 
 
 def against(text: str, *jobs: dict[str, Any]) -> list[str]:
-    _, faults = plan(groups(text), jobs, False, NOW, ANYWHERE)
+    _, faults = plan(groups([Source("jobs.yaml", text)]), jobs, False, NOW, ANYWHERE)
     return [f"{fault.line}: {fault.message}" for fault in faults]
 
 
@@ -156,7 +156,7 @@ def test_a_time_that_has_passed_is_refused_for_a_new_job_and_let_be_for_one_that
 def test_what_an_installation_lacks_is_named_before_anything_is_done() -> None:
     features = ANYWHERE._replace(task_types=frozenset({"event"}))
     text = a_file("a", more="    task: {type: sqs, queue_url: x}\n")
-    _, faults = plan(groups(text), [], False, NOW, features)
+    _, faults = plan(groups([Source("jobs.yaml", text)]), [], False, NOW, features)
     assert [fault.line for fault in faults] == [6]
     assert "sqs tasks are not in this installation yet" in faults[0].message
 
@@ -180,7 +180,7 @@ def test_paused_is_declared(paused: str, status: str, step: str | None) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "1: there is nothing here: a file has `jobs`, and a `set` that names it"),
+        ("", "1: the file is empty: it needs `jobs`, and a `set` that names it"),
         ("5", "1: a file has `jobs`, a list"),
         ("jobs: x", "1: a file has `jobs`, a list"),
         ("jobs:\n - x\n", "2: a job is a list of fields, such as name: …"),
@@ -209,7 +209,7 @@ def test_paused_is_declared(paused: str, status: str, step: str | None) -> None:
 )
 def test_a_file_that_is_wrong_says_where(text: str, said: str) -> None:
     with pytest.raises(Wrong) as found:
-        groups(text)
+        groups([Source("jobs.yaml", text)])
     assert said in [f"{fault.line}: {fault.message}" for fault in found.value.faults]
 
 
@@ -218,7 +218,7 @@ def test_defaults_are_for_all_jobs_and_tags_come_together() -> None:
         "set: s\ndefaults: {max_retries: 1, tags: {a: '1', b: '1'}}\n"
         "jobs:\n  - {name: x, schedule_type: INTERVAL, interval_seconds: 60, tags: {b: '2'}}\n"
     )
-    ((job,),) = [group.jobs for group in groups(text)]
+    ((job,),) = [group.jobs for group in groups([Source("jobs.yaml", text)])]
     assert job.fields["max_retries"] == 1
     assert job.fields["tags"] == {"a": "1", "b": "2", "punctual-set": "s"}
 

@@ -225,7 +225,7 @@ def test_fixed_times_have_no_star_in_front_of_minute_and_hour(
         ("@reboot", "no time"),
         ("@every 5m", "INTERVAL"),
         ("@fortnightly", "is not known: there are @yearly"),
-        ("@daily 5", "is not known"),
+        ("@daily 5", "nothing may follow it"),
         ("TZ=Europe/Berlin 0 0 * * *", "field timezone"),
         ("* * * * *" + " " * 250, "256"),
         ("cron(0 0 * * *)", "six fields"),

@@ -176,7 +176,7 @@ def test_a_file_without_a_set_prunes_nothing(program: Program, client: Punctual)
     program("jobs", "create", "by-hand", "--every", "1h")
     text = "jobs:\n  - {name: x, schedule_type: INTERVAL, interval_seconds: 60}\n"
     said = program("apply", "-f", "-", "--prune", "--yes", code=2, stdin=text).err
-    assert "names no set" in said
+    assert "No file names a set" in said
     assert set(alive(client)) == {"by-hand"}
 
 
@@ -326,3 +326,74 @@ def test_nobody_there_to_say_yes_changes_nothing(
         "Say it with --yes.",
     ]
     assert alive(client) == {}
+
+
+ONE_JOB = "set: {set}\njobs:\n  - {{name: {name}, schedule_type: INTERVAL, interval_seconds: 60}}\n"
+
+
+def write_job(path: Path, name: str, set_name: str = "s") -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(ONE_JOB.format(set=set_name, name=name))
+
+
+def test_apply_takes_every_file_that_is_named(program: Program, client: Punctual) -> None:
+    write_job(program.home / "a.yaml", "a")
+    write_job(program.home / "b.yaml", "b")
+    said = program("apply", "-f", "a.yaml", "-f", "b.yaml", "--yes").out
+    assert said.endswith("2 created, 0 changed, 0 cancelled; 0 unchanged.\n")
+    assert set(alive(client)) == {"a", "b"}
+
+
+def test_apply_takes_a_folder_and_its_subfolders_without_hidden_files(
+    program: Program, client: Punctual
+) -> None:
+    write_job(program.home / "jobs" / "a.yml", "a")
+    write_job(program.home / "jobs" / "deep" / "b.yaml", "b")
+    write_job(program.home / "jobs" / ".git" / "c.yaml", "hidden")
+    (program.home / "jobs" / "notes.txt").write_text("not a job")
+    (program.home / "jobs" / "d.json").write_text(
+        '{"jobs": [{"name": "d", "schedule_type": "INTERVAL", "interval_seconds": 60}]}'
+    )
+    # A file that is named beside its folder is read once.
+    said = program("apply", "-f", "jobs", "-f", "jobs/a.yml", "--yes").out
+    assert said.endswith("3 created, 0 changed, 0 cancelled; 0 unchanged.\n")
+    assert set(alive(client)) == {"a", "b", "d"}
+
+
+def test_apply_of_a_folder_without_jobs_fails(program: Program) -> None:
+    (program.home / "empty").mkdir()
+    said = program("apply", "-f", "empty", code=2).err
+    assert said.splitlines() == [
+        "Error: empty holds no file that ends with .json, .yaml, .yml.",
+        "Name a file, or a folder that holds jobs.",
+    ]
+
+
+def test_prune_keeps_what_any_of_the_files_names(program: Program, client: Punctual) -> None:
+    for name in ("a", "b", "gone"):
+        write_job(program.home / "jobs" / f"{name}.yaml", name)
+    program("apply", "-f", "jobs", "--yes")
+    (program.home / "jobs" / "gone.yaml").unlink()
+    program("apply", "-f", "jobs", "--prune", "--yes")
+    assert set(alive(client)) == {"a", "b"}
+
+
+def test_faults_of_several_files_are_named_by_file_and_nothing_is_done(
+    program: Program, client: Punctual
+) -> None:
+    write_job(program.home / "a.yaml", "a")
+    write_job(program.home / "b.yaml", "a")
+    (program.home / "c.yaml").write_text("jobs:\n  - {name: c, schedule_type: INTERVAL}\n")
+    said = program("apply", "-f", "a.yaml", "-f", "b.yaml", "-f", "c.yaml", "--yes", code=4).err
+    assert said.splitlines() == [
+        "Error: 2 wrong in 2 files; nothing was changed.",
+        "  b.yaml:3: a is declared twice, first on a.yaml:3",
+        "  c.yaml:2: c: interval_seconds: is required when schedule_type is INTERVAL",
+    ]
+    assert alive(client) == {}
+
+
+def test_long_yaml_is_refused_before_it_is_parsed(program: Program) -> None:
+    (program.home / "long.yaml").write_text("jobs: [" + "\n" * 2_000_000)
+    said = program("apply", "-f", "long.yaml", code=2).err
+    assert "long.yaml:1: the YAML has 2,000,007 bytes; at most 2,000,000 are read" in said

@@ -138,3 +138,73 @@ def test_who_closes_a_pipe_hears_no_complaint(program: Program) -> None:
     )
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["line 1", "141"]
+
+
+HOSTILE = (
+    r"printf '\033[31mred\033[0m \033]0;title\007 \033]52;c;ZXZpbA==\007 \302\233 over\rwritten\n'"
+)
+ESCAPED = r"\x1b]0;title\x07 \x1b]52;c;ZXZpbA==\x07 \x9b over\rwritten"
+
+
+def test_logs_keep_colours_and_escape_the_rest(program: Program) -> None:
+    made(program, "hostile", HOSTILE)
+    program("jobs", "run", "hostile", "--wait")
+    shown = f"\x1b[31mred\x1b[0m {ESCAPED}\n"
+    assert program("runs", "logs", "hostile").out == shown
+    assert program("runs", "logs", "hostile", "--follow").out == shown
+    raw = program("runs", "logs", "hostile", "--raw").out
+    assert "\x1b]52;c;ZXZpbA==\x07" in raw
+    assert "\x9b" not in program("runs", "logs", "hostile", "--json").out
+
+
+def test_output_on_a_terminal_keeps_colours_and_escapes_the_rest(program: Program) -> None:
+    made(program, "hostile", HOSTILE)
+    program("jobs", "run", "hostile", "--wait")
+    with program.terminal("runs", "output", "hostile") as terminal:
+        assert terminal.ends() == 0
+    assert f"\x1b[31mred\x1b[0m {ESCAPED}" in terminal.raw
+    with program.terminal("runs", "output", "hostile", "--raw") as terminal:
+        assert terminal.ends() == 0
+    assert "\x1b]0;title\x07" in terminal.raw
+    # A pipe gets the bytes as they are.
+    assert "\x1b]0;title\x07" in program("runs", "output", "hostile").out
+
+
+def test_logs_that_were_followed_are_not_repeated_by_the_error(program: Program) -> None:
+    made(program, "bad", "echo no such table >&2; exit 3", "--retries", "0")
+    program("jobs", "run", "bad", "--wait", code=1)
+    said = program("runs", "logs", "bad", "-f", code=1)
+    assert said.out == "no such table\n"
+    assert said.err == "The run is FAILED: Exit code 3\n"
+
+
+def test_a_run_without_output_says_so_and_where_to_look(program: Program) -> None:
+    made(program, "silent", "true")
+    run = program.json("jobs", "run", "silent", "--wait")
+    said = program("runs", "output", "silent", code=3).err
+    assert said.splitlines() == [
+        "Error: The run has no output, or none yet. It is SUCCESS.",
+        f"See how it ended: punctual runs show {run['job_id']} {run['run_id']}",
+    ]
+
+
+def test_show_tells_when_a_run_was_due(program: Program) -> None:
+    made(program, "due", "true")
+    program("jobs", "run", "due", "--wait")
+    assert "\nDue " in program("runs", "show", "due").out
+
+
+def test_punctual_port_is_the_port_of_the_client_commands_too(
+    program: Program, node_url: str
+) -> None:
+    port = node_url.split(":")[2].split("/")[0]
+    here = program.but(PUNCTUAL_URL=None, PUNCTUAL_PORT=port)
+    assert here.json("health")["status"] in ("ok", "late")
+    assert "PUNCTUAL_PORT must be a port from 1 to 65535; got 'x'." in (
+        program.but(PUNCTUAL_URL=None, PUNCTUAL_PORT="x")("jobs", "list", code=2).err
+    )
+
+
+def test_a_nickname_with_a_command_says_where_the_command_goes(program: Program) -> None:
+    said = program("jobs", "create", "x", "--cron", "@daily /opt/x", code=4).err
+    assert "@daily is a whole expression; nothing may follow it" in said

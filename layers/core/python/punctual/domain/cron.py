@@ -238,7 +238,13 @@ def _at(text: str) -> At:
 
 
 def _no_nickname(text: str) -> str:
-    name = text.split()[0][:32]
+    name, *rest = text.split()
+    name = name[:32]
+    if name.lower() in _NICKNAMES and rest:
+        return (
+            f"{name} is a whole expression; nothing may follow it: "
+            "what the job runs goes into its task"
+        )
     if name.lower() == "@reboot":
         return "@reboot has no time: use a schedule_type of IMMEDIATE, or run the job with runNow"
     if name.lower() == "@every":
