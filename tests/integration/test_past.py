@@ -154,3 +154,22 @@ def test_a_range_that_counted_from_completion_is_refused(client: NodeClient) -> 
     assert minutes(client, path, 3) == []
     body = {"from": text(NOON + 2 * MINUTE), "to": text(client.clock.now), "dry_run": True}
     assert set(client.post(f"{path}/backfill", body).fields) == {"from"}
+
+
+def test_the_time_before_a_year_of_excluded_dates_is_the_last_before_them(
+    client: NodeClient,
+) -> None:
+    excluded = [f"{NOON.date() + timedelta(days=n)}" for n in range(-300, 66)]
+    job = {
+        "name": "each second but for a year",
+        "schedule_type": "CRON",
+        "cron_expression": "* * * * * *",
+        "exclude": excluded,
+    }
+    found = explained(client, f"/v1/jobs/{submitted(client, job)['job_id']}", 0)
+    assert (found["outcome"], found["occurrence"]) == ("EXCLUDED", None)
+    first, after = excluded[0], NOON.date() + timedelta(days=66)
+    assert datetime.fromisoformat(found["previous"]) == datetime.fromisoformat(
+        f"{first}T00:00:00Z"
+    ) - timedelta(seconds=1)
+    assert found["next"] == f"{after}T00:00:00.000Z"

@@ -12,17 +12,19 @@ from punctual.domain.schedule import (
     first_time,
     is_excluded,
     is_occurrence,
+    last_before,
     next_after,
     occurrences,
 )
 from tests.golden.oracle import pinned_zone
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
+TICK = timedelta(microseconds=1)
 MOMENTS = st.integers(-10 * 86_400_000_000, 10 * 86_400_000_000).map(
     lambda n: NOON + timedelta(microseconds=n)
 )
 DATES = st.lists(st.integers(0, 20), max_size=6).map(
-    lambda days: tuple(date(2026, 3, 17) + timedelta(days=n) for n in days)
+    lambda days: tuple(date(2026, 3, 17) + timedelta(days=n) for n in sorted(set(days)))
 )
 ZONES = st.sampled_from(["UTC", "Europe/Berlin", "Pacific/Chatham", "America/Nuuk"])
 
@@ -81,6 +83,8 @@ def test_an_interval_fires_where_counting_arrives(
     assert next_after(schedule, after) == (later[0] if later else None)
     until = NOON + timedelta(days=30)
     assert list(occurrences(schedule, after, until)) == [at for at in later if at <= until]
+    earlier = [at for at in times if at < after]
+    assert last_before(schedule, after) == (earlier[-1] if earlier else None)
     unfiltered = counted(base, step, zone, (), end)
     for at in unfiltered[:20]:
         assert is_occurrence(schedule, at) is (at in times)
@@ -132,6 +136,9 @@ def test_a_window_and_excluded_dates_only_take_times_away(
 ) -> None:
     until = after + timedelta(days=8)
     schedule = Cron(expression, timezone=zone, start_at=start, end_at=end, exclude=exclude)
+    of_a_month = list(occurrences(schedule, after - timedelta(days=31), after - TICK))
+    if of_a_month:
+        assert last_before(schedule, after) == of_a_month[-1]
     bare = occurrences(Cron(expression, timezone=zone), after, until)
     expected = [
         at

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import msgspec
 import pytest
 
+from punctual.domain.cron import Calendar
 from punctual.domain.schedule import (
     Cron,
     Every,
@@ -15,10 +16,12 @@ from punctual.domain.schedule import (
     first_time,
     is_excluded,
     is_occurrence,
+    last_before,
     next_after,
     occurrences,
     preview,
 )
+from punctual.domain.zones import zone as find_zone
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)  # a Friday
 TICK = timedelta(microseconds=1)
@@ -80,6 +83,47 @@ def test_excluded_dates_are_passed_over_without_looking_at_every_second_of_them(
     schedule = Cron("* * * * * *", timezone="Europe/Berlin", exclude=dates)
     last = datetime(2026, 3, 27, 22, 59, 59, tzinfo=UTC)
     assert next_after(schedule, last) == datetime(2027, 3, 28, 22, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_a_year_of_excluded_dates_is_passed_over_in_few_steps(
+    zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dates = tuple(date(2026, 3, 28) + n * DAY for n in range(366))
+    schedule = Cron("* * * * * *", timezone=zone, exclude=dates)
+    last, first = last_before(schedule, NOON + 300 * DAY), next_after(schedule, NOON + 5 * DAY)
+    assert last is not None
+    assert first is not None
+    assert is_excluded(schedule, last + timedelta(seconds=1))
+    assert is_excluded(schedule, first - timedelta(seconds=1))
+    local = {at.astimezone(find_zone(zone)).date() for at in (first, last)}
+    assert local == {date(2027, 3, 29), date(2026, 3, 27)}
+    asked = 0
+    next_local = Calendar.next_local
+
+    def counted(calendar: Calendar, local: int) -> int:
+        nonlocal asked
+        asked += 1
+        return next_local(calendar, local)
+
+    monkeypatch.setattr(Calendar, "next_local", counted)
+    next_after(schedule, NOON + 5 * DAY)
+    assert asked <= 6
+    last_before(schedule, NOON + 300 * DAY)
+    assert asked <= 160
+
+
+def test_the_last_time_before_is_found_however_far_it_lies_back() -> None:
+    leap = Cron("0 0 29 2 *")
+    assert last_before(leap, datetime(2024, 2, 29, tzinfo=UTC)) == datetime(2020, 2, 29, tzinfo=UTC)
+    monday = Cron("0 12 29 2 *", start_at=datetime(2000, 1, 1, tzinfo=UTC), end_at=NOON)
+    end_of_time = datetime.max.replace(tzinfo=UTC)
+    assert last_before(monday, end_of_time) == datetime(2024, 2, 29, 12, tzinfo=UTC)
+    assert last_before(Cron("0 0 1 1 *"), datetime(1970, 1, 1, tzinfo=UTC)) is None
+    assert last_before(Cron("0 0 1 1 *"), datetime(1969, 6, 1, tzinfo=UTC)) is None
+    assert last_before(Cron("0 0 1 1 *", start_at=NOON), NOON + DAY) is None
+    assert last_before(Once(NOON), NOON) is None
+    assert last_before(Once(NOON), NOON + TICK) == NOON
 
 
 def test_a_time_moved_out_of_a_missing_date_belongs_to_the_date_it_fires_on() -> None:

@@ -8,7 +8,14 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from punctual.domain.zones import EPOCH, TZDATA_VERSION, local_day, transitions, zone
+from punctual.domain.zones import (
+    EPOCH,
+    TZDATA_VERSION,
+    end_of_days,
+    local_day,
+    transitions,
+    zone,
+)
 from tests.golden.oracle import pinned_zone
 
 LATE = (datetime(2190, 1, 1, tzinfo=UTC) - EPOCH) // timedelta(seconds=1)
@@ -108,9 +115,11 @@ def test_clocks_never_change_twice_within_the_time_a_change_moves_them() -> None
     assert close == []
 
 
-def test_a_local_day_ends_at_midnight_or_where_the_clock_changes() -> None:
+def test_local_days_end_at_midnight_or_where_the_clock_changes() -> None:
     morning = datetime(2026, 3, 29, 0, 30, tzinfo=UTC)
-    day, until = local_day("Europe/Berlin", morning)
-    assert (day, until) == (morning.date().toordinal(), datetime(2026, 3, 29, 1, tzinfo=UTC))
-    day, until = local_day("Europe/Berlin", until)
-    assert (day, until) == (morning.date().toordinal(), datetime(2026, 3, 29, 22, tzinfo=UTC))
+    change = datetime(2026, 3, 29, 1, tzinfo=UTC)
+    assert local_day("Europe/Berlin", morning) == morning.date().toordinal()
+    assert end_of_days("Europe/Berlin", morning, 1) == change
+    assert end_of_days("Europe/Berlin", change, 1) == datetime(2026, 3, 29, 22, tzinfo=UTC)
+    assert end_of_days("Europe/Berlin", change, 3) == datetime(2026, 3, 31, 22, tzinfo=UTC)
+    assert end_of_days("Europe/Berlin", change, 366) == datetime(2026, 10, 25, 1, tzinfo=UTC)

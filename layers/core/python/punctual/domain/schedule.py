@@ -1,5 +1,6 @@
 """When a schedule fires: one function answers, for what is shown and for what is done."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from itertools import islice
@@ -13,7 +14,7 @@ from punctual.domain.cron_walk import local_instant, next_instant
 from punctual.domain.describe import describe
 from punctual.domain.errors import FieldError
 from punctual.domain.schedule_values import Cron, Every, Once, Schedule
-from punctual.domain.zones import EPOCH, HORIZON, SECOND, local_day, transitions, zone
+from punctual.domain.zones import EPOCH, HORIZON, SECOND, end_of_days, local_day, transitions, zone
 
 __all__ = [
     "Cron",
@@ -27,6 +28,7 @@ __all__ = [
     "first_time",
     "is_excluded",
     "is_occurrence",
+    "last_before",
     "next_after",
     "occurrences",
     "preview",
@@ -96,6 +98,39 @@ def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterato
     while at is not None and at <= until:
         yield at
         at = next_after(schedule, at)
+
+
+def last_before(schedule: Schedule, before: datetime) -> datetime | None:
+    """The last time strictly before `before`; None where there is none since 1970.
+
+    The search steps back in growing strides until a time lies within the stride, then halves what
+    is left. The number of times in between does not matter. It is not for an Every that counts
+    from completion.
+    """
+    if isinstance(schedule, Once):
+        return schedule.at if schedule.at < before else None
+    low = high = min(before, HORIZON)
+    stride, found = SECOND, None
+    while found is None and low >= EPOCH:
+        high, low = low, max(low - stride, EPOCH - _TICK)
+        found = _between(schedule, low, before)
+        stride *= 4
+    if found is None:
+        return None
+    while high - found > SECOND:
+        middle = found + (high - found) / 2
+        later = _between(schedule, middle, before)
+        if later is None:
+            high = middle
+        else:
+            found = later
+    # Two times are at least a second apart, so at most one more can follow.
+    return _between(schedule, found, before) or found
+
+
+def _between(schedule: Schedule, after: datetime, before: datetime) -> datetime | None:
+    at = next_after(schedule, after)
+    return at if at is not None and at < before else None
 
 
 def is_occurrence(schedule: Schedule, at: datetime) -> bool:
@@ -211,11 +246,27 @@ def _is_over(schedule: Every | Cron, at: datetime) -> bool:
 
 
 def _skip_day(schedule: Every | Cron, at: datetime) -> datetime | None:
-    """Where to go on from if that date is excluded."""
+    """Where to go on from if that date is excluded; excluded dates in a row are one step."""
     if not schedule.exclude:
         return None
-    day, until = local_day(schedule.timezone, at)
-    return until if date.fromordinal(day) in schedule.exclude else None
+    day = date.fromordinal(local_day(schedule.timezone, at))
+    days = _days_in_a_row(schedule.exclude, day)
+    return end_of_days(schedule.timezone, at, days) if days else None
+
+
+def _days_in_a_row(exclude: tuple[date, ...], day: date) -> int:
+    """How many dates, from `day` on, are excluded without a gap. `exclude` is sorted."""
+    first = bisect_left(exclude, day)
+    if first == len(exclude) or exclude[first] != day:
+        return 0
+    low, high = first, len(exclude)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if (exclude[middle] - day).days == middle - first:
+            low = middle
+        else:
+            high = middle
+    return low - first + 1
 
 
 def _warnings(schedule: Schedule, after: datetime, times: tuple[datetime, ...]) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""The schedules a job may have. They stand as JSON in every job's row, hence the short names."""
+"""The schedules a job may have. They stand as JSON in every job's row, hence the short names.
+
+`exclude` is sorted: a binary search reads it.
+"""
 
 from datetime import date
 

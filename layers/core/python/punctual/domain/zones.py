@@ -14,6 +14,7 @@ TZDATA_VERSION: str = tzdata.IANA_VERSION
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2200, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
+_EPOCH_ORDINAL = EPOCH.toordinal()
 # A plain folder: importlib.resources and what it imports would make each start 5 ms longer.
 _FOLDER = os.path.dirname(tzdata.__file__)
 # Clocks that still change do it at whole quarters of an hour of UTC.
@@ -51,17 +52,26 @@ def transitions(name: str) -> Transitions:
     return Transitions(tuple(at), tuple(offsets))
 
 
-def local_day(name: str, moment: datetime) -> tuple[int, datetime]:
-    """The ordinal of the local date then, and a later moment up to which it is surely that date."""
+def local_day(name: str, moment: datetime) -> int:
+    """The ordinal of the local date at that moment."""
+    table = transitions(name)
+    second = (moment - EPOCH) // SECOND
+    return (second + table.offsets[bisect_right(table.at, second)]) // 86_400 + _EPOCH_ORDINAL
+
+
+def end_of_days(name: str, moment: datetime, days: int) -> datetime:
+    """The end of so many local dates, the first that of `moment`; or the next change of the clocks.
+
+    Beyond a change the local date may be an earlier one again.
+    """
     table = transitions(name)
     second = (moment - EPOCH) // SECOND
     index = bisect_right(table.at, second)
     offset = table.offsets[index]
-    day = (second + offset) // 86_400
-    until = (day + 1) * 86_400 - offset
+    end = ((second + offset) // 86_400 + days) * 86_400 - offset
     if index < len(table.at):
-        until = min(until, table.at[index])
-    return day + EPOCH.toordinal(), EPOCH + timedelta(seconds=until)
+        end = min(end, table.at[index])
+    return EPOCH + timedelta(seconds=end)
 
 
 @cache

@@ -6,7 +6,7 @@ from punctual.domain.coming import last_coming
 from punctual.domain.head import Head, State
 from punctual.domain.placement import occurrence_id, sortable_id
 from punctual.domain.run import NOT_RUN, Reason, Run, Status, Trigger
-from punctual.domain.schedule import Once, is_excluded, is_occurrence, next_after, occurrences
+from punctual.domain.schedule import Once, is_excluded, is_occurrence, last_before, next_after
 from punctual.domain.timing import RETENTION
 from punctual.engine import runs as views
 from punctual.engine.backfilling import backfill_id
@@ -17,7 +17,6 @@ from punctual.engine.views import Explanation
 
 _INSTANT = timedelta(microseconds=1)
 _SHOWN = timedelta(milliseconds=1)
-_BACK = (60, 3_600, 86_400, 32 * 86_400, 400 * 86_400, 8 * 366 * 86_400)
 _ROWS = 200
 _USED_UP = "max_runs scheduled runs have started, or will have, before this time."
 
@@ -187,19 +186,4 @@ REASONS = {
 
 
 def _previous(then: Period, at: datetime) -> datetime | None:
-    """The occurrence before `at`, sought in ever longer windows, the last of them bounded."""
-    schedule = then.schedule
-    if isinstance(schedule, Once):
-        return schedule.at if schedule.at < at else None
-    if then.counts_from_completion:
-        return None
-    for seconds in _BACK:
-        start = at - timedelta(seconds=seconds)
-        found = None
-        for count, moment in enumerate(occurrences(schedule, start, at - _INSTANT)):
-            found = moment
-            if count > 100_000:
-                break
-        if found is not None:
-            return found
-    return None
+    return None if then.counts_from_completion else last_before(then.schedule, at)
