@@ -84,7 +84,7 @@ def items(low: int, high: int, names: str = "") -> st.SearchStrategy[str]:
     if names:
         value |= st.sampled_from(names.split())
     span = st.tuples(value, value).map("-".join)
-    step = st.integers(1, 7 if (low, high) == (0, 7) else high - low + 1).map(str)
+    step = (st.integers(1, high - low + 1) | st.integers(1, 500)).map(str)
     return st.one_of(
         value, value, span, st.tuples(value | span | st.just("*"), step).map("/".join), st.just("*")
     )
@@ -124,9 +124,12 @@ AWS_DAYS = st.one_of(
     st.tuples(DAYS.filter(lambda text: text != "?"), MONTHS, st.just("?")),
     st.tuples(st.just("?"), MONTHS, AWS_WEEKDAYS | st.just("*")),
 )
-AWS = st.tuples(MINUTES, HOURS, AWS_DAYS.map(" ".join), st.sampled_from(["*", "1970-2199/2"])).map(
-    lambda parts: f"cron({' '.join(parts)})"
-)
+AWS = st.tuples(
+    MINUTES,
+    HOURS,
+    AWS_DAYS.map(" ".join),
+    st.sampled_from(["*", "1970-2199/2", "2026/300", "1980-2100/90"]),
+).map(lambda parts: f"cron({' '.join(parts)})")
 GAPS = st.sampled_from(["NEXT", "SKIP", "SHIFT"])
 FOLDS = st.sampled_from(["FIRST", "SECOND", "BOTH"])
 

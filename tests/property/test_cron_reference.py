@@ -31,7 +31,8 @@ def items(low: int, high: int) -> st.SearchStrategy[str]:
     value = st.integers(low, high)
     # Both read a range of one value as the whole field; here it is that value.
     span = st.sets(value, min_size=2, max_size=2).map(lambda ends: "{}-{}".format(*sorted(ends)))
-    step = st.tuples(span | st.just("*"), st.integers(1, 6)).map("{0[0]}/{0[1]}".format)
+    length = st.integers(1, 6) | st.integers(1, 200)
+    step = st.tuples(span | st.just("*"), length).map("{0[0]}/{0[1]}".format)
     return st.one_of(value.map(str), value.map(str), span, step)
 
 

@@ -124,6 +124,38 @@ def test_eventbridge_days(expression: str, expected: list[str]) -> None:
     assert days(expression, len(expected)) == expected
 
 
+@pytest.mark.parametrize(
+    ("expression", "same"),
+    [
+        ("*/100 * * * * *", "0 * * * * *"),
+        ("*/61 * * * *", "0 * * * *"),
+        ("5-50/90 * * * *", "5 * * * *"),
+        ("50-5/90 * * * *", "50 * * * *"),
+        ("0 */48 * * *", "0 0 * * *"),
+        ("0 7/99 * * *", "0 7 * * *"),
+        ("0 0 */32 * *", "0 0 1 * *"),
+        ("0 0 1 */13 *", "0 0 1 1 *"),
+        ("0 0 1 NOV-FEB/13 *", "0 0 1 11 *"),
+        ("0 0 * * */8", "0 0 * * 0"),
+        ("0 0 * * FRI/8", "0 0 * * 5"),
+        (f"0 */1{200 * '0'} * * *", "0 0 * * *"),
+        ("cron(0/90 * * * ? *)", "cron(0 * * * ? *)"),
+        ("cron(0 0 ? * */8 *)", "cron(0 0 ? * SUN *)"),
+        ("cron(0 0 1 1 ? 2027/500)", "cron(0 0 1 1 ? 2027)"),
+    ],
+)
+def test_a_step_longer_than_its_field_leaves_the_first_value(expression: str, same: str) -> None:
+    moments = [START, datetime(2026, 5, 6, 7, 8, 9, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)]
+    for at in moments:
+        assert next_after(Cron(expression), at) == next_after(Cron(same), at)
+
+
+def test_a_step_longer_than_its_field_selects_the_first_monday() -> None:
+    expression = "0 0 */100,1-7 * MON"
+    assert days(expression, 4) == ["01-05", "02-02", "03-02", "04-06"]
+    assert times(expression, 30) == times("0 0 * * MON#1", 30)
+
+
 def test_eventbridge_years_end() -> None:
     assert times("cron(0 0 1 1 ? 2030,2032)", 2) == [
         datetime(2030, 1, 1, tzinfo=UTC),
@@ -189,7 +221,6 @@ def test_fixed_times_have_no_star_in_front_of_minute_and_hour(
         ("1,,2 * * * *", "empty item"),
         ("*/0 * * * *", "a step of 0"),
         ("0/0 * * * *", "a step of 0"),
-        ("*/61 * * * *", "INTERVAL"),
         ("*/x * * * *", "not a whole number"),
         ("*/ * * * *", "not a whole number"),
         ("*/-5 * * * *", "not a whole number"),

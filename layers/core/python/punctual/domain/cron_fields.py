@@ -73,17 +73,13 @@ def _wrapped(body: str, field: Field) -> int:
 
 
 def _step(text: str, field: Field) -> int:
+    """Return a step. One that is longer than its field leaves the first value alone."""
     if not text.isdecimal():
         raise ValueError(f"the step {text!r} in the {field.name} field is not a whole number")
     step = int(text)
     if step == 0:
         raise ValueError(
             f"a step of 0 in the {field.name} field would never move on: use 1 or more"
-        )
-    if step > field.cycle:
-        raise ValueError(
-            f"a step of {text[:20]} is longer than the {field.name} field, which has {field.cycle} "
-            f"values: use an INTERVAL schedule for longer rhythms"
         )
     return step
 
