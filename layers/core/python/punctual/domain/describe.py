@@ -23,7 +23,9 @@ _MONTHS = (
     "November",
     "December",
 )
-_UNITS = ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second"))
+# Not the day: an interval of 86,400 s keeps 24 hours, and a day at a clock change has 23 or 25.
+_UNITS = ((3_600, "hour"), (60, "minute"), (1, "second"))
+_MOST_LISTED = 6  # times of day that are named one by one
 
 
 def describe(schedule: Schedule) -> str:
@@ -43,76 +45,104 @@ def describe(schedule: Schedule) -> str:
 
 
 def _time(calendar: Calendar) -> str:
+    """Return the time of day. It names at most one rhythm, so no two of them mix.
+
+    A range over midnight stays a range unless the date is restricted: "from 22:00 to 02:00,
+    Monday" would mean two hours of Tuesday, where the expression means two hours of Monday.
+    """
     hours, minutes = _members(calendar.hours), _members(calendar.minutes)
     seconds = _members(calendar.seconds)
-    if len(hours) * len(minutes) * len(seconds) <= 6:
+    runs = _runs(hours) if _date(calendar) else _runs_around(hours, 24)
+    over_midnight = len(runs) == 1 and len(runs[0]) > 2 and runs[0][0] > runs[0][-1]
+    if len(hours) * len(minutes) * len(seconds) <= _MOST_LISTED and not over_midnight:
         show = "{:02}:{:02}" if seconds == [0] else "{:02}:{:02}:{:02}"
-        return "At " + _list(
-            [show.format(h, m, s) for h in hours for m in minutes for s in seconds]
-        )
-    parts = []
-    if seconds != [0]:
-        parts.append(_rhythm(seconds, 60, "second", "of the minute"))
-    if not (len(minutes) == 60 and seconds != [0]):
-        parts.append(_minutes(minutes, seconds == [0], len(hours) == 24))
+        times = [show.format(h, m, s) for h in hours for m in minutes for s in seconds]
+        return "At " + _list(times)
+    parts = [] if seconds == [0] else [_seconds(seconds)]
+    if parts and len(minutes) < 60:
+        parts.append(_minutes_of_seconds(minutes, rhythm=not _is_rhythm(parts)))
+    elif not parts:
+        parts.append(_minutes(minutes, all_day=len(hours) == 24))
     if len(hours) < 24:
-        parts.append(_hours(hours, minutes))
+        parts.append(_hours(runs, hours, minutes, rhythm=not _is_rhythm(parts)))
     text = ", ".join(parts)
     return text[0].upper() + text[1:]
 
 
-def _minutes(minutes: list[int], alone: bool, all_day: bool) -> str:
-    if minutes == [0] and alone:
+def _is_rhythm(parts: list[str]) -> bool:
+    return any(part.startswith("every ") for part in parts)
+
+
+def _seconds(seconds: list[int]) -> str:
+    many = "s" if len(seconds) > 1 else ""
+    return _every(seconds, 60, "second") or f"at second{many} {_ranges(seconds)} of the minute"
+
+
+def _minutes_of_seconds(minutes: list[int], rhythm: bool) -> str:
+    many = "s" if len(minutes) > 1 else ""
+    said = f"in minute{many} {_ranges(minutes)} of the hour"
+    return (_every(minutes, 60, "minute") if rhythm else "") or said
+
+
+def _minutes(minutes: list[int], all_day: bool) -> str:
+    if minutes == [0]:
         return "every hour" if all_day else "on the hour"
-    return _rhythm(minutes, 60, "minute", "past the hour")
+    if len(minutes) == 1:
+        return f"{_count(minutes[0], 'minute', always=True)} past the hour"
+    return _every(minutes, 60, "minute") or f"at minutes {_ranges(minutes)} past the hour"
 
 
-def _hours(hours: list[int], minutes: list[int]) -> str:
-    if len(hours) > 1 and hours == list(range(hours[0], hours[-1] + 1)):
-        return f"from {hours[0]:02}:{minutes[0]:02} to {hours[-1]:02}:{minutes[-1]:02}"
+def _hours(runs: list[list[int]], hours: list[int], minutes: list[int], rhythm: bool) -> str:
     step = _step(hours, 24)
-    if step:
+    if rhythm and step:
         start = f", from {hours[0]:02}:00" if hours[0] else ""
         return f"every {_count(step, 'hour')}{start}"
-    return "in the hours " + _list([f"{hour:02}" for hour in hours])
+    if len(runs) == 1 or all(len(run) > 1 for run in runs):
+        first, last = minutes[0], minutes[-1]
+        return _list([f"from {run[0]:02}:{first:02} to {run[-1]:02}:{last:02}" for run in runs])
+    return "in the hours " + _list(_said(runs, "{:02}".format))
 
 
-def _rhythm(values: list[int], cycle: int, unit: str, where: str) -> str:
+def _every(values: list[int], cycle: int, unit: str) -> str:
+    """Return the rhythm of the values, or nothing where they have none."""
     step = _step(values, cycle)
-    if step:
-        start = f" from {unit} {values[0]}" if values[0] else ""
-        return f"every {_count(step, unit)}{start}"
-    if len(values) == 1 and unit == "minute":
-        return f"{_count(values[0], unit, always=True)} {where}" if values[0] else "on the hour"
-    runs = _list(_said(_runs(values), str))
-    return f"at {unit}{'' if len(values) == 1 else 's'} {runs} {where}"
+    if not step:
+        return ""
+    start = f" from {unit} {values[0]}" if values[0] else ""
+    return f"every {_count(step, unit)}{start}"
 
 
 def _step(values: list[int], cycle: int) -> int:
-    """The step with which the values fill their cycle, or 0 if they do not."""
+    """Return the distance between all values, also from the last to the first again; else 0."""
     if len(values) < 2:
         return 0
     step = values[1] - values[0]
-    return step if values == list(range(values[0], cycle, step)) and values[0] < step else 0
+    even = values == list(range(values[0], cycle, step)) and len(values) * step == cycle
+    return step if even else 0
+
+
+def _ranges(values: list[int]) -> str:
+    return _list(_said(_runs(values), str))
 
 
 def _date(calendar: Calendar) -> list[str]:
     by_date, by_weekday = _month_days(calendar), _week_days(calendar)
+    both = calendar.month_days.is_set and calendar.week_days.is_set
     parts = []
     if by_date and by_weekday:
-        both = calendar.month_days.is_set and calendar.week_days.is_set
         dates, weekdays = _list(by_date, "or"), _list(by_weekday, "or")
         parts.append(f"on {dates} {'or' if both else 'if it is'} {weekdays}")
-    elif by_date:
+    elif by_date and not both:
         parts.append(f"on {_list(by_date)}")
-    elif by_weekday:
+    elif by_weekday and not both:
         by_rule = by_weekday[-1].startswith("the ")
         parts.append(f"{'on ' if by_rule else ''}{_list(by_weekday)}")
-    months = _members(calendar.months)
+    months, years = _members(calendar.months), _members(calendar.years)
+    some_years = 0 < len(years) < 230
     if len(months) < 12:
-        parts.append("in " + _list(_said(_runs(months), _month)))
-    years = _members(calendar.years)
-    if 0 < len(years) < 230:
+        runs = _runs(months) if some_years else _runs_around(months, 12)
+        parts.append("in " + _list(_said(runs, _month)))
+    if some_years:
         parts.append("in " + _list(_said(_runs(years), str)))
     return parts
 
@@ -140,12 +170,9 @@ def _week_days(calendar: Calendar) -> list[str]:
     days = _members(week.days)
     if len(days) == 7:
         return []
-    # Weeks are told from Monday, and what runs over Sunday into Monday as one.
-    first = next((day for day in range(1, 8) if week.days >> (day - 1) % 7 & 1 == 0), 1)
-    turned = sorted((day - first) % 7 for day in days)
-    runs = _runs(turned)
-    runs.sort(key=lambda run: (run[0] + first - 1) % 7)
-    said = _said(runs, lambda day: _DAYS[(day + first) % 7])
+    runs = _runs_around(days, 7)
+    runs.sort(key=lambda run: (run[0] - 1) % 7)  # a week begins on Monday
+    said = _said(runs, lambda day: _DAYS[day])
     said.extend(f"the last {_DAYS[day]} of the month" for day in _members(week.last))
     said.extend(f"the {_ORDINALS[n - 1]} {_DAYS[day]} of the month" for day, n in week.nth)
     return said
@@ -167,6 +194,15 @@ def _runs(values: list[int]) -> list[list[int]]:
             runs[-1].append(value)
         else:
             runs.append([value])
+    return runs
+
+
+def _runs_around(values: list[int], cycle: int) -> list[list[int]]:
+    """The same, where the first value of the cycle follows its last one: 22, 23, 0, 1."""
+    runs = _runs(values)
+    low = values[0] if values else 0
+    if len(runs) > 1 and low in (0, 1) and runs[-1][-1] == low + cycle - 1:
+        runs[0] = runs.pop() + runs[0]
     return runs
 
 

@@ -8,7 +8,8 @@ FIELDS: dict[str, str] = {
     "schedule_type": "What kind of schedule it is; each knows fields of its own.",
     "schedule_time": "When a FUTURE job runs; up to 5 s past runs at once.",
     "cron_expression": "Five fields, six with seconds first, a name such as `@daily`, or "
-    "EventBridge's `cron(…)`, `rate(…)`, `at(…)`. What can never fire is refused.",
+    "EventBridge's `cron(…)`, `rate(…)`, `at(…)`; up to 256 characters. What can never fire is "
+    "refused.",
     "timezone": "An IANA time zone.",
     "dst_gap": "For a local time that does not exist: NEXT fires at the first instant after the "
     "gap, SKIP not on that day, SHIFT moved by the gap.",
