@@ -2,14 +2,15 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace as with_port
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from punctual.domain.head import Head, Kind
-from punctual.domain.schedule import Every, Once
+from punctual.domain.cron import Calendar
+from punctual.domain.head import Head, Kind, Limits
+from punctual.domain.schedule import Cron, Every, Once
 from punctual.engine.forecast import MOST, PART, PARTS, Forecast
 from punctual.engine.ports import Body, Coming, HeadPage, Heads, Key, Swap
 from punctual.local.clock import ManualClock
@@ -123,6 +124,31 @@ def test_many_recurring_jobs_are_read_a_bounded_number_at_once(store: Store) -> 
     page = forecast.upcoming("acme", after(3_601), NOON + DAY, 10, None, NOON)
     assert len(page.items) == 10
     assert heads.read <= 11 + PART * PARTS
+
+
+def test_runs_that_are_numbered_are_not_walked_one_by_one(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each_second = Cron("* * * * * *", exclude=(date(2026, 3, 3),))
+    limits = Limits(max_runs=200_000)
+    heads = [
+        a_head(an_id(n), schedule=each_second, limits=limits, next_at=after(1)) for n in range(30)
+    ]
+    accept(store, heads)
+    asked = 0
+    next_local = Calendar.next_local
+
+    def counted_calls(calendar: Calendar, local: int) -> int:
+        nonlocal asked
+        asked += 1
+        return next_local(calendar, local)
+
+    monkeypatch.setattr(Calendar, "next_local", counted_calls)
+    forecast, _ = counted(store)
+    last = after(200_000 + 86_400)  # a day is excluded
+    page = forecast.upcoming("acme", last - timedelta(seconds=1), last + DAY, 100, None, NOON)
+    assert [one.at for one in page.items] == [last - timedelta(seconds=1)] * 30 + [last] * 30
+    assert asked < 30 * 20
 
 
 def test_what_is_busy_is_found_without_looking_at_what_waits(store: Store) -> None:

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from punctual.domain.schedule import Cron, is_occurrence, next_after, occurrences, preview
+from punctual.domain.schedule_count import count_times
 from tests.golden.oracle import Oracle, firings, pinned_zone
 
 ZONES = (
@@ -153,6 +154,7 @@ def compare(schedule: Cron, start: datetime, gap: str, fold: str) -> None:
     )
     expected = [at for at in walked if start < at <= end]
     assert list(occurrences(schedule, start, end)) == expected
+    assert count_times(schedule, start, end) == len(expected)
 
 
 @settings(max_examples=150, deadline=None)
@@ -194,6 +196,7 @@ def test_the_days_are_those_that_looking_at_every_date_finds(year: int, expressi
         assert list(occurrences(schedule, start - DAY, days[-1])) == [
             day for day in [start - DAY, *days] if day in expected and day >= start
         ]
+        assert count_times(schedule, start - DAY, days[-1]) == len(expected)
 
 
 SIX = st.tuples(
@@ -227,6 +230,7 @@ def test_seconds_follow_the_same_rules(
     walked = firings(Oracle(expression), zone, start - margin, end + margin, gap, fold)
     expected = [at for at in walked if start < at <= end]
     assert list(occurrences(schedule, start, end)) == expected
+    assert count_times(schedule, start, end) == len(expected)
 
 
 @settings(max_examples=60, deadline=None)

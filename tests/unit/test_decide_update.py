@@ -4,6 +4,7 @@ from datetime import date
 
 import pytest
 
+from punctual.domain.cron import Calendar
 from punctual.domain.events import Backfill
 from punctual.domain.head import Misfire, State
 from punctual.domain.placement import occurrence_id
@@ -296,3 +297,25 @@ def test_an_interval_from_completion_that_fell_into_a_pause_is_one_occurrence() 
     story.pause()
     story.at(200).change(every(3600))
     assert story.outcomes() == [(10, "SKIPPED", "RESCHEDULED", 1)]
+
+
+def test_a_long_pause_goes_on_record_whole_and_in_few_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    story = Story(a_job(Cron("* * * * * *"))).at(10.5)
+    story.drain()
+    story.pause()
+    asked = 0
+    next_local = Calendar.next_local
+
+    def counted(calendar: Calendar, local: int) -> int:
+        nonlocal asked
+        asked += 1
+        return next_local(calendar, local)
+
+    monkeypatch.setattr(Calendar, "next_local", counted)
+    story.at(3_000_010.5).change(every(60))
+    (entry,) = story.head.ended
+    assert (entry.status.value, entry.count) == ("SKIPPED", 3_000_000)
+    assert (entry.scheduled_at, entry.last_at) == (after(11), after(3_000_010))
+    assert asked < 100

@@ -1,16 +1,16 @@
 """What of a job is still to come, as lists over all jobs show it."""
 
 from collections.abc import Iterable
-from datetime import datetime
-from itertools import chain, islice
+from datetime import datetime, timedelta
 from operator import itemgetter
 
 from punctual.domain.head import Head, State
 from punctual.domain.run import Run, Status, Trigger
-from punctual.domain.schedule import occurrences
-from punctual.domain.schedule_values import Every, Once
+from punctual.domain.schedule import last_before
+from punctual.domain.schedule_count import count_times, nth_time
+from punctual.domain.schedule_values import Once, counts_from_completion
 
-COUNTED = 10_000  # so many times of a job with max_runs are walked through to count them
+_INSTANT = timedelta(microseconds=1)
 
 
 def is_fired_ahead(run: Run) -> bool:
@@ -37,7 +37,7 @@ def comes_again(head: Head) -> bool:
     schedule = head.schedule
     if schedule is None or isinstance(schedule, Once):
         return False
-    if isinstance(schedule, Every) and schedule.from_completion:
+    if counts_from_completion(schedule):
         return first_coming(head) != head.next_at
     return True
 
@@ -50,8 +50,7 @@ def left(head: Head) -> int | None:
         run.trigger is Trigger.SCHEDULE and not run.begun for run in head.runs
     )
     begun += sum(waiting.trigger is Trigger.SCHEDULE for waiting in head.line)
-    left = max(0, head.limits.max_runs - begun)
-    return left if left <= COUNTED else None
+    return max(0, head.limits.max_runs - begun)
 
 
 def last_coming(head: Head, until: datetime) -> datetime | None:
@@ -59,13 +58,14 @@ def last_coming(head: Head, until: datetime) -> datetime | None:
     if head.next_at is None:
         return head.mark
     number = left(head)
-    if number is None or head.schedule is None:
-        return None
-    if not number:
+    if number == 0:
         return head.mark
-    later = occurrences(head.schedule, head.next_at, until)
-    *_, last = islice(chain([head.next_at], later), number)
-    return last
+    schedule = head.schedule
+    if number is None or schedule is None or counts_from_completion(schedule):
+        return None
+    if count_times(schedule, head.next_at, until) >= number - 1:
+        return head.next_at if number == 1 else nth_time(schedule, head.next_at, number - 1)
+    return max(head.next_at, last_before(schedule, until + _INSTANT) or head.next_at)
 
 
 Place = tuple[datetime, str]  # the time and job of an occurrence: the order of lists

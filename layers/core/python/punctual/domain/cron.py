@@ -11,9 +11,9 @@ from punctual.domain.cron_days import MonthDays, WeekDays, month_days, shapes, w
 MAX_LENGTH = 256
 LAST_YEAR = 2199
 DAY = 86_400
-_EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 # Local seconds since 1970 that are later than any local time before 2200 can be.
-NEVER = (date(2200, 1, 10).toordinal() - _EPOCH_ORDINAL) * DAY
+NEVER = (date(2200, 1, 10).toordinal() - EPOCH_ORDINAL) * DAY
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
@@ -65,11 +65,11 @@ class Calendar:
     def next_local(self, local: int) -> int:
         """The first local time that matches, not before `local`; NEVER when there is none."""
         day, second = divmod(local, DAY)
-        ordinal = day + _EPOCH_ORDINAL
+        ordinal = day + EPOCH_ORDINAL
         today = date.fromordinal(ordinal)
         year, month, number = today.year, today.month, today.day
-        if self.months >> month & 1 and self._has_year(year):
-            days = self.shapes[(ordinal - number + 1) % 7 * 4 + _length(year, month) - 28]
+        if self.months >> month & 1 and self.has_year(year):
+            days = self.shapes[(ordinal - number + 1) % 7 * 4 + month_length(year, month) - 28]
             if days >> number & 1:
                 time = self._time_from(second)
                 if time >= 0:
@@ -99,20 +99,20 @@ class Calendar:
     def _after_month(self, year: int, month: int) -> int:
         later = self.months >> month + 1 << month + 1
         while year <= LAST_YEAR:
-            if self._has_year(year):
+            if self.has_year(year):
                 while later:
                     month = (later & -later).bit_length() - 1
                     later &= later - 1
                     first = date(year, month, 1).toordinal()
-                    days = self.shapes[first % 7 * 4 + _length(year, month) - 28]
+                    days = self.shapes[first % 7 * 4 + month_length(year, month) - 28]
                     if days:
                         day = (days & -days).bit_length() - 2
-                        return (first + day - _EPOCH_ORDINAL) * DAY + self.first_time
+                        return (first + day - EPOCH_ORDINAL) * DAY + self.first_time
             year += 1
             later = self.months
         return NEVER
 
-    def _has_year(self, year: int) -> bool:
+    def has_year(self, year: int) -> bool:
         if self.years:
             return self.years >> year & 1 == 1
         return year <= LAST_YEAR
@@ -234,7 +234,7 @@ def _at(text: str) -> At:
     if not 1970 <= local.year <= LAST_YEAR:
         raise ValueError(f"at({text}) is out of range: years go from 1970 to {LAST_YEAR}")
     second = local.hour * 3_600 + local.minute * 60 + local.second
-    return At((local.toordinal() - _EPOCH_ORDINAL) * DAY + second)
+    return At((local.toordinal() - EPOCH_ORDINAL) * DAY + second)
 
 
 def _no_nickname(text: str) -> str:
@@ -268,7 +268,7 @@ def _lowest(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def _length(year: int, month: int) -> int:
+def month_length(year: int, month: int) -> int:
     if month == 2:
         return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
     return 30 if month in (4, 6, 9, 11) else 31

@@ -1,7 +1,9 @@
 """From occurrences to runs: what is due gets its outcome, what fits starts, the rest waits."""
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -21,6 +23,19 @@ from punctual.domain.line import (
 from punctual.domain.placement import occurrence_id
 from punctual.domain.run import NOT_RUN, Reason, Run, Status, Waiting
 from punctual.domain.schedule import Every, next_after, occurrences
+
+
+class Stretch(NamedTuple):
+    """Occurrences one after another, of which nothing but their number is kept."""
+
+    first: datetime
+    last: datetime
+    number: int
+
+    @classmethod
+    def of(cls, times: Sequence[datetime]) -> "Stretch":
+        return cls(times[0], times[-1], len(times))
+
 
 CHUNK = 2_000  # occurrences judged by one decision, so that none takes long
 _INSTANT = timedelta(microseconds=1)
@@ -90,7 +105,7 @@ def _catch_up(d: Draft) -> None:
     not_run, run = _judge(behind.policy, missed, more, room_to_catch_up(d))
     if not_run:
         _advance(d, not_run[-1])
-        skip_many(d, not_run, *_verdict(behind), before)
+        skip_many(d, Stretch.of(not_run), *_verdict(behind), before)
     if run:
         _advance(d, run[-1])
     fire(d, run, caught_up=behind.policy is Misfire.RUN_ALL)
@@ -126,7 +141,7 @@ def _verdict(behind: Behind) -> tuple[Status, Reason]:
 
 def skip_many(
     d: Draft,
-    times: list[datetime],
+    times: Stretch,
     status: Status,
     reason: Reason,
     before: datetime | None = None,
@@ -134,10 +149,10 @@ def skip_many(
     """Record occurrences that never became runs, in one entry; a catch-up's entry grows."""
     for index, entry in enumerate(d.ended if d.head.behind is not None else ()):
         if d.is_growing(entry) and entry.reason is reason and before == entry.last_at:
-            count = entry.count + len(times)
-            d.ended[index] = replace(entry, count=count, last_at=times[-1], changed_at=d.now)
+            count = entry.count + times.number
+            d.ended[index] = replace(entry, count=count, last_at=times.last, changed_at=d.now)
             return
-    first = times[0]
+    first = times.first
     run_id = occurrence_id(d.head.job_id, first)
     if status in NOT_RUN:
         d.latest_not_run = run_id
@@ -152,8 +167,8 @@ def skip_many(
             changed_at=d.now,
             reason=reason,
             ended_at=d.now,
-            count=len(times),
-            last_at=times[-1] if len(times) > 1 else None,
+            count=times.number,
+            last_at=times.last if times.number > 1 else None,
         )
     )
     count_from_completion(d, d.now)
@@ -165,7 +180,8 @@ def _fire_due(d: Draft) -> None:
     times = _due(d, d.now)
     _advance(d, times[-1])
     if d.limits.overlap is Overlap.REPLACE and len(times) > d.limits.max_concurrency:
-        skip_many(d, times[: -d.limits.max_concurrency], Status.CANCELLED, Reason.REPLACED)
+        replaced = Stretch.of(times[: -d.limits.max_concurrency])
+        skip_many(d, replaced, Status.CANCELLED, Reason.REPLACED)
         times = times[-d.limits.max_concurrency :]
     fire(d, times)
 
@@ -198,13 +214,13 @@ def fire(d: Draft, times: list[datetime], caught_up: bool = False) -> None:
             break
         answer = offer(d, _occurrence(d, at, caught_up))
         if refusal is not None and answer != refusal:
-            skip_many(d, refused, *refusal)
+            skip_many(d, Stretch.of(refused), *refusal)
             refused = []
         if answer is not None:
             refused.append(at)
         refusal = answer
     if refusal is not None:
-        skip_many(d, refused, *refusal)
+        skip_many(d, Stretch.of(refused), *refusal)
     if counts_from_completion(d) and is_one_alive(d):
         d.next_at = None
 

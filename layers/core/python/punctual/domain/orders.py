@@ -1,12 +1,17 @@
 """What a person may do to a job: change, pause, resume, cancel, run now, backfill."""
 
 from datetime import datetime, timedelta
-from itertools import islice
 
 from punctual.domain.draft import Draft
 from punctual.domain.ending import cancel_run, drop_the_rest, end_unstarted, runs_are_used_up
 from punctual.domain.events import Backfill, Order, Resume, Update
-from punctual.domain.firing import counts_from_completion, next_after_or_none, settle, skip_many
+from punctual.domain.firing import (
+    Stretch,
+    counts_from_completion,
+    next_after_or_none,
+    settle,
+    skip_many,
+)
 from punctual.domain.head import Behind, State
 from punctual.domain.line import (
     admit,
@@ -18,10 +23,10 @@ from punctual.domain.line import (
 )
 from punctual.domain.placement import occurrence_id
 from punctual.domain.run import Reason, Status, Trigger, Waiting
-from punctual.domain.schedule import Once, Schedule, is_occurrence, next_after, occurrences
+from punctual.domain.schedule import Once, Schedule, is_occurrence, last_before, next_after
+from punctual.domain.schedule_count import count_times
 from punctual.domain.timing import FUTURE_SLACK
 
-COUNTED = 100_000  # occurrences that a change during a pause counts one by one
 _INSTANT = timedelta(microseconds=1)
 
 
@@ -143,11 +148,13 @@ def _put_on_record(d: Draft, status: Status, reason: Reason) -> None:
     """What fell into a pause or an outage, and will now not be judged by its schedule."""
     if d.next_at is not None and d.next_at <= d.now:
         assert d.schedule is not None
-        times = [d.next_at]
+        last, later = d.next_at, 0
         if not counts_from_completion(d):
-            times += islice(occurrences(d.schedule, d.next_at, d.now), COUNTED)
-        skip_many(d, times, status, reason)
-        d.mark = times[-1]
+            later = count_times(d.schedule, d.next_at, d.now)
+        if later:
+            last = last_before(d.schedule, d.now + _INSTANT) or last
+        skip_many(d, Stretch(d.next_at, last, 1 + later), status, reason)
+        d.mark = last
     d.behind = None
 
 

@@ -58,7 +58,7 @@ def next_after(schedule: Schedule, after: datetime) -> datetime | None:
     if isinstance(schedule, Once):
         return schedule.at if schedule.at > after else None
     if isinstance(schedule, Every):
-        base = _first(schedule.start_at, schedule.anchor_at, schedule.seconds)
+        base = first_step(schedule, schedule.seconds)
         if schedule.from_completion and after >= base:
             return after_completion(schedule, after)
         return _step_after(schedule, base, schedule.seconds, after)
@@ -68,7 +68,7 @@ def next_after(schedule: Schedule, after: datetime) -> datetime | None:
     if isinstance(meaning, Calendar):
         return _calendar_after(schedule, meaning, after)
     if isinstance(meaning, Rate):
-        base = _first(schedule.start_at, schedule.anchor_at or EPOCH, meaning.seconds)
+        base = first_step(schedule, meaning.seconds)
         return _step_after(schedule, base, meaning.seconds, after)
     at = _at_time(schedule, meaning)
     if at is None or at <= after or _is_over(schedule, at) or _skip_day(schedule, at) is not None:
@@ -79,14 +79,14 @@ def next_after(schedule: Schedule, after: datetime) -> datetime | None:
 def first_time(schedule: Schedule) -> datetime | None:
     """The first time there is for a schedule that has just been made."""
     if isinstance(schedule, Every):
-        base = _first(schedule.start_at, schedule.anchor_at, schedule.seconds)
+        base = first_step(schedule, schedule.seconds)
         return _step_after(schedule, base, schedule.seconds, base - _TICK)
     return next_after(schedule, getattr(schedule, "anchor_at", None) or EPOCH)
 
 
 def after_completion(schedule: Every, ended_at: datetime) -> datetime | None:
     """The time that follows a run's end; whole intervals later if that date is excluded."""
-    base = _first(None, ended_at, schedule.seconds)
+    base = _one_later(ended_at, schedule.seconds)
     if schedule.start_at is not None:
         base = max(base, schedule.start_at)
     return _step_after(schedule, base, schedule.seconds, base - _TICK)
@@ -197,8 +197,13 @@ def _check_cron(schedule: Cron, zone_is_known: bool) -> Iterator[FieldError]:
         yield FieldError("cron_expression", text)
 
 
-def _first(start_at: datetime | None, anchor_at: datetime, seconds: int) -> datetime:
-    return start_at or min(anchor_at, HORIZON) + timedelta(seconds=seconds)
+def first_step(schedule: Every | Cron, seconds: int) -> datetime:
+    """Where an interval, or a rate(…), of so many seconds begins."""
+    return schedule.start_at or _one_later(schedule.anchor_at or EPOCH, seconds)
+
+
+def _one_later(anchor_at: datetime, seconds: int) -> datetime:
+    return min(anchor_at, HORIZON) + timedelta(seconds=seconds)
 
 
 def _calendar_after(schedule: Cron, calendar: Calendar, after: datetime) -> datetime | None:

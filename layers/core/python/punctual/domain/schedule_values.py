@@ -89,3 +89,8 @@ class Cron(
 
 
 Schedule = Once | Every | Cron
+
+
+def counts_from_completion(schedule: Schedule) -> bool:
+    """Whether its times but the first depend on when runs end."""
+    return isinstance(schedule, Every) and schedule.from_completion

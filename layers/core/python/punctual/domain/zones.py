@@ -3,6 +3,7 @@
 import os
 import struct
 from bisect import bisect_right
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import NamedTuple
@@ -15,6 +16,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2200, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 _EPOCH_ORDINAL = EPOCH.toordinal()
+_TWO_DAYS = 2 * 86_400  # no offset is as long
 # A plain folder: importlib.resources and what it imports would make each start 5 ms longer.
 _FOLDER = os.path.dirname(tzdata.__file__)
 # Clocks that still change do it at whole quarters of an hour of UTC.
@@ -72,6 +74,24 @@ def end_of_days(name: str, moment: datetime, days: int) -> datetime:
     if index < len(table.at):
         end = min(end, table.at[index])
     return EPOCH + timedelta(seconds=end)
+
+
+def local_spans(name: str, first: int, end: int) -> Iterator[tuple[datetime, datetime]]:
+    """The spans [from, to) in which the local date is in [first, end), in days since 1970.
+
+    There are several where a clock is set back over midnight.
+    """
+    changes, offsets = transitions(name)
+    low, high = first * 86_400, end * 86_400
+    for index in range(bisect_right(changes, low - _TWO_DAYS), len(offsets)):
+        begin = max(low - offsets[index], changes[index - 1] if index else low - _TWO_DAYS)
+        until = high - offsets[index]
+        if index < len(changes):
+            until = min(until, changes[index])
+        if begin < until:
+            yield EPOCH + timedelta(seconds=begin), EPOCH + timedelta(seconds=until)
+        elif begin > high + _TWO_DAYS:
+            return
 
 
 @cache

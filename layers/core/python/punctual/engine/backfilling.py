@@ -3,7 +3,6 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from itertools import islice
 from typing import NamedTuple
 
 from punctual.domain.errors import FieldError, Invalid
@@ -11,13 +10,13 @@ from punctual.domain.head import Head, State
 from punctual.domain.placement import derived_id, occurrence_id, sortable_id
 from punctual.domain.run import NOT_RUN, Reason, Run, Trigger
 from punctual.domain.schedule import occurrences
+from punctual.domain.schedule_count import count_times
 from punctual.domain.timing import RETENTION
 from punctual.engine.documents import Documents
 from punctual.engine.in_force import Period, periods
 from punctual.engine.ports import Body, Key, Ports, RunKey
 
 MOST = 1_000
-COUNTED = 100_000
 CHANGES = 1_000  # definitions gone through for one range; each is a read
 _INSTANT = timedelta(microseconds=1)
 _ROWS = 200
@@ -48,8 +47,6 @@ class Backfilling:
         if end <= start:
             return []
         times, counted = self._times(key, head, body, start, end, now)
-        if len(times) > MOST * 10:
-            raise _too_many(len(times))
         ids = {at: occurrence_id(key.job_id, at) for at in times}
         outcomes = self._outcomes(key, head, ids.values(), now)
         taken = _alive(head) | {run.run_id for run in outcomes.values() if _ran(run)}
@@ -65,18 +62,22 @@ class Backfilling:
     ) -> _Times:
         if head.state is State.SCHEDULED and head.next_at is not None:
             end = min(end, head.next_at)  # what is due from there on is about to have its outcome
+        parts: list[tuple[Period, datetime, datetime]] = []
+        for period in self._in_force(key, head, body, start, end):
+            low, high = max(start, period.since or start), min(end, period.until or end)
+            if low < high:
+                parts.append((period, low - _INSTANT, high - _INSTANT))
+        if any(period.counts_from_completion for period, *_ in parts):
+            text = "an interval that counts from completion has no past times"
+            raise Invalid.of(FieldError("from", text))
+        number = sum(count_times(period.schedule, low, high) for period, low, high in parts)
+        if number > MOST * 10:
+            raise _too_many(number)
         found: list[datetime] = []
         counted: list[datetime] = []
         on_record = max(head.created_at, now - RETENTION)
-        for period in self._in_force(key, head, body, start, end):
-            low, high = max(start, period.since or start), min(end, period.until or end)
-            if low >= high:
-                continue
-            if period.counts_from_completion:
-                text = "an interval that counts from completion has no past times"
-                raise Invalid.of(FieldError("from", text))
-            fell = occurrences(period.schedule, low - _INSTANT, high - _INSTANT)
-            here = list(islice(fell, COUNTED + 1 - len(found)))
+        for period, low, high in parts:
+            here = list(occurrences(period.schedule, low, high))
             found += here
             if period.max_runs is not None:
                 counted += [at for at in here if at >= on_record]
@@ -173,7 +174,5 @@ def _bounded(bodies: Iterable[Body]) -> Iterator[Body]:
 
 
 def _too_many(count: int) -> Invalid:
-    number = f"more than {COUNTED}" if count > COUNTED else str(count)
-    return Invalid.of(
-        FieldError("to", f"the range holds {number} occurrences, {MOST} can be run at once")
-    )
+    text = f"the range holds {count} occurrences, {MOST} can be run at once"
+    return Invalid.of(FieldError("to", text))

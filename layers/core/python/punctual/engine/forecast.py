@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from punctual.domain.coming import Place, first_coming, is_fired_ahead, left
 from punctual.domain.head import Head, State
-from punctual.domain.schedule import Every, Once, occurrences
+from punctual.domain.schedule import occurrences
+from punctual.domain.schedule_count import count_times
+from punctual.domain.schedule_values import Once, counts_from_completion
 from punctual.domain.zones import zone
 from punctual.engine.listing import Listing, Log, untold
 from punctual.engine.places import moment_in
@@ -139,13 +141,14 @@ def _scheduled(head: Head, start: datetime, end: datetime) -> Iterator[datetime]
     first = head.next_at
     if schedule is None or first is None or first >= end or head.state is not State.SCHEDULED:
         return iter(())
-    if isinstance(schedule, Every) and schedule.from_completion:
+    if counts_from_completion(schedule):
         return iter([first] if first >= start else [])  # the rest depends on when that run ends
-    if (number := left(head)) is not None:
-        every = chain([first], occurrences(schedule, first, end - _INSTANT))
-        return (at for at in islice(every, number) if at >= start)
     own = [first] if first >= start else []
-    return chain(own, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT))
+    every = chain(own, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT))
+    number = left(head)
+    if number is not None and first < start:
+        number -= 1 + count_times(schedule, first, start - _INSTANT)
+    return every if number is None else islice(every, max(0, number))
 
 
 def _zone(head: Head) -> str:

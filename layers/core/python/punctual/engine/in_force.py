@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from punctual.domain.head import Head, Kind
-from punctual.domain.schedule import Every, Once, Schedule
+from punctual.domain.schedule_values import Once, Schedule, counts_from_completion
 from punctual.engine.definition import Compiled, compiled, keep_phase
 from punctual.engine.ports import Body
 
@@ -20,7 +20,7 @@ class Period(NamedTuple):
 
     @property
     def counts_from_completion(self) -> bool:
-        return isinstance(self.schedule, Every) and self.schedule.from_completion
+        return counts_from_completion(self.schedule)
 
 
 def periods(head: Head, bodies: Iterable[Body]) -> Iterator[Period]:
