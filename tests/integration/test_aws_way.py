@@ -45,7 +45,7 @@ class Deployment:
         self.jobs = Jobs(ports, steps, self.search, clock, new_id)
         self.planner = Planner(ports.buckets, "planner")
         self.poller = Poller(ports.timers, ports.buckets, Looker(steps, new_id))
-        self.executor = Executor(ports, steps, clock, new_id, "executor-1")
+        self.executor = Executor(ports, steps, new_id, "executor-1")
 
     def submit(self, **document: Any) -> JobView:
         (view,) = self.jobs.submit("acme", "ada", [Submission({"name": "n", **document})])

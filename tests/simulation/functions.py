@@ -8,6 +8,7 @@ from typing import Any
 
 from punctual.aws.knobs import Knobs
 from punctual.aws.wake import SqsWake, parse_wake
+from punctual.engine.clocks import Clocks
 from punctual.engine.early import EarlyMessages
 from punctual.engine.failing import Failing
 from punctual.engine.looker import Looker
@@ -141,7 +142,7 @@ class PlannerFunction(Process):
             SqsWake(sent, "", self.clock),  # type: ignore[arg-type]
             lambda: Knobs(shards=self.world.setup.shards),
             _Switch(ports.buckets),
-            self.clock,
+            Clocks(self.clock, self.monotonic),
             _Silent(self),
         )
 

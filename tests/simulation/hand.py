@@ -87,7 +87,7 @@ class Hand:
 
     def executor(self, name: str = "e1", ports: Ports | None = None) -> Executor:
         reached = ports or self.memory.ports
-        return Executor(reached, self.steps(reached), self.clock, self.new_id, name)
+        return Executor(reached, self.steps(reached), self.new_id, name)
 
     def interrupted(self, process: str) -> Ports:
         return torn(self.memory.ports, self.plan, process)

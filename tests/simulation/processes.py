@@ -141,7 +141,7 @@ class ExecutorProcess(Process):
 
     def begin(self) -> None:
         steps = Steps(self.ports, self.clock, self.monotonic, self.log)
-        self._executor = Executor(self.ports, steps, self.clock, self.new_id, self.name)
+        self._executor = Executor(self.ports, steps, self.new_id, self.name)
         self._works: list[Work] = []
 
     def step(self) -> None:
@@ -257,7 +257,7 @@ class ReconcilerProcess(Process):
         self._next_at = self.world.now + timedelta(seconds=70)
         ports = self.world.memory.ports
         steps = Steps(ports, self.clock, self.monotonic, self.log)
-        walked = Reconciler(ports, steps, Looker(steps, self.new_id)).step(self.clock())
+        walked = Reconciler(ports, steps, Looker(steps, self.new_id)).step()
         assert not walked.mended, f"rule 2: the reconciler had to mend {walked.mended}"
 
     def next_at(self) -> datetime | None:

@@ -77,7 +77,7 @@ def test_what_was_set_aside_is_found_by_the_reconciler_and_runs_once_it_can() ->
     hand.memory.heads.rows[key] = stored._replace(head=replace(stored.head, rules=rules))
     steps = hand.steps()
     reconciler = Reconciler(hand.memory.ports, steps, Looker(steps, hand.new_id))
-    assert reconciler.step(hand.now).mended == (key,)
+    assert reconciler.step().mended == (key,)
     run_until(hand, 3_620)
     assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
     assert told == []

@@ -31,7 +31,7 @@ def test_shards_that_grow_keep_the_timers_of_before_and_alarm_nobody() -> None:
     assert {timer.shard for timer in hand.timers()} == {0, 1, 2, 3}
     steps = hand.steps()
     reconciler = Reconciler(hand.memory.ports, steps, Looker(steps, hand.new_id))
-    assert reconciler.step(hand.now).mended == ()
+    assert reconciler.step().mended == ()
     hand.tick()
     hand.now = NOON + seconds(30)
     hand.step()
@@ -45,10 +45,10 @@ def test_the_reconciler_mends_a_job_without_a_timer_and_says_so() -> None:
     hand.memory.timers.delete(hand.timers())
     steps = hand.steps()
     reconciler = Reconciler(hand.memory.ports, steps, Looker(steps, hand.new_id))
-    assert reconciler.step(hand.now).mended == (key,)
+    assert reconciler.step().mended == (key,)
     hand.look()
     assert [timer.at for timer in hand.timers()] == [NOON + 30 * MINUTE]
-    assert reconciler.step(hand.now).mended == ()
+    assert reconciler.step().mended == ()
 
 
 def test_a_claim_that_everybody_forgot_is_ended() -> None:
@@ -60,9 +60,9 @@ def test_a_claim_that_everybody_forgot_is_ended() -> None:
     hand.memory.timers.delete(hand.timers())
     reconciler = Reconciler(hand.memory.ports, steps, Looker(steps, hand.new_id))
     hand.now = NOON + 30 * MINUTE
-    assert reconciler.step(hand.now).mended == ()
+    assert reconciler.step().mended == ()
     hand.now = NOON + 70 * MINUTE
-    assert reconciler.step(hand.now).mended == (key,)
+    assert reconciler.step().mended == (key,)
     hand.look()
     assert [(r.status, r.past) for r in hand.head(key).runs] == [(Status.QUEUED, "L")]
 
@@ -78,7 +78,8 @@ def test_the_reconciler_believes_no_page_that_is_out_of_date() -> None:
     hand.memory.heads.walk = lambda cursor, limit: stale  # type: ignore[method-assign]
     steps = hand.steps()
     reconciler = Reconciler(hand.memory.ports, steps, Looker(steps, hand.new_id))
-    assert reconciler.step(NOON + seconds(3600)).mended == ()
+    hand.now = NOON + seconds(3600)
+    assert reconciler.step().mended == ()
 
 
 def test_timers_that_stand_in_a_closed_minute_do_no_harm() -> None:

@@ -131,9 +131,9 @@ def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is
     early = EarlyMessages(hand.memory.ports.messages, hand.clock, A_CORE)
     ports = Ports(**{**vars(hand.memory.ports), "messages": early})
     hand.now = NOON + timedelta(minutes=2, seconds=-0.8)
-    horizon = hand.now + timedelta(seconds=1)
-    due = [timer for timer in hand.timers() if timer.at <= horizon]
-    assert early.adopt(Looker(hand.steps(ports), hand.new_id).look(due, horizon)) == []
+    ahead = timedelta(seconds=1)
+    due = [timer for timer in hand.timers() if timer.at <= hand.now + ahead]
+    assert early.adopt(Looker(hand.steps(ports), hand.new_id).look(due, ahead)) == []
     hand.now = NOON + timedelta(minutes=2)
     released = early.release(hand.now, 100)
     assert early.sent == len(keys), "in time, whatever is to be recorded"

@@ -154,8 +154,9 @@ class DynamoHeads:
         return self._standing_in(self._dynamo.query(self._table, where, page))
 
     def _standing_in(self, found: Iterable[Item]) -> Iterator[Head]:
+        now = self._clock()
         for row in found:
-            if not rows.is_expired(row, self._clock()):
+            if not rows.is_expired(row, now):
                 yield rows.from_row(row).head
 
     def _swap(self, swap: Swap) -> bool:

@@ -18,7 +18,11 @@ def clock_changes(
         if first >= high:
             continue
         alone = calendar.next_local(first + 1) >= high
-        what = _clock(first) if alone else f"a time from {_clock(low)} to {_clock(high)}"
+        what = (
+            _time_of_day(first)
+            if alone
+            else f"a time from {_time_of_day(low)} to {_time_of_day(high)}"
+        )
         if offset > before:
             moved = first + offset - before if alone else None
             what_then = _in_gap(calendar.is_fixed, gap, change + offset, moved)
@@ -52,9 +56,9 @@ def _in_gap(is_fixed: bool, gap: str, end: int, moved: int | None) -> str:
     if not is_fixed:
         return "does not exist then and is passed over"
     if gap == "NEXT":
-        return f"does not exist then and fires at {_clock(end)}, the first moment after"
+        return f"does not exist then and fires at {_time_of_day(end)}, the first moment after"
     if gap == "SHIFT":
-        at = _clock(moved) if moved is not None else "a time that much later"
+        at = _time_of_day(moved) if moved is not None else "a time that much later"
         return f"does not exist then and fires at {at}"
     return "does not exist then and does not fire"
 
@@ -70,11 +74,11 @@ def _sentence(name: str, change: int, before: int, offset: int) -> str:
     way = "forward" if offset > before else "back"
     return (
         f"on {day.day} {day:%B} {day.year} clocks in {name} go {way} "
-        f"from {_clock(change + before)} to {_clock(change + offset)}"
+        f"from {_time_of_day(change + before)} to {_time_of_day(change + offset)}"
     )
 
 
-def _clock(local: int) -> str:
+def _time_of_day(local: int) -> str:
     time = EPOCH + timedelta(seconds=local)
     return f"{time:%H:%M:%S}" if time.second else f"{time:%H:%M}"
 

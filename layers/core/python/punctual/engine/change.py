@@ -1,5 +1,6 @@
 """Something that happens to a job, and what came of it."""
 
+from datetime import timedelta
 from typing import NamedTuple
 
 from msgspec import Struct
@@ -22,6 +23,7 @@ class Change(NamedTuple):
     safety: bool = False  # nothing durable brought it: a timer stands in until its effects are done
     spared: bool = False  # one of many messages: that it cannot be decided must not stop the others
     note: Note | None = None  # whose it is, where a client asked for it
+    ahead: timedelta = timedelta(0)  # how long before its time a look may fire an occurrence
 
 
 class Result(Struct, frozen=True):

@@ -20,7 +20,6 @@ from punctual.engine.plan import load, stood
 from punctual.engine.ports import (
     Beat,
     Body,
-    Clock,
     Detail,
     Key,
     Message,
@@ -83,12 +82,9 @@ class Alive(NamedTuple):
 
 
 class Executor:
-    def __init__(
-        self, ports: Ports, steps: Steps, clock: Clock, new_id: NewId, executor_id: str
-    ) -> None:
+    def __init__(self, ports: Ports, steps: Steps, new_id: NewId, executor_id: str) -> None:
         self._ports = ports
         self._steps = steps
-        self._clock = clock
         self._new_id = new_id
         self._documents = Documents(ports)
         self.executor_id = executor_id
@@ -142,10 +138,10 @@ class Executor:
         bodies = self._bodies(found)
         granted: list[Assignment] = []
         unread: list[Unread] = []
-        until = self._clock() + HOLD
+        over = self._steps.clocks.countdown(HOLD)
         for (message, nonce, _), run in zip(won, found, strict=True):
             try:
-                if unread and self._clock() > until:  # the others' claims would not outlive it
+                if unread and over():  # the others' claims would not outlive it
                     raise Unavailable("The store of payloads does not answer.")
                 granted.append(self._assignment(*run, bodies))
             except Unavailable:
@@ -178,6 +174,7 @@ class Executor:
         self, refused: Sequence[tuple[Message, Result]]
     ) -> tuple[list[tuple[Message, datetime]], list[Message]]:
         """An old message may be the only thing left that points at its job."""
+        now = self._steps.clocks.read().wall
         again: list[tuple[Message, datetime]] = []
         settled: list[Message] = []
         looks: list[Message] = []
@@ -185,7 +182,7 @@ class Executor:
             if result.verdict is Verdict.EARLY and result.decision is not None:
                 again.append((message, result.decision.again_at or message.due_at))
             elif result.contended:
-                again.append((message, self._clock() + AGAIN))
+                again.append((message, now + AGAIN))
             else:
                 looks.append(message)
         if not looks:
@@ -204,9 +201,9 @@ class Executor:
                 )
             if held is not None and found is not None:
                 lease = found.leases.get(held.run_id)
-                again.append((message, lease.until if lease else self._clock() + LEASE))
+                again.append((message, lease.until if lease else now + LEASE))
             elif not result.effects_done:
-                again.append((message, self._clock() + LEASE))
+                again.append((message, now + LEASE))
             else:
                 settled.append(message)
         return again, settled
@@ -246,14 +243,13 @@ class Executor:
 
     def beat(self, held: Sequence[tuple[Key, str, int]], first: bool = False) -> list[Alive]:
         """Renew claims; a first beat puts the timer that watches the lease from then on."""
-        begun = self._steps.placing.begin()
+        begun = self._steps.clocks.read()
         now, until = begun.wall, begun.wall + LEASE
         if first:
             watches: list[Timer] = [
                 self._steps.placing.watch(key, token, until, now) for key, _, token in held
             ]
-            self._steps.placing.put(watches, begun)
-            self._ports.wake.nudge(watches)
+            self._ports.wake.nudge(self._steps.timers.put(watches, begun))
         heads = self._ports.heads.beat(
             [Beat(key, run_id, token, until) for key, run_id, token in held]
         )
@@ -266,12 +262,10 @@ class Executor:
 
     def look_later(self, messages: Sequence[Message], at: datetime) -> None:
         """Their runs stay queued, and a look then sends them anew: the messages may go."""
-        placing = self._steps.placing
-        begun = placing.begin()
+        placing, begun = self._steps.placing, self._steps.clocks.read()
         keys = {Key(one.tenant, one.job_id): one.version for one in messages}
         timers = [placing.timer(key, at, version, begun.wall) for key, version in keys.items()]
-        placing.put(timers, begun)
-        self._ports.wake.nudge(timers)
+        self._ports.wake.nudge(self._steps.timers.put(timers, begun))
 
     def poison(self, messages: Sequence[Message]) -> list[Result]:
         """End runs whose message came back too often; the dead-letter queue's consumer."""

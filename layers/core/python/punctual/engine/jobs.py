@@ -181,7 +181,8 @@ class Jobs(Ordering):
         key = Key(tenant, job_id)
         if if_match is not None:
             _check(self._load(key)[0].head, if_match)
-        change = self._change(key, event, self._new_id(), by, action, after=after)
+        asked_at = self._clock()
+        change = self._change(key, event, self._new_id(), by, action, asked_at, after=after)
         (result,) = self._steps.apply([change._replace(edition=if_match)])
         if result.verdict is Verdict.STALE:
             raise PreconditionFailed("The job has another version by now: read it again.")

@@ -1,7 +1,7 @@
 """A look: load the heads that timers name, decide, and see to what follows."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import timedelta
 
 from punctual.domain.events import Look
 from punctual.engine.change import Change, Result
@@ -26,14 +26,14 @@ class Looker:
         self._new_id = new_id
 
     def look(
-        self, timers: Sequence[Timer], horizon: datetime | None = None
+        self, timers: Sequence[Timer], ahead: timedelta = timedelta(0)
     ) -> list[tuple[Sequence[Timer], Result]]:
         """One look a job, whatever number of its timers are due."""
         by_key: dict[Key, list[Timer]] = {}
         for timer in timers:
             by_key.setdefault(timer.key, []).append(timer)
         changes = [
-            Change(key, Look(horizon=horizon), writer, brought=tuple(brought))
+            Change(key, Look(), writer, brought=tuple(brought), ahead=ahead)
             for (key, brought), writer in zip(
                 by_key.items(), marks(self._new_id, len(by_key)), strict=True
             )

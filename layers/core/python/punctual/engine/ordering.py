@@ -44,7 +44,7 @@ class Ordering:
         self._clock = clock
         self._new_id = new_id
         self._documents = Documents(ports)
-        self._receipts = Receipts(ports, clock)
+        self._receipts = Receipts(ports)
         self._backfilling = Backfilling(ports, self._documents)
 
     def run_now(
@@ -56,9 +56,9 @@ class Ordering:
         fingerprint: str = "",
         by: Actor | None = None,
     ) -> RunView:
-        job = Key(tenant, job_id)
-        fresh = self._new_run_id(job_id)
-        run_id = self._receipts.one(tenant, key, fingerprint, fresh)
+        job, asked_at = Key(tenant, job_id), self._clock()
+        fresh = self._new_run_id(job_id, asked_at)
+        run_id = self._receipts.one(tenant, key, fingerprint, fresh, asked_at)
         made = None if run_id == fresh else self._made(job, run_id)
         if made is not None:
             return made
@@ -67,7 +67,7 @@ class Ordering:
             self._documents.put_payload(job, run_id, payload)
         given = payload is not UNSET
         event = events.Order(run_id, own_payload=given, keyed=key is not None)
-        return self._order(job, event, by, audit.RUN_ORDER, {"payload_given": given})
+        return self._order(job, event, by, asked_at, audit.RUN_ORDER, {"payload_given": given})
 
     def retry(
         self,
@@ -79,12 +79,12 @@ class Ordering:
         by: Actor | None = None,
     ) -> RunView:
         """Once more, by the present definition, with the payload it had."""
-        job = Key(tenant, job_id)
+        job, asked_at = Key(tenant, job_id), self._clock()
         former = self._search.run(tenant, job_id, run_id)
         if former.run.ended_at is None:
             raise Conflict("Only a run that has ended can be retried: this one is alive.")
-        fresh = self._new_run_id(job_id)
-        new_id = self._receipts.one(tenant, key, fingerprint, fresh)
+        fresh = self._new_run_id(job_id, asked_at)
+        new_id = self._receipts.one(tenant, key, fingerprint, fresh, asked_at)
         made = None if new_id == fresh else self._made(job, new_id)
         if made is not None:
             return made
@@ -100,7 +100,7 @@ class Ordering:
             scheduled_at=former.run.scheduled_at,
             keyed=key is not None,
         )
-        return self._order(job, order, by, audit.RUN_RETRY, {"retried_from": run_id})
+        return self._order(job, order, by, asked_at, audit.RUN_RETRY, {"retried_from": run_id})
 
     def _made(self, key: Key, run_id: str) -> RunView | None:
         """The run that an earlier request with the same key made: it may have left the head."""
@@ -109,28 +109,28 @@ class Ordering:
         except NotFound:
             return None
 
-    def _new_run_id(self, job_id: str) -> str:
-        return derived_id(self._clock(), job_id, self._new_id())
+    def _new_run_id(self, job_id: str, now: datetime) -> str:
+        return derived_id(now, job_id, self._new_id())
 
     def _order(
         self,
         key: Key,
         order: events.Order,
         by: Actor | None,
+        asked_at: datetime,
         action: str,
         after: dict[str, Any],
     ) -> RunView:
         writer, run_id = self._new_id(), order.run_id
-        change = self._change(key, order, writer, by, action, run_id=run_id, after=after)
+        change = self._change(key, order, writer, by, action, asked_at, run_id, after)
         (result,) = self._steps.apply([change])
         self._refuse(result)
         return self._search.run(*key, order.run_id)
 
     def cancel_run(self, tenant: str, job_id: str, run_id: str, by: Actor | None = None) -> RunView:
         event, writer = events.CancelRun(run_id), self._new_id()
-        change = self._change(
-            Key(tenant, job_id), event, writer, by, audit.RUN_CANCEL, run_id=run_id
-        )
+        key, now = Key(tenant, job_id), self._clock()
+        change = self._change(key, event, writer, by, audit.RUN_CANCEL, now, run_id)
         (result,) = self._steps.apply([change])
         if result.decision is None or result.contended:
             self._refuse(result)
@@ -149,18 +149,18 @@ class Ordering:
         by: Actor | None = None,
     ) -> Sequence[datetime]:
         """Run what fell into [start, end) and did not run; the nominal times of it."""
-        key = Key(tenant, job_id)
+        key, now = Key(tenant, job_id), self._clock()
         stored, body = self._load(key)
         if stored.head.state is State.CANCELLED:  # also where nothing is missing
             raise conflict(stored.head)
-        asked = self._backfilling.missing(key, stored.head, body, start, end, self._clock())
+        asked = self._backfilling.missing(key, stored.head, body, start, end, now)
         times = [at for _, at in asked]
         if dry_run or not times:
             return times
         check_backfill(self._quotas, tenant, len(times))
         event, writer = events.Backfill(tuple(asked)), self._new_id()
         after = {"from": audit.moment_text(start), "to": audit.moment_text(end)}
-        change = self._change(key, event, writer, by, audit.JOB_BACKFILL, after=after)
+        change = self._change(key, event, writer, by, audit.JOB_BACKFILL, now, after=after)
         (result,) = self._steps.apply([change])
         self._refuse(result)
         return times
@@ -172,14 +172,14 @@ class Ordering:
         writer: str,
         by: Actor | None,
         action: str,
-        at: datetime | None = None,
+        at: datetime,
         run_id: str = "",
         after: dict[str, Any] | None = None,
     ) -> Change:
         """`by` asks for it: it is noted with what it changes, and only if it does."""
         note = None
         if by is not None:
-            note = Note(by, action, at or self._clock(), run_id, after=after)
+            note = Note(by, action, at, run_id, after=after)
         return Change(key, event, writer, safety=True, note=note)
 
     def _load(self, key: Key) -> tuple[Stored, Body]:

@@ -1,14 +1,14 @@
-"""Putting timers: which bucket and shard, and again if the put was so slow that it may be late."""
+"""Where timers go, and that they get there before their minute closes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.head import Head, Kind, State
 from punctual.domain.placement import EPOCH, bucket_of, shard_of
 from punctual.engine.change import Change
-from punctual.engine.ports import Clock, Key, Ports, Stored, Timer
+from punctual.engine.clocks import Clocks, Reading
+from punctual.engine.ports import Buckets, Key, Stored, Timer, Timers
 
 MINUTE = timedelta(minutes=1)
 AHEAD = timedelta(seconds=1)
@@ -17,18 +17,11 @@ WATCH_GRID = 20  # seconds: the watches of one lease fall on one timer
 PUTS = 3
 
 
-class Begun(NamedTuple):
-    """A moment by both clocks."""
-
-    wall: datetime
-    steady: float
-
-
 class Placing:
-    def __init__(self, ports: Ports, clock: Clock, monotonic: Callable[[], float]) -> None:
-        self._ports = ports
-        self._clock = clock
-        self._monotonic = monotonic
+    """Chooses the bucket and the shard of a timer for a decision made at `now`."""
+
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
         self._shards = 0
 
     def timer(self, key: Key, at: datetime, version: int, now: datetime) -> Timer:
@@ -42,28 +35,9 @@ class Placing:
     def _learn(self, now: datetime) -> int:
         """How many shards; and the watermark begins no later than the first timer, whose minute
         a planner that ticks much later would otherwise never hand out."""
-        buckets = self._ports.buckets
-        if buckets.watermark() is None:
-            buckets.advance(None, bucket_of(now) - MINUTE)
-        return buckets.shards()
-
-    def begin(self) -> Begun:
-        """To be taken before the buckets of the timers that are then put are chosen."""
-        return Begun(self._clock(), self._monotonic())
-
-    def put(self, timers: Sequence[Timer], begun: Begun) -> None:
-        """A bucket may close between its choice and a slow put's answer: it is put again then."""
-        for _ in range(PUTS):
-            if not timers:
-                return
-            self._ports.timers.put(timers)
-            now = self._clock()
-            steady = timedelta(seconds=self._monotonic() - begun.steady)
-            if max(now - begun.wall, steady) <= SLOW:
-                return
-            begun = self.begin()
-            timers = [self.timer(timer.key, timer.at, timer.version, now) for timer in timers]
-        raise Unavailable("The store is too slow to keep time: its writes take over ten seconds.")
+        if self._buckets.watermark() is None:
+            self._buckets.advance(None, bucket_of(now) - MINUTE)
+        return self._buckets.shards()
 
     def watches(self, change: Change, stored: Stored, head: Head, now: datetime) -> list[Timer]:
         """Keep watching the leases whose watch brought this look."""
@@ -80,6 +54,33 @@ class Placing:
         seconds = -(-(until - EPOCH) // timedelta(seconds=1))
         at = EPOCH + timedelta(seconds=-(-seconds // WATCH_GRID) * WATCH_GRID)
         return self.timer(key, at, token, now)
+
+
+class TimerPuts:
+    """Puts timers, and measures how long that takes: a bucket may close in the meantime."""
+
+    def __init__(self, timers: Timers, placing: Placing, clocks: Clocks) -> None:
+        self._timers = timers
+        self._placing = placing
+        self._clocks = clocks
+
+    def put(self, timers: Sequence[Timer], begun: Reading) -> Sequence[Timer]:
+        """Return the timers as they stand in time: those whose put was slow are put again.
+
+        `begun` is the reading with which their buckets were chosen.
+        """
+        for _ in range(PUTS):
+            if not timers:
+                return timers
+            self._timers.put(timers)
+            if self._clocks.passed(begun) <= SLOW:
+                return timers
+            begun = self._clocks.read()
+            timers = [
+                self._placing.timer(timer.key, timer.at, timer.version, begun.wall)
+                for timer in timers
+            ]
+        raise Unavailable("The store is too slow to keep time: its writes take over ten seconds.")
 
 
 def blank_head(key: Key, version: int, writer: str, now: datetime) -> Head:

@@ -80,9 +80,8 @@ class Poller:
         return Stepped(len(due), self.next_at(now))
 
     def _look(self, due: Sequence[Timer], now: datetime) -> None:
-        horizon = now + self._ahead if self._ahead else None
         try:
-            looked = self._looker.look(due, horizon)
+            looked = self._looker.look(due, self._ahead)
         except Unavailable:
             again = self._failing.unanswered_at(now)
             self._later.extend((again, timer) for timer in due)

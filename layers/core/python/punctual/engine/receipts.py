@@ -1,11 +1,12 @@
 """Idempotency-Key: the same key and body stand for one thing, for a day."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from punctual.domain.errors import FieldError, Invalid
 from punctual.domain.timing import RECEIPT
-from punctual.engine.ports import Clock, Ports, Receipt
+from punctual.engine.ports import Ports, Receipt
 
 
 class Submission(NamedTuple):
@@ -17,13 +18,13 @@ class Submission(NamedTuple):
 
 
 class Receipts:
-    def __init__(self, ports: Ports, clock: Clock) -> None:
+    def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._clock = clock
 
-    def ids(self, tenant: str, asked: Sequence[tuple[str | None, str, str]]) -> list[str | Invalid]:
+    def ids(
+        self, tenant: str, asked: Sequence[tuple[str | None, str, str]], now: datetime
+    ) -> list[str | Invalid]:
         """For each (key, fingerprint, fresh id): the id it stands for, or why it is refused."""
-        now = self._clock()
         wanted = [
             (key, Receipt(fingerprint, fresh, now, now + RECEIPT))
             for key, fingerprint, fresh in asked
@@ -40,13 +41,13 @@ class Receipts:
             answers.append(receipt.made_id if same else _other_body())
         return answers
 
-    def made(self, tenant: str, key: str, fingerprint: str) -> str | None:
+    def made(self, tenant: str, key: str, fingerprint: str, now: datetime) -> str | None:
         """The id that an earlier request with this key and body stands for, if there was one."""
-        receipt = self._ports.receipts.find(tenant, [key], self._clock()).get(key)
+        receipt = self._ports.receipts.find(tenant, [key], now).get(key)
         return receipt.made_id if receipt and receipt.fingerprint == fingerprint else None
 
-    def one(self, tenant: str, key: str | None, fingerprint: str, fresh: str) -> str:
-        (answer,) = self.ids(tenant, [(key, fingerprint, fresh)])
+    def one(self, tenant: str, key: str | None, fingerprint: str, fresh: str, now: datetime) -> str:
+        (answer,) = self.ids(tenant, [(key, fingerprint, fresh)], now)
         if isinstance(answer, Invalid):
             raise answer
         return answer

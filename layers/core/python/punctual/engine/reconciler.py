@@ -30,10 +30,11 @@ class Reconciler:
         self._steps = steps
         self._looker = looker
 
-    def step(self, now: datetime, cursor: str | None = None) -> Walked:
+    def step(self, cursor: str | None = None, limit: int | None = None) -> Walked:
         """One page of heads. It should find nothing: what it mends is worth an alarm."""
-        begun = self._steps.placing.begin()
-        page = self._ports.heads.walk(cursor, PAGE)
+        begun = self._steps.clocks.read()
+        now = begun.wall
+        page = self._ports.heads.walk(cursor, limit or PAGE)
         missing = self._forgotten(page.heads, now)
         missing.update(self._abandoned(page.heads, now))
         keys = self._unchanged(missing)
@@ -42,8 +43,7 @@ class Reconciler:
             for key in keys
             for version, at in [missing[key]]
         ]
-        self._steps.placing.put(timers, begun)
-        self._ports.wake.nudge(timers)
+        self._ports.wake.nudge(self._steps.timers.put(timers, begun))
         return Walked(len(page.heads), keys, page.cursor, page.unread)
 
     def _unchanged(self, missing: Mapping[Key, tuple[int, datetime]]) -> tuple[Key, ...]:

@@ -7,7 +7,7 @@ from punctual.domain.head import Head
 from punctual.domain.placement import EPOCH
 from punctual.engine import runs as views
 from punctual.engine.filters import RunFilters
-from punctual.engine.ports import Clock, Key, Ports, RunKey, RunRow
+from punctual.engine.ports import Key, Ports, RunKey, RunRow
 from punctual.engine.views import Page, RunView
 
 SCAN = 5  # pages read for one answer at most: a page may be short
@@ -22,21 +22,25 @@ _Place = tuple[str, str]
 class RunPages:
     """Newest first. What heads know is read before the rest, so nothing ends between the two."""
 
-    def __init__(self, ports: Ports, clock: Clock) -> None:
+    def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._clock = clock
 
     def of_job(
-        self, head: Head, filters: RunFilters, limit: int, after: tuple[str, ...] | None
+        self,
+        head: Head,
+        filters: RunFilters,
+        limit: int,
+        after: tuple[str, ...] | None,
+        now: datetime,
     ) -> Page:
         key = Key(head.tenant, head.job_id)
         before = _lower(after[0] if after else None, filters.top)
         bottom = filters.bottom if filters.single else None
         wide = limit if filters == RunFilters() else max(limit, WIDE)
-        alive = [view for view in views.in_head(head, self._clock()) if filters.admit(view.run)]
+        alive = [view for view in views.in_head(head, now) if filters.admit(view.run)]
         found: list[RunView] = []
         for _ in range(SCAN):
-            rows = self._ports.history.page(key, before, bottom, wide, self._clock())
+            rows = self._ports.history.page(key, before, bottom, wide, now)
             last = rows[-1].run.run_id if len(rows) == wide else None
             recorded = {row.run.run_id for row in rows}
             here = [
@@ -56,7 +60,12 @@ class RunPages:
         return Page(found, (before,) if before else None)
 
     def of_all(
-        self, tenant: str, filters: RunFilters, limit: int, after: tuple[str, ...] | None
+        self,
+        tenant: str,
+        filters: RunFilters,
+        limit: int,
+        after: tuple[str, ...] | None,
+        now: datetime,
     ) -> Page:
         """Over all jobs: first the living, from the heads that have any, then the ended.
 
@@ -67,7 +76,7 @@ class RunPages:
             before = (top, "")
         bottom = filters.bottom if filters.single else None
         wide = limit if filters == RunFilters() else max(limit, WIDE)
-        busy, now = self._ports.heads.busy(tenant), self._clock()
+        busy = self._ports.heads.busy(tenant)
         alive = [v for head in busy for v in views.in_head(head, now) if filters.admit(v.run)]
         lately = [place for head in busy for place in _named(head, now)]
         found: list[RunView] = []
@@ -75,11 +84,11 @@ class RunPages:
             deep = before is not None and before[0] <= (filters.bottom or "")
             if deep:
                 wide = max(limit, DEEP)
-            rows = self._ports.history.page_all(tenant, before, wide, self._clock())
+            rows = self._ports.history.page_all(tenant, before, wide, now)
             last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
             listed = {_place_of(row) for row in rows}
             missed = [one for one in lately if one not in listed and _between(one, before, last)]
-            rows = [*rows, *self._recorded(tenant, missed)]
+            rows = [*rows, *self._recorded(tenant, missed, now)]
             recorded = {row.run.run_id for row in rows}
             here = [
                 view
@@ -97,12 +106,12 @@ class RunPages:
                 break
         return Page(found, before)
 
-    def _recorded(self, tenant: str, places: Sequence[_Place]) -> Sequence[RunRow]:
+    def _recorded(self, tenant: str, places: Sequence[_Place], now: datetime) -> Sequence[RunRow]:
         """Of runs that ended and left their heads so lately that the list may not have them yet."""
         if not places:
             return ()
         wanted = [RunKey(tenant, job_id, run_id) for run_id, job_id in places]
-        return list(self._ports.history.get(wanted, self._clock()).values())
+        return list(self._ports.history.get(wanted, now).values())
 
 
 def _named(head: Head, now: datetime) -> Iterator[_Place]:

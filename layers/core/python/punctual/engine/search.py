@@ -40,46 +40,52 @@ class Search:
         self._explaining = Explaining(ports, self._documents)
         self._listing = Listing(ports.heads, log)
         self._forecast = Forecast(ports, log)
-        self._pages = RunPages(ports, clock)
+        self._pages = RunPages(ports)
         self.audit = Auditing(ports.audit, ports.heads)
 
     def job(self, tenant: str, job_id: str) -> JobView:
         key = Key(tenant, job_id)
+        now = self._clock()
         stored, body = self.load(key)
-        return JobView(stored.head, self._documents.full(body), self._latest(key, stored.head))
+        latest = self._latest(key, stored.head, now)
+        return JobView(stored.head, self._documents.full(body), latest)
 
     def load(self, key: Key) -> tuple[Stored, Body]:
         return self._listing.load(key)
 
     def _latest(
-        self, key: Key, head: Head, rows: Mapping[RunKey, RunRow] | None = None
+        self, key: Key, head: Head, now: datetime, rows: Mapping[RunKey, RunRow] | None = None
     ) -> RunView | None:
         """The run last made that ran or will; else the last that did not run; else none."""
         for run_id in (head.latest, head.latest_not_run):
             if run_id:
-                view = self._find(key, head, run_id, rows)
+                view = self._find(key, head, run_id, now, rows)
                 if view is not None and (view.run.status not in NOT_RUN or not head.latest):
                     return view
         if not head.latest and not head.latest_not_run:
             return None
-        now = self._clock()
         kept = self._ports.history.page(key, None, None, LATEST_SCAN, now)
         found = [*views.in_head(head, now), *(views.of_row(row) for row in kept)]
         ran = [view for view in found if view.run.status not in NOT_RUN]
         return max(ran or found, key=lambda view: view.run.created_at, default=None)
 
     def _find(
-        self, key: Key, head: Head, run_id: str, rows: Mapping[RunKey, RunRow] | None = None
+        self,
+        key: Key,
+        head: Head,
+        run_id: str,
+        now: datetime,
+        rows: Mapping[RunKey, RunRow] | None = None,
     ) -> RunView | None:
         """`rows`, where given, are read already: what is not among them is asked for."""
-        known = views.in_head(head, self._clock())
+        known = views.in_head(head, now)
         alive = next((view for view in known if view.run.run_id == run_id), None)
         if alive is not None and alive.run.ended_at is None:
             return alive
         wanted = RunKey(*key, run_id)
         row = None if rows is None else rows.get(wanted)
         if row is None:
-            row = self._ports.history.get([wanted], self._clock()).get(wanted)
+            row = self._ports.history.get([wanted], now).get(wanted)
         return alive if row is None else views.of_row(row)
 
     def jobs(
@@ -119,18 +125,18 @@ class Search:
             JobView(
                 head,
                 self._documents.full(body),
-                self._latest(Key(head.tenant, head.job_id), head, rows),
+                self._latest(Key(head.tenant, head.job_id), head, now, rows),
             )
             for head, body in jobs
         ]
 
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
-        key = Key(tenant, job_id)
+        key, now = Key(tenant, job_id), self._clock()
         head = self.load(key)[0].head
-        view = self._find(key, head, run_id)
+        view = self._find(key, head, run_id, now)
         if view is None:
             raise NotFound("There is no such run.")
-        run, now = view.run, self._clock()
+        run = view.run
         rows = self._ports.history.attempts(RunKey(*key, run_id), now) if run.past else ()
         former = []
         for number, letter in enumerate(run.past, start=1):
@@ -149,10 +155,11 @@ class Search:
         limit: int,
         after: tuple[str, ...] | None,
     ) -> Page:
+        now = self._clock()
         if job_id is None:
-            return self._pages.of_all(tenant, filters, limit, after)
+            return self._pages.of_all(tenant, filters, limit, after, now)
         head = self.load(Key(tenant, job_id))[0].head
-        return self._pages.of_job(head, filters, limit, after)
+        return self._pages.of_job(head, filters, limit, after, now)
 
     def output(self, tenant: str, job_id: str, run_id: str) -> Output:
         detail = self._detail(tenant, job_id, run_id)

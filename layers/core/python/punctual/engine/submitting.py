@@ -25,7 +25,7 @@ from punctual.engine.limits import (
     too_many_orders,
 )
 from punctual.engine.marks import mark_of
-from punctual.engine.ports import Blob, Body, Clock, Key, NewId, Ports, Swap
+from punctual.engine.ports import Blob, Body, Clock, Key, NewId, Ports, Swap, Timer
 from punctual.engine.receipts import Receipts, Submission
 from punctual.engine.steps import Steps
 from punctual.engine.views import JobView
@@ -87,7 +87,7 @@ class Submitting:
         fresh = [self._new_id() for _ in wanted]
         new: list[_New] = []
         again: list[tuple[int, Key]] = []
-        for index, answer in enumerate(self._ids(tenant, wanted, fresh)):
+        for index, answer in enumerate(self._ids(tenant, wanted, fresh, now)):
             if isinstance(answer, PunctualError):
                 answers[index] = answer
             elif answer != fresh[index]:
@@ -108,7 +108,7 @@ class Submitting:
 
     def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
         """What an earlier request made, though by now it would be refused: its time is over."""
-        job_id = self._receipts.made(tenant, idempotency_key, fingerprint)
+        job_id = self._receipts.made(tenant, idempotency_key, fingerprint, self._clock())
         if job_id is None:
             return None
         key = Key(tenant, job_id)
@@ -133,7 +133,7 @@ class Submitting:
         return [one for one in new[:room] if one.place not in refused]
 
     def _ids(
-        self, tenant: str, wanted: Sequence[Submission], fresh: Sequence[str]
+        self, tenant: str, wanted: Sequence[Submission], fresh: Sequence[str], now: datetime
     ) -> Sequence[str | PunctualError]:
         if all(one.idempotency_key is None for one in wanted):
             return fresh
@@ -143,6 +143,7 @@ class Submitting:
                 (one.idempotency_key, one.fingerprint, made)
                 for one, made in zip(wanted, fresh, strict=True)
             ],
+            now,
         )
 
     def _present(self, key: Key, head: Head) -> JobView:
@@ -208,14 +209,13 @@ class Submitting:
         """Timer, then head. The head carries the timer, so there is nothing to do after it."""
         if not new:
             return []
-        placing = self._steps.placing
-        begun = placing.begin()
-        timers = [
+        placing, begun = self._steps.placing, self._steps.clocks.read()
+        timers: Sequence[Timer] = [
             placing.timer(one.key, one.head.timer_at, 1, begun.wall)
             for one in new
             if one.head.timer_at is not None
         ]
-        placing.put(timers, begun)
+        timers = self._steps.timers.put(timers, begun)
         won = self._ports.heads.swap([Swap(one.head, 0, _NONE, _NONE, one.note) for one in new])
         lost = []
         for one, stored in zip(new, won, strict=True):

@@ -45,7 +45,7 @@ class House:
 
     def _walk_on(self, now: datetime) -> None:
         with self._store.work():
-            walked = self._reconciler.step(now, self._walk)
+            walked = self._reconciler.step(self._walk)
         self._walk, self._walked_at = walked.cursor, now
         if walked.mended:
             self._log("reconciler_mended", jobs=len(walked.mended))

@@ -84,7 +84,7 @@ class Node:
         self.ports = store.ports(self.ready, wiring)
         self.steps = Steps(self.ports, clock, monotonic, log, store.work())
         self._looker = Looker(self.steps, new_id)
-        self.executor = Executor(self.ports, self.steps, clock, new_id, executor_id)
+        self.executor = Executor(self.ports, self.steps, new_id, executor_id)
         performing = Performing(self.ports, self.steps, self.executor, new_id)
         self._events = EventsInline(performing, self.ready, store.feed, new_id)
         looker = Looker(self.steps, new_id, self._events)
@@ -92,7 +92,8 @@ class Node:
         # One name for all nodes of a folder: its lock proves that a minute's former holder is gone.
         self._planner = Planner(store.buckets, "node")
         reconciler = Reconciler(self.ports, self.steps, self._looker)
-        self._house = House(store, reconciler, Sweeper(self.ports, self._looker), log, clock())
+        now = clock()
+        self._house = House(store, reconciler, Sweeper(self.ports, self._looker), log, now)
         self.holding = Holding(self.executor, registry, store.blobs, monotonic)
         self._wiring = wiring
         wiring.poller = self.poller
@@ -106,7 +107,7 @@ class Node:
         self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id, quotas=self.quotas)
         self._ended: deque[Ended] = deque()
         self._starting: list[_Starting] = []
-        self._plan_at = clock()
+        self._plan_at = now
         self._closing = False
 
     def start(self) -> None:
@@ -215,13 +216,13 @@ class Node:
         self.poller.settle(ran.looked, now)
         return ran.taken >= BATCH
 
-    def _claim(self, messages: Sequence[Message]) -> Handed:
+    def _claim(self, messages: Sequence[Message], now: datetime) -> Handed:
         handed = self.executor.claim(messages)
         for assignment in handed.granted:
             self.monitor.started(assignment.run)
         begun = ((one.key.tenant, one.run) for one in handed.granted)
         self._admission.begin(begun, instant=False)
-        over = self._clock() + CLAIM_LEASE
+        over = now + CLAIM_LEASE
         self._come_again([*handed.again, *((one.message, over) for one in handed.unread)])
         return handed
 
@@ -232,12 +233,13 @@ class Node:
     def _claim_for_workers(self) -> None:
         if self._closing:
             return
+        now = self._clock()
         for lane in (Lane.QUICK, Lane.LONG):
             free = self._workers[lane].free
-            messages = self.ready.take(lane, self._clock(), free) if free > 0 else []
+            messages = self.ready.take(lane, now, free) if free > 0 else []
             if messages:
-                for assignment in self._claim(messages).granted:
-                    work = self.holding.take(assignment, self._clock(), self._on_ended)
+                for assignment in self._claim(messages, now).granted:
+                    work = self.holding.take(assignment, now, self._on_ended)
                     self._starting.append(_Starting(lane, assignment, work))
 
     def _on_ended(self, ended: Ended) -> None:

@@ -93,7 +93,8 @@ class Admission:
         message = one.message
         self._tell.measure(Metric.LIMITED)
         spread = min(SPREAD, 2.0 ** min(one.receives, 6)) * _fraction(message.run_id, one.receives)
-        at = self._clock() + timedelta(seconds=after + spread + BEHIND * message.priority)
+        now = self._clock()
+        at = now + timedelta(seconds=after + spread + BEHIND * message.priority)
         if one.receives >= RECEIVED:
             try:
                 self._executor.look_later([message], at)
@@ -101,7 +102,7 @@ class Admission:
                 return
             except Unavailable as error:
                 self._tell.problem("look_not_put", run_id=message.run_id, error=error.message)
-                at = self._clock() + timedelta(hours=1)  # nine times are left: most of a day
+                at = now + timedelta(hours=1)  # nine times are left: most of a day
         self._mail.again(one, at)
 
     def release(self, nonces: Iterable[str], started: bool) -> None:

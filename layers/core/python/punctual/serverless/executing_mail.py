@@ -58,8 +58,9 @@ class Mail:
 
     def later(self, some: Iterable[Delivered]) -> None:
         """Those for which the store did not answer: back, each time for longer."""
+        now = self._clock()
         for one in some:
-            self._again[one] = self._clock() + timedelta(seconds=_longer(one.receives))
+            self._again[one] = now + timedelta(seconds=_longer(one.receives))
 
     def hand_back(self) -> list[str]:
         """The ids of those that come again, each at its moment."""

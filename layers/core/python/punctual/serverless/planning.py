@@ -7,8 +7,9 @@ from typing import Protocol
 from punctual.aws.knobs import Knobs, SsmKnobs
 from punctual.domain.errors import Unavailable
 from punctual.engine.calling import Call
+from punctual.engine.clocks import Clocks
 from punctual.engine.lookout import Lookout, Seen
-from punctual.engine.ports import Buckets, Clock
+from punctual.engine.ports import Buckets
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric, Telling
 
@@ -38,7 +39,7 @@ class Planning:
         calls: Calls,
         knobs: Callable[[], Knobs],
         switch: Switch,
-        clock: Clock,
+        clocks: Clocks,
         tell: Telling,
     ) -> None:
         self._lookout = lookout
@@ -46,20 +47,20 @@ class Planning:
         self._calls = calls
         self._read_knobs = knobs
         self._switch = switch
-        self._clock = clock
+        self._clocks = clocks
         self._tell = tell
         self._knobs: Knobs | None = None
 
     def tick(self) -> None:
         """What a tick saw and did not get to tell is seen anew by the next."""
-        now = self._clock()
+        now, is_late = self._clocks.read().wall, self._clocks.countdown(ENOUGH)
         try:
-            self._tick(now)
+            self._tick(now, is_late)
         except BaseException:
             self._lookout.start_over()
             raise
 
-    def _tick(self, now: datetime) -> None:
+    def _tick(self, now: datetime, is_late: Callable[[], bool]) -> None:
         knobs = self._turned()
         shards = self._switch.shards()
         if knobs.shards > shards:
@@ -72,7 +73,7 @@ class Planning:
             watermark = self._lookout.rest(now)
             self._tell("dispatch_is_off", watermark=watermark.isoformat())
         else:
-            seen = self._lookout.tick(now, shards, knobs.pace, lambda: self._clock() - now > ENOUGH)
+            seen = self._lookout.tick(now, shards, knobs.pace, is_late)
             self._calls.call_all(seen.calls)
             self._say(seen)
             watermark = seen.watermark
@@ -118,6 +119,6 @@ def planning(runtime: Runtime) -> Planning:
         ports.wake,
         knobs.read,
         runtime.gate,
-        runtime.clock,
+        Clocks(runtime.clock, runtime.steady),
         runtime.tell,
     )

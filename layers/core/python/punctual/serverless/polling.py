@@ -96,16 +96,21 @@ class Visit:
             if now - noticed >= OFTEN:
                 self._visitor.notice(now)
                 noticed = now
-            self._step(now)
+            if self._step(now):
+                self._rest(self._clock())
 
-    def _step(self, now: datetime) -> None:
+    def _step(self, now: datetime) -> bool:
+        """Look at what is due. False if the store did not answer."""
         try:
             self._visitor.step(now)
         except Unavailable as error:
             self._tell.problem("look_failed", error=error.message)
             self._pause(AGAIN.total_seconds())
-            return
-        now = self._clock()
+            return False
+        return True
+
+    def _rest(self, now: datetime) -> None:
+        """Wait for what comes next, or go where it is far."""
         at = self._visitor.next_at(now)
         if at is None:
             self._visitor.leave(now)
@@ -128,28 +133,26 @@ class Visit:
 
     def _enter(self, places: Sequence[Place]) -> None:
         """It looks before it takes: what is empty by now, or far, or too much, costs no lease."""
-        now = self._clock()
         weight = 0
         calls: list[Call] = []
         for place in places:
-            forever = datetime.max.replace(tzinfo=now.tzinfo)
+            forever = datetime.max.replace(tzinfo=place.bucket.tzinfo)
             found = self._timers.due(*place, forever, None, MANY).timers
             if not found:
                 continue
-            at = wake_at([timer.at for timer in found], WARM)
-            if at - self._clock() > GAP:
+            now, at = self._clock(), wake_at([timer.at for timer in found], WARM)
+            if at - now > GAP:
                 calls.append(Call((place,), at))
             elif weight and weight + len(found) > SHARE:
-                calls.append(Call((place,), self._clock() + _ONE))
-            elif self._take(place):
+                calls.append(Call((place,), now + _ONE))
+            elif self._take(place, now):
                 weight += SHARE if len(found) >= MANY else len(found)
         if calls:
             self._calls.call_all(calls)
 
-    def _take(self, place: Place) -> bool:
+    def _take(self, place: Place, now: datetime) -> bool:
         """Ours, or whoever has it is told to look again."""
         for _ in range(TRIES):
-            now = self._clock()
             lease = self._buckets.acquire(*place, self._owner, now, now + LEASE)
             if lease is not None:
                 self._visitor.open(lease)

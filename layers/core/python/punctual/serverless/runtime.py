@@ -105,7 +105,7 @@ class Runtime:
     def executor(self) -> "Executor":
         from punctual.engine.executor import Executor
 
-        return Executor(self.ports, self.steps, self.clock, self.new_id, self.name)
+        return Executor(self.ports, self.steps, self.new_id, self.name)
 
 
 def share_of(env: Mapping[str, str]) -> float:

@@ -51,7 +51,7 @@ class Walking:
     def _on(self, progress: Progress) -> tuple[int, Progress]:
         """One page of heads; when all are seen, some minutes of the sweep."""
         if not progress.walked:
-            walked = self._reconciler.step(self._clock(), progress.heads)
+            walked = self._reconciler.step(progress.heads)
             if walked.mended:
                 jobs = [f"{key.tenant}/{key.job_id}" for key in walked.mended]
                 self._tell.problem("reconciler_mended", number=len(jobs), jobs=jobs[:NAMED])
