@@ -14,6 +14,7 @@ import httpx
 import pytest
 
 from bench.running import RunningNode, a_node
+from punctual.local.store import Store
 from tests.integration.issuer import AUDIENCE, an_issuer
 
 ROOT = Path(__file__).parents[2]
@@ -161,7 +162,7 @@ def test_what_cannot_be_meant_is_told_in_one_line(
 
 def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.CompletedProcess[str]:
     """Of a node that then refuses to start, by a key that is none."""
-    folder.mkdir()
+    Store.open(folder).close()
     (folder / "token.key").write_bytes(key)
     (folder / "token.key").chmod(rights)
     place = {"PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(folder), "PUNCTUAL_AUTH": "on"}
@@ -186,6 +187,6 @@ def test_a_key_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
 def test_a_key_that_others_may_read_is_closed_to_them_and_told(tmp_path: Path, rights: int) -> None:
     done = a_start_with_the_key(tmp_path / "data", b"short", rights)
     told = json.loads(done.stderr.splitlines()[0])
-    assert (told["event"], told["had"]) == ("token_key_was_open_to_others", f"{rights:04o}")
-    assert told["file"] == str(tmp_path / "data" / "token.key")
+    assert (told["event"], told["had"]) == ("was_open_to_others", f"{rights:04o}")
+    assert told["path"] == str(tmp_path / "data" / "token.key")
     assert stat.S_IMODE((tmp_path / "data" / "token.key").stat().st_mode) == 0o600

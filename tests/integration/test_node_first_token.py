@@ -9,7 +9,6 @@ from punctual.domain.tokens import is_ours
 from punctual.engine.tokens import Tokens
 from punctual.identity import new_id
 from punctual.local.clock import ManualClock
-from punctual.local.errors import StoreError
 from punctual.local.serve import show_first_token
 from punctual.local.store import Store
 from punctual.local.token_key import FILE, TokenKey
@@ -46,17 +45,3 @@ def test_a_key_that_was_lost_locks_nobody_out(
     assert again
     assert again != first
     assert not started(tmp_path, capsys)
-
-
-def test_a_key_whose_rights_cannot_be_changed_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / FILE).write_bytes(bytes(32))
-    (tmp_path / FILE).chmod(0o644)
-
-    def refused(*_: object) -> None:
-        raise PermissionError(1, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "chmod", refused)
-    with pytest.raises(StoreError, match="open to others"):
-        TokenKey(tmp_path).close_to_others()

@@ -112,7 +112,9 @@ class Node:
 
     def start(self) -> None:
         """End what a predecessor left: the folder's lock proves that nobody else holds a claim."""
-        killed = self._groups.end_all()
+        killed, unreadable = self._groups.end_all()
+        for run_id in unreadable:
+            self._log("script_group_unreadable", run_id=run_id)
         with self._store.work():
             keys = self._store.end_all_leases()
         for index in range(0, len(keys), BATCH):

@@ -24,6 +24,7 @@ from punctual.engine.tokens import Tokens
 from punctual.identity import new_id
 from punctual.local import clock
 from punctual.local.door import NodeDoor, OwnThread
+from punctual.local.files import make_folder
 from punctual.local.groups import GroupFiles
 from punctual.local.http import LOCAL, application
 from punctual.local.limits_written import FILE, LimitsFile, defaults_from
@@ -31,7 +32,7 @@ from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
 from punctual.local.store import Store
-from punctual.local.token_key import OWNERS, TokenKey
+from punctual.local.token_key import TokenKey
 from punctual.local.webhook_keys import WebhookKeys
 from punctual.local.wire import Wire
 from punctual.local.workers import Workers
@@ -107,7 +108,7 @@ def build(
 ) -> tuple[Node, HttpTask]:
     groups = GroupFiles(folder / "groups")
     work = folder / "work"
-    work.mkdir(exist_ok=True)
+    make_folder(work)
     http = HttpTask(monotonic=clock.monotonic, opened=LOOPBACK)
     script = ScriptTask(
         work,
@@ -136,11 +137,6 @@ def door_of(
     store: Store, key: TokenKey, trust: Trust | None, beside: OwnThread, log: EventLog
 ) -> NodeDoor:
     """Rows of tokens are at hand: nothing of them is remembered, and one taken back is refused."""
-    rights = key.close_to_others()
-    if rights is not None:
-        now = f"{OWNERS:04o}"
-        log("token_key_was_open_to_others", file=key.path, had=f"{rights:04o}", has=now)
-    key.read()
     tokens = TokenDoor(
         lambda: Secrets(key.read()),
         store.tokens,
@@ -167,18 +163,18 @@ def show_first_token(tokens: Tokens, key_was_there: bool) -> None:
 
 async def serve(store: Store, options: Options, listener: socket.socket, log: EventLog) -> None:
     holder: list[Loop] = []
+    webhook_keys, key = WebhookKeys(options.data), TokenKey(options.data)
+    webhook_keys.check()
+    key_was_there = key.is_there
+    if options.auth or key_was_there:
+        key.read()
     limits_of = limits_here(options, log)
     node, http = build(store, options.data, log, lambda: holder[0].wake(), limits_of)
     node.start()
-    webhook_keys = WebhookKeys(options.data)
-    if webhook_keys.close_to_others() is not None:
-        log("webhook_key_was_open_to_others", file=webhook_keys.path)
-    key = TokenKey(options.data)
     tokens = Tokens(
         store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
     )
     beside = OwnThread()
-    key_was_there = key.is_there
     door = door_of(store, key, options.trust, beside, log) if options.auth else None
     if door is not None:
         show_first_token(tokens, key_was_there)
@@ -277,7 +273,7 @@ def main(env: Mapping[str, str] = os.environ) -> int:
     try:
         options = Options.from_env(env)
         listener = listen(options.port)
-        store = Store.open(options.data)
+        store = Store.open(options.data, log=log)
     except PunctualError as error:
         print(f"punctual: {error.message}", file=sys.stderr)
         return 1
