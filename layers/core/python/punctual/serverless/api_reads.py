@@ -37,6 +37,7 @@ def reading(runtime: Runtime) -> Any:
         most=MOST,
         limits_of=limited.limits_of,
         webhook_secret=WebhookKeys(runtime).shown,
+        all_by_any_time=False,  # the list over all jobs is filed by scheduled times
     )
     return gateway(
         (

@@ -38,6 +38,7 @@ class Reads(NamedTuple):
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
     webhook_secret: Callable[[str], str] = no_secret  # of a tenant, as it is shown
+    all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
 
 
 class Services(NamedTuple):
@@ -52,6 +53,7 @@ class Services(NamedTuple):
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
     webhook_secret: Callable[[str], str] = no_secret  # of a tenant, as it is shown
+    all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
 
     def payload_most(self, request: Request) -> int | None:
         """What the caller's tenant may send as a payload, in bytes; None where nothing is said."""

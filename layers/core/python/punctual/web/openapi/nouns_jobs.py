@@ -5,7 +5,6 @@ from punctual.web.openapi.operation import (
     JOB_ID,
     KEY,
     MATCH,
-    MOMENT,
     PAGING,
     Answer,
     Link,
@@ -155,7 +154,16 @@ JOBS = (
         "Jobs",
         "What happened at a time, or will, and why",
         {200: Answer("By the definition in force then.", "Explanation")},
-        parameters=(JOB_ID, Parameter("at", MOMENT, "The moment.", required=True)),
+        "An occurrence matches within the second of `at`.",
+        (
+            JOB_ID,
+            Parameter(
+                "at",
+                {"type": "string", "minLength": 1},
+                "An RFC 3339 time; without an offset it is in the job's time zone. Left out: the "
+                "last due time, or the first one to come where none was due yet.",
+            ),
+        ),
     ),
     Operation(
         "runJobNow",
