@@ -272,14 +272,18 @@ class Node:
             self._tell(finished, run)
 
     def _tell(self, finished: Finished, run: Run) -> None:
-        """A line for what people look for in a log: what took time, and what went wrong."""
+        """Log a run that took time or went wrong.
+
+        Only the first line of its error: what follows is what a script printed, which may be
+        anything, and is kept with the run.
+        """
         self._log(
             "run_ended" if run.ended_at else "attempt_failed",
             job_id=finished.key.job_id,
             run_id=finished.run_id,
             attempt=run.attempt if run.ended_at else run.attempt - 1,
             status=run.status.value if run.ended_at else finished.status.value,
-            error=finished.detail.error,
+            error=finished.detail.error.partition("\n")[0],
         )
 
     def next_at(self) -> datetime | None:

@@ -21,10 +21,11 @@ from punctual.domain.head import Lane
 from punctual.domain.limits import UNLIMITED, Limits
 from punctual.engine.limits import KnownLimits, LimitsOf, unlimited
 from punctual.engine.tokens import Tokens
+from punctual.engine.webhook_secret import WebhookSecretReader
 from punctual.identity import new_id
 from punctual.local import clock
 from punctual.local.door import NodeDoor, OwnThread
-from punctual.local.files import make_folder
+from punctual.local.files import make_folder, write_durably
 from punctual.local.groups import GroupFiles
 from punctual.local.http import LOCAL, application
 from punctual.local.limits_written import FILE, LimitsFile, defaults_from
@@ -154,11 +155,24 @@ def door_of(
     return NodeDoor(tokens, Issuer(trust, fetched, clock.wall, clock.monotonic), beside, log)
 
 
-def show_first_token(tokens: Tokens, key_was_there: bool) -> None:
-    """Somebody must be able to make the others: where nobody can any more, there is a new one."""
-    if not (key_was_there and tokens.has_admin(LOCAL)):
-        _, secret = tokens.create_first(LOCAL, "first")
+FIRST_TOKEN_FILE = "admin-token"
+
+
+def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
+    """Make an admin token where there is none, so that its owner can make the others.
+
+    It is printed on a person's terminal. Elsewhere the output may be a log that others read, so
+    the token goes into a file that only the node's user can read.
+    """
+    if key_was_there and tokens.has_admin(LOCAL):
+        return
+    _, secret = tokens.create_first(LOCAL, "first")
+    if sys.stdout.isatty():
         print(f"The admin token of the tenant {LOCAL}, shown this once: {secret}", flush=True)
+        return
+    path = folder / FIRST_TOKEN_FILE
+    write_durably(path, secret.encode() + b"\n")
+    print(f"The admin token of the tenant {LOCAL} is in {path}: remove the file.", flush=True)
 
 
 async def serve(store: Store, options: Options, listener: socket.socket, log: EventLog) -> None:
@@ -177,7 +191,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
     beside = OwnThread()
     door = door_of(store, key, options.trust, beside, log) if options.auth else None
     if door is not None:
-        show_first_token(tokens, key_was_there)
+        show_first_token(tokens, key_was_there, options.data)
     remove_left_behind(options.data / "work")
     loop = Loop(node, clock.wall, log)
     holder.append(loop)
@@ -193,7 +207,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
                 quotas=node.quotas if limits_of else None,
                 limits_of=limits_of or unlimited,
                 door=door,
-                webhook_secret=webhook_keys.shown,
+                webhook_secret=WebhookSecretReader(webhook_keys.shown, store.audit).read,
             ),
             http=Wire,
             loop="none",
