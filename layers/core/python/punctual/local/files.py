@@ -10,7 +10,10 @@ from punctual.local.errors import StoreError
 
 OWNER_FILE = 0o600
 OWNER_FOLDER = 0o700
-_TOP_FILES = ("*.db", "admin-token", "*.db-wal", "*.db-shm", "*.key", "*.key.new", "limits.json", "lock")
+_TOP_FILES = (
+    *("*.db", "*.db-wal", "*.db-shm"),
+    *("*.key", "*.key.new", "admin-token", "limits.json", "lock"),
+)
 _TOP_FOLDERS = ("blobs", "groups")
 
 
