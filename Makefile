@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost rights lint types format synth deploy token webhook-key destroy lock clean
+.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost rights lint types format synth deploy token webhook-key destroy sbom lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
@@ -117,16 +117,21 @@ node_modules/.package-lock.json: package.json package-lock.json
 	@npm ci --no-audit --no-fund --silent
 	@touch $@
 
+sbom: ## write a bill of materials for the node and for the functions, into build/sbom
+	@requirements/install sbom
+	@requirements/sbom
+
 lock: ## pin the newest allowed requirements: UPGRADE=--upgrade, or keep the pins and add what is new
 	@requirements/install dev
 	@$(COMPILE) $(UPGRADE) --extra dev --build-deps-for editable -o requirements/dev.txt pyproject.toml
 	@$(COMPILE) --build-deps-for editable -c requirements/dev.txt -o requirements/run.txt pyproject.toml
 	@$(COMPILE) -c requirements/dev.txt -o layers/vendor/requirements.txt layers/vendor/requirements.in
 	@$(COMPILE) $(UPGRADE) -o requirements/rehearse.txt requirements/rehearse.in
+	@$(COMPILE) $(UPGRADE) -o requirements/sbom.txt requirements/sbom.in
 	@$(COMPILE) $(UPGRADE) -o requirements/cold.txt requirements/cold.in
 	@$(ASKED_ALONE) requirements/cold.in requirements/cold.txt > requirements/.cold.txt
 	@mv requirements/.cold.txt requirements/cold.txt
 
 clean: ## remove what the others made; never the data in ./.punctual
-	@rm -rf .venv .venv-rehearse .venv-cold .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-rehearse .venv-cold .venv-sbom .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find layers functions cli infra tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -17,6 +17,7 @@ LOCKS = (
     "requirements/dev.txt",
     "requirements/rehearse.txt",
     "requirements/cold.txt",
+    "requirements/sbom.txt",
     "layers/vendor/requirements.txt",
 )
 VAGUE = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
