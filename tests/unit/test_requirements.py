@@ -20,6 +20,8 @@ PLACES = (ROOT, ROOT / "layers/core/python/punctual")
 PAGE = (ROOT / "docs/requirements.md").read_text()
 ROWS_OF = {"S0": 31, "S1": 38, "S2": 24, "S3": 18, "S4": 65}
 LATER = ("deployment", "dashboard", "artifacts", "Fargate containers", "WebSocket events")
+CALLS = ("curl ", "make bench", "make rehearse", "make acceptance", ".venv", "tests/e2e/")
+UNIT_ONLY, NO_CALL = "*Unit test only.*", "*No call.*"
 METHOD = re.compile(r"-X ([A-Z]+)")
 ADDRESS = re.compile(r"\$API(/[^\s\"'?]*)")
 FILE = re.compile(r"[\w./-]+\.(?:py|md)")
@@ -70,6 +72,17 @@ def test_a_row_is_shown_or_later_or_says_why_not(row: Row) -> None:
     assert row.where
     runs = [one for one in row.quoted if "::" in one or one.startswith(("curl ", "make ", ".venv"))]
     assert runs or "Later: " in row.shown or "Departure" in row.shown
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: row.name)
+def test_a_row_without_a_call_is_marked(row: Row) -> None:
+    shown = re.findall(r"`([^`]+)`", row.shown)
+    tests = [one for one in shown if one.startswith("tests/")]
+    calls = [one for one in shown if one.startswith(CALLS)]
+    only_unit = all(one.startswith(("tests/unit/", "tests/property/")) for one in tests)
+    mark = "" if calls or not tests else UNIT_ONLY if only_unit else NO_CALL
+    assert row.shown.startswith(mark)
+    assert (UNIT_ONLY in row.shown, NO_CALL in row.shown) == (mark == UNIT_ONLY, mark == NO_CALL)
 
 
 def test_what_is_later_is_named_as_the_issues_name_it() -> None:
