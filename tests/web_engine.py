@@ -26,6 +26,7 @@ from punctual.engine.definition import compiled
 from punctual.engine.jobs import Jobs, Submission
 from punctual.engine.ports import Body, Detail
 from punctual.engine.search import JobFilters, RunFilters, Search
+from punctual.engine.slices import Sliced
 from punctual.engine.tokens import Counted, Tokens
 from punctual.engine.views import (
     Explanation,
@@ -343,8 +344,9 @@ class MemoryEngine:
         end: datetime,
         dry_run: bool,
         by: Any = None,
-    ) -> Sequence[datetime]:
+    ) -> Sliced[Sequence[datetime]]:
         self.job(tenant, job_id)
+        yield
         return [start]
 
     def job(self, tenant: str, job_id: str) -> JobView:
@@ -382,8 +384,9 @@ class MemoryEngine:
         filters: RunFilters,
         limit: int,
         after: tuple[str, ...] | None,
-    ) -> Page:
+    ) -> Sliced[Page]:
         self._ask("runs", job_id, filters, limit, after)
+        yield
         if job_id is not None:
             self.job(tenant, job_id)
         found = [
@@ -407,16 +410,15 @@ class MemoryEngine:
     def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> bytes:
         return self.output(tenant, job_id, run_id).data[after:]
 
-    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Explanation:
+    def explain(self, tenant: str, job_id: str, at: datetime) -> Explanation:
         self.job(tenant, job_id)
-        self._ask("explain", at)
-        at = at or self.now
         return Explanation(at, at, "PLANNED", "It is still to come.", None, None, at)
 
     def upcoming(
         self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
-    ) -> Page:
+    ) -> Sliced[Page]:
         self._ask("upcoming", start, end, limit, after)
+        yield
         found = [
             Upcoming(view.head.next_at, view.head.next_at, view.head.job_id, view.body.name)
             for view in self.views.values()

@@ -14,6 +14,7 @@ from punctual.domain.run import Status
 from punctual.engine.jobs import Jobs, Submission
 from punctual.engine.ports import Key
 from punctual.engine.search import RunFilters, Search
+from punctual.engine.slices import finish
 from punctual.engine.views import JobView, RunView
 from punctual.local.clock import ManualClock
 from punctual.serverless.executing import Executing
@@ -144,7 +145,7 @@ class ExecutorWorld:
             self.aws.clients.sqs.delete_message(QueueUrl=url, ReceiptHandle=one["receiptHandle"])
 
     def run(self, key: Key) -> RunView:
-        (listed,) = self.search.runs(*key, RunFilters(), 10, None).items
+        (listed,) = finish(self.search.runs(*key, RunFilters(), 10, None)).items
         return self.search.run(*key, listed.run.run_id)
 
     def outdate(self, key: Key, layout: int = keys.LAYOUT + 1) -> None:

@@ -11,6 +11,7 @@ from punctual.domain.head import Lane
 from punctual.engine.jobs import Submission
 from punctual.engine.limits import LimitsOf
 from punctual.engine.search import RunFilters
+from punctual.engine.slices import finish
 from punctual.engine.views import JobView, RunView
 from punctual.identity import new_id
 from punctual.local.clock import ManualClock
@@ -101,7 +102,7 @@ class World:
 
     def runs(self, job_id: str | None) -> list[RunView]:
         return list(
-            self.do(lambda: self.node.search.runs(T, job_id, RunFilters(), 200, None)).items
+            self.do(lambda: finish(self.node.search.runs(T, job_id, RunFilters(), 200, None))).items
         )
 
     def statuses(self, job_id: str) -> list[str]:

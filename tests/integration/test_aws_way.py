@@ -19,6 +19,7 @@ from punctual.engine.planner import Planner
 from punctual.engine.poller import Poller
 from punctual.engine.ports import Detail
 from punctual.engine.search import RunFilters, Search
+from punctual.engine.slices import finish
 from punctual.engine.steps import Steps
 from punctual.engine.views import JobView
 from punctual.local.clock import ManualClock
@@ -89,7 +90,7 @@ def test_a_job_runs_at_its_second_and_is_recorded(aws: Deployment) -> None:
     assert aws.poll() == 1
     assert aws.execute() == [Status.SUCCESS]
     assert aws.search.job(*key).head.state is State.COMPLETED
-    (run,) = aws.search.runs("acme", None, RunFilters(), 10, None).items
+    (run,) = finish(aws.search.runs("acme", None, RunFilters(), 10, None)).items
     assert run.run.status is Status.SUCCESS
     assert run.run.scheduled_at == after(30)
     assert run.run.started_at == after(30)

@@ -14,6 +14,7 @@ from punctual.domain.limits import Limits
 from punctual.domain.run import Status
 from punctual.engine.jobs import Submission
 from punctual.engine.limits import KnownLimits
+from punctual.engine.slices import finish
 from punctual.engine.views import JobView
 from punctual.local.clock import ManualClock
 from punctual.local.limits import NodeQuotas
@@ -201,7 +202,7 @@ def test_a_backfill_is_ordered_whole_or_not_at_all(tmp_path: Path) -> None:
         def fill(minutes: int) -> Any:
             start = NOON - timedelta(minutes=minutes)
             jobs = world.node.jobs
-            return world.do(lambda: jobs.backfill(T, job.head.job_id, start, NOON, False))
+            return world.do(lambda: finish(jobs.backfill(T, job.head.job_id, start, NOON, False)))
 
         with pytest.raises(Invalid):  # it would never be allowed: not a matter of waiting
             fill(6)

@@ -16,6 +16,7 @@ from punctual.domain.run import Reason, Run, Status, Trigger, Waiting
 from punctual.engine.ports import Detail, Key, Swap
 from punctual.engine.runs import of_row
 from punctual.engine.search import RunFilters, Search
+from punctual.engine.slices import finish
 from punctual.serverless.following import Following, following
 from punctual.serverless.monitoring import DeployedMonitor
 from punctual.web.contract import READER
@@ -245,7 +246,7 @@ def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_
     search = Search(ports, world.clock, world.monitor())
 
     def listed() -> list[tuple[str, Status]]:
-        page = search.runs("acme", None, RunFilters(), 50, None)
+        page = finish(search.runs("acme", None, RunFilters(), 50, None))
         return [(view.run.run_id, view.run.status) for view in page.items]
 
     once = [(ENDED.run_id, Status.SUCCESS)]

@@ -9,6 +9,7 @@ import pytest
 from punctual.domain.run import Status
 from punctual.engine.ports import Key
 from punctual.engine.search import RunFilters
+from punctual.engine.slices import finish
 from punctual.engine.views import RunView
 from punctual.local.clock import ManualClock
 from tests.builders import NOON
@@ -32,7 +33,7 @@ def a_job(aws: Deployment) -> Key:
 
 
 def runs(aws: Deployment, job: Key) -> list[RunView]:
-    return list(aws.search.runs(*job, RunFilters(), 100, None).items)
+    return list(finish(aws.search.runs(*job, RunFilters(), 100, None)).items)
 
 
 def live_on(aws: Deployment, job: Key) -> None:
@@ -101,11 +102,11 @@ def test_a_time_that_a_twin_has_backfilled_meanwhile_is_not_run_again(
     reach = (NOON - timedelta(hours=4), NOON - timedelta(hours=1))
 
     def twin() -> None:
-        assert len(aws.jobs.backfill(*job, *reach, False)) == 3
+        assert len(finish(aws.jobs.backfill(*job, *reach, False))) == 3
         live_on(aws, job)
 
     stalled(aws, monkeypatch, twin)
-    aws.jobs.backfill(*job, *reach, False)
+    finish(aws.jobs.backfill(*job, *reach, False))
     assert aws.execute() == []
     found = runs(aws, job)
     assert [view.run.status for view in found] == [Status.SUCCESS] * 3

@@ -13,6 +13,7 @@ from punctual.domain.head import Head, Kind, Limits
 from punctual.domain.schedule import Cron, Every, Once
 from punctual.engine.forecast import MOST, PART, PARTS, Forecast
 from punctual.engine.ports import Body, Coming, HeadPage, Heads, Key, Swap
+from punctual.engine.slices import finish
 from punctual.local.clock import ManualClock
 from punctual.local.ready import Ready
 from punctual.local.store import Store
@@ -91,7 +92,7 @@ def steps(store: Store, look: Callable[[], object]) -> int:
 def test_as_many_heads_are_read_as_times_are_shown(store: Store, start: datetime) -> None:
     accept(store, [once(n, after(n)) for n in range(MANY)])
     forecast, heads = counted(store)
-    page = forecast.upcoming("acme", start, NOON + DAY, 10, None, NOON)
+    page = finish(forecast.upcoming("acme", start, NOON + DAY, 10, None, NOON))
     assert [one.at for one in page.items] == [
         start + timedelta(seconds=n)
         for n in range(10)
@@ -105,7 +106,7 @@ def test_the_store_takes_the_same_steps_however_many_jobs_wait(
     store: Store, start: datetime
 ) -> None:
     def look() -> object:
-        return forecast.upcoming("acme", start, NOON + DAY, 10, None, NOON)
+        return finish(forecast.upcoming("acme", start, NOON + DAY, 10, None, NOON))
 
     forecast, _ = counted(store)
     accept(store, [once(n, after(1_000 + n)) for n in range(30)])
@@ -119,9 +120,9 @@ def test_the_store_takes_the_same_steps_however_many_jobs_wait(
 def test_many_recurring_jobs_are_read_a_bounded_number_at_once(store: Store) -> None:
     accept(store, [hourly(n) for n in range(MOST + PART)])
     forecast, heads = counted(store)
-    forecast.upcoming("acme", NOON, NOON + DAY, 10, None, NOON)
+    finish(forecast.upcoming("acme", NOON, NOON + DAY, 10, None, NOON))
     assert heads.read <= 11
-    page = forecast.upcoming("acme", after(3_601), NOON + DAY, 10, None, NOON)
+    page = finish(forecast.upcoming("acme", after(3_601), NOON + DAY, 10, None, NOON))
     assert len(page.items) == 10
     assert heads.read <= 11 + PART * PARTS
 
@@ -146,15 +147,16 @@ def test_runs_that_are_numbered_are_not_walked_one_by_one(
     monkeypatch.setattr(Calendar, "next_local", counted_calls)
     forecast, _ = counted(store)
     last = after(200_000 + 86_400)  # a day is excluded
-    page = forecast.upcoming("acme", last - timedelta(seconds=1), last + DAY, 100, None, NOON)
-    assert [one.at for one in page.items] == [last - timedelta(seconds=1)] * 30 + [last] * 30
+    start = last - timedelta(seconds=1)
+    page = finish(forecast.upcoming("acme", start, last + DAY, 100, None, NOON))
+    assert [one.at for one in page.items] == [start] * 30 + [last] * 30
     assert asked < 30 * 20
 
 
 def test_what_is_busy_is_found_without_looking_at_what_waits(store: Store) -> None:
     busy = [a_head(an_id(n), runs=(a_run(an_id(n)),)) for n in range(5)]
     accept(store, busy)
-    few = steps(store, lambda: store.heads.busy("acme"))
+    few = steps(store, lambda: list(store.heads.busy("acme")))
     accept(store, [once(n, after(n)) for n in range(10, MANY)])
-    assert steps(store, lambda: store.heads.busy("acme")) == few
+    assert steps(store, lambda: list(store.heads.busy("acme"))) == few
     assert list(store.heads.busy("acme")) == busy

@@ -10,6 +10,7 @@ from punctual.domain.head import State
 from punctual.domain.run import Status, Trigger
 from punctual.engine.executor import Assignment
 from punctual.engine.jobs import Jobs, Submission
+from punctual.engine.slices import finish
 from tests.simulation.laws import outstanding
 from tests.simulation.processes import (
     Action,
@@ -84,7 +85,7 @@ def change(**fields: Any) -> Any:
 
 def backfill(start: datetime, end: datetime) -> Any:
     def call(jobs: Jobs, answers: dict[str, Any]) -> Any:
-        return jobs.backfill(TENANT, job_id(answers), start, end, False)
+        return finish(jobs.backfill(TENANT, job_id(answers), start, end, False))
 
     return call
 

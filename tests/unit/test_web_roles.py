@@ -24,7 +24,7 @@ def asked(call: Call, role: Role) -> Reply:
     )
     path = call.path.replace("{job_id}", ID).replace("{run_id}", ID)
     request = Request(call.method, path, "", {}, b"", Caller("t", "c", role), "id")
-    return routes(services, lambda *_, **__: None).answer(request)
+    return routes(services, lambda *_, **__: None).whole_answer(request)
 
 
 @pytest.mark.parametrize("call", GUARDED, ids=lambda call: f"{call.method} {call.path}")

@@ -14,6 +14,7 @@ from punctual.domain.schedule import Cron, Every, Once
 from punctual.engine.forecast import Forecast
 from punctual.engine.placing import blank_head
 from punctual.engine.ports import Coming, Key, Ports, Swap
+from punctual.engine.slices import finish
 from tests.builders import NOON, a_body, a_head, a_run, after, an_id
 from tests.integration.adapters import World
 
@@ -54,7 +55,7 @@ Listed = list[tuple[datetime, str]]
 def pages(forecast: Forecast, limit: int, start: datetime = NOON) -> Iterator[Listed]:
     token: tuple[str, ...] | None = None
     for _ in range(1_000):
-        page = forecast.upcoming("acme", start, NOON + DAY, limit, token, NOON)
+        page = finish(forecast.upcoming("acme", start, NOON + DAY, limit, token, NOON))
         assert len(page.items) <= limit
         yield [(one.at, one.job_id) for one in page.items]
         token = page.after
@@ -148,7 +149,7 @@ def test_an_occurrence_fired_ahead_is_listed_until_its_time(world: World) -> Non
     both = [(after(5), an_id(1)), (after(5), an_id(2))]
     forecast = Forecast(world.ports)
     assert listed(forecast, 1) == [*both, (after(43_200), an_id(2))]
-    page = forecast.upcoming("acme", NOON, NOON + DAY, 9, None, after(5))
+    page = finish(forecast.upcoming("acme", NOON, NOON + DAY, 9, None, after(5)))
     assert [one.at for one in page.items] == [after(43_200)]
 
 

@@ -10,6 +10,7 @@ from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.schedule import Once
 from punctual.engine.ports import HeadPage, Heads, Swap
 from punctual.engine.search import JobFilters, Search
+from punctual.engine.slices import finish
 from tests.builders import NOON, a_body, a_head, after, an_id
 from tests.integration.adapters import World
 
@@ -45,7 +46,7 @@ ASKED: list[Callable[[Search], Any]] = [
     lambda search: search.jobs("acme", JobFilters(), 50, None),
     lambda search: search.jobs("acme", JobFilters(name_prefix="a"), 50, None),
     lambda search: search.job("acme", BARE),
-    lambda search: search.upcoming("acme", NOON, after(3_600), 50, None),
+    lambda search: finish(search.upcoming("acme", NOON, after(3_600), 50, None)),
 ]
 
 

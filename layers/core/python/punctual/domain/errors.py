@@ -46,6 +46,12 @@ class Invalid(PunctualError):
         return cls("; ".join(f"{e.field}: {e.message}" for e in errors), errors)
 
 
+class TooMuchWork(PunctualError):
+    """The answer would take more work than one request may cause."""
+
+    code = "TOO_MUCH_WORK"
+
+
 class LimitExceeded(PunctualError):
     """Less, or later: `again_after` seconds from now there may be room."""
 

@@ -3,7 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from punctual.domain.errors import FieldError, Invalid
 from punctual.domain.head import Head, State
@@ -15,11 +15,14 @@ from punctual.domain.timing import RETENTION
 from punctual.engine.documents import Documents
 from punctual.engine.in_force import Period, periods
 from punctual.engine.ports import Body, Key, Ports, RunKey
+from punctual.engine.slices import Sliced
 
 MOST = 1_000
 CHANGES = 1_000  # definitions gone through for one range; each is a read
 _INSTANT = timedelta(microseconds=1)
 _ROWS = 200
+_PIECE = 500  # times looked at in one step
+T = TypeVar("T")
 
 
 class _Times(NamedTuple):
@@ -36,7 +39,7 @@ class Backfilling:
 
     def missing(
         self, key: Key, head: Head, body: Body, start: datetime, end: datetime, now: datetime
-    ) -> Sequence[tuple[str, datetime]]:
+    ) -> Sliced[Sequence[tuple[str, datetime]]]:
         """The nominal times in [start, end) that neither ran nor are alive, each with a run id.
 
         By the definition in force at each time, and before the job by the first. The id derives
@@ -46,20 +49,23 @@ class Backfilling:
             raise Invalid.of(FieldError("to", "must not be in the future"))
         if end <= start:
             return []
-        times, counted = self._times(key, head, body, start, end, now)
-        ids = {at: occurrence_id(key.job_id, at) for at in times}
-        outcomes = self._outcomes(key, head, ids.values(), now)
+        times, counted = yield from self._times(key, head, body, start, end, now)
+        ids: dict[datetime, str] = {}
+        for piece in _pieces(times):
+            ids.update((at, occurrence_id(key.job_id, at)) for at in piece)
+            yield
+        outcomes = yield from self._outcomes(key, head, list(ids.values()), now)
         taken = _alive(head) | {run.run_id for run in outcomes.values() if _ran(run)}
         never = self._cut_off(key, outcomes, taken, ids, counted, now)
         free = [at for at in times if ids[at] not in taken and at not in never]
-        missing = self._unfilled(key, head, free, now)
+        missing = yield from self._unfilled(key, head, free, now)
         if len(missing) > MOST:
             raise _too_many(len(missing))
         return missing
 
     def _times(
         self, key: Key, head: Head, body: Body, start: datetime, end: datetime, now: datetime
-    ) -> _Times:
+    ) -> Sliced[_Times]:
         if head.state is State.SCHEDULED and head.next_at is not None:
             end = min(end, head.next_at)  # what is due from there on is about to have its outcome
         parts: list[tuple[Period, datetime, datetime]] = []
@@ -77,7 +83,11 @@ class Backfilling:
         counted: list[datetime] = []
         on_record = max(head.created_at, now - RETENTION)
         for period, low, high in parts:
-            here = list(occurrences(period.schedule, low, high))
+            here: list[datetime] = []
+            for at in occurrences(period.schedule, low, high):
+                here.append(at)
+                if len(here) % _PIECE == 0:
+                    yield
             found += here
             if period.max_runs is not None:
                 counted += [at for at in here if at >= on_record]
@@ -125,13 +135,16 @@ class Backfilling:
 
     def _unfilled(
         self, key: Key, head: Head, times: Sequence[datetime], now: datetime
-    ) -> Sequence[tuple[str, datetime]]:
+    ) -> Sliced[Sequence[tuple[str, datetime]]]:
         """Those that no earlier backfill ran; one that was MISSED is made again, with a new id."""
         free: list[tuple[str, datetime]] = []
         again = 0
         while times:
-            ids = {at: backfill_id(key.job_id, at, again) for at in times}
-            outcomes = self._outcomes(key, head, ids.values(), now)
+            ids: dict[datetime, str] = {}
+            for piece in _pieces(times):
+                ids.update((at, backfill_id(key.job_id, at, again)) for at in piece)
+                yield
+            outcomes = yield from self._outcomes(key, head, list(ids.values()), now)
             taken = _alive(head) | outcomes.keys()
             free += [(ids[at], at) for at in times if ids[at] not in taken]
             times = [at for at in times if ids[at] in outcomes and not _ran(outcomes[ids[at]])]
@@ -139,17 +152,24 @@ class Backfilling:
         return sorted(free, key=lambda found: found[1])
 
     def _outcomes(
-        self, key: Key, head: Head, ids: Iterable[str], now: datetime
-    ) -> Mapping[str, Run]:
+        self, key: Key, head: Head, ids: Sequence[str], now: datetime
+    ) -> Sliced[Mapping[str, Run]]:
         """What is on record of these runs, and all that the head still knows to have ended."""
-        rows = self._ports.history.get([RunKey(*key, run_id) for run_id in ids], now)
-        ended = {run.run_id: run for run in head.ended}
-        return ended | {row.run.run_id: row.run for row in rows.values()}
+        found = {run.run_id: run for run in head.ended}
+        for piece in _pieces(ids):
+            rows = self._ports.history.get([RunKey(*key, run_id) for run_id in piece], now)
+            found.update((row.run.run_id, row.run) for row in rows.values())
+            yield
+        return found
 
 
 def backfill_id(job_id: str, at: datetime, again: int) -> str:
     """The run that makes up for an occurrence, the first time or a later one."""
     return derived_id(at, job_id, "backfill", at.isoformat(), str(again))
+
+
+def _pieces(some: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (some[index : index + _PIECE] for index in range(0, len(some), _PIECE))
 
 
 def _alive(head: Head) -> set[str]:

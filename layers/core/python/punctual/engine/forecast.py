@@ -1,10 +1,9 @@
 """What will run when, over all jobs of a tenant."""
 
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import chain, islice
-from operator import itemgetter
 from typing import NamedTuple
 
 from punctual.domain.coming import Place, first_coming, is_fired_ahead, left
@@ -16,6 +15,7 @@ from punctual.domain.zones import zone
 from punctual.engine.listing import Listing, Log, untold
 from punctual.engine.places import moment_in
 from punctual.engine.ports import Ports
+from punctual.engine.slices import Sliced
 from punctual.engine.views import Page, Upcoming
 
 MOST = 2_000  # jobs whose times are merged for one answer
@@ -62,32 +62,33 @@ class Forecast:
         limit: int,
         after: tuple[str, ...] | None,
         now: datetime,
-    ) -> Page:
+    ) -> Sliced[Page]:
         """The times in [start, end), behind the place that a former page ended at."""
         place: Place = (start, "")
         if after is not None:
             place = max(place, _place(after))
         window = _Window(place, end, now)
         if after is not None and len(after) > 2:
-            return self._of_parts(tenant, window, _Part(_place(after[2:]), *after[4:]), limit)
+            part = _Part(_place(after[2:]), *after[4:])
+            return (yield from self._of_parts(tenant, window, part, limit))
         found = self._ports.heads.coming(tenant, place, end, limit + 1, self._most)
         if found is None:
-            return self._of_parts(tenant, window, _Part(place, "", ""), limit)
-        times = list(islice(_merged(found.heads, window, found.until), limit + 1))
+            return (yield from self._of_parts(tenant, window, _Part(place, "", ""), limit))
+        times = yield from _merged(found.heads, window, found.until, limit + 1)
         last: Place | None = found.until
         if len(times) > limit:
             times = times[:limit]
             last = times[-1][0]
         return Page(self._shown(times), None if last is None else _text(last))
 
-    def _of_parts(self, tenant: str, window: _Window, part: _Part, limit: int) -> Page:
+    def _of_parts(self, tenant: str, window: _Window, part: _Part, limit: int) -> Sliced[Page]:
         for _ in range(PARTS):
             here, following = self._listing.page(tenant, part.top or None, self._part)
             heads = [head for head, _ in here if head.job_id >= part.low]
             if not part.top and heads:  # what is newer by the next page is not of this list
                 part = part._replace(top=heads[0].job_id + _ENDLESS)
             part = part._replace(low=part.low or following or "")
-            times = list(islice(_merged(heads, window, None), limit + 1))
+            times = yield from _merged(heads, window, None, limit + 1)
             if len(times) > limit:
                 last = times[limit - 1][0]
                 return Page(self._shown(times[:limit]), _text(last, part))
@@ -109,15 +110,29 @@ class Forecast:
 
 
 def _merged(
-    heads: Iterable[Head], window: _Window, until: Place | None
-) -> Iterator[tuple[Place, Head]]:
-    """The times of these in order, up to `until`: what lies behind it may not be all."""
-    streams = [_times(head, window) for head in heads if _comes(head, window.end)]
-    for place, head in heapq.merge(*streams, key=itemgetter(0)):
+    heads: Sequence[Head], window: _Window, until: Place | None, most: int
+) -> Sliced[list[tuple[Place, Head]]]:
+    """The first times of these in order, up to `until`: what lies behind it may not be all."""
+    coming: list[tuple[Place, int, Iterator[Place]]] = []
+    for number, head in enumerate(heads):
+        stream = _times(head, window) if _comes(head, window.end) else iter(())
+        coming += [(place, number, stream) for place in islice(stream, 1)]
+        yield
+    heapq.heapify(coming)
+    found: list[tuple[Place, Head]] = []
+    while coming and len(found) < most:
+        place, number, stream = coming[0]
         if until is not None and place > until:
-            return
+            break
         if place > window.after:
-            yield place, head
+            found.append((place, heads[number]))
+        following = next(stream, None)
+        if following is None:
+            heapq.heappop(coming)
+        else:
+            heapq.heapreplace(coming, (following, number, stream))
+        yield
+    return found
 
 
 def _comes(head: Head, end: datetime) -> bool:
@@ -125,7 +140,7 @@ def _comes(head: Head, end: datetime) -> bool:
     return at is not None and at < end
 
 
-def _times(head: Head, window: _Window) -> Iterator[tuple[Place, Head]]:
+def _times(head: Head, window: _Window) -> Iterator[Place]:
     start, end = window.after[0], window.end
     ahead = sorted(
         run.scheduled_at
@@ -133,7 +148,7 @@ def _times(head: Head, window: _Window) -> Iterator[tuple[Place, Head]]:
         if is_fired_ahead(run) and run.due_at > window.now and start <= run.scheduled_at < end
     )
     for at in chain(ahead, _scheduled(head, start, end)):
-        yield (at, head.job_id), head
+        yield at, head.job_id
 
 
 def _scheduled(head: Head, start: datetime, end: datetime) -> Iterator[datetime]:

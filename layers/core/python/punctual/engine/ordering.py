@@ -23,6 +23,7 @@ from punctual.engine.limits import NoQuotas, Quotas, check_backfill, check_order
 from punctual.engine.ports import Body, Clock, Key, NewId, Ports, Stored
 from punctual.engine.receipts import Receipts
 from punctual.engine.search import Search
+from punctual.engine.slices import Sliced
 from punctual.engine.steps import Steps
 from punctual.engine.views import RunView
 
@@ -147,13 +148,13 @@ class Ordering:
         end: datetime,
         dry_run: bool,
         by: Actor | None = None,
-    ) -> Sequence[datetime]:
+    ) -> Sliced[Sequence[datetime]]:
         """Run what fell into [start, end) and did not run; the nominal times of it."""
         key, now = Key(tenant, job_id), self._clock()
         stored, body = self._load(key)
         if stored.head.state is State.CANCELLED:  # also where nothing is missing
             raise conflict(stored.head)
-        asked = self._backfilling.missing(key, stored.head, body, start, end, now)
+        asked = yield from self._backfilling.missing(key, stored.head, body, start, end, now)
         times = [at for _, at in asked]
         if dry_run or not times:
             return times

@@ -3,7 +3,7 @@
 A port raises `Unavailable` when its store does not answer; a lost race is a value.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol
@@ -114,8 +114,11 @@ class Heads(Protocol):
         `most`, or where the adapter would have to read more than that to know the order.
         """
 
-    def busy(self, tenant: str) -> Sequence[Head]:
-        """Heads with runs alive, in line, or ended and perhaps not in the lists yet."""
+    def busy(self, tenant: str) -> Iterable[Head]:
+        """Heads with runs alive, in line, or ended and perhaps not in the lists yet.
+
+        A store may read each when it is asked for.
+        """
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """Every head there is, some at a time, for the reconciler."""

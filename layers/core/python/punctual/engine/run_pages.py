@@ -1,18 +1,20 @@
 """Lists of runs, a page at a time: those that heads know, among those that history has."""
 
+import heapq
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 
 from punctual.domain.head import Head
 from punctual.domain.placement import EPOCH
 from punctual.engine import runs as views
-from punctual.engine.filters import By, RunFilters
+from punctual.engine.filters import RunFilters
 from punctual.engine.ports import Key, Ports, RunKey, RunRow
+from punctual.engine.slices import Sliced
 from punctual.engine.views import Page, RunView
 
 SCAN = 5  # pages read for one answer at most: a page may be short
 WIDE = 50  # rows a page at least where a filter may pass few of them
-DEEP = 500  # and where the ids say little: an entry for many, or the time of a start or an end
+DEEP = 500  # and where only an entry for many may still pass
 NAMED = timedelta(minutes=5)  # a head that rests names what the lists have had for long
 SECOND = timedelta(seconds=1)
 
@@ -36,7 +38,7 @@ class RunPages:
         key = Key(head.tenant, head.job_id)
         before = _lower(after[0] if after else None, filters.top)
         bottom = filters.bottom if filters.single else None
-        wide = _width(filters, limit)
+        wide = limit if filters == RunFilters() else max(limit, WIDE)
         alive = [view for view in views.in_head(head, now) if filters.admit(view.run)]
         found: list[RunView] = []
         for _ in range(SCAN):
@@ -66,7 +68,7 @@ class RunPages:
         limit: int,
         after: tuple[str, ...] | None,
         now: datetime,
-    ) -> Page:
+    ) -> Sliced[Page]:
         """Over all jobs: first the living, from the heads that have any, then the ended.
 
         Where only an entry for many may still pass, an answer reads one large page at most.
@@ -75,10 +77,16 @@ class RunPages:
         if (top := filters.top) is not None and (before is None or top < before[0]):
             before = (top, "")
         bottom = filters.bottom if filters.single else None
-        wide = _width(filters, limit)
-        busy = self._ports.heads.busy(tenant)
-        alive = [v for head in busy for v in views.in_head(head, now) if filters.admit(v.run)]
-        lately = [place for head in busy for place in _named(head, now)]
+        wide = limit if filters == RunFilters() else max(limit, WIDE)
+        newest: list[tuple[_Place, RunView]] = []  # of the living: more is not shown
+        lately: list[_Place] = []
+        for head in self._ports.heads.busy(tenant):
+            for view in views.in_head(head, now):
+                if filters.admit(view.run) and _between(_place(view), before, None):
+                    _keep_newest(newest, view, limit)
+            lately += _named(head, now)
+            yield
+        alive = [view for _, view in newest]
         found: list[RunView] = []
         for _ in range(SCAN):
             deep = before is not None and before[0] <= (filters.bottom or "")
@@ -104,6 +112,7 @@ class RunPages:
                 return Page(found, None)
             if deep:
                 break
+            yield
         return Page(found, before)
 
     def _recorded(self, tenant: str, places: Sequence[_Place], now: datetime) -> Sequence[RunRow]:
@@ -114,11 +123,12 @@ class RunPages:
         return list(self._ports.history.get(wanted, now).values())
 
 
-def _width(filters: RunFilters, limit: int) -> int:
-    """Return how many rows a page reads: more where the ids do not say which may pass."""
-    if filters._replace(by=By.SCHEDULED) == RunFilters():
-        return limit
-    return max(limit, WIDE if filters.is_by_id else DEEP)
+def _keep_newest(newest: list[tuple[_Place, RunView]], view: RunView, limit: int) -> None:
+    """Add a run to a heap of the newest; each has a place of its own."""
+    if len(newest) < limit:
+        heapq.heappush(newest, (_place(view), view))
+    elif _place(view) > newest[0][0]:
+        heapq.heapreplace(newest, (_place(view), view))
 
 
 def _named(head: Head, now: datetime) -> Iterator[_Place]:

@@ -10,13 +10,13 @@ from punctual.engine import runs as views
 from punctual.engine.auditing import Auditing
 from punctual.engine.documents import Documents
 from punctual.engine.explaining import Explaining
-from punctual.engine.filters import By as By
 from punctual.engine.filters import JobFilters as JobFilters
 from punctual.engine.filters import RunFilters as RunFilters
 from punctual.engine.forecast import Forecast
 from punctual.engine.listing import Listing, Log, untold
 from punctual.engine.ports import Body, Clock, Detail, Key, Ports, RunKey, RunRow, Stored
 from punctual.engine.run_pages import SCAN, WIDE, RunPages
+from punctual.engine.slices import Sliced
 from punctual.engine.views import (
     Explanation,
     Health,
@@ -155,10 +155,10 @@ class Search:
         filters: RunFilters,
         limit: int,
         after: tuple[str, ...] | None,
-    ) -> Page:
+    ) -> Sliced[Page]:
         now = self._clock()
         if job_id is None:
-            return self._pages.of_all(tenant, filters, limit, after, now)
+            return (yield from self._pages.of_all(tenant, filters, limit, after, now))
         head = self.load(Key(tenant, job_id))[0].head
         return self._pages.of_job(head, filters, limit, after, now)
 
@@ -193,8 +193,7 @@ class Search:
         start, end = _slice(view.detail.log_at, view.detail.log_size)
         return self._ports.blobs.get(blob, start + after, end) or b""
 
-    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Explanation:
-        """Explain a moment, a local time of the job's zone, or without `at` the last due time."""
+    def explain(self, tenant: str, job_id: str, at: datetime) -> Explanation:
         key = Key(tenant, job_id)
         stored, body = self.load(key)
         return self._explaining.explain(key, stored.head, body, at, self._clock())
@@ -207,7 +206,7 @@ class Search:
 
     def upcoming(
         self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
-    ) -> Page:
+    ) -> Sliced[Page]:
         return self._forecast.upcoming(tenant, start, end, limit, after, self._clock())
 
 

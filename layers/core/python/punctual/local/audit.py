@@ -21,7 +21,7 @@ from punctual.local.codec import micros
 from punctual.local.unit import Unit
 
 PACK = 512  # subjects, or notes, in a row
-READ = 1_000  # rows looked at for one page
+READ = 500  # rows looked at for one page
 _TOGETHER = 32
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -1,6 +1,6 @@
 """Heads and their leases: compare and swap in memory, one row a head in each commit."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -30,10 +30,11 @@ from punctual.local.counts import Counts
 from punctual.local.head_memory import HeadMemory
 from punctual.local.head_rows import HEAD, INSERT, NO_LEASES, HeadRows, merged
 from punctual.local.inserting import insert
-from punctual.local.kinds import Place
+from punctual.local.kinds import MIXED, Place
 from punctual.local.unit import Unit
 
 CACHED = 20_000
+_TOGETHER = 200  # busy heads read in one go
 _KEPT = "(expires IS NULL OR expires > ?)"
 _COMING = (
     "SELECT coming, job_id, head FROM heads INDEXED BY heads_coming WHERE tenant = ? AND coming < ?"
@@ -124,15 +125,23 @@ class SqliteHeads:
                 None if last is None else (moment(last[0]), last[1]),
             )
 
-    def busy(self, tenant: str) -> Sequence[Head]:
+    def busy(self, tenant: str) -> Iterator[Head]:
+        """Those that are busy at the first reading; each as it is when it is read."""
         with self._unit:
             self.flush()
             found = self._unit.db.execute(
-                "SELECT head FROM heads INDEXED BY heads_busy "
+                "SELECT id FROM heads INDEXED BY heads_busy "
                 f"WHERE busy = 1 AND tenant = ? AND {_KEPT}",
                 (tenant, micros(self._clock())),
-            )
-            return [HEAD.decode(row) for (row,) in found.fetchall()]
+            ).fetchall()
+        for first in range(0, len(found), _TOGETHER):
+            with self._unit:
+                self.flush()
+                rows = [
+                    self._unit.db.execute("SELECT head FROM heads WHERE id = ?", number).fetchone()
+                    for number in found[first : first + _TOGETHER]
+                ]
+            yield from (HEAD.decode(row[0]) for row in rows if row is not None)
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """In the order of tenant and job, so what is added meanwhile repeats nothing."""
@@ -202,22 +211,16 @@ class SqliteHeads:
     def oldest_queued(self, tenant: str) -> datetime | None:
         with self._unit:
             self.flush()
-            (at,) = self._unit.db.execute(
-                "SELECT min(queued_due) FROM heads INDEXED BY heads_busy "
-                "WHERE busy = 1 AND tenant = ?",
-                (tenant,),
-            ).fetchone()
-            return None if at is None else moment(at)
-
-    def count_queued(self, tenant: str) -> int:
-        with self._unit:
-            self.flush()
-            (n,) = self._unit.db.execute(
-                "SELECT coalesce(sum(queued), 0) FROM heads INDEXED BY heads_busy "
-                "WHERE busy = 1 AND tenant = ?",
-                (tenant,),
-            ).fetchone()
-            return int(n)
+            found = [  # of each rank the index has the earliest first
+                self._unit.db.execute(
+                    "SELECT queued_due FROM heads INDEXED BY heads_busy "
+                    "WHERE busy = 1 AND queued_priority = ? AND tenant = ? "
+                    "ORDER BY queued_due LIMIT 1",
+                    (rank, tenant),
+                ).fetchone()
+                for rank in range(MIXED + 1)
+            ]
+            return min((moment(row[0]) for row in found if row is not None), default=None)
 
     def forget(self, key: Key) -> None:
         """Its rows were removed in this unit."""

@@ -1,7 +1,7 @@
 """The node's HTTP server: ASGI, from the socket to the routes and back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -12,11 +12,13 @@ from punctual.domain.errors import PunctualError
 from punctual.engine.jobs import Jobs
 from punctual.engine.limits import LimitsOf, Quotas, unlimited
 from punctual.engine.search import Search
+from punctual.engine.slices import Sliced
 from punctual.engine.tokens import Tokens
 from punctual.identity import new_id as id_maker
 from punctual.local import clock as clocks
 from punctual.local.door import NodeDoor
 from punctual.local.installed import FEATURES
+from punctual.local.long_work import LongWork, Turn
 from punctual.local.reading import ROOT as ROOT
 from punctual.local.reading import Gone, RawHeaders, Receive, body_of, headers_of, path_of
 from punctual.web.app import routes
@@ -26,17 +28,11 @@ from punctual.web.problems import Refused, problem_reply, unknown_problem
 from punctual.web.render_rest import About
 from punctual.web.request import COMMON, Caller, Reply, Request
 from punctual.web.routes_schedules import ScheduleRoutes
-from punctual.web.routing import Log
-from punctual.web.services import ReadSecret, Services, no_secret
+from punctual.web.routing import Answer, Log
+from punctual.web.services import Services, no_secret
 
 T = TypeVar("T")
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-class Turn(Protocol):
-    """Does a request together with the others of its moment; answers when all is durable."""
-
-    def __call__(self, request: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class Soon(Protocol):
@@ -69,7 +65,7 @@ def application(
     quotas: Quotas | None = None,
     limits_of: LimitsOf = unlimited,
     door: NodeDoor | None = None,
-    webhook_secret: ReadSecret = no_secret,
+    webhook_secret: Callable[[str], str] = no_secret,
 ) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id.
 
@@ -102,6 +98,8 @@ class Application:
         self._answer = routes(services, log).answer
         self._no_health = ScheduleRoutes(services).no_answer
         self._turn = turn
+        self._long_work = LongWork(turn)
+        self._tasks: set[asyncio.Task[None]] = set()
         self._log = log
         self._new_id = new_id
         self._access = access
@@ -158,7 +156,10 @@ class Application:
         request_id = self._new_id()
         raw_path, _, query = target.partition(b"?")
 
-        def done(reply: Reply | Exception) -> None:
+        def done(reply: Answer | Exception) -> None:
+            if isinstance(reply, Generator):
+                self._finish_beside(request, reply, done)
+                return
             if isinstance(reply, Exception):
                 reply = self._failed(reply, raw_path == _HEALTH_PATH, request_id)
             answer(reply, request_id)
@@ -176,6 +177,27 @@ class Application:
             return
         assert self._soon is not None
         self._soon(partial(self._answer, request._replace(body=body)), done)
+
+    def _finish_beside(
+        self, request: Request, steps: Sliced[Reply], done: Callable[[Reply | Exception], None]
+    ) -> None:
+        """Long work has a task of its own."""
+
+        async def work() -> None:
+            try:
+                reply: Reply | Exception = await self._whole(request, steps)
+            except Exception as error:
+                reply = error
+            done(reply)
+
+        task = asyncio.get_running_loop().create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _whole(self, request: Request, answer: Answer) -> Reply:
+        if isinstance(answer, Reply):
+            return answer
+        return await self._long_work.finish(request.caller.tenant, answer)
 
     def _note(self, method: str, path: str, reply: Reply, request_id: str) -> None:
         if self._access is not None:
@@ -210,7 +232,8 @@ class Application:
         if b"content-length" in request.headers or b"transfer-encoding" in request.headers:
             request = request._replace(body=await body_of(receive, most))
         try:
-            return await self._turn(partial(self._answer, request))
+            answer = await self._turn(partial(self._answer, request))
+            return await self._whole(request, answer)
         except Exception as error:
             return self._failed(error, request.path == HEALTH, request_id)
 

@@ -50,7 +50,7 @@ def gateway(
         table.served_elsewhere(method, rule)
     app = APIGatewayHttpResolver()
     app.include_router(table)
-    app.not_found(lambda _error: table.from_event(table.answer))
+    app.not_found(lambda _error: table.from_event(table.whole_answer))
     return app
 
 

@@ -3,8 +3,8 @@
 import re
 
 from punctual.domain.run import Status, Trigger
-from punctual.engine.search import By, RunFilters
-from punctual.web.features import NOT_HERE
+from punctual.engine.search import RunFilters
+from punctual.engine.slices import Sliced
 from punctual.web.query import LISTING, Query, filters_only, listing
 from punctual.web.render_run import listed_run_json, run_json
 from punctual.web.request import Header, Reply, Request, json_reply
@@ -15,8 +15,7 @@ STATUSES = tuple(status.value for status in Status)
 TRIGGERS = tuple(trigger.value for trigger in Trigger)
 TEXT = "text/plain"
 MAX_OFFSET = 2**40
-TIMES = tuple(by.value for by in By)
-_FILTERS = ("status", "trigger", "from", "to", "by")
+_FILTERS = ("status", "trigger", "from", "to")
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
 _BYTES = "application/octet-stream"
 # What a job printed is data: no browser may take it for a page of ours.
@@ -36,11 +35,11 @@ class RunReading:
         table.get("/jobs/<job_id>/runs/<run_id>/logs")(self.logs)
 
     @queried
-    def of_job(self, request: Request, job_id: str) -> Reply:
+    def of_job(self, request: Request, job_id: str) -> Sliced[Reply]:
         return self._list(request, checked_id(job_id))
 
     @queried
-    def of_all(self, request: Request) -> Reply:
+    def of_all(self, request: Request) -> Sliced[Reply]:
         return self._list(request, None)
 
     def read(self, request: Request, job_id: str, run_id: str) -> Reply:
@@ -70,25 +69,21 @@ class RunReading:
         following = ("x-next-offset", str(after + len(data)))
         return Reply(200, data, (following, *_AS_DATA), f"{TEXT}; charset=utf-8")
 
-    def _list(self, request: Request, job_id: str | None) -> Reply:
+    def _list(self, request: Request, job_id: str | None) -> Sliced[Reply]:
         query = Query(request.query, (*_FILTERS, *LISTING), ("status",))
         start, end = query.range("from", "to")
-        by = query.choice("by", TIMES)
-        if job_id is None and by not in ("", By.SCHEDULED.value) and not self._api.all_by_any_time:
-            query.wrong("by", f"over all jobs it is scheduled: the others are {NOT_HERE}")
         filters = RunFilters(
             status=query.choices("status", STATUSES),
             trigger=query.choice("trigger", TRIGGERS),
             start=start,
             end=end,
-            by=By(by) if by in TIMES else By.SCHEDULED,
         )
         limit, token = listing(query)
         query.finish()
         tenant, bound = request.caller.tenant, filters_only(request.query)
         listed = f"runs {job_id or ''}"
         after = self._api.pager.after(tenant, listed, bound, token, 1 if job_id else 2)
-        page = self._api.search.runs(tenant, job_id, filters, limit, after)
+        page = yield from self._api.search.runs(tenant, job_id, filters, limit, after)
         value = {
             "runs": [listed_run_json(view, request.root) for view in page.items],
             "next_token": self._api.pager.token(tenant, listed, bound, page.after),

@@ -6,6 +6,7 @@ from typing import Any
 
 from punctual.domain.errors import FieldError, Invalid, PunctualError
 from punctual.engine.jobs import Submission
+from punctual.engine.slices import Sliced
 from punctual.engine.views import JobView
 from punctual.web import requests
 from punctual.web.acting import actor
@@ -54,25 +55,29 @@ class JobRoutes:
         headers = ("location", location), ("etag", etag(answer.head.edition))
         return json_reply(202, self._shown(answer, request), *headers)
 
-    def submit_many(self, request: Request) -> Reply:
+    def submit_many(self, request: Request) -> Sliced[Reply]:
         key = idempotency_key(request)
         parsed = parse_object(request.body, self._api.payload_most(request))
         wanted: list[Submission] = []
-        apart: dict[int, JobView | PunctualError] = {}  # not to be submitted
+        apart: dict[int, Any] = {}  # the results of those that are not to be submitted
         items = requests.batch(parsed)
         about = parsed[1:]  # of the whole batch: what one of its jobs may at most be
         for index, item in enumerate(items):
+            yield
             if not isinstance(item, dict):
-                apart[index] = Invalid.of(FieldError(f"jobs.{index}", "must be an object"))
+                error = Invalid.of(FieldError(f"jobs.{index}", "must be an object"))
+                apart[index] = _result(error, request)
                 continue
             one, own_key = Parsed(item, *about), None if key is None else f"{key}/{index}"
             try:
                 wanted.append(self._submission(one, own_key))
             except Invalid as error:
-                apart[index] = self._repeated(request, one, own_key) or error
+                apart[index] = _result(self._repeated(request, one, own_key) or error, request)
         accepted = iter(self._submit(request, wanted))
-        answers = [apart.get(index) or next(accepted) for index in range(len(items))]
-        return json_reply(207, {"results": [_result(one, request) for one in answers]})
+        results = [
+            apart.get(index) or _result(next(accepted), request) for index in range(len(items))
+        ]
+        return json_reply(207, {"results": results})
 
     def change(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)

@@ -1,5 +1,6 @@
 """Runs: order, cancel, retry."""
 
+from punctual.engine.slices import Sliced
 from punctual.engine.views import RunView
 from punctual.web import requests
 from punctual.web.acting import actor
@@ -32,10 +33,10 @@ class RunRoutes:
         view = self._api.jobs.run_now(tenant, job_id, payload, key, mark, by)
         return _ordered(view, request)
 
-    def backfill(self, request: Request, job_id: str) -> Reply:
+    def backfill(self, request: Request, job_id: str) -> Sliced[Reply]:
         job_id = checked_id(job_id)
         wanted = requests.backfill(parse_optional(request.body))
-        times = self._api.jobs.backfill(
+        times = yield from self._api.jobs.backfill(
             request.caller.tenant,
             job_id,
             wanted.start,

@@ -5,6 +5,7 @@ from datetime import timedelta
 from punctual.domain.errors import FieldError, Invalid, Unavailable
 from punctual.domain.schedule import Preview, describe, preview
 from punctual.engine.definition import compiled
+from punctual.engine.slices import Sliced
 from punctual.engine.views import Health
 from punctual.web.json_body import parse_object
 from punctual.web.query import LISTING, Query, filters_only, listing
@@ -47,7 +48,7 @@ class ScheduleRoutes:
         return json_reply(200, preview_json(preview(schedule, wanted.start, count)))
 
     @queried
-    def upcoming(self, request: Request) -> Reply:
+    def upcoming(self, request: Request) -> Sliced[Reply]:
         query = Query(request.query, ("from", "to", *LISTING))
         start = query.moment("from") or self._api.clock()
         end = query.moment("to") or start + USUALLY_AHEAD
@@ -59,7 +60,7 @@ class ScheduleRoutes:
             raise Invalid.of(FieldError("to", f"must be at most {MOST_AHEAD.days} days after from"))
         tenant, bound = request.caller.tenant, filters_only(request.query)
         after = self._api.pager.after(tenant, "upcoming", bound, token, 2, 6)
-        page = self._api.search.upcoming(tenant, start, end, limit, after)
+        page = yield from self._api.search.upcoming(tenant, start, end, limit, after)
         value = {
             "times": [upcoming_json(one) for one in page.items],
             "next_token": self._api.pager.token(tenant, "upcoming", bound, page.after),
@@ -70,8 +71,11 @@ class ScheduleRoutes:
     def explain(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
         query = Query(request.query, ("at",))
-        at = query.moment_or_local("at")
+        at = query.moment("at")
+        if at is None:
+            query.wrong("at", "is required")
         query.finish()
+        assert at is not None
         found = self._api.search.explain(request.caller.tenant, job_id, at)
         return json_reply(200, explanation_json(job_id, found))
 

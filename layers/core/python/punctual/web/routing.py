@@ -8,6 +8,7 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 
 from punctual.domain.access import Role
 from punctual.domain.errors import NotFound, PunctualError
+from punctual.engine.slices import Sliced, finish
 from punctual.web.contract import NEEDS, PUBLIC
 from punctual.web.features import NOT_HERE
 from punctual.web.guards import check_accept
@@ -15,7 +16,8 @@ from punctual.web.problems import Refused, problem_reply, unknown_problem
 from punctual.web.query import Query
 from punctual.web.request import JSON, Reply, Request
 
-Handler = Callable[..., Reply]
+Answer = Reply | Sliced[Reply]  # of long work the reply comes after some slices
+Handler = Callable[..., Answer]
 H = TypeVar("H", bound=Handler)
 ANYTHING = "*/*"
 _LATER = ("artifacts", "events")
@@ -32,7 +34,7 @@ class Declared(NamedTuple):
     produces: str
     queried: bool  # it looks at the parameters of a query itself
 
-    def perform(self, request: Request, arguments: Mapping[str, str]) -> Reply:
+    def perform(self, request: Request, arguments: Mapping[str, str]) -> Answer:
         needs = NEEDS.get((self.method, self.rule))
         if needs is not None and request.caller.role < needs:
             raise _may_not(request.caller.role, needs)
@@ -106,11 +108,15 @@ class Table(Router):
         """Known here for its address alone: another function of the same API serves it."""
         self._add(Declared(method, rule, _go_there, ANYTHING, True))
 
-    def answer(self, request: Request) -> Reply:
-        """The reply to any request whatsoever."""
-        return self._guarded(self._dispatch, request, {})
+    def answer(self, request: Request) -> Answer:
+        """The reply to any request, or the slices of work that end with it."""
+        return self._guarded(self._dispatch, request)
 
-    def _dispatch(self, request: Request) -> Reply:
+    def whole_answer(self, request: Request) -> Reply:
+        """The reply to any request, where no other work waits for this thread."""
+        return _whole(self.answer(request))
+
+    def _dispatch(self, request: Request) -> Answer:
         place, arguments = self._find(request.path)
         declared = place.here.get(request.method)
         if declared is None:
@@ -160,10 +166,10 @@ class Table(Router):
 
     def _for_lambda(self, declared: Declared) -> Callable[..., Any]:
         def call(**arguments: str) -> Any:
-            def perform(request: Request) -> Reply:
+            def perform(request: Request) -> Answer:
                 return declared.perform(request, arguments)
 
-            return self.from_event(lambda request: self._guarded(perform, request, {}))
+            return self.from_event(lambda request: _whole(self._guarded(perform, request)))
 
         return call
 
@@ -171,17 +177,26 @@ class Table(Router):
         """Answer the event that powertools holds."""
         return self._from_event(self, perform)
 
-    def _guarded(self, handler: Handler, request: Request, arguments: Mapping[str, str]) -> Reply:
+    def _guarded(self, handler: Callable[[Request], Answer], request: Request) -> Answer:
         try:
             if self._admit is not None and request.caller.tenant and request.path not in PUBLIC:
                 self._admit(request.caller.tenant)
-            return handler(request, **arguments)
-        except PunctualError as error:
-            if error.code == "INTERNAL" and not isinstance(error, Refused):
-                return self._unknown(request, error)
-            return problem_reply(error, request.request_id)
+            answer = handler(request)
         except Exception as error:
-            return self._unknown(request, error)
+            return self._refusal(request, error)
+        return answer if isinstance(answer, Reply) else self._guarded_slices(request, answer)
+
+    def _guarded_slices(self, request: Request, steps: Sliced[Reply]) -> Sliced[Reply]:
+        try:
+            return (yield from steps)
+        except Exception as error:
+            return self._refusal(request, error)
+
+    def _refusal(self, request: Request, error: Exception) -> Reply:
+        known = isinstance(error, Refused) or getattr(error, "code", "INTERNAL") != "INTERNAL"
+        if isinstance(error, PunctualError) and known:
+            return problem_reply(error, request.request_id)
+        return self._unknown(request, error)
 
     def _unknown(self, request: Request, error: Exception) -> Reply:
         self._log(
@@ -193,6 +208,10 @@ class Table(Router):
             where=_where(error),
         )
         return unknown_problem(request.request_id)
+
+
+def _whole(answer: Answer) -> Reply:
+    return answer if isinstance(answer, Reply) else finish(answer)
 
 
 def _may_not(role: Role, needs: Role) -> Refused:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from uuid import UUID
 
 from punctual.domain.errors import NotFound, PreconditionFailed, Unavailable
-from punctual.engine.audit import Actor
 from punctual.engine.limits import LimitsOf
 from punctual.engine.limits import unlimited as unlimited
 from punctual.engine.search import Search
@@ -23,10 +22,7 @@ if TYPE_CHECKING:  # who only reads has no use for what writes
 _ID_LENGTH = 36
 
 
-ReadSecret = Callable[[str, Actor, datetime], str]
-
-
-def no_secret(_tenant: str, _by: Actor, _now: datetime) -> NoReturn:
+def no_secret(_tenant: str) -> NoReturn:
     raise Unavailable("There is no key of webhooks here.")
 
 
@@ -41,7 +37,7 @@ class Reads(NamedTuple):
     most: int | None = None
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-    all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
+    webhook_secret: Callable[[str], str] = no_secret  # of a tenant, as it is shown
 
 
 class Services(NamedTuple):
@@ -55,8 +51,7 @@ class Services(NamedTuple):
     most: int | None = None
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-    webhook_secret: ReadSecret = no_secret  # of a tenant, as it is shown
-    all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
+    webhook_secret: Callable[[str], str] = no_secret  # of a tenant, as it is shown
 
     def payload_most(self, request: Request) -> int | None:
         """What the caller's tenant may send as a payload, in bytes; None where nothing is said."""

@@ -20,7 +20,6 @@ Action = Literal[
     "token.create",
     "token.revoke",
     "limits.change",
-    "webhook_secret.read",
 ]
 
 

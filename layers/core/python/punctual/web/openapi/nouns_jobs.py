@@ -5,6 +5,7 @@ from punctual.web.openapi.operation import (
     JOB_ID,
     KEY,
     MATCH,
+    MOMENT,
     PAGING,
     Answer,
     Link,
@@ -39,11 +40,6 @@ OF_RUN = {
 _CHANGED = Answer("The job as it is now.", "Job", ("ETag",), {"getJob": Link("getJob", _SAME)})
 _CANCELLED = "The job is CANCELLED."
 _WRONG_VERSION = "The job has another version by now."
-_TYPES = (
-    "Another `schedule_type` drops the former type's fields. `schedule_time`, `cron_expression` or "
-    "`interval_seconds` without a type makes the job FUTURE, CRON or INTERVAL; fields of two types "
-    "are refused. Runs that exist keep the definition they were made with."
-)
 
 JOBS = (
     Operation(
@@ -96,7 +92,8 @@ JOBS = (
         "Jobs",
         "Change a job (PUT)",
         {200: _CHANGED},
-        f"The same as PATCH: a merge of top-level fields. {_TYPES}",
+        "The same as PATCH: a merge of top-level fields. Another `schedule_type` drops the former "
+        "type's fields. Runs that exist keep the definition they were made with.",
         (JOB_ID, MATCH),
         "JobChange",
         notes={409: _CANCELLED, 412: _WRONG_VERSION},
@@ -106,7 +103,8 @@ JOBS = (
         "Jobs",
         "Change a job",
         {200: _CHANGED},
-        f"A merge of top-level fields. {_TYPES}",
+        "A merge of top-level fields. Another `schedule_type` drops the former type's fields. "
+        "Runs that exist keep the definition they were made with.",
         (JOB_ID, MATCH),
         "JobChange",
         notes={409: _CANCELLED, 412: _WRONG_VERSION},
@@ -154,16 +152,7 @@ JOBS = (
         "Jobs",
         "What happened at a time, or will, and why",
         {200: Answer("By the definition in force then.", "Explanation")},
-        "An occurrence matches within the second of `at`.",
-        (
-            JOB_ID,
-            Parameter(
-                "at",
-                {"type": "string", "minLength": 1},
-                "An RFC 3339 time; without an offset it is in the job's time zone. Left out: the "
-                "last due time, or the first one to come where none was due yet.",
-            ),
-        ),
+        parameters=(JOB_ID, Parameter("at", MOMENT, "The moment.", required=True)),
     ),
     Operation(
         "runJobNow",

@@ -60,7 +60,12 @@ _REFUSALS: dict[int, tuple[str, str, tuple[str, ...]]] = {
     414: ("AddressTooLong", "The address is longer than 8 KiB.", ()),
     415: ("UnsupportedMediaType", "A body is sent as application/json, without encoding.", ()),
     421: ("Misdirected", "A local node was called by a name that is not loopback.", ()),
-    422: ("Invalid", "`errors` names every wrong field at once.", ()),
+    422: (
+        "Invalid",
+        "`errors` names every wrong field at once. The code `TOO_MUCH_WORK` has none: the answer "
+        "takes over 2 s of processor time, so ask for a shorter range or for one job.",
+        (),
+    ),
     429: ("LimitExceeded", "The tenant's limit or quota is used up.", (RETRY,)),
     431: ("HeadersTooLarge", "More than 100 headers, or 32 KiB of them.", ()),
     503: ("Unavailable", "Nothing was done: try again.", (RETRY,)),

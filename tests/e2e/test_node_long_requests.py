@@ -1,0 +1,66 @@
+"""A real node answers other calls while one that takes long is worked on."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench.client import Client
+from bench.running import RunningNode
+
+BATCHES = 4
+MORE_THAN_COULD_BE = 60.0
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[RunningNode]:
+    node = RunningNode(tmp_path / "data").start()
+    try:
+        yield node
+    finally:
+        node.stop()
+
+
+def costly_jobs() -> list[dict[str, Any]]:
+    """Each second of each Monday, but for 366 Mondays that a list of times has to pass over."""
+    today = datetime.now(UTC).date()
+    monday = today + timedelta(days=21 - today.weekday())
+    return [
+        {
+            "name": str(number),
+            "schedule_type": "CRON",
+            "cron_expression": "* * * * * MON",
+            "exclude": [f"{monday + timedelta(days=7 * n)}" for n in range(366)],
+            "max_runs": 1_000_000,
+        }
+        for number in range(500)
+    ]
+
+
+def test_a_cheap_call_is_answered_while_a_dear_one_is_worked_on(node: RunningNode) -> None:
+    async def play() -> tuple[int, Any, int]:
+        dear, cheap = await Client(node.port).connect(), await Client(node.port).connect()
+        try:
+            for _ in range(BATCHES):
+                status, _ = await dear.call("POST", "/jobs/batch", {"jobs": costly_jobs()})
+                assert status == 207
+            start = datetime.now(UTC) + timedelta(days=28)
+            path = f"/schedules/upcoming?from={start:%Y-%m-%dT%H:%M:%SZ}"
+            long = asyncio.create_task(dear.call("GET", path))
+            answered = 0
+            async with asyncio.timeout(MORE_THAN_COULD_BE):
+                while not long.done():
+                    status, _ = await cheap.call("GET", "/health")
+                    assert status == 200
+                    answered += 1
+            return *await long, answered
+        finally:
+            dear.close()
+            cheap.close()
+
+    status, body, answered = asyncio.run(play())
+    assert (status, body["code"]) == (422, "TOO_MUCH_WORK")
+    assert answered >= 20  # two seconds of work are a hundred slices

@@ -1,0 +1,110 @@
+"""Long work goes on in slices, and ends when it has used too much of the processor."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+import pytest
+
+from punctual.domain.errors import LimitExceeded, TooMuchWork, Unavailable
+from punctual.engine.slices import MAX_SECONDS, SLICE_SECONDS, Sliced, SlicedWork, finish
+from punctual.local.long_work import MAX_AT_ONCE, LongWork
+
+T = TypeVar("T")
+MILLISECOND = 0.001
+
+
+class Processor:
+    """A clock that only work moves on."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def work(self, steps: int, result: str = "done") -> Sliced[str]:
+        for _ in range(steps):
+            self.now += MILLISECOND
+            yield
+        return result
+
+
+def test_a_slice_ends_with_the_step_that_fills_it() -> None:
+    cpu = Processor()
+    work = SlicedWork(cpu.work(50), cpu)
+    ends = []
+    while work.run_slice():
+        ends.append(round(cpu.now / MILLISECOND))
+    slice_steps = round(SLICE_SECONDS / MILLISECOND)
+    assert ends == [slice_steps, 2 * slice_steps]
+    assert work.results == ["done"]
+
+
+def test_short_work_is_done_in_its_first_slice() -> None:
+    cpu = Processor()
+    work = SlicedWork(cpu.work(3), cpu)
+    assert not work.run_slice()
+    assert work.results == ["done"]
+
+
+def test_work_that_takes_too_long_is_refused_and_ends() -> None:
+    cpu = Processor()
+    steps = cpu.work(10**9)
+    with pytest.raises(TooMuchWork, match="2 s of processor time"):
+        finish(steps, cpu)
+    assert MAX_SECONDS <= cpu.now <= MAX_SECONDS + 2 * SLICE_SECONDS
+    with pytest.raises(StopIteration):
+        next(steps)
+
+
+def test_what_the_work_raises_comes_out_of_its_slice() -> None:
+    def failing() -> Sliced[str]:
+        yield
+        raise Unavailable("no disk")
+
+    with pytest.raises(Unavailable):
+        finish(failing())
+
+
+async def turn(request: Callable[[], T], /) -> T:
+    await asyncio.sleep(0)
+    return request()
+
+
+def test_long_requests_take_turns() -> None:
+    cpu, order = Processor(), list[str]()
+
+    def slow(name: str) -> Sliced[str]:
+        for _ in range(3):
+            order.append(name)
+            cpu.now += 1.5 * SLICE_SECONDS
+            yield
+        return name
+
+    async def play() -> list[str]:
+        long_work = LongWork(turn, cpu)
+        return await asyncio.gather(*(long_work.finish("t", slow(name)) for name in "abc"))
+
+    assert asyncio.run(play()) == ["a", "b", "c"]
+    assert order == list("abcabcabc")
+
+
+def test_a_tenant_has_so_many_long_requests_at_once() -> None:
+    def endless() -> Sliced[str]:
+        while True:
+            yield
+
+    async def play() -> None:
+        long_work = LongWork(turn)
+        tasks = [asyncio.create_task(long_work.finish("a", endless())) for _ in range(MAX_AT_ONCE)]
+        await asyncio.sleep(0)
+        with pytest.raises(LimitExceeded):
+            await long_work.finish("a", endless())
+        assert await long_work.finish("b", Processor().work(1)) == "done"
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        assert await long_work.finish("a", Processor().work(1)) == "done"
+
+    asyncio.run(play())
