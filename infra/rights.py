@@ -237,6 +237,7 @@ def status(data: Data, failed: str) -> list[Right]:
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
         _dynamodb(data.control, "BatchGetItem")._replace(rows=COUNTS),
         _dynamodb(data.audit, "PutItem"),
+        *_read_blobs(data, OUTPUTS),  # what a run left whose history row is not written yet
         Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]

@@ -21,6 +21,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--times", type=int, default=1, help="run each test this often")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    times = metafunc.config.getoption("--times")
+    if times > 1:
+        metafunc.fixturenames.append("which_time")
+        metafunc.parametrize("which_time", range(times))
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     config.option.loadscopereorder = False  # not by how many tests a file holds

@@ -10,10 +10,9 @@ from punctual.domain.decide import Decision, Verdict
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Finish, Perform
 from punctual.domain.head import Head
-from punctual.domain.run import PAST, Reason, Run
+from punctual.domain.run import PAST, Run
 from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
-from punctual.engine import packs
 from punctual.engine.change import Change
 from punctual.engine.notices import Notice, notices_of
 from punctual.engine.plan import Plan
@@ -26,9 +25,8 @@ from punctual.engine.ports import (
     RunKey,
     RunRow,
 )
-from punctual.engine.records import TEXT
+from punctual.engine.results import GONE, Results, told_by
 
-GONE = Detail(error="The executor stopped answering; whether it had finished is not known.")
 ENDS_KEPT = timedelta(days=7)  # what ended runs left; their own rows are written in seconds
 _NOTHING = Detail()
 
@@ -40,6 +38,7 @@ class Effects:
         self._ports = ports
         self._log = log
         self._together = together
+        self._results = Results(ports.history, ports.blobs)
 
     def write_attempts(self, plans: Sequence[Plan], now: datetime) -> None:
         """Before the swap, under the token: what an attempt left behind must not be lost."""
@@ -148,26 +147,12 @@ class Effects:
 
         A store that is `down` is not asked once more for each of many: it may answer late.
         """
-        if not run.token or not run.claimer:
-            return _NOTHING
-        if run.reason is Reason.LOST:
-            return GONE
         if change.detail is not None and _ended_by(change, decision) is run:
             return change.detail
-        if run.note:
-            return noted(run)
-        if down is not None:
+        if down is not None and told_by(run) is None:
             raise down
         now = run.ended_at or run.changed_at
-        left = self._ports.history.end(RunKey(*change.key, run.run_id), run, now)
-        if left is not None:
-            return left
-        return packs.find(self._ports.blobs, change.key, run) or _NOTHING
-
-
-def noted(run: Run) -> Detail:
-    """What a run left whose few bytes of output it carries itself."""
-    return Detail(output=run.note.encode(), output_type=TEXT)
+        return self._results.left_by(RunKey(*change.key, run.run_id), run, now)
 
 
 def _is_kept(change: Change, detail: Detail) -> bool:

@@ -9,6 +9,7 @@ from punctual.domain.placement import EPOCH
 from punctual.engine import runs as views
 from punctual.engine.filters import RunFilters
 from punctual.engine.ports import Key, Ports, RunKey, RunRow
+from punctual.engine.results import Results
 from punctual.engine.slices import Sliced
 from punctual.engine.views import Page, RunView
 
@@ -26,6 +27,7 @@ class RunPages:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._results = Results(ports.history, ports.blobs)
 
     def of_job(
         self,
@@ -50,8 +52,9 @@ class RunPages:
                 for view in alive
                 if view.run.run_id not in recorded and _between(view.run.run_id, before, last)
             ]
+            here = self._shown(here, limit - len(found), now)
             ended = [views.of_row(row) for row in rows if filters.admit(row.run)]
-            found.extend(sorted([*here, *ended], key=lambda view: view.run.run_id, reverse=True))
+            found.extend(sorted([*here, *ended], key=_place, reverse=True))
             before = last
             if len(found) >= limit:
                 return Page(found[:limit], (found[limit - 1].run.run_id,))
@@ -103,6 +106,7 @@ class RunPages:
                 for view in alive
                 if view.run.run_id not in recorded and _between(_place(view), before, last)
             ]
+            here = self._shown(here, limit - len(found), now)
             ended = [views.of_row(row) for row in rows if filters.admit(row.run)]
             found.extend(sorted([*here, *ended], key=_place, reverse=True))
             before = last
@@ -114,6 +118,11 @@ class RunPages:
                 break
             yield
         return Page(found, before)
+
+    def _shown(self, here: Sequence[RunView], room: int, now: datetime) -> list[RunView]:
+        """Return those that fit on the page, with what the ended ones left."""
+        newest = sorted(here, key=_place, reverse=True)[:room]
+        return self._results.shown(newest, now)
 
     def _recorded(self, tenant: str, places: Sequence[_Place], now: datetime) -> Sequence[RunRow]:
         """Of runs that ended and left their heads so lately that the list may not have them yet."""

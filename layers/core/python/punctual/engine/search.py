@@ -15,6 +15,7 @@ from punctual.engine.filters import RunFilters as RunFilters
 from punctual.engine.forecast import Forecast
 from punctual.engine.listing import Listing, Log, untold
 from punctual.engine.ports import Body, Clock, Detail, Key, Ports, RunKey, RunRow, Stored
+from punctual.engine.results import Results
 from punctual.engine.run_pages import SCAN, WIDE, RunPages
 from punctual.engine.slices import Sliced
 from punctual.engine.views import (
@@ -41,6 +42,7 @@ class Search:
         self._explaining = Explaining(ports, self._documents)
         self._listing = Listing(ports.heads, log)
         self._forecast = Forecast(ports, log)
+        self._results = Results(ports.history, ports.blobs)
         self._pages = RunPages(ports)
         self.audit = Auditing(ports.audit, ports.heads)
 
@@ -68,7 +70,8 @@ class Search:
         kept = self._ports.history.page(key, None, None, LATEST_SCAN, now)
         found = [*views.in_head(head, now), *(views.of_row(row) for row in kept)]
         ran = [view for view in found if view.run.status not in NOT_RUN]
-        return max(ran or found, key=lambda view: view.run.created_at, default=None)
+        latest = max(ran or found, key=lambda view: view.run.created_at, default=None)
+        return None if latest is None else self._results.shown([latest], now)[0]
 
     def _find(
         self,
@@ -78,7 +81,10 @@ class Search:
         now: datetime,
         rows: Mapping[RunKey, RunRow] | None = None,
     ) -> RunView | None:
-        """`rows`, where given, are read already: what is not among them is asked for."""
+        """`rows`, where given, are read already: what is not among them is asked for.
+
+        A run that has ended is never shown without what it left.
+        """
         known = views.in_head(head, now)
         alive = next((view for view in known if view.run.run_id == run_id), None)
         if alive is not None and alive.run.ended_at is None:
@@ -87,7 +93,11 @@ class Search:
         row = None if rows is None else rows.get(wanted)
         if row is None:
             row = self._ports.history.get([wanted], now).get(wanted)
-        return alive if row is None else views.of_row(row)
+        if row is not None:
+            return views.of_row(row)
+        if alive is None:
+            return None
+        return alive._replace(detail=self._results.left_by(wanted, alive.run, now))
 
     def jobs(
         self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None

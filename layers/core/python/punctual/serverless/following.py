@@ -24,8 +24,8 @@ from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
 from punctual.engine.audit import Noted, subject_of
 from punctual.engine.documents import payload_name
-from punctual.engine.effects import noted
-from punctual.engine.ports import Clock, Detail, Key, Ports, RunKey, RunRow
+from punctual.engine.ports import Clock, Key, Ports, RunKey, RunRow
+from punctual.engine.results import Results
 from punctual.serverless import counting
 from punctual.serverless.changes import Changes, between
 from punctual.serverless.changes_told import events
@@ -33,8 +33,6 @@ from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Telling
 
 SHOWN = timedelta(hours=2)  # nobody reads the counts of minutes before that
-_NOTHING = Detail()
-
 Followed = tuple[Record, Changes]
 
 
@@ -162,13 +160,14 @@ class Following:
             self._lists.append(tenant, list(some))
 
     def _rows(self, ended: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
-        """Who never began, or answered a few bytes, has nothing to tell but what its head says."""
+        """The lines of these runs; one whose history row is slower is made of what it left."""
         begun = [key for key, run in ended.items() if run.token and not run.note]
         written = self._written(begun, now)
+        results = Results(self._ports.history, self._ports.blobs)
         for key, run in ended.items():
             row = written.get(key)
             if row is None:
-                detail = self._detail(key, run, now) if run.token else _NOTHING
+                detail = results.left_by(key, run, now)
                 expires_at = (run.ended_at or run.changed_at) + RETENTION
                 row = RunRow(key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail)
             yield row
@@ -180,12 +179,6 @@ class Following:
         seen = self._ports.history.get(keys, now, glance=True)
         missed = [key for key in keys if key not in seen]
         return {**seen, **self._ports.history.get(missed, now)} if missed else seen
-
-    def _detail(self, key: RunKey, run: Run, now: datetime) -> Detail:
-        """We were faster than its history; what its attempt left was written before the swap."""
-        if run.note:
-            return noted(run)
-        return self._ports.history.end(key, run, now) or _NOTHING
 
     def _publish(self, changes: Sequence[Followed]) -> None:
         told = [

@@ -65,8 +65,17 @@ def next_run_at(head: Head, now: datetime) -> datetime | None:
     return min(ahead) if ahead else head.next_at
 
 
+def has_ended_run(head: Head) -> bool:
+    """Whether the latest run has ended: what it left stands outside the head."""
+    alive = {run.run_id for run in head.runs} | {waiting.run_id for waiting in head.line}
+    return bool(head.latest) and head.latest not in alive
+
+
 def _latest_alive(head: Head, now: datetime) -> RunView | None:
     """The answer to a submission has read no history, but the head knows what it began."""
-    if not head.latest:
-        return None
-    return next((view for view in in_head(head, now) if view.run.run_id == head.latest), None)
+    known = in_head(head, now)
+    return next((view for view in known if view.run.run_id == head.latest and _alive(view)), None)
+
+
+def _alive(view: RunView) -> bool:
+    return view.run.ended_at is None

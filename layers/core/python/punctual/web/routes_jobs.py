@@ -14,7 +14,7 @@ from punctual.web.conditions import etag, idempotency_key
 from punctual.web.job import changed_job, new_job
 from punctual.web.json_body import Parsed, fingerprint, parse_object, parse_optional
 from punctual.web.problems import problem
-from punctual.web.render_job import job_json, job_url
+from punctual.web.render_job import has_ended_run, job_json, job_url
 from punctual.web.request import Reply, Request, json_reply
 from punctual.web.routing import Table
 from punctual.web.services import Services, checked_id
@@ -51,6 +51,8 @@ class JobRoutes:
         return self._accepted(answer, request)
 
     def _accepted(self, answer: JobView, request: Request) -> Reply:
+        if has_ended_run(answer.head):  # asked again, with the same key
+            answer = self._api.search.job(request.caller.tenant, answer.head.job_id)
         location = job_url(request.root, answer.head.job_id)
         headers = ("location", location), ("etag", etag(answer.head.edition))
         return json_reply(202, self._shown(answer, request), *headers)
