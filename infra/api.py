@@ -61,9 +61,9 @@ class Api(Stack):
             rights.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
             {**_named(environment), **(stage.trust.to_env() if stage.trust else {})},
         )
-        self.service = make(SERVICE, rights.job_service(arns, queues, token_key))
+        self.service = make(SERVICE, rights.job_service(arns, queues, token_key, webhook_key))
         limited = stage.limits is not None
-        self.search = make(SEARCH, rights.job_search(arns, limited, webhook_key))
+        self.search = make(SEARCH, rights.job_search(arns, limited))
         self.gateway = Gateway(
             self,
             "Gateway",

@@ -128,7 +128,7 @@ def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
     ]
 
 
-def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
+def job_service(data: Data, queues: Queues, token_key: str, webhook_key: str) -> list[Right]:
     return [
         *_steps(data, queues),
         _places(data),
@@ -136,16 +136,15 @@ def job_service(data: Data, queues: Queues, token_key: str) -> list[Right]:
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
         _dynamodb(data.control, "Query")._replace(rows=(LISTS,)),  # how many tokens there are
-        _dynamodb(data.audit, "PutItem"),  # what is done to tokens
-        Right(("ssm:GetParameter",), (token_key,)),
+        _dynamodb(data.audit, "PutItem"),  # what is done to tokens, and reads of webhook secrets
+        Right(("ssm:GetParameter",), (token_key, webhook_key)),
         *_read_blobs(data, PAYLOADS),
         Right(("s3:PutObject",), data.objects(PAYLOADS), "blobs are named by job"),
     ]
 
 
-def job_search(data: Data, limited: bool, webhook_key: str) -> list[Right]:
+def job_search(data: Data, limited: bool) -> list[Right]:
     return [
-        Right(("ssm:GetParameter",), (webhook_key,)),  # for admins to see their tenant's secret
         *_leases(data, limited),
         _dynamodb(data.jobs, "BatchGetItem", "Query"),
         _dynamodb(f"{data.jobs}/index/{BEATING}", "Query"),

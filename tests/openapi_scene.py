@@ -103,7 +103,7 @@ class Scene(Client):
             tokens,
             clock=self.clock,
             new_id=self.new_id,
-            webhook_secret=lambda _: shown_secret(b"the secret of the examples alone"),
+            webhook_secret=lambda *_: shown_secret(b"the secret of the examples alone"),
         )
         self.node.start()
         self.node.step()

@@ -410,8 +410,10 @@ class MemoryEngine:
     def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> bytes:
         return self.output(tenant, job_id, run_id).data[after:]
 
-    def explain(self, tenant: str, job_id: str, at: datetime) -> Explanation:
+    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Explanation:
         self.job(tenant, job_id)
+        self._ask("explain", at)
+        at = at or self.now
         return Explanation(at, at, "PLANNED", "It is still to come.", None, None, at)
 
     def upcoming(

@@ -37,6 +37,12 @@ class Trigger(StrEnum):
     RETRY = "RETRY"
 
 
+class RunTime(StrEnum):
+    SCHEDULED = "scheduled"
+    STARTED = "started"
+    ENDED = "ended"
+
+
 class Missed(StrEnum):
     SKIP = "SKIP"
     RUN_ONCE = "RUN_ONCE"

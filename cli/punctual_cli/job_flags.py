@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -184,10 +184,15 @@ def _seconds(option: str, text: str) -> int:
 
 def moment_of(option: str, text: str, now: datetime, zone: str | None = None) -> datetime:
     """A time as a person wrote it after an option."""
+    info = zone_of(zone)
+    return read(option, lambda: moments.moment(text, now, info))
+
+
+def zone_of(name: str | None) -> tzinfo | None:
+    """Return a zone by its IANA name; None, which is this machine's zone, for none."""
     from punctual.domain import zones
 
-    info = None if zone is None else read("--tz", lambda: zones.zone(zone))
-    return read(option, lambda: moments.moment(text, now, info))
+    return None if name is None else read("--tz", lambda: zones.zone(name))
 
 
 def read(option: str, action: Callable[[], T]) -> T:

@@ -1,18 +1,21 @@
 """punctual jobs: list, show, explain."""
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from punctual_cli import answers, job_views
+from punctual_cli import answers, job_views, moments
 from punctual_cli.choices import JobStatus, ScheduleType
-from punctual_cli.job_flags import moment_of
+from punctual_cli.job_flags import moment_of, read, zone_of
 from punctual_cli.options import MANY, Limit, Quiet, first, word, words
-from punctual_cli.references import JobName, job_id_of, job_of
+from punctual_cli.references import JobName, job_of
 from punctual_cli.session import Session
 from punctual_cli.text_fields import tags
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from punctual.client import Explanation
 
 
@@ -63,27 +66,42 @@ def show(session: Session, job: JobName) -> None:
     answers.one(session, job_of(session.client, job), lambda one: job_views.card(session, one))
 
 
+def _moment(session: Session, text: str, zone: "tzinfo | None") -> datetime | str:
+    """Return a time as the server takes it, which knows what the clocks of the zone skip."""
+    if zone is None:
+        return moment_of("--at", text, session.clock())
+    at = read("--at", lambda: moments.local_or_utc(text, session.clock(), zone))
+    return at if at.tzinfo else at.isoformat()
+
+
 def explain(
     session: Session,
     job: JobName,
     at: Annotated[
-        str, typer.Option("--at", metavar="TIME", help="Such as 'yesterday', 09:30 or +2d.")
-    ] = "now",
+        str | None,
+        typer.Option(
+            "--at",
+            metavar="TIME",
+            help="Such as 'yesterday', 09:30 or +2d, in the job's time zone; else the last due "
+            "time.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Why it ran at a time, or did not, or whether it will."""
-    moment = moment_of("--at", at, session.clock())
-    found = session.client.jobs.explain(job_id_of(session.client, job), moment)
-    screen = session.screen
+    of = job_of(session.client, job)
+    screen, zone = session.screen, zone_of(of.timezone)
+    found = session.client.jobs.explain(of, None if at is None else _moment(session, at, zone))
 
     def draw(found: "Explanation") -> None:
         screen.pairs(
             [
-                ("At", screen.long(found.at)),
+                ("At", screen.long(found.at, zone)),
                 ("Outcome", screen.status(found.outcome)),
                 ("Because", found.reason),
                 ("Run", found.run_id),
-                ("Before", screen.long(found.previous)),
-                ("After", screen.long(found.next)),
+                ("Before", screen.long(found.previous, zone)),
+                ("After", screen.long(found.next, zone)),
             ]
         )
 

@@ -44,6 +44,19 @@ def moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
     >>> moment("2026-12-01 10:00", datetime(2026, 11, 1, tzinfo=UTC), UTC).isoformat()
     '2026-12-01T10:00:00+00:00'
     """
+    at = local_or_utc(text, now, zone)
+    try:
+        return at if at.tzinfo else _local(at, zone)
+    except (ValueError, OverflowError):
+        raise _no_time(text) from None
+
+
+def local_or_utc(text: str, now: datetime, zone: tzinfo | None) -> datetime:
+    """Return what a person means by a time: in UTC, or without a zone where the text names none.
+
+    >>> local_or_utc("09:30", datetime(2026, 11, 1, tzinfo=UTC), UTC).isoformat()
+    '2026-11-01T09:30:00'
+    """
     text = text.strip()
     word = text.lower()
     local = now.astimezone(zone)
@@ -51,25 +64,25 @@ def moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
         if word == "now":
             return now
         if word in _DAYS:
-            return _at(local.date() + timedelta(days=_DAYS[word]), time(), zone)
+            return datetime.combine(local.date() + timedelta(days=_DAYS[word]), time())
         if text[:1] in ("+", "-") and len(text) > 1:
             distance = duration(text[1:])
             return now + distance if text[0] == "+" else now - distance
         if _TIME.fullmatch(text):
             hour, minute, second = (int(part or 0) for part in _TIME.fullmatch(text).groups())  # type: ignore[union-attr]
-            return _at(local.date(), time(hour, minute, second), zone)
+            return datetime.combine(local.date(), time(hour, minute, second))
         if _DAY.fullmatch(text):
-            return _at(date.fromisoformat(text), time(), zone)
+            return datetime.combine(date.fromisoformat(text), time())
         if _WHOLE.fullmatch(text):
             at = datetime.fromisoformat(text.upper())
-            return (at if at.tzinfo else _local(at, zone)).astimezone(UTC)
+            return at.astimezone(UTC) if at.tzinfo else at
     except (ValueError, OverflowError):
         pass
-    raise ValueError(f"{text!r} is no time: write {FORMS}")
+    raise _no_time(text)
 
 
-def _at(day: date, at: time, zone: tzinfo | None) -> datetime:
-    return _local(datetime.combine(day, at), zone)
+def _no_time(text: str) -> ValueError:
+    return ValueError(f"{text.strip()!r} is no time: write {FORMS}")
 
 
 def _local(at: datetime, zone: tzinfo | None) -> datetime:

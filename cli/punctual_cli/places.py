@@ -1,6 +1,5 @@
 """Where the API is and with which token: flags, then the environment, then what login kept."""
 
-import contextlib
 import json
 import os
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from punctual.local.files import make_folder, write_durably
 from punctual_cli.failures import Trouble
 
 HERE = "http://127.0.0.1:8080/v1"
@@ -131,12 +131,6 @@ def forget(path: Path, name: str) -> bool:
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
     """All or nothing, and for nobody else's eyes from its first byte."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):
-        partial.unlink()
-    handle = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(handle, "w") as file:
-        json.dump({"profiles": dict(found)}, file, indent=2)
-        file.write("\n")
-    partial.replace(path)
+    make_folder(path.parent)
+    text = json.dumps({"profiles": dict(found)}, indent=2) + "\n"
+    write_durably(path, text.encode(), path.with_name(f"{path.name}.{os.getpid()}"))

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from punctual_cli import moments
+from punctual_cli.choices import RunTime
 from punctual_cli.columns import Column
 from punctual_cli.session import Session
 from punctual_cli.terminal_text import plain
@@ -10,27 +11,31 @@ from punctual_cli.terminal_text import plain
 if TYPE_CHECKING:
     from punctual.client import Run
 
-_LIST = (Column("RUN"), Column("STATUS"), Column("WHEN", least=9), Column("TOOK", right=True))
-_WITH_JOB = (Column("JOB", least=10), *_LIST)
 
-
-def table(session: Session, runs: "list[Run]", names: dict[str, str] | None) -> None:
+def table(session: Session, runs: "list[Run]", by: RunTime, names: dict[str, str] | None) -> None:
     """`names` of the jobs, where they are of several."""
     screen = session.screen
     if not runs:
         screen.line("No runs.")
         return
-    rows = [_row(session, run) for run in runs]
+    when = Column(by.name, least=9)
+    columns = (Column("RUN"), Column("STATUS"), when, Column("TOOK", right=True))
+    rows = [_row(session, run, by) for run in runs]
     if names is None:
-        screen.table(_LIST, rows)
+        screen.table(columns, rows)
     else:
         jobs = [names.get(run.job_id, run.job_id) for run in runs]
-        screen.table(_WITH_JOB, [[job, *row] for job, row in zip(jobs, rows, strict=True)])
+        with_jobs = [[job, *row] for job, row in zip(jobs, rows, strict=True)]
+        screen.table((Column("JOB", least=10), *columns), with_jobs)
 
 
-def _row(session: Session, run: "Run") -> list[Any]:
+def _row(session: Session, run: "Run", by: RunTime) -> list[Any]:
     screen = session.screen
-    at = run.start_time or run.scheduled_time or run.created_at
+    at = {
+        RunTime.SCHEDULED: run.scheduled_time,
+        RunTime.STARTED: run.start_time,
+        RunTime.ENDED: run.end_time,
+    }[by]
     when = None if at is None else screen.ago(at)
     return [run.run_id, screen.status(run.status, run.count), when, took(session, run)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from punctual_cli import answers, following, run_views
-from punctual_cli.choices import RunStatus, Trigger
+from punctual_cli.choices import RunStatus, RunTime, Trigger
 from punctual_cli.completing import jobs as complete_jobs
 from punctual_cli.failures import Code, Trouble
 from punctual_cli.following import WaitTimeout, patience
@@ -46,6 +46,10 @@ def list_runs(
     ] = None,
     start: From = None,
     end: To = None,
+    by: Annotated[
+        RunTime,
+        typer.Option(help="The time that is shown, and that --from and --to mean."),
+    ] = RunTime.SCHEDULED,
     limit: Limit = MANY,
     quiet: Quiet = False,
 ) -> None:
@@ -64,6 +68,7 @@ def list_runs(
             trigger=word(trigger),
             from_=None if start is None else moment_of("--from", start, now),
             to=None if end is None else moment_of("--to", end, now),
+            by=None if start is None and end is None else word(by),
             limit=most,
         ),
     )
@@ -72,7 +77,7 @@ def list_runs(
     elif session.as_json:
         answers.as_json([run.raw for run in found])
     else:
-        run_views.table(session, found, _names(session, found) if of is None else None)
+        run_views.table(session, found, by, _names(session, found) if of is None else None)
 
 
 def _names(session: Session, runs: list[Any]) -> dict[str, str]:

@@ -12,6 +12,8 @@ from punctual_cli.columns import GAP, Column, widths
 from punctual_cli.terminal_text import plain
 
 if TYPE_CHECKING:
+    from datetime import tzinfo
+
     from rich.console import Console
     from rich.text import Text
 
@@ -145,8 +147,8 @@ class Screen:
     def short(self, at: datetime) -> str:
         return moments.short(at, self._clock(), None)
 
-    def long(self, at: datetime | None) -> str | None:
-        return None if at is None else moments.long(at, self._clock(), None)
+    def long(self, at: datetime | None, zone: "tzinfo | None" = None) -> str | None:
+        return None if at is None else moments.long(at, self._clock(), zone)
 
     def ago(self, at: datetime | None) -> str | None:
         return None if at is None else moments.hint(at, self._clock())

@@ -14,10 +14,22 @@ import httpx
 import pytest
 
 from bench.running import RunningNode, a_node
+from punctual.local.store import Store
 from tests.integration.issuer import AUDIENCE, an_issuer
 
 ROOT = Path(__file__).parents[2]
-SHOWN = re.compile(r"The admin token of the tenant local, shown this once: (pnc_[\w-]{56})\n")
+FIRST_TOKEN = re.compile(r"pnc_[\w-]{56}\n")
+
+
+def first_token(node: RunningNode) -> str:
+    """Take the admin token from the file that the start has named."""
+    path = node.folder / "admin-token"
+    assert node.told == f"The admin token of the tenant local is in {path}: remove the file.\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = path.read_text()
+    assert FIRST_TOKEN.fullmatch(text)
+    path.unlink()
+    return text.strip()
 
 
 def client(node: RunningNode, token: str = "") -> httpx.Client:
@@ -29,8 +41,7 @@ def client(node: RunningNode, token: str = "") -> httpx.Client:
 def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
     files = ("test_tokens.py", "test_problems.py")
     with a_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
-        found = SHOWN.fullmatch(node.told)
-        assert found is not None, node.told
+        token = first_token(node)
         url = f"http://127.0.0.1:{node.port}/v1"
         ran = subprocess.run(
             [
@@ -38,7 +49,7 @@ def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
                 *(f"tests/e2e/acceptance/{name}" for name in files),
             ],
             cwd=ROOT,
-            env={**os.environ, "PUNCTUAL_URL": url, "PUNCTUAL_TOKEN": found[1]},
+            env={**os.environ, "PUNCTUAL_URL": url, "PUNCTUAL_TOKEN": token},
             capture_output=True,
             text=True,
             check=False,
@@ -50,7 +61,7 @@ def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
 def test_the_first_start_shows_a_token_and_the_next_none(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with a_node(folder, PUNCTUAL_AUTH="on") as node:
-        (token,) = SHOWN.findall(node.told)
+        token = first_token(node)
         mode = (folder / "token.key").stat().st_mode
         assert stat.S_IMODE(mode) == 0o600
     stored = b"".join(path.read_bytes() for path in folder.glob("punctual.db*"))
@@ -64,13 +75,13 @@ def test_the_first_start_shows_a_token_and_the_next_none(tmp_path: Path) -> None
 def test_who_lost_every_admin_token_gets_another_with_a_start(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with a_node(folder, PUNCTUAL_AUTH="on") as node:
-        (token,) = SHOWN.findall(node.told)
+        token = first_token(node)
         with client(node, token) as http:
             mine = http.get("/whoami").json()["token_id"]
             assert http.delete(f"/tokens/{mine}").status_code == 200
             assert http.get("/whoami").status_code == 401
     with a_node(folder, PUNCTUAL_AUTH="on") as node:
-        (other,) = SHOWN.findall(node.told)
+        other = first_token(node)
         with client(node, other) as http:
             assert http.get("/whoami").json()["token_id"] != mine
 
@@ -101,7 +112,7 @@ def test_a_jwt_lets_in_and_an_issuer_that_is_down_makes_nobody_wrong(tmp_path: P
                 answer = http.get("/whoami")
                 assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
                 assert int(answer.headers["retry-after"]) >= 1
-            (ours,) = SHOWN.findall(node.told)
+            ours = first_token(node)
             with client(node, ours) as http:
                 assert http.get("/whoami").status_code == 200
         issuer.down = False
@@ -161,7 +172,7 @@ def test_what_cannot_be_meant_is_told_in_one_line(
 
 def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.CompletedProcess[str]:
     """Of a node that then refuses to start, by a key that is none."""
-    folder.mkdir()
+    Store.open(folder).close()
     (folder / "token.key").write_bytes(key)
     (folder / "token.key").chmod(rights)
     place = {"PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(folder), "PUNCTUAL_AUTH": "on"}
@@ -186,6 +197,6 @@ def test_a_key_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
 def test_a_key_that_others_may_read_is_closed_to_them_and_told(tmp_path: Path, rights: int) -> None:
     done = a_start_with_the_key(tmp_path / "data", b"short", rights)
     told = json.loads(done.stderr.splitlines()[0])
-    assert (told["event"], told["had"]) == ("token_key_was_open_to_others", f"{rights:04o}")
-    assert told["file"] == str(tmp_path / "data" / "token.key")
+    assert (told["event"], told["had"]) == ("was_open_to_others", f"{rights:04o}")
+    assert told["path"] == str(tmp_path / "data" / "token.key")
     assert stat.S_IMODE((tmp_path / "data" / "token.key").stat().st_mode) == 0o600

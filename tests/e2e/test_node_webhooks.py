@@ -160,7 +160,7 @@ def test_where_there_is_no_data_there_is_no_key_to_rotate(tmp_path: Path) -> Non
 
 def test_only_admins_see_the_secret(tmp_path: Path) -> None:
     with a_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
-        admin = node.told.split()[-1]
+        admin = (node.folder / "admin-token").read_text().strip()
         url = f"http://127.0.0.1:{node.port}/v1"
 
         def asked(token: str) -> httpx.Response:

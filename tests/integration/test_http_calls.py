@@ -227,8 +227,8 @@ def test_a_change_is_merged_and_guarded_by_its_version(client: Client) -> None:
     assert (one_of.status, one_of.json["name"]) == (200, "z")
     empty = client.call("PATCH", path, b"{}", {"if-match": 'W/"4"'})
     assert is_problem(empty, 412, "PRECONDITION_FAILED")
-    wrong = client.call("PATCH", path, b'{"schedule_time":"2026-12-01T10:00:00Z","x":1}')
-    assert set(wrong.fields) == {"schedule_time", "x"}
+    wrong = client.call("PATCH", path, b'{"interval_from":"COMPLETED","x":1}')
+    assert set(wrong.fields) == {"interval_from", "x"}
 
 
 def test_pause_resume_and_cancel(client: Client) -> None:
@@ -403,7 +403,9 @@ def test_a_time_is_explained(client: Client) -> None:
         "previous",
         "next",
     }
-    assert set(client.get(path).fields) == {"at"}
+    assert client.get(path).json["outcome"] == "PLANNED"
+    local = client.get(f"{path}?at=2026-11-19T00:00:00")
+    assert (local.status, set(client.get(f"{path}?at=2026-11-19").fields)) == (200, {"at"})
     assert set(client.get(f"{path}?at=noon").fields) == {"at"}
 
 

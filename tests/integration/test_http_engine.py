@@ -202,6 +202,22 @@ def test_lists_are_complete_and_without_doubles(client: NodeClient) -> None:
     assert len({run["run_id"] for run in runs}) == len(runs) == 15
 
 
+def test_lists_over_all_jobs_take_any_time_of_a_run(client: NodeClient) -> None:
+    at = "2026-11-18T12:00:10Z"
+    once = submitted(client, {"name": "a", "schedule_type": "FUTURE", "schedule_time": at})
+    waiting = submitted(client, CRON)
+    assert client.post(f"/v1/jobs/{waiting['job_id']}/pause", {}).status == 200
+    client.until(NOON + timedelta(seconds=20))
+    (run,) = client.get("/v1/runs").json["runs"]
+    assert run["job_id"] == once["job_id"]
+    times = {"scheduled": "scheduled_time", "started": "start_time", "ended": "end_time"}
+    for by, field in times.items():
+        ranges = f"from={run[field]}", f"from=2026-11-18T12:00:00Z&to={run[field]}"
+        found = [client.get(f"/v1/runs?by={by}&{range_}").json["runs"] for range_ in ranges]
+        assert found == [[run], []]
+    assert set(client.get("/v1/runs?by=created").fields) == {"by"}
+
+
 def test_a_change_is_in_force_and_guarded(client: NodeClient) -> None:
     path = f"/v1/jobs/{submitted(client, CRON)['job_id']}"
     changed = client.call("PATCH", path, b'{"max_retries":7}', {"if-match": '"1"'})
@@ -209,7 +225,7 @@ def test_a_change_is_in_force_and_guarded(client: NodeClient) -> None:
     assert changed.json["next_run_time"] == "2026-11-18T12:10:00.000Z"
     stale = client.call("PUT", path, b'{"max_retries":8}', {"if-match": '"1"'})
     assert (stale.status, stale.json["code"]) == (412, "PRECONDITION_FAILED")
-    wrong = client.call("PUT", path, b'{"interval_seconds":8}')
+    wrong = client.call("PUT", path, b'{"interval_seconds":8,"schedule_type":"CRON"}')
     assert (wrong.status, set(wrong.fields)) == (422, {"interval_seconds"})
     moved = client.call("PUT", path, b'{"schedule_type":"INTERVAL","interval_seconds":60}')
     assert (moved.json["cron_expression"], moved.json["interval_seconds"]) == (None, 60)

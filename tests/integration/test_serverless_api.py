@@ -59,6 +59,18 @@ def test_a_job_that_one_function_takes_the_other_shows(api: Deployed) -> None:
     assert listed.json == {"jobs": [job], "next_token": None}
 
 
+def test_the_list_over_all_jobs_is_by_scheduled_times_here(api: Deployed) -> None:
+    job_id = api("POST", "/jobs", DAILY).json["job_id"]
+    run = api("POST", f"/jobs/{job_id}/runNow").json
+    since = "from=2026-01-01T00:00:00Z"
+    for by in ("started", "ended"):
+        problem = a_problem(api("GET", f"/runs?by={by}&{since}"), 422, "INVALID")
+        assert [error["field"] for error in problem["errors"]] == ["by"]
+        assert api("GET", f"/jobs/{job_id}/runs?by={by}&{since}").json["runs"] == []
+    (listed,) = api("GET", f"/runs?by=scheduled&{since}").json["runs"]
+    assert listed["run_id"] == run["run_id"]
+
+
 def test_every_call_reaches_the_function_that_serves_it(api: Deployed) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
     for route in CALLS:

@@ -27,6 +27,13 @@ CLOCK = ManualClock(NOON)
 GOLDEN = Path(__file__).parents[1] / "golden" / "store_version_1.sql"
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data folder without a database, for a test that writes one of its own."""
+    (tmp_path / "blobs").mkdir()
+    return tmp_path
+
+
 def refused(folder: Path) -> str:
     with pytest.raises(StoreError) as told:
         Store.open(folder, CLOCK)
@@ -87,10 +94,10 @@ def test_a_folder_whose_blobs_cannot_be_made_is_named_and_let_go(tmp_path: Path)
     Store.open(tmp_path, CLOCK).close()
 
 
-def test_what_is_no_database_is_refused(tmp_path: Path) -> None:
-    (tmp_path / FILE).write_text("these are my notes, keep out\n" * 100)
-    assert "not a database" in refused(tmp_path)
-    assert (tmp_path / FILE).read_text().startswith("these are my notes")
+def test_what_is_no_database_is_refused(folder: Path) -> None:
+    (folder / FILE).write_text("these are my notes, keep out\n" * 100)
+    assert "not a database" in refused(folder)
+    assert (folder / FILE).read_text().startswith("these are my notes")
 
 
 def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -103,12 +110,12 @@ def test_a_newer_file_is_refused_and_left_alone(tmp_path: Path) -> None:
     assert f"schema {len(MIGRATIONS) + 1}" in message
 
 
-def test_a_file_of_version_1_is_brought_up_with_all_it_holds(tmp_path: Path) -> None:
-    old = sqlite3.connect(tmp_path / FILE)
+def test_a_file_of_version_1_is_brought_up_with_all_it_holds(folder: Path) -> None:
+    old = sqlite3.connect(folder / FILE)
     old.executescript(GOLDEN.read_text())
     assert old.execute("PRAGMA user_version").fetchone() == (1,)
     old.close()
-    store = Store.open(tmp_path, CLOCK)
+    store = Store.open(folder, CLOCK)
     try:
         rows = store.history.page_all("acme", None, 10, NOON)
         assert [(row.run.run_id, row.job_id) for row in rows] == [
@@ -131,8 +138,8 @@ def test_a_file_of_version_1_is_brought_up_with_all_it_holds(tmp_path: Path) -> 
         store.close()
 
 
-def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(tmp_path: Path) -> None:
-    old = connect(tmp_path / FILE, MIGRATIONS[:2])
+def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(folder: Path) -> None:
+    old = connect(folder / FILE, MIGRATIONS[:2])
     heads = [
         a_head(an_id(n), next_at=after(n * 10), schedule=Once(after(n * 10)))
         for n in range(2_000, 0, -1)
@@ -148,7 +155,7 @@ def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(tmp_path:
         ],
     )
     old.close()
-    store = Store.open(tmp_path, CLOCK)
+    store = Store.open(folder, CLOCK)
     try:
         place, end = (after(10_001), ""), after(1e6)
         found = store.heads.coming("acme", place, end, 3, 1)
@@ -162,8 +169,8 @@ def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(tmp_path:
         store.close()
 
 
-def test_what_is_queued_in_a_file_of_version_7_is_found_by_its_kind(tmp_path: Path) -> None:
-    old = connect(tmp_path / FILE, MIGRATIONS[:7])
+def test_what_is_queued_in_a_file_of_version_7_is_found_by_its_kind(folder: Path) -> None:
+    old = connect(folder / FILE, MIGRATIONS[:7])
     kinds = (("http", Lane.LONG), ("script", Lane.QUICK), ("event", Lane.QUICK))
     heads = []
     for n, (task_type, lane) in enumerate(kinds * 400, start=1):
@@ -175,7 +182,7 @@ def test_what_is_queued_in_a_file_of_version_7_is_found_by_its_kind(tmp_path: Pa
         [(n, head.job_id, micros(NOON), HEAD.encode(head)) for n, head in enumerate(heads, 1)],
     )
     old.close()
-    store = Store.open(tmp_path, CLOCK)
+    store = Store.open(folder, CLOCK)
     try:
         for n, kind in enumerate((Lane.LONG, Lane.QUICK, INLINE)):
             keys = store.heads.keys(store.heads.queued(rank(Priority.NORMAL, kind), None, 9_999))
@@ -185,23 +192,23 @@ def test_what_is_queued_in_a_file_of_version_7_is_found_by_its_kind(tmp_path: Pa
 
 
 def test_a_head_that_cannot_be_read_stops_the_start_in_one_line_and_nothing_is_changed(
-    tmp_path: Path,
+    folder: Path,
 ) -> None:
-    old = connect(tmp_path / FILE, MIGRATIONS[:7])
+    old = connect(folder / FILE, MIGRATIONS[:7])
     old.execute(
         "INSERT INTO heads (id, tenant, job_id, state, leased, busy, queued, queued_priority, "
         "queued_due, head) VALUES (1, 'acme', 'a', 'SCHEDULED', 0, 1, 1, 1, 0, x'c1')"
     )
     old.close()
-    assert "cannot be used" in refused(tmp_path)
-    left = sqlite3.connect(tmp_path / FILE)
+    assert "cannot be used" in refused(folder)
+    left = sqlite3.connect(folder / FILE)
     assert left.execute("PRAGMA user_version").fetchone() == (7,)
     assert left.execute("SELECT queued_priority FROM heads").fetchall() == [(1,)]
     left.close()
 
 
-def test_rows_in_json_are_read_and_packed_when_they_are_next_written(tmp_path: Path) -> None:
-    old = connect(tmp_path / FILE, MIGRATIONS[:3])
+def test_rows_in_json_are_read_and_packed_when_they_are_next_written(folder: Path) -> None:
+    old = connect(folder / FILE, MIGRATIONS[:3])
     head, row, attempt = a_head(), a_row(), an_attempt()
     old.execute(
         "INSERT INTO heads (id, tenant, job_id, state, leased, busy, queued, head) "
@@ -217,7 +224,7 @@ def test_rows_in_json_are_read_and_packed_when_they_are_next_written(tmp_path: P
         (JOB, attempt.run_id, msgspec.json.encode(attempt)),
     )
     old.close()
-    store = Store.open(tmp_path, CLOCK)
+    store = Store.open(folder, CLOCK)
     try:
         key, of_run = Key("acme", JOB), RunKey("acme", JOB, row.run.run_id)
         assert store.heads.load([key]) == {key: (head, {})}

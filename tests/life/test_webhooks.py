@@ -75,6 +75,8 @@ def test_a_failed_run_is_told_once_and_a_good_one_to_nobody(
     _, headers, body = receiver.calls[0]
     secret = api.get("/webhook-secret").json["secret"]
     assert is_signed(secret, headers, body)
+    entries = api.get("/audit?action=webhook_secret.read").json["entries"]
+    assert [(one["caller"], one["job_id"]) for one in entries] == [("admin", None)]
     assert headers["webhook-id"] == f"{run['run_id']}.0"
     (line,) = lines(world, "webhook_delivered")
     assert (line["job_id"], line["tries"]) == (job, 1)

@@ -12,6 +12,7 @@ import pytest
 from punctual.client import AuditEntry, Job, Run, Token
 from punctual.client.model import seen
 from punctual_cli import auditing, job_views, run_views, service, tokens
+from punctual_cli.choices import RunTime
 from punctual_cli.fields import ABSENT, Difference
 from punctual_cli.plan_view import _difference
 from punctual_cli.session import Session
@@ -122,19 +123,32 @@ def test_a_job_in_full(drawn: Callable[..., str]) -> None:
 
 
 def test_the_list_of_runs(drawn: Callable[..., str]) -> None:
-    began = {"start_time": "2026-12-01T11:58:00.000Z"}
+    began = {
+        "scheduled_time": "2026-12-01T11:57:00.000Z",
+        "start_time": "2026-12-01T11:58:00.000Z",
+    }
     runs = [
         a_run(status="RUNNING", **began),
         a_run(**began, end_time="2026-12-01T11:58:01.270Z"),
         a_run(status="SKIPPED", scheduled_time="2026-11-30T00:00:00.000Z", count=1_234),
     ]
-    rows = drawn(run_views.table, runs, {JOB: "a name that is rather long"}).splitlines()
+    names = {JOB: "a name that is rather long"}
+    rows = drawn(run_views.table, runs, RunTime.SCHEDULED, names).splitlines()
     assert max(map(len, rows)) <= 82
+    assert rows[0].split() == ["JOB", "RUN", "STATUS", "SCHEDULED", "TOOK"]
     assert [row.split(RUN)[1].split() for row in rows[1:]] == [
-        ["RUNNING", "2", "min", "ago", "2", "min"],
-        ["SUCCESS", "2", "min", "ago", "1.3", "s"],
+        ["RUNNING", "3", "min", "ago", "2", "min"],
+        ["SUCCESS", "3", "min", "ago", "1.3", "s"],
         ["SKIPPED", "×1,234", "1", "d", "ago", "-"],
     ]
+    for by, times in (
+        (RunTime.STARTED, ["2 min ago", "2 min ago", "-"]),
+        (RunTime.ENDED, ["-", "1 min ago", "-"]),
+    ):
+        head, *rows = drawn(run_views.table, runs, by, None).splitlines()
+        assert head.split() == ["RUN", "STATUS", by.name, "TOOK"]
+        place = head.index(by.name)
+        assert [row[place : place + 9].strip() for row in rows] == times
 
 
 def test_a_run_that_waits_says_why(drawn: Callable[..., str]) -> None:

@@ -169,18 +169,30 @@ def test_a_run_is_named_by_itself_or_by_two_ids(opened: Any) -> None:
 
 
 @both_ways
+def test_explain_takes_a_moment_a_local_time_or_none(opened: Any) -> None:
+    server = Server(
+        httpx.Response(200, json={"job_id": ID, "at": NOON.isoformat(), "outcome": "PLANNED"})
+    )
+    with opened(transport=server.transport) as way:
+        for at in (NOON, "2026-11-18T12:00:00", None):
+            assert way.do(way.client.jobs.explain(ID, *[at][: at is not None])).at == NOON
+    asked = [asked.url.params.get("at") for asked in server.asked]
+    assert asked == ["2026-11-18T12:00:00+00:00", "2026-11-18T12:00:00", None]
+
+
+@both_ways
 def test_lists_go_from_page_to_page(opened: Any) -> None:
     first = httpx.Response(200, json={"runs": [RUN] * 2, "next_token": "a/b"})
     short = httpx.Response(200, json={"runs": [], "next_token": "c"})
     server = Server(first, short, httpx.Response(200, json=page("runs", RUN)))
     with opened(transport=server.transport) as way:
-        found = way.all(way.client.runs.list(status=["FAILED", "MISSED"], from_=NOON))
+        found = way.all(way.client.runs.list(status=["FAILED", "MISSED"], from_=NOON, by="ended"))
     assert len(found) == 3
     asked = [asked.url.params for asked in server.asked]
     assert [one.get("next_token") for one in asked] == [None, "a/b", "c"]
     assert {one["limit"] for one in asked} == {"200"}
     assert all(one.get_list("status") == ["FAILED", "MISSED"] for one in asked)
-    assert asked[0]["from"] == "2026-11-18T12:00:00+00:00"
+    assert (asked[0]["from"], asked[0]["by"]) == ("2026-11-18T12:00:00+00:00", "ended")
 
 
 @both_ways

@@ -24,10 +24,10 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
 
 def test_a_log_grows_and_is_read_from_any_place(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
-    assert blobs.size("log") == 0
+    assert blobs.seal("log") == 0
     blobs.append("log", b"one ")
     blobs.append("log", b"two")
-    assert blobs.size("log") == 7
+    assert blobs.seal("log") == 7
     assert blobs.get("log", 4) == b"two"
 
 

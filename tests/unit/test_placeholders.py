@@ -144,6 +144,47 @@ def test_a_value_cannot_climb_in_a_url(step: str) -> None:
         filled("https://x.example/users/{{payload}}/keys", "url", step)
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://{{payload.host}}/x",
+        "https://{{secret:key}}.evil.example/x",
+        "https://api.example{{payload.rest}}",
+        "https://user:{{secret:key}}@api.example/",
+        "https://api.example:{{payload.port}}/x",
+        "{{payload.scheme}}://api.example/x",
+        "{{payload.base}}/x",
+        "https:{{payload.rest}}",
+    ],
+)
+def test_placeholder_in_the_server_of_a_url_is_refused(url: str) -> None:
+    task = {"type": "http", "url": url}
+    assert problems(task) == (
+        ("url", "a placeholder may stand only behind the host: write https://host/ out"),
+    )
+    # Also where a job was accepted before this rule.
+    with pytest.raises(BadTask, match="only behind the host"):
+        expand(an_attempt(task), lambda _: "s3cret")
+
+
+def test_payload_does_not_choose_the_server_that_gets_a_secret() -> None:
+    headers = {"Authorization": "Bearer {{secret:key}}"}
+    task = {"type": "http", "url": "{{payload.url}}", "headers": headers}
+    assert [field for field, _ in problems(task)] == ["url"]
+    with pytest.raises(BadTask, match="may not go with secrets"):
+        expand(an_attempt(task), lambda _: "s3cret")
+    assert problems({"type": "http", "url": "{{payload.url}}"}) == ()
+    assert problems({"type": "http", "url": "{{secret:webhook}}", "headers": headers}) == ()
+
+
+def test_empty_value_in_a_path_is_refused() -> None:
+    with pytest.raises(BadTask, match="is empty, which may not stand in the path of a URL"):
+        filled("https://x.example/users/{{payload}}/keys", "url", "")
+    assert filled("https://x.example/users?name={{payload}}", "url", "") == (
+        "https://x.example/users?name="
+    )
+
+
 def test_half_a_character_is_refused_in_a_url() -> None:
     with pytest.raises(BadTask, match="no valid Unicode"):
         filled("https://x.example/{{payload}}", "url", "\ud800")

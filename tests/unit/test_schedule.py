@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from punctual.domain.cron import Calendar
+from punctual.domain.cron_walk import in_zone_of
 from punctual.domain.schedule import (
     Cron,
     Every,
@@ -403,3 +404,39 @@ def test_everything_wrong_is_named_at_once(schedule: Schedule, fields: list[str]
 def test_a_schedule_is_kept_as_short_json(schedule: Schedule, json: str) -> None:
     assert msgspec.json.encode(schedule).decode() == json
     assert msgspec.json.decode(json, type=Schedule) == schedule
+
+
+@pytest.mark.parametrize(
+    ("schedule", "local", "utc"),
+    [
+        (Cron("30 2 * * *", timezone="Europe/Berlin"), (2026, 7, 1, 2, 30), (2026, 7, 1, 0, 30)),
+        (Cron("30 2 * * *", timezone="Europe/Berlin"), (2026, 3, 29, 2, 30), (2026, 3, 29, 1, 0)),
+        (
+            Cron("30 2 * * *", timezone="Europe/Berlin", dst_gap="SKIP"),
+            (2026, 3, 29, 2, 30),
+            (2026, 3, 29, 1, 0),
+        ),
+        (
+            Cron("30 2 * * *", timezone="Europe/Berlin", dst_gap="SHIFT"),
+            (2026, 3, 29, 2, 30),
+            (2026, 3, 29, 1, 30),
+        ),
+        (
+            Cron("30 2 * * *", timezone="Europe/Berlin"),
+            (2026, 10, 25, 2, 30),
+            (2026, 10, 25, 0, 30),
+        ),
+        (
+            Cron("30 2 * * *", timezone="Europe/Berlin", dst_fold="SECOND"),
+            (2026, 10, 25, 2, 30),
+            (2026, 10, 25, 1, 30),
+        ),
+        (Every(60, NOON, timezone="Asia/Kolkata"), (2026, 7, 1, 5, 30), (2026, 7, 1, 0, 0)),
+        (Once(NOON), (2026, 7, 1, 5, 30, 1, 250_000), (2026, 7, 1, 5, 30, 1, 250_000)),
+        (None, (2026, 7, 1, 5, 30), (2026, 7, 1, 5, 30)),
+    ],
+)
+def test_a_local_time_is_that_of_the_schedules_zone(
+    schedule: Schedule | None, local: tuple[int, ...], utc: tuple[int, ...]
+) -> None:
+    assert in_zone_of(schedule, datetime(*local)) == datetime(*utc, tzinfo=UTC)  # type: ignore[arg-type,misc] # noqa: DTZ001

@@ -485,8 +485,51 @@ class TestChange:
         kept = {"timezone": "Europe/Berlin", "max_runs": 3, "priority": "LOW"}
         assert new == interval(interval_seconds=5, **kept)
 
+    @pytest.mark.parametrize(
+        ("old", "sent", "kind"),
+        [
+            (cron(dst_gap="SKIP"), {"schedule_time": "2026-12-01T10:00:00.000Z"}, "FUTURE"),
+            (cron(dst_gap="SKIP"), {"interval_seconds": 5}, "INTERVAL"),
+            (interval(interval_from="COMPLETED"), {"cron_expression": "0 1 * * *"}, "CRON"),
+            (future("2026-12-01T10:00:00.000Z"), {"interval_seconds": 5}, "INTERVAL"),
+            (immediate(), {"cron_expression": "0 1 * * *", "dst_fold": "BOTH"}, "CRON"),
+        ],
+    )
+    def test_the_field_that_defines_a_type_makes_the_job_one(
+        self, old: dict[str, Any], sent: dict[str, Any], kind: str
+    ) -> None:
+        new = self.change(old, name="moved", **sent)
+        assert new == {"name": "moved", "schedule_type": kind, **sent}
+
+    def test_the_defining_field_keeps_what_both_types_know(self) -> None:
+        old = cron(timezone="Europe/Berlin", max_runs=3, priority="LOW", dst_gap="SKIP")
+        kept = {"timezone": "Europe/Berlin", "max_runs": 3, "priority": "LOW"}
+        assert self.change(old, interval_seconds=5) == interval(interval_seconds=5, **kept)
+
+    def test_fields_of_two_types_are_refused(self) -> None:
+        at = "2026-12-01T10:00:00Z"
+        assert self.wrong(cron(), schedule_time=at, cron_expression="0 1 * * *") == {
+            "schedule_time"
+        }
+        assert self.wrong(cron(), schedule_time=at, interval_seconds=5) == {
+            "schedule_time",
+            "interval_seconds",
+        }
+        assert self.wrong(cron(), schedule_time=at, timezone="UTC") == {"timezone"}
+        assert self.wrong(cron(), schedule_type="CRON", schedule_time=at) == {"schedule_time"}
+        assert self.wrong(cron(), schedule_type=None, schedule_time=at) >= {"schedule_type"}
+
+    def test_what_defines_a_type_is_checked_before_the_type_changes(self) -> None:
+        assert self.wrong(cron(), schedule_time=5) == {"schedule_time"}
+        assert self.wrong(cron(), schedule_time="2020-01-01T00:00:00Z") == {"schedule_time"}
+        assert self.wrong(interval(), cron_expression="0 25 * * *") == {"cron_expression"}
+
+    def test_null_for_the_field_of_another_type_changes_nothing(self) -> None:
+        old = cron(dst_gap="SKIP")
+        assert self.change(old, schedule_time=None, interval_seconds=None) is old
+
     def test_a_field_of_another_type_needs_that_type(self) -> None:
-        assert self.wrong(cron(), schedule_time="2026-12-01T10:00:00Z") == {"schedule_time"}
+        assert self.wrong(cron(), interval_from="COMPLETED") == {"interval_from"}
         assert self.wrong(cron(), schedule_type="INTERVAL") == {"interval_seconds"}
 
     def test_a_time_that_has_gone_by_stays_until_it_is_changed(self) -> None:

@@ -80,13 +80,33 @@ def test_another_schedule_type_drops_the_former_fields(api: Api) -> None:
     assert changed.json().get("interval_seconds") is None
 
 
-def test_a_field_of_another_type_without_that_type_is_refused(api: Api) -> None:
+@pytest.mark.parametrize("method", ["PUT", "PATCH"])
+def test_the_field_that_defines_a_type_makes_the_job_one(api: Api, method: str) -> None:
+    job = api.create(**CRON, timezone="Europe/Berlin", dst_gap="SKIP", priority="LOW")
+    path = f"/jobs/{job['job_id']}"
+    at = "2032-01-01T00:00:00.000Z"
+    once = api(method, path, {"name": "once", "schedule_time": at}).json()
+    assert (once["schedule_type"], once["next_run_time"], once["name"]) == ("FUTURE", at, "once")
+    assert (once["cron_expression"], once["timezone"], once["priority"]) == (None, None, "LOW")
+    hourly = api(method, path, {"interval_seconds": 3600}).json()
+    assert (hourly["schedule_type"], hourly["schedule_time"]) == ("INTERVAL", None)
+    nightly = api(method, path, {"cron_expression": "30 2 * * *"}).json()
+    assert (nightly["schedule_type"], nightly["interval_seconds"]) == ("CRON", None)
+    assert api.get(path) == nightly
+    assert nightly["version"] == job["version"] + 3
+
+
+def test_fields_of_two_types_are_refused(api: Api) -> None:
     path = f"/jobs/{api.create(**CRON)['job_id']}"
-    assert fields_of(api("PATCH", path, {"schedule_time": "2032-01-01T00:00:00Z"})) == {
-        "schedule_time"
-    }
+    at = "2032-01-01T00:00:00Z"
+    two = {"schedule_time": at, "cron_expression": "0 1 * * *"}
+    assert fields_of(api("PATCH", path, two)) == {"schedule_time"}
     assert fields_of(api("PUT", path, {"interval_seconds": 5, "colour": 1, "name": ""})) == {
-        *("interval_seconds", "colour", "name")
+        *("colour", "name")
+    }
+    assert fields_of(api("PATCH", path, {"schedule_time": at, "dst_gap": "SKIP"})) == {"dst_gap"}
+    assert fields_of(api("PATCH", path, {"schedule_type": "CRON", "interval_seconds": 5})) == {
+        "interval_seconds"
     }
     assert fields_of(api("PATCH", path, {"schedule_type": "INTERVAL"})) == {"interval_seconds"}
     assert api.get(path)["version"] == 1

@@ -169,6 +169,19 @@ def test_runs_are_filtered(api: Api, ran: str) -> None:
     assert count(from_=soon(3600)) == 0
 
 
+def test_the_runs_of_a_job_are_filtered_by_the_time_that_is_asked_for(api: Api, ran: str) -> None:
+    runs = api.runs(ran)
+    backfilled = {run["run_id"] for run in runs if run["trigger"] == "BACKFILL"}
+    long_ago: Json = {"to": "2026-02-01T00:00:00Z"}
+    assert {run["run_id"] for run in api.runs(ran, **long_ago, by="scheduled")} == backfilled
+    for by, field in (("started", "start_time"), ("ended", "end_time")):
+        assert api.runs(ran, **long_ago, by=by) == []
+        times = sorted(run[field] for run in runs)
+        first, last = times[2], times[8]
+        found = api.runs(ran, from_=first, to=last, by=by, limit=2)
+        assert sorted(run[field] for run in found) == [at for at in times if first <= at < last]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -176,6 +189,7 @@ def test_runs_are_filtered(api: Api, ran: str) -> None:
         {"trigger": "CRON"},
         {"from": "yesterday"},
         {"to": "2026-01-01"},
+        {"by": "created"},
         {"limit": 201},
         {"next_token": "junk"},
     ],

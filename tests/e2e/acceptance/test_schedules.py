@@ -242,8 +242,8 @@ def test_explain_what_is_to_come(api: Api) -> None:
     api.order(job_id, "resume")
     api("DELETE", f"/jobs/{job_id}")
     assert explain(api, job_id, "2031-05-04T12:00:00Z")["outcome"] == "CANCELLED"
-    assert fields_of(api("GET", f"/jobs/{job_id}/explain")) == {"at"}
     assert fields_of(api("GET", f"/jobs/{job_id}/explain", at="noon")) == {"at"}
+    assert fields_of(api("GET", f"/jobs/{job_id}/explain", at="2026-02-30T00:00:00")) == {"at"}
 
 
 def test_explain_what_ran_by_the_definition_then(api: Api) -> None:
@@ -257,8 +257,8 @@ def test_explain_what_ran_by_the_definition_then(api: Api) -> None:
     api("PATCH", f"/jobs/{job_id}", NEVER_SOON)
     seen = explain(api, job_id, at)
     assert (seen["outcome"], seen["run_id"]) == ("SUCCESS", run["run_id"])
-    half = iso(instant(at) + timedelta(milliseconds=500))
-    assert explain(api, job_id, half)["outcome"] == "NOT_SCHEDULED"
+    half = explain(api, job_id, iso(instant(at) + timedelta(milliseconds=500)))
+    assert (half["outcome"], half["occurrence"]) == ("SUCCESS", at)
     later = iso(instant(soon(60)).replace(microsecond=0))
     assert explain(api, job_id, later)["outcome"] == "NOT_SCHEDULED"
     before = iso(instant(at) - timedelta(hours=1))
@@ -269,6 +269,34 @@ def test_explain_a_single_time(api: Api) -> None:
     job_id = api.create(schedule_type="FUTURE", schedule_time="2032-01-01T00:00:00Z")["job_id"]
     assert explain(api, job_id, "2032-01-01T01:00:00+01:00")["outcome"] == "PLANNED"
     assert explain(api, job_id, "2032-01-01T01:00:00Z")["outcome"] == "NOT_SCHEDULED"
+
+
+def test_explain_takes_a_time_without_a_zone_in_the_zone_of_the_job(api: Api) -> None:
+    at = {"schedule_type": "CRON", "cron_expression": "30 2 * * *", "timezone": "Europe/Berlin"}
+    job_id = api.create(**at)["job_id"]
+    for local, utc in (
+        ("2031-01-15T02:30:00", "2031-01-15T01:30:00.000Z"),
+        ("2031-07-15 02:30:00", "2031-07-15T00:30:00.000Z"),
+        ("2031-03-30T02:30:00", "2031-03-30T01:00:00.000Z"),  # the clocks skip it
+        ("2031-10-26T02:30:00.25", "2031-10-26T00:30:00.000Z"),  # it comes twice
+    ):
+        seen = explain(api, job_id, local)
+        assert (seen["outcome"], seen["occurrence"]) == ("PLANNED", utc)
+    once = api.create(schedule_type="FUTURE", schedule_time="2032-01-01T00:00:00Z")["job_id"]
+    assert explain(api, once, "2032-01-01T00:00:00")["outcome"] == "PLANNED"
+
+
+def test_explain_without_a_time_takes_the_last_that_was_due(api: Api) -> None:
+    job_id = api.create(**EVERY_SECOND)["job_id"]
+    first = api.get(f"/jobs/{job_id}/explain")
+    assert first["occurrence"] is not None  # the first to come, where none was due
+    eventually(lambda: api.runs(job_id, status="SUCCESS"))
+    api("PATCH", f"/jobs/{job_id}", {"max_runs": 1})
+    api.job_in(job_id, "COMPLETED")
+    run = api.runs(job_id)[0]
+    seen = api.get(f"/jobs/{job_id}/explain")
+    assert (seen["run_id"], seen["at"]) == (run["run_id"], run["scheduled_time"])
+    assert seen["outcome"] == run["status"]
 
 
 @pytest.mark.parametrize(
@@ -286,6 +314,8 @@ def test_explain_takes_a_time_as_it_is_shown(api: Api, schedule: Json) -> None:
     if schedule["schedule_type"] != "FUTURE":
         run = eventually(lambda: api.runs(job["job_id"], status="SUCCESS"))[0]
         at, outcome = run["scheduled_time"], "SUCCESS"
-    seen = explain(api, job["job_id"], at)
-    assert (seen["outcome"], seen["at"], seen["occurrence"]) == (outcome, at, at)
-    assert seen["next"] != at
+    to_the_second = f"{at[:19]}Z"
+    for text in (at, to_the_second, at.replace("Z", "+00:00"), to_the_second[:-1]):
+        seen = explain(api, job["job_id"], text)
+        assert (seen["outcome"], seen["at"], seen["occurrence"]) == (outcome, at, at)
+        assert seen["next"] != at

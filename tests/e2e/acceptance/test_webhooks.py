@@ -68,6 +68,15 @@ def test_the_secret_is_the_same_each_time_and_takes_no_parameters(api: Api) -> N
     assert api("POST", "/webhook-secret", {}).status_code == 405
 
 
+def test_reading_the_secret_is_in_the_audit(api: Api) -> None:
+    before = len(api.get("/audit", action="webhook_secret.read", limit=200)["entries"])
+    secret = api.get("/webhook-secret")["secret"]
+    entries = api.get("/audit", action="webhook_secret.read", limit=200)["entries"]
+    assert len(entries) == min(200, before + 1)
+    assert entries[0]["caller"] == api.get("/whoami")["name"]
+    assert secret not in str(entries)
+
+
 def test_who_asked_for_it_is_called_once_when_a_run_has_ended_so(api: Api, target: Target) -> None:
     if not api.is_local:
         pytest.skip("it cannot call this machine")

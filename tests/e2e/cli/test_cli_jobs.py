@@ -174,6 +174,30 @@ def test_explain_says_why(program: Program) -> None:
     )
 
 
+def test_explain_takes_and_shows_times_of_the_zone_of_the_job(program: Program) -> None:
+    at = ("--cron", "0 9 * * *", "--tz", "Asia/Kolkata")  # the program's own zone is Berlin
+    program("jobs", "create", "morning", *at)
+    said = program("jobs", "explain", "morning", "--at", "2037-06-01 09:00").out
+    assert "At       2037-06-01 09:00:00 IST" in said
+    assert "Outcome  PLANNED" in said
+    gap = ("--cron", "30 2 * * *", "--tz", "America/New_York")
+    program("jobs", "create", "in-the-gap", *gap)
+    skipped = program.json("jobs", "explain", "in-the-gap", "--at", "2037-03-08 02:30")
+    assert (skipped["outcome"], skipped["at"]) == ("PLANNED", "2037-03-08T07:00:00.000Z")
+
+
+def test_explain_without_a_time_takes_the_last_due_one(program: Program) -> None:
+    program("jobs", "create", "each-second", "--every", "1s", "--bash", "true")
+    first = program.json("jobs", "explain", "each-second")
+    assert first["occurrence"] is not None
+    program("jobs", "create", "at-once", "--bash", "true")
+    program("runs", "watch", "at-once")
+    found = program.json("jobs", "explain", "at-once")
+    assert found["outcome"] == "SUCCESS"
+    assert program.json("runs", "show", "at-once", found["run_id"])["status"] == "SUCCESS"
+    program("jobs", "cancel", "each-second")
+
+
 def test_a_backfill_shows_the_times_before_it_orders_them(program: Program) -> None:
     program(
         *("jobs", "create", "hourly", "--cron", "0 * * * *", "--bash", "true"),

@@ -93,10 +93,10 @@ def test_the_list_of_runs_fits_eighty_columns_with_whole_ids(program: Program) -
     said = program("runs", "list", "-n", "3").out
     assert max(map(len, said.splitlines())) <= 80
     head, first, *_ = steady(said).splitlines()
-    assert head.split() == ["JOB", "RUN", "STATUS", "WHEN", "TOOK"]
+    assert head.split() == ["JOB", "RUN", "STATUS", "SCHEDULED", "TOOK"]
     assert re.fullmatch(r"a job.*…\s+<id>  SUCCESS\s+<ago>\s+<ago>", first)
     of_job = program("runs", "list", "a job with a name that is rather long").out
-    assert of_job.splitlines()[0].split() == ["RUN", "STATUS", "WHEN", "TOOK"]
+    assert of_job.splitlines()[0].split() == ["RUN", "STATUS", "SCHEDULED", "TOOK"]
 
 
 def test_runs_are_filtered(program: Program) -> None:
@@ -107,6 +107,27 @@ def test_runs_are_filtered(program: Program) -> None:
     assert program(*of, "--trigger", "schedule").out == ""
     assert program(*of, "--to", "-1h").out == ""
     assert program("runs", "list", "good", "--status", "failed").out == "No runs.\n"
+
+
+def test_runs_are_filtered_by_the_time_that_is_shown(program: Program) -> None:
+    made(program, "yearly", "true", "--tz", "UTC")
+    range_ = ("--from", "2024-12-31T00:00:00Z", "--to", "2026-01-02T00:00:00Z")
+    program("jobs", "backfill", "yearly", *range_, "--yes")
+    list_ = ("runs", "list", "yearly")
+    for run in program.json(*list_):
+        program("runs", "watch", "yearly", run["run_id"])
+    by_schedule = program(*list_, *range_).out.splitlines()
+    assert by_schedule[0].split() == ["RUN", "STATUS", "SCHEDULED", "TOOK"]
+    assert all(" d ago" in line for line in by_schedule[1:])
+    assert len(by_schedule) == 3
+    assert program(*list_, *range_, "--by", "started").out == "No runs.\n"
+    started = program(*list_, "--from", "-1h", "--by", "started").out.splitlines()
+    assert started[0].split() == ["RUN", "STATUS", "STARTED", "TOOK"]
+    assert len(started) == 3
+    assert not any(" d ago" in line for line in started)
+    assert program(*list_, "--from", "-1h").out == "No runs.\n"
+    ended = program("runs", "list", "-q", "--from", "-1h", "--by", "ended").out.split()
+    assert set(program(*list_, "-q").out.split()) <= set(ended)
 
 
 def test_a_job_without_runs_has_none_to_show(program: Program) -> None:

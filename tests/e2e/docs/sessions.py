@@ -1,16 +1,19 @@
 """What a page's blocks are typed into: a shell, a Python, and terminals where something serves."""
 
+import errno
 import json
 import os
+import pty
 import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import BinaryIO, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -120,22 +123,32 @@ class Python(Session):
 
 
 class Terminal:
-    """A command that serves until it is stopped as by Ctrl-C."""
+    """A command that serves on a terminal of its own, until it is stopped as by Ctrl-C."""
 
     def __init__(
         self, command: str, environment: Mapping[str, str], folder: Path, log: Path
     ) -> None:
         self._log = log
-        with log.open("w") as kept:
-            self._process = subprocess.Popen(
-                ["bash", "--norc", "-c", f"exec env {command.strip()}"],
-                cwd=folder,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=kept,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        log.write_bytes(b"")
+        ours, theirs = pty.openpty()
+        self._process = subprocess.Popen(
+            ["bash", "--norc", "-c", f"exec env {command.strip()}"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        os.close(theirs)
+        self._reader = threading.Thread(target=self._keep, args=(ours,), daemon=True)
+        self._reader.start()
+
+    def _keep(self, ours: int) -> None:
+        """Write into the log what the terminal shows, until its last process has ended."""
+        with self._log.open("ab", buffering=0) as kept, os.fdopen(ours, "rb", 0) as terminal:
+            while data := _shown_by(terminal):
+                kept.write(data.replace(b"\r\n", b"\n"))
 
     def until(self, serves: Callable[[], bool]) -> str:
         """What it has said by the time it serves."""
@@ -148,6 +161,16 @@ class Terminal:
 
     def stop(self) -> None:
         _end_group(self._process, signal.SIGINT)
+        self._reader.join(WITHIN)
+
+
+def _shown_by(terminal: BinaryIO) -> bytes:
+    try:
+        return terminal.read(65_536)
+    except OSError as error:
+        if error.errno != errno.EIO:  # the other side is closed
+            raise
+        return b""
 
 
 def answers(url: str) -> bool:

@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.domain.placement import derived_id, occurrence_id
-from punctual.domain.run import Run, Status, Trigger
+from punctual.domain.placement import EPOCH, derived_id, occurrence_id
+from punctual.domain.run import NOT_RUN, Run, Status, Trigger
 from punctual.engine.backfilling import backfill_id
-from punctual.engine.filters import RunFilters
+from punctual.engine.filters import By, RunFilters
 from punctual.engine.ports import Ports, RunRow, Swap
 from punctual.engine.run_pages import DEEP, SCAN, WIDE
 from punctual.engine.search import Search
@@ -74,9 +74,12 @@ def kept(ports: Ports) -> list[RunRow]:
 
 
 def replace_ended(run: Run) -> Run:
-    return a_run(
-        **{name: getattr(run, name) for name in run.__struct_fields__} | {"ended_at": NOON}
-    )
+    """With a start and an end up to four days after the time of its id; some never started."""
+    made = EPOCH + timedelta(milliseconds=int(run.run_id.replace("-", "")[:12], 16))
+    started = made + timedelta(minutes=int(run.run_id[-4:], 16) % 6_000)
+    ran = run.status not in (*NOT_RUN, Status.CANCELLED)
+    times = {"started_at": started if ran else None, "ended_at": started + HOUR}
+    return a_run(**{name: getattr(run, name) for name in run.__struct_fields__} | times)
 
 
 class Counted:
@@ -124,7 +127,10 @@ STATUSES = (frozenset[str](), frozenset({"SUCCESS"}), frozenset({"FAILED", "MISS
 TRIGGERS = ("", *(trigger.value for trigger in Trigger))
 FROM = (None, BEGIN + 61.5 * HOUR, NOON - 100 * HOUR, NOON - 3 * HOUR)
 TO = (None, BEGIN + 90 * HOUR, NOON)
-ASKED = Random(1).sample(list(product(STATUSES, TRIGGERS, FROM, TO)), 25)
+ASKED = [
+    *Random(1).sample(list(product(STATUSES, TRIGGERS, FROM, TO, [By.SCHEDULED])), 25),
+    *Random(2).sample(list(product(STATUSES, TRIGGERS, FROM, TO, [By.STARTED, By.ENDED])), 12),
+]
 
 
 def reached(rows: Sequence[RunRow]) -> Iterator[RunFilters]:
@@ -145,6 +151,32 @@ def test_filters_by_time_lose_nothing(world: World, kept: list[RunRow], job_id: 
         limit = (1, 7)[number % 2] if len(expected) < 10 else (37, 50, 200)[number % 3]
         found = [(v.run.run_id, v.job_id) for v in listed(search, job_id, filters, limit)]
         assert found == expected, filters
+
+
+def test_the_time_of_a_start_or_an_end_is_the_one_that_a_run_has(
+    world: World, kept: list[RunRow]
+) -> None:
+    search, _ = a_search(world)
+    low, high = NOON - 200 * HOUR, NOON - 100 * HOUR
+    for by, field in ((By.STARTED, "started_at"), (By.ENDED, "ended_at")):
+        asked = RunFilters(start=low, end=high, by=by)
+        found = {view.run.run_id for view in listed(search, JOB, asked, 50)}
+        times = {row.run.run_id: getattr(row.run, field) for row in kept if row.job_id == JOB}
+        expected = {run_id for run_id, at in times.items() if at is not None and low <= at < high}
+        assert found == expected
+        assert 20 < len(found) < len(times)
+
+
+def test_the_time_of_a_start_reads_large_pages_and_no_more_than_some(world: World) -> None:
+    many(world.ports, DEEP + 1)
+    world.settle()
+    search, counted = a_search(world)
+    page = finish(search.runs("acme", JOB, RunFilters(start=NOON, by=By.STARTED), 1, None))
+    assert (page.items, page.after, counted.given) == ([], None, [DEEP, 1])
+    counted.given.clear()
+    page = finish(search.runs("acme", JOB, RunFilters(end=NOON - 300 * HOUR, by=By.ENDED), 1, None))
+    assert [view.run.ended_at for view in page.items] == [NOON - 301 * HOUR]
+    assert counted.given == [WIDE]
 
 
 def many(ports: Ports, count: int) -> None:

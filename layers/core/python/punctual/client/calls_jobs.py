@@ -126,8 +126,11 @@ def backfill(
     return Backfill(part(value, "runs"), times(value.get("times", [])))
 
 
-def explain(core: Core, job: JobRef, at: Moment) -> Steps[Explanation]:
-    """What happened, or will, at that time, and why."""
+def explain(core: Core, job: JobRef, at: Moment | None = None) -> Steps[Explanation]:
+    """Return what happened, or will, at a time, and why; without `at` at the last due time.
+
+    A text without an offset is in the job's time zone.
+    """
     request = Request("GET", _path(job, "explain"), query(at=at), repeat=Repeat.READS)
     return one(Explanation, (yield from ask(core, request)))
 

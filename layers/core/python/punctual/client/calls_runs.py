@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from punctual.client.calls_jobs import id_of
 from punctual.client.errors import Conflict, Misuse, NotFound, Refused, Unexpected
-from punctual.client.fields import Moment, RunState, Trigger
+from punctual.client.fields import Moment, RunState, RunTime, Trigger
 from punctual.client.job import Job
 from punctual.client.model import one, seen
 from punctual.client.paging import paged
@@ -30,10 +30,14 @@ def listed(
     trigger: Trigger | None = None,
     from_: Moment | None = None,
     to: Moment | None = None,
+    by: RunTime | None = None,
     limit: int | None = None,
 ) -> Stream[Run]:
-    """Runs of a job, or of all, the newest first, without their attempts; `limit`: so many."""
-    filters = query(status=status, trigger=trigger, from_=from_, to=to)
+    """Return runs of a job, or of all, the newest first, without their attempts.
+
+    `by` is the time that `from_` and `to` mean, usually the scheduled one. `limit`: so many.
+    """
+    filters = query(status=status, trigger=trigger, from_=from_, to=to, by=by)
     where = "/runs" if job is None else path("jobs", id_of(job), "runs")
     return paged(core, where, filters, "runs", lambda value: seen(Run, value), limit)
 

@@ -26,6 +26,7 @@ RunState = Literal[
     "MISSED",
 ]
 Trigger = Literal["SCHEDULE", "RUN_NOW", "BACKFILL", "RETRY"]
+RunTime = Literal["scheduled", "started", "ended"]
 Role = Literal["viewer", "operator", "editor", "admin"]
 Outcome = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"]
 

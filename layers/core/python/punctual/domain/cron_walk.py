@@ -1,9 +1,11 @@
 """From the local times an expression means to the instants at which it fires."""
 
 from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
 
 from punctual.domain.cron import DAY, NEVER, Calendar
-from punctual.domain.zones import Transitions
+from punctual.domain.schedule_values import Schedule
+from punctual.domain.zones import EPOCH, SECOND, Transitions, transitions
 
 # No two offsets of one zone differ by more.
 _SLACK = 2 * DAY
@@ -73,6 +75,19 @@ def local_instant(local: int, zone: Transitions, gap: str, fold: str) -> int | N
             return moved.get(gap)
         index += 1
     return found[-1] if fold == "SECOND" else found[0]
+
+
+def in_zone_of(schedule: Schedule | None, local: datetime) -> datetime:
+    """Return the moment at which a clock in the schedule's zone shows `local`.
+
+    A time that comes twice is the one that fires; one in a gap is the first moment after it.
+    """
+    name = getattr(schedule, "timezone", "UTC")
+    gap, fold = getattr(schedule, "gap", "NEXT"), getattr(schedule, "fold", "FIRST")
+    whole = (local.replace(tzinfo=UTC, microsecond=0) - EPOCH) // SECOND
+    second = local_instant(whole, transitions(name), "NEXT" if gap == "SKIP" else gap, fold)
+    assert second is not None  # only SKIP answers none
+    return EPOCH + timedelta(seconds=second, microseconds=local.microsecond)
 
 
 def _from_gap(

@@ -18,6 +18,7 @@ JOB_PAUSE, JOB_RESUME, JOB_BACKFILL = "job.pause", "job.resume", "job.backfill"
 RUN_ORDER, RUN_CANCEL, RUN_RETRY = "run.order", "run.cancel", "run.retry"
 TOKEN_CREATE, TOKEN_REVOKE = "token.create", "token.revoke"
 LIMITS_CHANGE = "limits.change"
+WEBHOOK_SECRET_READ = "webhook_secret.read"
 ACTIONS = (
     JOB_CREATE,
     JOB_UPDATE,
@@ -31,6 +32,7 @@ ACTIONS = (
     TOKEN_CREATE,
     TOKEN_REVOKE,
     LIMITS_CHANGE,
+    WEBHOOK_SECRET_READ,
 )
 DEFINED = frozenset({JOB_CREATE, JOB_UPDATE})  # what gives a job a definition
 

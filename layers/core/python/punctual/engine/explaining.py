@@ -2,11 +2,21 @@
 
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from punctual.domain.coming import last_coming
+from punctual.domain.cron_walk import in_zone_of
 from punctual.domain.head import Head, State
 from punctual.domain.placement import occurrence_id, sortable_id
 from punctual.domain.run import NOT_RUN, Reason, Run, Status, Trigger
-from punctual.domain.schedule import Once, is_excluded, is_occurrence, last_before, next_after
+from punctual.domain.schedule import (
+    Once,
+    Schedule,
+    is_excluded,
+    is_occurrence,
+    last_before,
+    next_after,
+)
 from punctual.domain.timing import RETENTION
 from punctual.engine import runs as views
 from punctual.engine.backfilling import backfill_id
@@ -16,7 +26,7 @@ from punctual.engine.ports import Body, Key, Ports, RunKey
 from punctual.engine.views import Explanation
 
 _INSTANT = timedelta(microseconds=1)
-_SHOWN = timedelta(milliseconds=1)
+_SECOND = timedelta(seconds=1)
 _ROWS = 200
 _USED_UP = "max_runs scheduled runs have started, or will have, before this time."
 
@@ -26,10 +36,22 @@ class Explaining:
         self._ports = ports
         self._documents = documents
 
-    def explain(self, key: Key, head: Head, body: Body, at: datetime, now: datetime) -> Explanation:
+    def explain(
+        self, key: Key, head: Head, body: Body, at: datetime | None, now: datetime
+    ) -> Explanation:
+        """Explain the occurrence within the second of `at`; without `at` the last due one.
+
+        A time without a zone is in the job's zone.
+        """
+        if at is None:
+            at = self._last_due(key, head, body, now) or head.next_at or now
+        elif at.tzinfo is None:
+            at = in_zone_of(head.schedule, at)
         then = self._in_force(key, head, body, at)
         at = _meant(head, then, at)
         run = self._outcome(key, head, at, now)
+        if run is not None and run.trigger is Trigger.SCHEDULE and not views.covers(run, at):
+            at = run.scheduled_at
         fires = run is not None or _fires(head, then, at)
         following = _next(head, then, at)
         last = None if then.until is not None else last_coming(head, following or at)
@@ -53,6 +75,40 @@ class Explaining:
                 break
         return period
 
+    def _last_due(self, key: Key, head: Head, body: Body, now: datetime) -> datetime | None:
+        """Return the latest time that was due by now, by the definition in force at that time."""
+        before = now - head.limits.jitter + _INSTANT
+        for then in periods(head, self._documents.history(key, body)):
+            end = before if then.until is None else min(before, then.until)
+            last = self._last_of(key, head, then, end, now)
+            if last is None:
+                continue
+            is_first = then.since is None and not isinstance(then.schedule, Once)
+            since = head.created_at if is_first else then.since
+            if since is None or last >= since:
+                return last
+        return None
+
+    def _last_of(
+        self, key: Key, head: Head, then: Period, before: datetime, now: datetime
+    ) -> datetime | None:
+        """Return the last time of one definition that lies before a time."""
+        if not then.counts_from_completion:
+            last = None if then.until is not None else last_coming(head, before)
+            return last_before(
+                then.schedule, before if last is None else min(before, last + _INSTANT)
+            )
+        alive = (view.run for view in views.in_head(head, now))
+        kept = (row.run for row in self._ports.history.page(key, None, None, _ROWS, now))
+        times = [
+            run.last_at or run.scheduled_at
+            for run in (*alive, *kept)
+            if run.trigger is Trigger.SCHEDULE
+        ]
+        if then.until is None and head.next_at is not None:
+            times.append(head.next_at)
+        return max((at for at in times if at < before), default=None)
+
     def _outcome(self, key: Key, head: Head, at: datetime, now: datetime) -> Run | None:
         """What became of the occurrence at that time; if it did not run, the backfill that did."""
         own = self._entry(key, head, at, now)
@@ -65,13 +121,13 @@ class Explaining:
 
     def _entry(self, key: Key, head: Head, at: datetime, now: datetime) -> Run | None:
         """The ledger's entry for the occurrence at that time, its own or one in bulk."""
-        for view in views.in_head(head, now):
-            if _is_of(view.run, at):
-                return view.run
         own = self._find(key, head, occurrence_id(key.job_id, at), now)
         if own is not None:
             return own
-        until = sortable_id(at + timedelta(milliseconds=1), bytes(10))
+        for view in views.in_head(head, now):
+            if _is_of(view.run, at):
+                return view.run
+        until = sortable_id(at.replace(microsecond=0) + _SECOND, bytes(10))
         for row in self._ports.history.page(key, until, None, _ROWS, now):
             if _is_of(row.run, at):
                 return row.run
@@ -133,21 +189,35 @@ def _next(head: Head, then: Period, at: datetime) -> datetime | None:
 
 
 def _meant(head: Head, then: Period, at: datetime) -> datetime:
-    """The occurrence that is shown as `at`, which has whole milliseconds; else `at` itself."""
-    following = next_after(then.schedule, at - _INSTANT)
-    for found in (following, None if then.until is not None else head.next_at):
-        if found is not None and _is_shown_as(found, at):
-            return found
-    return at
+    """Return the occurrence that is shown at the second of `at`; else `at` itself.
+
+    People read times by the second, and an occurrence may lie within it.
+    """
+    if _fires(head, then, at):
+        return at
+    if then.until is None and head.next_at is not None and _is_within_second(head.next_at, at):
+        return head.next_at
+    return _within_second(then.schedule, at) or _within_second(_bare(then.schedule), at) or at
 
 
-def _is_shown_as(moment: datetime, at: datetime) -> bool:
-    return at.microsecond % 1_000 == 0 and timedelta(0) <= moment - at < _SHOWN
+def _within_second(schedule: Schedule, at: datetime) -> datetime | None:
+    found = next_after(schedule, at.replace(microsecond=0) - _INSTANT)
+    if found is None or not _is_within_second(found, at) or not is_occurrence(schedule, found):
+        return None
+    return found
+
+
+def _bare(schedule: Schedule) -> Schedule:
+    return schedule if isinstance(schedule, Once) else replace(schedule, exclude=())
+
+
+def _is_within_second(moment: datetime, at: datetime) -> bool:
+    return moment.replace(microsecond=0) == at.replace(microsecond=0)
 
 
 def _is_of(run: Run, at: datetime) -> bool:
     """Whether this outcome is that of `at`: what follows an end has its microseconds."""
-    own = run.trigger is Trigger.SCHEDULE and _is_shown_as(run.scheduled_at, at)
+    own = run.trigger is Trigger.SCHEDULE and _is_within_second(run.scheduled_at, at)
     return own or views.covers(run, at)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import NamedTuple
 
 from punctual.domain.head import Head
@@ -36,36 +37,66 @@ class JobFilters(NamedTuple):
         )
 
 
+class By(StrEnum):
+    """Which time of a run `start` and `end` mean."""
+
+    SCHEDULED = "scheduled"
+    STARTED = "started"
+    ENDED = "ended"
+
+
 class RunFilters(NamedTuple):
     status: frozenset[str] = frozenset()
     trigger: str = ""
     start: datetime | None = None
     end: datetime | None = None
+    by: By = By.SCHEDULED
 
     def admit(self, run: Run) -> bool:
         return (
             (not self.status or run.status in self.status)
             and (not self.trigger or run.trigger == self.trigger)
-            and (self.start is None or _reaches(run) >= self.start)
-            and (self.end is None or run.scheduled_at < self.end)
+            and self._admits_time(run)
         )
+
+    def _admits_time(self, run: Run) -> bool:
+        if self.start is None and self.end is None:
+            return True
+        first: datetime | None = run.scheduled_at
+        last: datetime | None = _reaches(run)
+        if self.by is not By.SCHEDULED:
+            first = last = run.started_at if self.by is By.STARTED else run.ended_at
+        if first is None or last is None:
+            return False  # it has no such time
+        return (self.start is None or last >= self.start) and (self.end is None or first < self.end)
+
+    @property
+    def is_by_id(self) -> bool:
+        """Whether the times asked for are near those in the ids, by which runs are filed."""
+        return self.by is By.SCHEDULED or self.start is None
 
     @property
     def top(self) -> str | None:
         """No run with this id or a later one passes.
 
         An id's time is an occurrence's own, and when an order was first asked for, which is never
-        long after the time it has. A retry has the time of what it repeats, however old.
+        long after the time it has. A retry has the time of what it repeats, however old. No run
+        starts or ends before the time of its id.
         """
-        later = self.trigger in (Trigger.SCHEDULE, Trigger.BACKFILL, Trigger.RUN_NOW)
+        later = self.by is not By.SCHEDULED or self.trigger in (
+            *(Trigger.SCHEDULE, Trigger.BACKFILL, Trigger.RUN_NOW),
+        )
         if self.end is None or not later or not EPOCH < self.end < _LAST:
             return None
         return sortable_id(self.end + SKEW + _INSTANT, bytes(10))
 
     @property
     def bottom(self) -> str | None:
-        """No run of this id or an earlier one passes, unless as an entry for many."""
-        if self.start is None or self.start < EPOCH + ASKED_BEFORE:
+        """No run of this id or an earlier one passes, unless as an entry for many.
+
+        A run may start and end long after the time of its id, so those times have no such bound.
+        """
+        if self.by is not By.SCHEDULED or self.start is None or self.start < EPOCH + ASKED_BEFORE:
             return None
         return sortable_id(self.start - ASKED_BEFORE, bytes(10))
 
@@ -80,8 +111,10 @@ class RunFilters(NamedTuple):
         What a schedule came to is recorded in its order, each entry behind the one before it.
         """
         start = self.start
-        return start is not None and any(
-            run.trigger is Trigger.SCHEDULE and _reaches(run) < start for run in runs
+        return (
+            self.by is By.SCHEDULED
+            and start is not None
+            and any(run.trigger is Trigger.SCHEDULE and _reaches(run) < start for run in runs)
         )
 
 

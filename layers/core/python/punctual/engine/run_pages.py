@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from punctual.domain.head import Head
 from punctual.domain.placement import EPOCH
 from punctual.engine import runs as views
-from punctual.engine.filters import RunFilters
+from punctual.engine.filters import By, RunFilters
 from punctual.engine.ports import Key, Ports, RunKey, RunRow
 from punctual.engine.results import Results
 from punctual.engine.slices import Sliced
@@ -15,7 +15,7 @@ from punctual.engine.views import Page, RunView
 
 SCAN = 5  # pages read for one answer at most: a page may be short
 WIDE = 50  # rows a page at least where a filter may pass few of them
-DEEP = 500  # and where only an entry for many may still pass
+DEEP = 500  # and where the ids say little: an entry for many, or the time of a start or an end
 NAMED = timedelta(minutes=5)  # a head that rests names what the lists have had for long
 SECOND = timedelta(seconds=1)
 
@@ -40,7 +40,7 @@ class RunPages:
         key = Key(head.tenant, head.job_id)
         before = _lower(after[0] if after else None, filters.top)
         bottom = filters.bottom if filters.single else None
-        wide = limit if filters == RunFilters() else max(limit, WIDE)
+        wide = _width(filters, limit)
         alive = [view for view in views.in_head(head, now) if filters.admit(view.run)]
         found: list[RunView] = []
         for _ in range(SCAN):
@@ -80,7 +80,7 @@ class RunPages:
         if (top := filters.top) is not None and (before is None or top < before[0]):
             before = (top, "")
         bottom = filters.bottom if filters.single else None
-        wide = limit if filters == RunFilters() else max(limit, WIDE)
+        wide = _width(filters, limit)
         newest: list[tuple[_Place, RunView]] = []  # of the living: more is not shown
         lately: list[_Place] = []
         for head in self._ports.heads.busy(tenant):
@@ -130,6 +130,13 @@ class RunPages:
             return ()
         wanted = [RunKey(tenant, job_id, run_id) for run_id, job_id in places]
         return list(self._ports.history.get(wanted, now).values())
+
+
+def _width(filters: RunFilters, limit: int) -> int:
+    """Return how many rows a page reads: more where the ids do not say which may pass."""
+    if filters._replace(by=By.SCHEDULED) == RunFilters():
+        return limit
+    return max(limit, WIDE if filters.is_by_id else DEEP)
 
 
 def _keep_newest(newest: list[tuple[_Place, RunView]], view: RunView, limit: int) -> None:

@@ -10,6 +10,7 @@ from punctual.engine import runs as views
 from punctual.engine.auditing import Auditing
 from punctual.engine.documents import Documents
 from punctual.engine.explaining import Explaining
+from punctual.engine.filters import By as By
 from punctual.engine.filters import JobFilters as JobFilters
 from punctual.engine.filters import RunFilters as RunFilters
 from punctual.engine.forecast import Forecast
@@ -203,7 +204,8 @@ class Search:
         start, end = _slice(view.detail.log_at, view.detail.log_size)
         return self._ports.blobs.get(blob, start + after, end) or b""
 
-    def explain(self, tenant: str, job_id: str, at: datetime) -> Explanation:
+    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Explanation:
+        """Explain a moment, a local time of the job's zone, or without `at` the last due time."""
         key = Key(tenant, job_id)
         stored, body = self.load(key)
         return self._explaining.explain(key, stored.head, body, at, self._clock())

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports import Blob
+from punctual.local.files import OWNER_FILE, OWNER_FOLDER, make_folder, sync_folder, write_durably
+
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 
 
 class FileBlobs:
@@ -20,7 +23,7 @@ class FileBlobs:
         self._folder = folder
         self._new = folder / "new"
         self._numbers = count()  # its next() is atomic
-        self._new.mkdir(parents=True, exist_ok=True)
+        make_folder(self._new)
         for unfinished in self._new.iterdir():  # what a predecessor was writing when it was killed
             unfinished.unlink()
 
@@ -29,32 +32,35 @@ class FileBlobs:
         new = self._new / str(next(self._numbers))
         with _answering():
             self._make_place(path)
-            try:
-                _write(new, data)
-                new.rename(path)
-            except BaseException:
-                new.unlink(missing_ok=True)
-                raise
-            _sync_folder(path.parent)
+            write_durably(path, data, new)
 
     def put_many(self, blobs: Sequence[Blob]) -> None:
         for blob in blobs:
             self.put(*blob)
 
     def append(self, name: str, data: bytes) -> None:
-        """For a log that grows: seen at once, and there after the process is killed."""
+        """For a log that grows: seen at once, and there after the process is killed.
+
+        A power cut may take it, until `seal`.
+        """
         path = self._path(name)
         with _answering():
             self._make_place(path)
-            with path.open("ab", buffering=0) as file:
+            with open(os.open(path, _APPENDING, OWNER_FILE), "ab", buffering=0) as file:
                 file.write(data)
 
-    def size(self, name: str) -> int:
-        """0 where there is none."""
-        try:
-            return self._path(name).stat().st_size
-        except FileNotFoundError:
-            return 0
+    def seal(self, name: str) -> int:
+        """Bring a log that has ended to the disk, before a row names it; 0 where there is none."""
+        path = self._path(name)
+        with _answering():
+            try:
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+                    size = os.fstat(file.fileno()).st_size
+            except FileNotFoundError:
+                return 0
+            sync_folder(path.parent)
+            return size
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         with _answering():
@@ -78,25 +84,10 @@ class FileBlobs:
         return self._folder / digest[:2] / digest[2:]
 
     def _make_place(self, path: Path) -> None:
+        """Make one folder at most: a data folder that was deleted must not come back empty."""
         if not path.parent.is_dir():
-            path.parent.mkdir(exist_ok=True)
-            _sync_folder(self._folder)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_folder(folder: Path) -> None:
-    """A rename is on the disk when its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            path.parent.mkdir(mode=OWNER_FOLDER, exist_ok=True)
+            sync_folder(self._folder)
 
 
 @contextmanager

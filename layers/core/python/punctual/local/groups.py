@@ -1,10 +1,25 @@
 """Script groups that this node has started, one file each, so that its successor can end them."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
+from punctual.local.files import make_folder, rename_durably, write_durably
 from punctual.tasks.group import Group, kill_left_behind
+
+UNREADABLE = ".unreadable"
+_NEW = ".new"
+
+
+class Left(NamedTuple):
+    """What a predecessor left: groups that were still there, and files that nothing can be read of.
+
+    The name of such a file is the id of the run.
+    """
+
+    killed: int
+    unreadable: list[str]
 
 
 class GroupFiles:
@@ -12,23 +27,31 @@ class GroupFiles:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
 
     def on_started(self, run_id: str, group: Group) -> None:
-        path = self._folder / run_id
-        new = path.with_suffix(".new")
-        new.write_bytes(msgspec.json.encode(group))
-        new.rename(path)
+        write_durably(self._folder / run_id, msgspec.json.encode(group))
 
     def on_ended(self, run_id: str, group: Group) -> None:  # noqa: ARG002
         (self._folder / run_id).unlink(missing_ok=True)
 
-    def end_all(self) -> int:
-        """Kill what a predecessor left running; how many groups were still there."""
+    def end_all(self) -> Left:
+        """Kill what a predecessor left running.
+
+        A file that cannot be read stops no start: it is moved aside, for a person to look at.
+        """
         killed = 0
-        for path in list(self._folder.iterdir()):
-            if path.suffix != ".new":
-                group = msgspec.json.decode(path.read_bytes(), type=Group)
+        unreadable: list[str] = []
+        for path in sorted(self._folder.iterdir()):
+            if path.suffix == UNREADABLE:
+                continue
+            if path.suffix != _NEW:
+                try:
+                    group = msgspec.json.decode(path.read_bytes(), type=Group)
+                except (msgspec.MsgspecError, OSError, UnicodeDecodeError):
+                    rename_durably(path, path.with_name(path.name + UNREADABLE))
+                    unreadable.append(path.name)
+                    continue
                 killed += kill_left_behind(group.pgid, group.start_time)
             path.unlink()
-        return killed
+        return Left(killed, unreadable)

@@ -25,7 +25,7 @@ class Files(Protocol):
 
     def append(self, name: str, data: bytes) -> None: ...
 
-    def size(self, name: str) -> int: ...
+    def seal(self, name: str) -> int: ...
 
 
 class Ended(NamedTuple):
@@ -101,7 +101,7 @@ class Holding(Claims):
             detail = msgspec.structs.replace(
                 detail, output_blob=name, output_size=len(outcome.output)
             )
-        size = self._files.size(log)
+        size = self._files.seal(log)
         if size:
             detail = msgspec.structs.replace(detail, log_blob=log, log_size=size)
         return detail

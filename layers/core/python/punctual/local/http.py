@@ -29,7 +29,7 @@ from punctual.web.render_rest import About
 from punctual.web.request import COMMON, Caller, Reply, Request
 from punctual.web.routes_schedules import ScheduleRoutes
 from punctual.web.routing import Answer, Log
-from punctual.web.services import Services, no_secret
+from punctual.web.services import ReadSecret, Services, no_secret
 
 T = TypeVar("T")
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -65,7 +65,7 @@ def application(
     quotas: Quotas | None = None,
     limits_of: LimitsOf = unlimited,
     door: NodeDoor | None = None,
-    webhook_secret: Callable[[str], str] = no_secret,
+    webhook_secret: ReadSecret = no_secret,
 ) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id.
 

@@ -112,7 +112,9 @@ class Node:
 
     def start(self) -> None:
         """End what a predecessor left: the folder's lock proves that nobody else holds a claim."""
-        killed = self._groups.end_all()
+        killed, unreadable = self._groups.end_all()
+        for run_id in unreadable:
+            self._log("script_group_unreadable", run_id=run_id)
         with self._store.work():
             keys = self._store.end_all_leases()
         for index in range(0, len(keys), BATCH):
@@ -270,14 +272,18 @@ class Node:
             self._tell(finished, run)
 
     def _tell(self, finished: Finished, run: Run) -> None:
-        """A line for what people look for in a log: what took time, and what went wrong."""
+        """Log a run that took time or went wrong.
+
+        Only the first line of its error: what follows is what a script printed, which may be
+        anything, and is kept with the run.
+        """
         self._log(
             "run_ended" if run.ended_at else "attempt_failed",
             job_id=finished.key.job_id,
             run_id=finished.run_id,
             attempt=run.attempt if run.ended_at else run.attempt - 1,
             status=run.status.value if run.ended_at else finished.status.value,
-            error=finished.detail.error,
+            error=finished.detail.error.partition("\n")[0],
         )
 
     def next_at(self) -> datetime | None:

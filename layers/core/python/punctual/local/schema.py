@@ -8,6 +8,7 @@ import msgspec
 
 from punctual.domain.coming import comes_again, first_coming
 from punctual.local.codec import micros
+from punctual.local.data_folder import refuse_new
 from punctual.local.errors import StoreError
 from punctual.local.head_rows import HEAD, queued_in
 
@@ -243,9 +244,7 @@ _NOTICES: Sequence[Step] = (
 
 MIGRATIONS: Sequence[Sequence[Step]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH),
-    _EIGHTH,
-    _QUEUED,
-    _NOTICES,
+    *(_EIGHTH, _QUEUED, _NOTICES),
 )
 
 
@@ -278,6 +277,8 @@ def _tune(db: sqlite3.Connection) -> None:
 
 def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[Step]]) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
+    if version == 0:
+        refuse_new(path.parent, "holds no tables")
     if version > len(migrations):
         raise StoreError(
             f"The file {path} was written by a newer Punctual (schema {version}, this one knows "

@@ -21,9 +21,11 @@ from punctual.domain.head import Lane
 from punctual.domain.limits import UNLIMITED, Limits
 from punctual.engine.limits import KnownLimits, LimitsOf, unlimited
 from punctual.engine.tokens import Tokens
+from punctual.engine.webhook_secret import WebhookSecretReader
 from punctual.identity import new_id
 from punctual.local import clock
 from punctual.local.door import NodeDoor, OwnThread
+from punctual.local.files import make_folder, write_durably
 from punctual.local.groups import GroupFiles
 from punctual.local.http import LOCAL, application
 from punctual.local.limits_written import FILE, LimitsFile, defaults_from
@@ -31,7 +33,7 @@ from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
 from punctual.local.store import Store
-from punctual.local.token_key import OWNERS, TokenKey
+from punctual.local.token_key import TokenKey
 from punctual.local.webhook_keys import WebhookKeys
 from punctual.local.wire import Wire
 from punctual.local.workers import Workers
@@ -107,7 +109,7 @@ def build(
 ) -> tuple[Node, HttpTask]:
     groups = GroupFiles(folder / "groups")
     work = folder / "work"
-    work.mkdir(exist_ok=True)
+    make_folder(work)
     http = HttpTask(monotonic=clock.monotonic, opened=LOOPBACK)
     script = ScriptTask(
         work,
@@ -136,11 +138,6 @@ def door_of(
     store: Store, key: TokenKey, trust: Trust | None, beside: OwnThread, log: EventLog
 ) -> NodeDoor:
     """Rows of tokens are at hand: nothing of them is remembered, and one taken back is refused."""
-    rights = key.close_to_others()
-    if rights is not None:
-        now = f"{OWNERS:04o}"
-        log("token_key_was_open_to_others", file=key.path, had=f"{rights:04o}", has=now)
-    key.read()
     tokens = TokenDoor(
         lambda: Secrets(key.read()),
         store.tokens,
@@ -158,30 +155,43 @@ def door_of(
     return NodeDoor(tokens, Issuer(trust, fetched, clock.wall, clock.monotonic), beside, log)
 
 
-def show_first_token(tokens: Tokens, key_was_there: bool) -> None:
-    """Somebody must be able to make the others: where nobody can any more, there is a new one."""
-    if not (key_was_there and tokens.has_admin(LOCAL)):
-        _, secret = tokens.create_first(LOCAL, "first")
+FIRST_TOKEN_FILE = "admin-token"
+
+
+def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
+    """Make an admin token where there is none, so that its owner can make the others.
+
+    It is printed on a person's terminal. Elsewhere the output may be a log that others read, so
+    the token goes into a file that only the node's user can read.
+    """
+    if key_was_there and tokens.has_admin(LOCAL):
+        return
+    _, secret = tokens.create_first(LOCAL, "first")
+    if sys.stdout.isatty():
         print(f"The admin token of the tenant {LOCAL}, shown this once: {secret}", flush=True)
+        return
+    path = folder / FIRST_TOKEN_FILE
+    write_durably(path, secret.encode() + b"\n")
+    print(f"The admin token of the tenant {LOCAL} is in {path}: remove the file.", flush=True)
 
 
 async def serve(store: Store, options: Options, listener: socket.socket, log: EventLog) -> None:
     holder: list[Loop] = []
+    webhook_keys, key = WebhookKeys(options.data), TokenKey(options.data)
+    webhook_keys.check()
+    key_was_there = key.is_there
+    if options.auth or key_was_there:
+        key.read()
     limits_of = limits_here(options, log)
     node, http = build(store, options.data, log, lambda: holder[0].wake(), limits_of)
     node.start()
-    webhook_keys = WebhookKeys(options.data)
-    if webhook_keys.close_to_others() is not None:
-        log("webhook_key_was_open_to_others", file=webhook_keys.path)
-    key = TokenKey(options.data)
     tokens = Tokens(
         store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
     )
     beside = OwnThread()
-    key_was_there = key.is_there
     door = door_of(store, key, options.trust, beside, log) if options.auth else None
     if door is not None:
-        show_first_token(tokens, key_was_there)
+        show_first_token(tokens, key_was_there, options.data)
     remove_left_behind(options.data / "work")
     loop = Loop(node, clock.wall, log)
     holder.append(loop)
@@ -197,7 +207,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
                 quotas=node.quotas if limits_of else None,
                 limits_of=limits_of or unlimited,
                 door=door,
-                webhook_secret=webhook_keys.shown,
+                webhook_secret=WebhookSecretReader(webhook_keys.shown, store.audit).read,
             ),
             http=Wire,
             loop="none",
@@ -277,7 +287,7 @@ def main(env: Mapping[str, str] = os.environ) -> int:
     try:
         options = Options.from_env(env)
         listener = listen(options.port)
-        store = Store.open(options.data)
+        store = Store.open(options.data, log=log)
     except PunctualError as error:
         print(f"punctual: {error.message}", file=sys.stderr)
         return 1

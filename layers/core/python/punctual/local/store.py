@@ -6,6 +6,7 @@ from datetime import datetime
 from pathlib import Path
 
 from punctual.domain.run import Status
+from punctual.engine.listing import Log, untold
 from punctual.engine.ports import Clock, Feed, Key, Messages, Ports, Wake
 from punctual.local.audit import SqliteAudit
 from punctual.local.blobs import FileBlobs
@@ -13,8 +14,10 @@ from punctual.local.bodies import SqliteBodies
 from punctual.local.clock import wall
 from punctual.local.control import SqliteBuckets, SqliteReceipts
 from punctual.local.counts import JOB, RUN, Counts
+from punctual.local.data_folder import BLOBS, DATABASE, check
 from punctual.local.errors import StoreError
 from punctual.local.feed import SqliteFeed
+from punctual.local.files import OWNER_FILE, close_to_others, make_folder, sync_folder
 from punctual.local.folder_lock import FolderLock
 from punctual.local.heads import SqliteHeads
 from punctual.local.history import SqliteHistory
@@ -26,7 +29,7 @@ from punctual.local.timers import SqliteTimers
 from punctual.local.tokens import SqliteTokens
 from punctual.local.unit import Unit
 
-FILE = "punctual.db"
+FILE = DATABASE
 TIDY = 5_000  # changed rows
 
 
@@ -59,18 +62,24 @@ class Store:
         self._purge = Purge(self._unit, self._counts, self.heads, self.history, self.buckets, blobs)
 
     @classmethod
-    def open(cls, folder: Path, clock: Clock = wall) -> "Store":
+    def open(cls, folder: Path, clock: Clock = wall, log: Log = untold) -> "Store":
         """Make the folder where there is none; `StoreError` says why it cannot be used."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             lock = FolderLock(folder)
         except OSError as error:
             raise StoreError(
                 f"The data folder {folder} cannot be made: {error.strerror}."
             ) from error
         try:
-            blobs = FileBlobs(folder / "blobs")
-            return cls(connect(folder / FILE), blobs, lock, clock)
+            for one in close_to_others(folder):
+                log("was_open_to_others", path=one.path, had=f"{one.had:04o}", has=f"{one.has:04o}")
+            check(folder)
+            blobs = FileBlobs(folder / BLOBS)
+            (folder / FILE).touch(OWNER_FILE)  # SQLite gives its other files the same rights
+            db = connect(folder / FILE)
+            sync_folder(folder)
+            return cls(db, blobs, lock, clock)
         except OSError as error:
             lock.release()
             raise StoreError(

@@ -4,9 +4,8 @@ import os
 from pathlib import Path
 
 from punctual.domain.tokens import KEY_BYTES
-from punctual.local import key_file
 from punctual.local.errors import StoreError
-from punctual.local.key_file import OWNERS as OWNERS
+from punctual.local.files import write_durably
 
 FILE = "token.key"
 
@@ -40,11 +39,7 @@ class TokenKey:
             )
         return self._key
 
-    def close_to_others(self) -> int | None:
-        """The rights that others had on the file, where they had any: now they have none."""
-        return key_file.close_to_others(self.path, "The key of tokens")
-
     def _made(self) -> bytes:
         key = os.urandom(KEY_BYTES)
-        key_file.write(self.path, key)
+        write_durably(self.path, key)
         return key

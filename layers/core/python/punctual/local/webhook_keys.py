@@ -10,8 +10,8 @@ from pathlib import Path
 
 from punctual.domain.webhooks import KEY_BYTES, keys_of, keys_text, rotated, shown_secret
 from punctual.domain.webhooks import tenant_secret as secret_of
-from punctual.local import key_file
 from punctual.local.errors import StoreError
+from punctual.local.files import write_durably
 
 FILE = "webhook.key"
 
@@ -33,8 +33,10 @@ class WebhookKeys:
         former = self._read() if self.path.exists() else ()
         self._write(rotated(former, os.urandom(KEY_BYTES)))
 
-    def close_to_others(self) -> int | None:
-        return key_file.close_to_others(self.path, "The key of webhooks")
+    def check(self) -> None:
+        """Stop the start where the file is there and cannot be used."""
+        if self.path.exists():
+            self._read()
 
     def _read(self) -> tuple[bytes, ...]:
         try:
@@ -53,7 +55,7 @@ class WebhookKeys:
         return keys
 
     def _write(self, keys: tuple[bytes, ...]) -> None:
-        key_file.write(self.path, keys_text(keys).encode() + b"\n")
+        write_durably(self.path, keys_text(keys).encode() + b"\n")
 
 
 def main(env: Mapping[str, str]) -> int:

@@ -12,7 +12,6 @@ from punctual.serverless.api_tokens import tokens
 from punctual.serverless.monitoring import DeployedMonitor
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import of_engine
-from punctual.serverless.webhook_keys import WebhookKeys
 from punctual.web.contract import CALLS, READER
 from punctual.web.gateway import gateway
 from punctual.web.reading_audit import AuditReading
@@ -36,7 +35,7 @@ def reading(runtime: Runtime) -> Any:
         *(search, runtime.clock, about(), made),
         most=MOST,
         limits_of=limited.limits_of,
-        webhook_secret=WebhookKeys(runtime).shown,
+        all_by_any_time=False,  # the list over all jobs is filed by scheduled times
     )
     return gateway(
         (

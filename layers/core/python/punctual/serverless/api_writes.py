@@ -1,4 +1,4 @@
-"""The writing half of the API."""
+"""The half of the API that writes, if only into the audit."""
 
 from datetime import datetime
 from functools import partial
@@ -6,11 +6,13 @@ from typing import Any, NoReturn
 
 from punctual.engine.jobs import Jobs
 from punctual.engine.search import Search
+from punctual.engine.webhook_secret import WebhookSecretReader
 from punctual.serverless import limiting
 from punctual.serverless.api import MOST, SECONDS, TASK_TYPES, about, caller_of
 from punctual.serverless.api_tokens import read_key, tokens
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import of_engine
+from punctual.serverless.webhook_keys import WebhookKeys
 from punctual.tasks.http_request import url_problem
 from punctual.tasks.rules import task_problems
 from punctual.web.features import Features
@@ -31,8 +33,12 @@ def writing(runtime: Runtime) -> Any:
     limited = limiting.api(runtime)
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
     made = tokens(runtime, key=lambda: read_key(runtime))
+    shown = WebhookKeys(runtime).shown
     services = Services(
-        jobs, search, runtime.clock, FEATURES, about(), made, most=MOST, limits_of=limited.limits_of
+        *(jobs, search, runtime.clock, FEATURES, about(), made),
+        most=MOST,
+        limits_of=limited.limits_of,
+        webhook_secret=WebhookSecretReader(shown, runtime.ports.audit).read,
     )
     nouns = (JobRoutes(services), RunRoutes(services), TokenRoutes(services))
     bounded = partial(runtime.deadline.within, SECONDS)

@@ -39,7 +39,7 @@ def tell_ended(tell: Telling, finished: Finished, run: Run | None) -> None:
     why = {}
     if run.status in _FAILED:
         tell.measure(Metric.FAILED)
-        why["error"] = finished.detail.error[:SHOWN]
+        why["error"] = finished.detail.error.partition("\n")[0][:SHOWN]
     late = run.lateness
     tell(
         "run_ended",

@@ -16,6 +16,7 @@ NOT_EXPANDED = frozenset({"type", "runtime", "code", "artifact_id"})
 # A payload may be named in many places: ten attempts share the memory of one executor.
 MAX_FILLED = 4 * 1024 * 1024
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s](?:[^{}]*[^{}\s])?)\s*\}\}")
+_SERVER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")  # scheme, host, and their end
 _SECRET_NAME = re.compile(r"[A-Za-z0-9/_+=.@:-]{1,512}")
 _KNOWN = ("run_id", "scheduled_time", "attempt", "job_id", "payload")
 
@@ -39,11 +40,43 @@ def has_placeholders(value: Any) -> bool:
 
 def problems(task: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Each field that holds a placeholder which no run could fill, and why."""
-    return tuple(
+    unknown = tuple(
         (field, f"{{{{{match[1]}}}}} is no placeholder: {_HINT}")
         for field, text in _strings("", task)
         for match in _PLACEHOLDER.finditer(text)
         if not _known(match[1])
+    )
+    url = task.get("url")
+    wrong = url_problem(url, task) if isinstance(url, str) else ""
+    return (*unknown, ("url", wrong)) if wrong else unknown
+
+
+def url_problem(template: str, task: Mapping[str, Any]) -> str:
+    """Return why the placeholders of a URL may not stand where they do, or nothing.
+
+    A payload comes from callers that may only run the job. They must not choose the server that
+    gets the job's secrets, and a name server must not see a secret as part of a host.
+    """
+    whole = _PLACEHOLDER.fullmatch(template)
+    if whole:
+        is_payload = whole[1].partition(".")[0] == "payload"
+        if is_payload and _has_secrets(task):
+            return (
+                "a URL that comes whole from the payload may not go with secrets: "
+                "write its scheme and host out"
+            )
+        return ""
+    first = _PLACEHOLDER.search(template)
+    if first and not _SERVER.match(template[: first.start()]):
+        return "a placeholder may stand only behind the host: write https://host/ out"
+    return ""
+
+
+def _has_secrets(task: Mapping[str, Any]) -> bool:
+    return any(
+        match[1].startswith("secret:")
+        for _, text in _strings("", task)
+        for match in _PLACEHOLDER.finditer(text)
     )
 
 
@@ -115,10 +148,18 @@ class _Filler:
         return value
 
     def _url(self, template: str) -> Any:
+        problem = url_problem(template, self._attempt.task)
+        if problem:
+            raise BadTask(f"url: {problem}")
         whole = _PLACEHOLDER.fullmatch(template)
         if whole:
             return self._value(whole[1])
-        return _PLACEHOLDER.sub(lambda match: _url_part(match[1], self._value(match[1])), template)
+
+        def part(match: re.Match[str]) -> str:
+            in_path = not set(template[: match.start()]) & {"?", "#"}
+            return _url_part(match[1], self._value(match[1]), in_path)
+
+        return _PLACEHOLDER.sub(part, template)
 
     def _value(self, name: str) -> Any:
         value = self._found(name)
@@ -169,8 +210,11 @@ def _in_range(digits: str, items: list[Any]) -> bool:
     return digits.isascii() and len(digits) < 10 and int(digits) < len(items)
 
 
-def _url_part(name: str, value: Any) -> str:
+def _url_part(name: str, value: Any, in_path: bool) -> str:
     text = as_text(value)
+    if in_path and not text:
+        # /users//keys and /users/ are other resources than /users/7/keys.
+        raise BadTask(f"{{{{{name}}}}} is empty, which may not stand in the path of a URL")
     if text in (".", ".."):
         # Both survive percent-encoding as steps in a path and would call another one.
         raise BadTask(f"{{{{{name}}}}} is {text!r}, which may not stand in a URL")

@@ -9,6 +9,7 @@ from types import TracebackType
 
 _PREFIX = "run-"
 _OWNER_ONLY = 0o700
+_OWNERS_FILE = 0o600
 _log = logging.getLogger(__name__)
 
 
@@ -36,6 +37,7 @@ class Sandbox:
 
     def write(self, name: str, code: bytes) -> Path:
         file = self._code / name
+        file.touch(_OWNERS_FILE)
         file.write_bytes(code)
         return file
 

@@ -61,7 +61,7 @@ CALLS: tuple[Call, ...] = (
     Call("GET", "/audit", READER, Role.ADMIN),
     Call("GET", "/tokens", READER, Role.ADMIN),
     Call("GET", _TOKEN, READER, Role.ADMIN),
-    Call("GET", "/webhook-secret", READER, Role.ADMIN),
+    Call("GET", "/webhook-secret", WRITER, Role.ADMIN),
     Call("POST", "/tokens", WRITER, Role.ADMIN),
     Call("DELETE", _TOKEN, WRITER, Role.ADMIN),
     Call("POST", "/jobs", WRITER, Role.EDITOR),

@@ -19,7 +19,7 @@ from punctual.web.json_body import (
     value_problems,
 )
 from punctual.web.notify_fields import check_notify
-from punctual.web.schedule_fields import NAMES, TIMES, Add, check_schedule
+from punctual.web.schedule_fields import NAMES, REQUIRED, TIMES, Add, check_schedule
 from punctual.web.schedule_types import OF_TYPE, RECURRING
 from punctual.web.task_fields import check_task, check_timeout
 
@@ -44,23 +44,36 @@ def new_job(parsed: Parsed, now: datetime, features: Features) -> dict[str, Any]
 def changed_job(
     old: dict[str, Any], parsed: Parsed, now: datetime, features: Features
 ) -> dict[str, Any]:
-    """The document after a change: each field sent takes the place of the former one, whole.
+    """Return the document after a change: each field sent replaces the former one, whole.
 
-    Where that says what stands, by default as well: the former itself, for nothing is to change.
+    Another type of schedule drops the fields of the former type. A change that says what is
+    already so, by default as well, returns `old` itself.
     """
     sent = parsed.value
     if not sent:
         return old
     kept = dict(old)
-    kind = sent.get("schedule_type")
+    kind = _kind_after(old, sent)
     if kind is not None and kind != old.get("schedule_type"):
         kept = {name: value for name, value in old.items() if _belongs(name, kind)}
+        kept["schedule_type"] = kind
     # What is in force has passed the test of its time; only a new schedule is asked again.
     present = filled(old)
     touched = any(not _is_same(name, value, present.get(name)) for name, value in sent.items())
     whole = {**kept, **sent}
     new = _validated(whole, parsed, now if touched else None, features, is_new=False)
     return old if say_the_same(new, old) else new
+
+
+def _kind_after(old: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
+    """Return the type that is sent, or the one type whose defining field is sent.
+
+    Fields that define two types leave the type as it is, so that the foreign one is refused.
+    """
+    if "schedule_type" in sent:
+        return sent["schedule_type"]
+    kinds = [kind for kind, name in REQUIRED.items() if sent.get(name) is not None]
+    return kinds[0] if len(kinds) == 1 else old.get("schedule_type")
 
 
 def _belongs(name: str, kind: Any) -> bool:

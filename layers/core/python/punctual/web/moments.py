@@ -16,6 +16,9 @@ _INSTANT = timedelta(microseconds=1)
 _WHOLE, _FINE = len("2026-12-01T10:00:00Z"), len("2026-12-01T10:00:00.000000Z")
 _FINEST = 6  # digits of a second's fraction that a moment keeps
 _HINT = "must be an RFC 3339 time with an offset, such as 2026-12-01T10:00:00Z"
+_RANGE = "must lie between the years 1970 and 2200"
+_LOCAL = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?", re.ASCII)
+_DAY = timedelta(days=1)  # no zone is further from UTC
 
 
 def shown(at: datetime) -> str:
@@ -43,8 +46,27 @@ def parsed(text: str) -> datetime:
     if at is None:
         at = _any(text)
     if not EPOCH <= at < HORIZON:
-        raise ValueError("must lie between the years 1970 and 2200")
+        raise ValueError(_RANGE)
     return at
+
+
+def parsed_or_local(text: str) -> datetime:
+    """Return the moment in UTC, or a time without a zone where the text has no offset.
+
+    >>> parsed_or_local("2026-12-01T10:00:00")
+    datetime.datetime(2026, 12, 1, 10, 0)
+    """
+    match = _LOCAL.fullmatch(text)
+    if match is None:
+        return parsed(text)
+    day, time, fraction = match.groups()
+    try:
+        local = datetime.fromisoformat(f"{day}T{time}.{(fraction or '0')[:_FINEST]}")
+    except ValueError as error:
+        raise ValueError(_HINT) from error
+    if not EPOCH + _DAY <= local.replace(tzinfo=UTC) < HORIZON - _DAY:
+        raise ValueError(_RANGE)
+    return local
 
 
 def _usual(text: str) -> datetime | None:

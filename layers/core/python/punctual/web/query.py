@@ -1,7 +1,7 @@
 """Query parameters: each known by name, and every wrong one told."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from typing import NamedTuple
 from urllib.parse import parse_qsl
@@ -72,10 +72,17 @@ class Query:
         return chosen
 
     def moment(self, name: str) -> datetime | None:
+        return self._moment(name, moments.parsed)
+
+    def moment_or_local(self, name: str) -> datetime | None:
+        """Return a moment, or a time without a zone where the parameter has no offset."""
+        return self._moment(name, moments.parsed_or_local)
+
+    def _moment(self, name: str, parse: Callable[[str], datetime]) -> datetime | None:
         if name not in self._values:
             return None
         try:
-            return moments.parsed(_LOST_PLUS.sub(r"+\1", self.text(name)))
+            return parse(_LOST_PLUS.sub(r"+\1", self.text(name)))
         except ValueError as error:
             self.wrong(name, str(error))
             return None

@@ -3,8 +3,9 @@
 import re
 
 from punctual.domain.run import Status, Trigger
-from punctual.engine.search import RunFilters
+from punctual.engine.search import By, RunFilters
 from punctual.engine.slices import Sliced
+from punctual.web.features import NOT_HERE
 from punctual.web.query import LISTING, Query, filters_only, listing
 from punctual.web.render_run import listed_run_json, run_json
 from punctual.web.request import Header, Reply, Request, json_reply
@@ -15,7 +16,8 @@ STATUSES = tuple(status.value for status in Status)
 TRIGGERS = tuple(trigger.value for trigger in Trigger)
 TEXT = "text/plain"
 MAX_OFFSET = 2**40
-_FILTERS = ("status", "trigger", "from", "to")
+TIMES = tuple(by.value for by in By)
+_FILTERS = ("status", "trigger", "from", "to", "by")
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
 _BYTES = "application/octet-stream"
 # What a job printed is data: no browser may take it for a page of ours.
@@ -72,11 +74,15 @@ class RunReading:
     def _list(self, request: Request, job_id: str | None) -> Sliced[Reply]:
         query = Query(request.query, (*_FILTERS, *LISTING), ("status",))
         start, end = query.range("from", "to")
+        by = query.choice("by", TIMES)
+        if job_id is None and by not in ("", By.SCHEDULED.value) and not self._api.all_by_any_time:
+            query.wrong("by", f"over all jobs it is scheduled: the others are {NOT_HERE}")
         filters = RunFilters(
             status=query.choices("status", STATUSES),
             trigger=query.choice("trigger", TRIGGERS),
             start=start,
             end=end,
+            by=By(by) if by in TIMES else By.SCHEDULED,
         )
         limit, token = listing(query)
         query.finish()

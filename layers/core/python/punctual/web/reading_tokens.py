@@ -1,4 +1,4 @@
-"""Who calls, the tokens of a tenant as far as they are known, and its secret of webhooks."""
+"""Who calls, and the tokens of a tenant as far as they are known."""
 
 from punctual.domain.limits import shown as limits_json
 from punctual.domain.tokens import Token
@@ -16,13 +16,11 @@ class TokenReading:
         self._tokens = api.tokens
         self._pager = api.pager
         self._limits_of = api.limits_of
-        self._webhook_secret = api.webhook_secret
 
     def declare(self, table: Table) -> None:
         table.get("/whoami")(self.whoami)
         table.get("/tokens")(self.list)
         table.get("/tokens/<token_id>")(self.read)
-        table.get("/webhook-secret")(self.webhook_secret)
 
     def whoami(self, request: Request) -> Reply:
         caller = request.caller
@@ -53,11 +51,6 @@ class TokenReading:
     def read(self, request: Request, token_id: str) -> Reply:
         token = self._tokens.one(request.caller.tenant, checked_id(token_id, "token"))
         return json_reply(200, token_json(token))
-
-    def webhook_secret(self, request: Request) -> Reply:
-        """By it a receiver of the tenant's webhooks knows that they are ours."""
-        Query(request.query, ()).finish()
-        return json_reply(200, {"secret": self._webhook_secret(request.caller.tenant)})
 
 
 def token_json(token: Token) -> dict[str, str | None]:

@@ -71,11 +71,8 @@ class ScheduleRoutes:
     def explain(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
         query = Query(request.query, ("at",))
-        at = query.moment("at")
-        if at is None:
-            query.wrong("at", "is required")
+        at = query.moment_or_local("at")
         query.finish()
-        assert at is not None
         found = self._api.search.explain(request.caller.tenant, job_id, at)
         return json_reply(200, explanation_json(job_id, found))
 

@@ -1,9 +1,10 @@
-"""/tokens: made, and taken back."""
+"""/tokens: made, and taken back; /webhook-secret: read, and noted in the audit."""
 
 from punctual.web import requests
 from punctual.web.acting import actor
 from punctual.web.json_body import parse_object, parse_optional
 from punctual.web.problems import Refused
+from punctual.web.query import Query
 from punctual.web.reading_tokens import token_json
 from punctual.web.request import Reply, Request, json_reply
 from punctual.web.routing import Table
@@ -15,10 +16,12 @@ class TokenRoutes:
     def __init__(self, api: Services) -> None:
         self._tokens = api.tokens
         self._clock = api.clock
+        self._webhook_secret = api.webhook_secret
 
     def declare(self, table: Table) -> None:
         table.post("/tokens", status_code=201)(self.create)
         table.delete("/tokens/<token_id>")(self.revoke)
+        table.get("/webhook-secret")(self.webhook_secret)
 
     def create(self, request: Request) -> Reply:
         """No Idempotency-Key: the answer holds a secret, which is kept nowhere."""
@@ -46,3 +49,9 @@ class TokenRoutes:
         requests.no_fields(parse_optional(request.body))
         token = self._tokens.revoke(request.caller.tenant, token_id, actor(request))
         return json_reply(200, token_json(token))
+
+    def webhook_secret(self, request: Request) -> Reply:
+        """Return the secret that proves a webhook. The audit names the caller."""
+        Query(request.query, ()).finish()
+        secret = self._webhook_secret(request.caller.tenant, actor(request), self._clock())
+        return json_reply(200, {"secret": secret})

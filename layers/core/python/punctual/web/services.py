@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from uuid import UUID
 
 from punctual.domain.errors import NotFound, PreconditionFailed, Unavailable
+from punctual.engine.audit import Actor
 from punctual.engine.limits import LimitsOf
 from punctual.engine.limits import unlimited as unlimited
 from punctual.engine.search import Search
@@ -22,7 +23,10 @@ if TYPE_CHECKING:  # who only reads has no use for what writes
 _ID_LENGTH = 36
 
 
-def no_secret(_tenant: str) -> NoReturn:
+ReadSecret = Callable[[str, Actor, datetime], str]
+
+
+def no_secret(_tenant: str, _by: Actor, _now: datetime) -> NoReturn:
     raise Unavailable("There is no key of webhooks here.")
 
 
@@ -37,7 +41,7 @@ class Reads(NamedTuple):
     most: int | None = None
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-    webhook_secret: Callable[[str], str] = no_secret  # of a tenant, as it is shown
+    all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
 
 
 class Services(NamedTuple):
@@ -51,7 +55,8 @@ class Services(NamedTuple):
     most: int | None = None
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-    webhook_secret: Callable[[str], str] = no_secret  # of a tenant, as it is shown
+    webhook_secret: ReadSecret = no_secret  # of a tenant, as it is shown
+    all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
 
     def payload_most(self, request: Request) -> int | None:
         """What the caller's tenant may send as a payload, in bytes; None where nothing is said."""

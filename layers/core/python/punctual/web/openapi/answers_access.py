@@ -20,6 +20,7 @@ Action = Literal[
     "token.create",
     "token.revoke",
     "limits.change",
+    "webhook_secret.read",
 ]
 
 

@@ -5,7 +5,6 @@ from punctual.web.openapi.operation import (
     JOB_ID,
     KEY,
     MATCH,
-    MOMENT,
     PAGING,
     Answer,
     Link,
@@ -40,6 +39,11 @@ OF_RUN = {
 _CHANGED = Answer("The job as it is now.", "Job", ("ETag",), {"getJob": Link("getJob", _SAME)})
 _CANCELLED = "The job is CANCELLED."
 _WRONG_VERSION = "The job has another version by now."
+_TYPES = (
+    "Another `schedule_type` drops the former type's fields. `schedule_time`, `cron_expression` or "
+    "`interval_seconds` without a type makes the job FUTURE, CRON or INTERVAL; fields of two types "
+    "are refused. Runs that exist keep the definition they were made with."
+)
 
 JOBS = (
     Operation(
@@ -92,8 +96,7 @@ JOBS = (
         "Jobs",
         "Change a job (PUT)",
         {200: _CHANGED},
-        "The same as PATCH: a merge of top-level fields. Another `schedule_type` drops the former "
-        "type's fields. Runs that exist keep the definition they were made with.",
+        f"The same as PATCH: a merge of top-level fields. {_TYPES}",
         (JOB_ID, MATCH),
         "JobChange",
         notes={409: _CANCELLED, 412: _WRONG_VERSION},
@@ -103,8 +106,7 @@ JOBS = (
         "Jobs",
         "Change a job",
         {200: _CHANGED},
-        "A merge of top-level fields. Another `schedule_type` drops the former type's fields. "
-        "Runs that exist keep the definition they were made with.",
+        f"A merge of top-level fields. {_TYPES}",
         (JOB_ID, MATCH),
         "JobChange",
         notes={409: _CANCELLED, 412: _WRONG_VERSION},
@@ -152,7 +154,16 @@ JOBS = (
         "Jobs",
         "What happened at a time, or will, and why",
         {200: Answer("By the definition in force then.", "Explanation")},
-        parameters=(JOB_ID, Parameter("at", MOMENT, "The moment.", required=True)),
+        "An occurrence matches within the second of `at`.",
+        (
+            JOB_ID,
+            Parameter(
+                "at",
+                {"type": "string", "minLength": 1},
+                "An RFC 3339 time; without an offset it is in the job's time zone. Left out: the "
+                "last due time, or the first one to come where none was due yet.",
+            ),
+        ),
     ),
     Operation(
         "runJobNow",

@@ -1,6 +1,7 @@
 """The calls about runs, schedules and the installation."""
 
 from punctual.domain.run import Status, Trigger
+from punctual.engine.filters import By
 from punctual.web.openapi.nouns_jobs import OF_RUN
 from punctual.web.openapi.operation import (
     FROM,
@@ -21,6 +22,11 @@ _FILTERS = (
     Parameter("trigger", listed(*Trigger), "Runs made by this."),
     FROM,
     TO,
+    Parameter(
+        "by",
+        {**listed(*By), "default": By.SCHEDULED.value},
+        "Which time of a run `from` and `to` mean. A run without that time is left out.",
+    ),
     *PAGING,
 )
 _PAGE = Answer("A page, newest first.", "RunPage")
@@ -39,7 +45,7 @@ RUNS = (
         "Runs",
         "List runs of all jobs",
         {200: _PAGE},
-        "`status=RUNNING` is what runs now.",
+        "`status=RUNNING` is what runs now. On AWS `by` is `scheduled` here.",
         _FILTERS,
     ),
     Operation(

@@ -1,0 +1,128 @@
+"""A disk whose power can be cut at any call: what a start could find after it.
+
+A call that names, renames or removes a file changes the folder in memory. `fsync` of a file brings
+its content to the disk, `fsync` of a folder the names in it. So after a cut two things can stand
+there: the names as they were synced last, or as they were at the cut, since a file system may
+write its names at any time. In both a file has the content that was synced last, or none.
+"""
+
+import os
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+Names = dict[str, int]
+
+
+class Cut(NamedTuple):
+    """What stands on the disk, by path (None: a folder), and what was promised at that moment."""
+
+    files: tuple[tuple[str, bytes | None], ...]
+    promised: Any
+    before: str
+
+    def lay_out(self, root: Path) -> Path:
+        for name, content in self.files:
+            path = root / name
+            if content is None:
+                path.mkdir(parents=True)
+            else:
+                path.write_bytes(content)
+        return root
+
+
+class Disk:
+    """Watches an empty folder; `promise` answers what its writer has promised so far.
+
+    Files are told apart by numbers of our own: an inode's is given to another file later.
+    """
+
+    def __init__(self, root: Path, promise: Callable[[], Any]) -> None:
+        self._root = root
+        self._promise = promise
+        self._numbers: dict[int, int] = {}  # of what stands, by inode
+        self._content: dict[int, bytes] = {}  # of files
+        self._names: dict[int, Names] = {}  # of folders
+        self._make(root.stat().st_ino, is_folder=True)
+        self.cuts: list[Cut] = []
+
+    def cut(self, before: str) -> None:
+        """Note what the disk may hold if the power fails here."""
+        promised = self._promise()
+        root = self._numbers[self._root.stat().st_ino]
+        for files in (self._as_synced(root, ""), self._as_named(self._root, "")):
+            self.cuts.append(Cut(tuple(files), promised, before))
+
+    def _as_synced(self, folder: int, name: str) -> Iterator[tuple[str, bytes | None]]:
+        for entry, number in sorted(self._names[folder].items()):
+            if number in self._names:
+                yield f"{name}{entry}", None
+                yield from self._as_synced(number, f"{name}{entry}/")
+            else:
+                yield f"{name}{entry}", self._content.get(number, b"")
+
+    def _as_named(self, folder: Path, name: str) -> Iterator[tuple[str, bytes | None]]:
+        for path in sorted(folder.iterdir()):
+            if path.is_dir():
+                yield f"{name}{path.name}", None
+                yield from self._as_named(path, f"{name}{path.name}/")
+            else:
+                number = self._numbers[path.stat().st_ino]
+                yield f"{name}{path.name}", self._content.get(number, b"")
+
+    def synced(self, handle: int) -> None:
+        found, here = os.fstat(handle), f"/proc/self/fd/{handle}"
+        number = self._numbers[found.st_ino]
+        if stat.S_ISDIR(found.st_mode):
+            entries = list(os.scandir(here))
+            self._names[number] = {one.name: self._numbers[one.inode()] for one in entries}
+        else:
+            self._content[number] = Path(here).read_bytes()
+
+    def made(self, path: Path) -> None:
+        self._make(path.stat().st_ino, path.is_dir())
+
+    def _make(self, inode: int, is_folder: bool) -> None:
+        number = self._numbers[inode] = len(self._names) + len(self._content) + 1
+        if is_folder:
+            self._names[number] = {}
+        else:
+            self._content[number] = b""
+
+
+@contextmanager
+def a_disk(root: Path, promise: Callable[[], Any]) -> Iterator[Disk]:
+    disk = Disk(root, promise)
+    with pytest.MonkeyPatch.context() as patch:
+        _watch(patch, disk)
+        yield disk
+        disk.cut("the end")
+
+
+def _watch(patch: pytest.MonkeyPatch, disk: Disk) -> None:
+    for name in ("open", "replace", "rename", "unlink", "mkdir"):
+        patch.setattr(os, name, _watched(getattr(os, name), name, disk))
+    patch.setattr(os, "fsync", _watched(_noted, "fsync", disk))
+
+
+def _noted(_handle: int) -> None:
+    """The real disk is not waited for: this one knows what would be on it."""
+
+
+def _watched(call: Callable[..., Any], name: str, disk: Disk) -> Callable[..., Any]:
+    def watched(*arguments: Any, **options: Any) -> Any:
+        makes = name in ("open", "mkdir") and not os.path.exists(arguments[0])
+        if name != "open":
+            disk.cut(f"{name} {arguments}")
+        answer = call(*arguments, **options)
+        if makes:
+            disk.made(Path(arguments[0]))
+        if name == "fsync":
+            disk.synced(arguments[0])
+        return answer
+
+    return watched
