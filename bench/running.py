@@ -11,12 +11,17 @@ from pathlib import Path
 
 
 class RunningNode:
-    """With `env` in its environment, and `told` by it before it was ready."""
+    """With `env` in its environment, and `told` by it before it was ready.
 
-    def __init__(self, folder: Path, **env: str) -> None:
+    It may have no more than `open_files`, where that is given.
+    """
+
+    def __init__(self, folder: Path, /, *, open_files: int | None = None, **env: str) -> None:
         self.folder = folder
         self.told = ""
         self._env = env
+        limit = ["sh", "-c", f'ulimit -n {open_files}; exec "$@"', "sh"]
+        self._within = [] if open_files is None else limit
         self.port = 0
         self.started_in = 0.0
         self._process: subprocess.Popen[str] | None = None
@@ -27,7 +32,7 @@ class RunningNode:
         began = time.perf_counter()
         with (self.folder.parent / f"{self.folder.name}.log").open("a") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "punctual.local"],
+                [*self._within, sys.executable, "-m", "punctual.local"],
                 env=env,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -75,7 +80,7 @@ class RunningNode:
 
 @contextmanager
 def a_node(folder: Path, **env: str) -> Iterator[RunningNode]:
-    node = RunningNode(folder, **env).start()
+    node = RunningNode(folder, open_files=None, **env).start()
     try:
         yield node
     finally:

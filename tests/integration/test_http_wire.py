@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from punctual.domain.errors import Unavailable
+from punctual.local.connection import Connection
 from punctual.local.http import application
 from punctual.local.wire import Wire
 from punctual.web.request import Reply
@@ -53,7 +53,7 @@ class Socket:
 class Node:
     """Either protocol over an engine of its own; `taken` counts what went the short way."""
 
-    def __init__(self, kind: type[HttpToolsProtocol]) -> None:
+    def __init__(self, kind: type[Connection]) -> None:
         engine = MemoryEngine()
         self.engine = engine
         self.taken = 0
@@ -173,12 +173,6 @@ MIXED = {
 }
 
 
-class Theirs(HttpToolsProtocol):
-    """uvicorn's own, but for the one answer that it words itself."""
-
-    send_400_response = Wire.send_400_response  # type: ignore[assignment]
-
-
 async def answered(node: Node, pieces: Sequence[bytes]) -> tuple[bytes, bool]:
     await node.send(*pieces)
     written, closed = node.socket.written, node.socket.closed
@@ -191,7 +185,7 @@ def test_both_ways_answer_the_same(name: str) -> None:
     pieces = {**SHORT, **LONG, **MIXED}[name]
 
     async def play() -> None:
-        ours, theirs = Node(Wire), Node(Theirs)
+        ours, theirs = Node(Wire), Node(Connection)
         answer = await answered(ours, pieces)
         assert answer == await answered(theirs, pieces)
         assert answer[0].startswith(b"HTTP/1.1 ")
@@ -212,7 +206,7 @@ def _refused_by_head(answer: bytes) -> bool:
 @pytest.mark.parametrize("target", ["/v1/jobs", "/v1/health"])
 def test_a_turn_that_was_undone_is_told_the_same(error: Exception, target: str) -> None:
     async def play() -> None:
-        ours, theirs = Node(Wire), Node(HttpToolsProtocol)
+        ours, theirs = Node(Wire), Node(Connection)
         ours.undone = theirs.undone = error
         answer = await answered(ours, [request("GET", target)])
         assert answer == await answered(theirs, [request("GET", target)])

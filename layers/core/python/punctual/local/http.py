@@ -138,11 +138,10 @@ class Application:
             taken = partial(self._taken, method, target, headers, body, answer)
             self._door.ask(target.partition(b"?")[0], headers, peer, taken)
 
-    def unreadable(self) -> tuple[Reply, str]:
-        """The answer to what is no request, and its id."""
+    def refusal(self, error: Refused) -> tuple[Reply, str]:
+        """The answer to what is not a whole request, and its id."""
         request_id = self._new_id()
-        text = "This cannot be read as HTTP/1.1: its method, its lengths or its form."
-        return problem_reply(Refused("BAD_REQUEST", text), request_id), request_id
+        return problem_reply(error, request_id), request_id
 
     def _taken(
         self,

@@ -1,6 +1,5 @@
 """What arrives at the node: headers, address and body, bounded before anything is made of them."""
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
@@ -12,9 +11,8 @@ Receive = Callable[[], Awaitable[Message]]
 RawHeaders = Iterable[tuple[bytes, bytes]]
 
 ROOT = "/v1"
-BODY_SECONDS = 20.0
 MAX_HEADERS = 100
-MAX_HEADER_BYTES = 32 * 1024
+MAX_HEAD = 64 * 1024
 MAX_TARGET = 8 * 1024
 _ONCE = (b"host", b"content-length", b"content-type", b"idempotency-key", b"authorization")
 
@@ -26,10 +24,15 @@ class Gone(Exception):
 def headers_of(raw: RawHeaders) -> Mapping[bytes, bytes]:
     pairs = list(raw)
     headers = dict(pairs)
-    if len(pairs) > MAX_HEADERS or sum(map(len, headers.values())) > MAX_HEADER_BYTES:
-        text = f"Send at most {MAX_HEADERS} headers of {MAX_HEADER_BYTES:,} bytes together."
-        raise Refused("HEADERS_TOO_LARGE", text, CLOSE)
+    size = sum(map(len, headers.values())) + sum(map(len, headers))
+    if len(pairs) > MAX_HEADERS or size > MAX_HEAD:
+        raise too_large_head()
     return headers if len(headers) == len(pairs) else _joined(pairs)
+
+
+def too_large_head() -> Refused:
+    text = f"Send at most {MAX_HEADERS} headers, and a head of {MAX_HEAD:,} bytes."
+    return Refused("HEADERS_TOO_LARGE", text, CLOSE)
 
 
 def _joined(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
@@ -54,15 +57,6 @@ def path_of(raw: bytes, query: bytes) -> str:
 
 
 async def body_of(receive: Receive, most: int) -> bytes:
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await _whole(receive, most)
-    except TimeoutError:
-        text = f"The body did not arrive within {BODY_SECONDS:g} seconds."
-        raise Refused("REQUEST_TIMEOUT", text, CLOSE) from None
-
-
-async def _whole(receive: Receive, most: int) -> bytes:
     chunks: list[bytes] = []
     size = 0
     while True:

@@ -8,8 +8,9 @@ import socket
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 import uvloop
@@ -24,6 +25,8 @@ from punctual.engine.tokens import Tokens
 from punctual.engine.webhook_secret import WebhookSecretReader
 from punctual.identity import new_id
 from punctual.local import clock
+from punctual.local.connection import IDLE_SECONDS, MAX_CONNECTIONS, SWEEP_SECONDS, sweep
+from punctual.local.descriptors import connections_within, least_limit, raise_limit
 from punctual.local.door import NodeDoor, OwnThread
 from punctual.local.files import make_folder, write_durably
 from punctual.local.groups import GroupFiles
@@ -35,6 +38,7 @@ from punctual.local.node import Node
 from punctual.local.store import Store
 from punctual.local.token_key import TokenKey
 from punctual.local.webhook_keys import WebhookKeys
+from punctual.local.webhooks import AT_A_TIME
 from punctual.local.wire import Wire
 from punctual.local.workers import Workers
 from punctual.tasks.addresses import LOOPBACK
@@ -175,7 +179,23 @@ def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
     print(f"The admin token of the tenant {LOCAL} is in {path}: remove the file.", flush=True)
 
 
-async def serve(store: Store, options: Options, listener: socket.socket, log: EventLog) -> None:
+def connections_here(log: EventLog) -> int:
+    """How many connections may be open: runs keep the descriptors that they need."""
+    limit, runs = raise_limit(), QUICK_WORKERS + LONG_WORKERS + AT_A_TIME
+    connections = connections_within(limit, runs)
+    if not connections:
+        raise Refused(
+            f"The node needs {least_limit(runs)} open files and may have {limit}: "
+            "raise the limit, as with `ulimit -n`."
+        )
+    if connections < MAX_CONNECTIONS:
+        log("few_connections", connections=connections, open_files=limit)
+    return connections
+
+
+async def serve(
+    store: Store, options: Options, listener: socket.socket, connections: int, log: EventLog
+) -> None:
     holder: list[Loop] = []
     webhook_keys, key = WebhookKeys(options.data), TokenKey(options.data)
     webhook_keys.check()
@@ -209,7 +229,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
                 door=door,
                 webhook_secret=WebhookSecretReader(webhook_keys.shown, store.audit).read,
             ),
-            http=Wire,
+            http=cast(type[asyncio.Protocol], partial(Wire, most=connections)),
             loop="none",
             lifespan="off",
             log_config=None,
@@ -217,6 +237,7 @@ async def serve(store: Store, options: Options, listener: socket.socket, log: Ev
             server_header=False,
             proxy_headers=False,
             date_header=False,
+            timeout_keep_alive=IDLE_SECONDS,
             timeout_graceful_shutdown=2,
             backlog=1_024,
         )
@@ -244,8 +265,18 @@ async def _serve_only(server: uvicorn.Server, listener: socket.socket) -> None:
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[listener])
+    sweeping = asyncio.create_task(_sweep(server))
     await server.main_loop()
+    sweeping.cancel()
     await server.shutdown(sockets=[listener])
+
+
+async def _sweep(server: uvicorn.Server) -> None:
+    """End connections whose clients have used up their time."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        sweep(server.server_state.connections, loop.time())
 
 
 async def _wind_down(node: Node, loop: Loop) -> None:
@@ -286,13 +317,14 @@ def main(env: Mapping[str, str] = os.environ) -> int:
     log = set_up(clock.wall)
     try:
         options = Options.from_env(env)
+        connections = connections_here(log)
         listener = listen(options.port)
         store = Store.open(options.data, log=log)
     except PunctualError as error:
         print(f"punctual: {error.message}", file=sys.stderr)
         return 1
     try:
-        uvloop.run(serve(store, options, listener, log))
+        uvloop.run(serve(store, options, listener, connections, log))
     except PunctualError as error:
         print(f"punctual: {error.message}", file=sys.stderr)
         return 1

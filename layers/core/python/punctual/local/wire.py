@@ -6,27 +6,21 @@ pieces, pipelines, upgrades, HEAD, HTTP/1.0, a client that does not read) goes u
 """
 
 import asyncio
-import re
 from typing import cast
 
-from uvicorn.protocols.http.httptools_impl import (
-    STATUS_LINE,
-    HttpToolsProtocol,
-    RequestResponseCycle,
-)
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from punctual.local.connection import Connection, head_of
 from punctual.local.http import ROOT, Application
 from punctual.web.problems import unknown_problem
-from punctual.web.request import COMMON, Reply
+from punctual.web.request import Reply
 
-_ALWAYS = "".join(f"{name}: {value}\r\n" for name, value in COMMON)
-_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _NOBODY_WAITS = asyncio.Event()
 _ORDINARY = f"{ROOT}/".encode()
 _JOINED = 64 * 1024  # bytes: a longer body is not copied behind its head
 
 
-class Wire(HttpToolsProtocol):
+class Wire(Connection):
     """One connection."""
 
     _pieces: list[bytes] | None = None  # of the body of a request that may go the short way
@@ -38,6 +32,7 @@ class Wire(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         if self._is_ordinary():
+            self.head_is_whole()
             self._pieces = []
         else:
             super().on_headers_complete()
@@ -52,19 +47,13 @@ class Wire(HttpToolsProtocol):
         if self._pieces is None:
             super().on_message_complete()
             return
+        self.message_is_whole()
         body, self._pieces = b"".join(self._pieces), None
         exchange = self.cycle = _Exchange(self)
         method = self.parser.get_method().decode("ascii")
         app = cast(Application, self.app)
         peer = self.client[0] if self.client else ""
         app.take(method, self.url, self.headers, body, exchange.answer, peer)
-
-    def send_400_response(self, _msg: str) -> None:
-        """What uvicorn's parser cannot read is told as every other refusal is."""
-        reply, request_id = cast(Application, self.app).unreadable()
-        head, _ = _head(reply, request_id, keep_alive=False)
-        self.transport.write(head + reply.body)
-        self.transport.close()
 
     def _is_ordinary(self) -> bool:
         """Whether the request may go the short way, should it have arrived whole."""
@@ -102,10 +91,10 @@ class _Exchange(RequestResponseCycle):
         if self.disconnected:
             return
         try:
-            head, closes = _head(reply, request_id, self.keep_alive)
+            head, closes = head_of(reply, request_id, self.keep_alive)
         except ValueError:
             reply = unknown_problem(request_id)
-            head, closes = _head(reply, request_id, self.keep_alive)
+            head, closes = head_of(reply, request_id, self.keep_alive)
         transport = self._wire.transport
         if len(reply.body) < _JOINED:
             transport.write(head + reply.body)
@@ -115,21 +104,3 @@ class _Exchange(RequestResponseCycle):
         if closes:
             transport.close()
         self._wire.on_response_complete()
-
-
-def _head(reply: Reply, request_id: str, keep_alive: bool) -> tuple[bytes, bool]:
-    """The lines before the body, and whether the connection ends with this answer."""
-    closes = not keep_alive
-    lines = [f"content-length: {len(reply.body)}\r\nx-request-id: {request_id}\r\n{_ALWAYS}"]
-    given = reply.headers
-    if reply.content_type:
-        given = (("content-type", reply.content_type), *given)
-    for name, value in given:
-        if _CONTROL.search(value):
-            raise ValueError(f"The value of the header {name} holds a control character.")
-        lines.append(f"{name}: {value}\r\n")
-        closes = closes or (name == "connection" and value == "close")
-    if not keep_alive:
-        lines.append("connection: close\r\n")
-    lines.append("\r\n")
-    return STATUS_LINE[reply.status] + "".join(lines).encode("latin-1"), closes

@@ -53,7 +53,7 @@ _REFUSALS: dict[int, tuple[str, str, tuple[str, ...]]] = {
     404: ("NotFound", "There is nothing here, or it is another tenant's.", ()),
     405: ("MethodNotAllowed", "This address does not take this method.", ("Allow",)),
     406: ("NotAcceptable", "Accept does not allow what this call answers.", ()),
-    408: ("RequestTimeout", "The body did not arrive within 20 s.", ()),
+    408: ("RequestTimeout", "The head did not arrive within 10 s, or the body within 30 s.", ()),
     409: ("Conflict", "The state does not allow it.", ()),
     412: ("PreconditionFailed", "If-Match names another version.", ()),
     413: ("TooLarge", "The body is longer than 512 KiB, a batch than 5 MiB.", ()),
@@ -67,7 +67,7 @@ _REFUSALS: dict[int, tuple[str, str, tuple[str, ...]]] = {
         (),
     ),
     429: ("LimitExceeded", "The tenant's limit or quota is used up.", (RETRY,)),
-    431: ("HeadersTooLarge", "More than 100 headers, or 32 KiB of them.", ()),
+    431: ("HeadersTooLarge", "The head is longer than 64 KiB, or has more than 100 headers.", ()),
     503: ("Unavailable", "Nothing was done: try again.", (RETRY,)),
 }
 _ALWAYS = (400, 403, 408, 413, 414, 415, 421, 422, 429, 431, 503)

@@ -1,0 +1,287 @@
+"""What one connection may do to the node before anything is known of its caller."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, cast
+
+import pytest
+import uvicorn
+from uvicorn.server import ServerState
+
+from punctual.local.connection import (
+    BODY_SECONDS,
+    HEAD_SECONDS,
+    IDLE_SECONDS,
+    MAX_BODY_ON_WIRE,
+    Connection,
+    sweep,
+)
+from punctual.local.descriptors import connections_within, least_limit
+from punctual.local.http import application
+from punctual.local.reading import MAX_HEAD
+from punctual.local.wire import Wire
+from tests.web_engine import NOON, MemoryEngine
+
+GET = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+BODY = b'{"name":"a","schedule_type":"IMMEDIATE"}'
+POST = (
+    b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    b"Content-Length: %d\r\n\r\n" % len(BODY)
+)
+
+
+def quiet(_event: str, /, **_fields: Any) -> None: ...
+
+
+class Socket:
+    """A transport that keeps what is written; `unsent` of it the client has not taken."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = self.aborted = False
+        self.unsent = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def writelines(self, parts: Sequence[bytes]) -> None:
+        self.written += b"".join(parts)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def get_extra_info(self, _name: str) -> Any:
+        return None
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    @property
+    def code(self) -> str:
+        return str(json.loads(self.written.rpartition(b"\r\n\r\n")[2])["code"])
+
+
+class Server:
+    """Connections of one server, on a clock that the test moves."""
+
+    def __init__(self, kind: type[Connection], most: int = 1_000) -> None:
+        self.now = 0.0
+        self._kind, self._most = kind, most
+        self._engine = MemoryEngine()
+        self.state = ServerState()
+        self.held: list[Callable[[], None]] | None = None
+
+    async def _turn(self, request: Callable[[], Any]) -> Any:
+        return request()
+
+    def _soon(self, request: Callable[[], Any], done: Callable[[Any], None]) -> None:
+        if self.held is None:
+            done(request())
+        else:
+            self.held.append(lambda: done(request()))
+
+    def connect(self) -> tuple[Connection, Socket]:
+        engine = self._engine
+        app = application(
+            *(engine.as_jobs, engine.as_search, self._turn, quiet, engine.tokens),
+            clock=lambda: NOON,
+            soon=self._soon,
+        )
+        config = uvicorn.Config(
+            app, http=self._kind, lifespan="off", log_config=None, proxy_headers=False
+        )
+        connection = self._kind(config, self.state, {}, most=self._most, monotonic=lambda: self.now)
+        socket = Socket()
+        connection.connection_made(cast(asyncio.Transport, socket))
+        return connection, socket
+
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+        sweep(self.state.connections, self.now)
+
+
+def played(test: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(cast(Any, test()))
+
+
+async def settle() -> None:
+    for _ in range(40):
+        await asyncio.sleep(0)
+
+
+KINDS = pytest.mark.parametrize("kind", [Connection, Wire])
+
+
+@KINDS
+@pytest.mark.parametrize("piece", [b"x-long: " + b"a" * 4_000, b"x: y\r\n" * 200, b"a" * 5_000])
+def test_an_endless_head_is_refused_and_nothing_of_it_is_kept(
+    kind: type[Connection], piece: bytes
+) -> None:
+    async def test() -> None:
+        connection, socket = Server(kind).connect()
+        connection.data_received(b"GET /v1/jobs HTTP/1.1\r\n")
+        sent = 0
+        while not socket.closed:
+            connection.data_received(piece)
+            sent += len(piece)
+            assert sent <= 2 * MAX_HEAD
+        assert socket.written.startswith((b"HTTP/1.1 431 ", b"HTTP/1.1 400 "))
+
+    played(test)
+
+
+@KINDS
+def test_a_head_in_one_long_read_is_refused_before_it_is_parsed_whole(
+    kind: type[Connection],
+) -> None:
+    async def test() -> None:
+        connection, socket = Server(kind).connect()
+        connection.data_received(GET[:-2] + b"x-long: " + b"a" * 1_000_000)
+        assert (socket.written[:12], socket.code) == (b"HTTP/1.1 431", "HEADERS_TOO_LARGE")
+        assert socket.closed
+
+    played(test)
+
+
+@KINDS
+def test_a_body_that_takes_more_on_the_wire_than_any_may_is_refused(
+    kind: type[Connection],
+) -> None:
+    async def test() -> None:
+        connection, socket = Server(kind).connect()
+        head = POST.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
+        connection.data_received(head + b"1\r\n \r\n0\r\nx-trailer: ")
+        for _ in range(MAX_BODY_ON_WIRE // 60_000 + 1):
+            connection.data_received(b"a" * 60_000)
+        assert socket.closed
+
+    played(test)
+
+
+@KINDS
+def test_a_head_has_ten_seconds_from_its_first_byte(kind: type[Connection]) -> None:
+    async def test() -> None:
+        server = Server(kind)
+        connection, socket = server.connect()
+        server.wait(IDLE_SECONDS - 1)
+        for byte in GET[:9]:
+            connection.data_received(bytes([byte]))
+            server.wait(1)
+        assert not socket.closed
+        server.wait(1)
+        assert (socket.written[:12], socket.code) == (b"HTTP/1.1 408", "REQUEST_TIMEOUT")
+        assert f"within {HEAD_SECONDS} seconds".encode() in socket.written
+        assert socket.closed
+
+    played(test)
+
+
+@KINDS
+def test_a_body_has_thirty_seconds(kind: type[Connection]) -> None:
+    async def test() -> None:
+        server = Server(kind)
+        connection, socket = server.connect()
+        connection.data_received(POST + BODY[:5])
+        server.wait(BODY_SECONDS - 1)
+        connection.data_received(BODY[5:6])
+        assert not socket.closed
+        server.wait(1)
+        await settle()
+        assert (socket.written[:12], socket.code) == (b"HTTP/1.1 408", "REQUEST_TIMEOUT")
+        assert socket.written.count(b"HTTP/1.1 ") == 1
+        assert socket.closed
+
+    played(test)
+
+
+@KINDS
+def test_an_idle_connection_has_sixty_seconds_from_its_last_answer(
+    kind: type[Connection],
+) -> None:
+    async def test() -> None:
+        server = Server(kind)
+        silent, talking = server.connect(), server.connect()
+        server.wait(IDLE_SECONDS - 1)
+        talking[0].data_received(GET)
+        await settle()
+        server.wait(1)
+        assert (silent[1].closed, talking[1].closed) == (True, False)
+        assert silent[1].written == b""
+        server.wait(IDLE_SECONDS - 2)
+        assert not talking[1].closed
+        server.wait(1)
+        assert talking[1].closed
+
+    played(test)
+
+
+def test_a_call_that_waits_for_its_answer_is_active() -> None:
+    async def test() -> None:
+        server = Server(Wire, most=1)
+        server.held = []
+        connection, socket = server.connect()
+        connection.data_received(GET)
+        server.wait(10 * IDLE_SECONDS)
+        assert not socket.closed
+        _, refused = server.connect()
+        assert (refused.aborted, socket.closed) == (True, False)
+        connection.data_received(GET[:9])  # the head of the next one has its time from the answer
+        server.wait(2 * HEAD_SECONDS)
+        server.held.pop()()
+        assert socket.written.startswith(b"HTTP/1.1 200 ")
+        server.wait(HEAD_SECONDS - 1)
+        assert not socket.closed
+        server.wait(1)
+        assert socket.closed
+
+    played(test)
+
+
+def test_a_client_that_does_not_take_its_answer_is_hung_up_on() -> None:
+    async def test() -> None:
+        server = Server(Wire)
+        connection, socket = server.connect()
+        connection.data_received(GET)
+        for left in (9_000, 8_000, 7_000):
+            socket.unsent = left
+            server.wait(IDLE_SECONDS - 1)
+        assert not socket.closed
+        server.wait(IDLE_SECONDS)
+        assert socket.aborted
+
+    played(test)
+
+
+def test_the_one_that_keeps_us_waiting_longest_makes_room() -> None:
+    async def test() -> None:
+        server = Server(Wire, most=3)
+        first, second, third = (server.connect() for _ in range(3))
+        server.now = 1
+        first[0].data_received(GET)
+        server.now = 2
+        third[0].data_received(GET[:5])
+        fourth = server.connect()
+        closed = [one[1].aborted for one in (first, second, third, fourth)]
+        assert closed == [False, True, False, False]
+
+    played(test)
+
+
+def test_runs_keep_their_descriptors() -> None:
+    least = least_limit(48)
+    assert connections_within(least, 48) > 0
+    assert connections_within(least - 1, 48) == 0
+    assert connections_within(10**6, 48) == 1_000
+    for limit in (1_024, 2_048):
+        assert limit - connections_within(limit, 48) >= 48 * 16
