@@ -12,7 +12,8 @@ from punctual.domain.run import Reason, Status, Trigger
 from punctual.web.task_fields import Task
 
 _REASONS = [reason.value for reason in Reason if reason]
-_OUTCOMES = ["PLANNED", "NOT_SCHEDULED", "EXCLUDED", "PAUSED", "CANCELLED"]
+# Of a run, CANCELLED among them, or of a time that has none.
+_OUTCOMES = [*Status, "PLANNED", "NOT_SCHEDULED", "EXCLUDED", "PAUSED"]
 _OFFSET_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d(:\d\d)?$"
 
 Id = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
@@ -164,7 +165,7 @@ class Problem(Answer):
     title: str
     status: Annotated[int, Field(ge=400, le=599)]
     detail: str
-    code: Annotated[str, Field(pattern="^[A-Z_]+$", description="Its name, for programs.")]
+    code: Annotated[str, Field(pattern="^[A-Z_]+$")]
     request_id: Annotated[str, Field(min_length=1)]
     errors: list[FieldProblem] | None = None
 
@@ -221,14 +222,14 @@ class Explanation(Answer):
     job_id: Id
     at: Time
     occurrence: Time | None
-    outcome: Annotated[str, Field(json_schema_extra={"enum": [*Status, *_OUTCOMES]})]
+    outcome: Annotated[str, Field(json_schema_extra={"enum": _OUTCOMES})]
     reason: str
     run_id: Id | None
     previous: Time | None
     next: Time | None
 
 
-class Minute(Answer):
+class MinuteCounts(Answer):
     minute: Time
     started: Count
     succeeded: Count
@@ -255,7 +256,7 @@ class Executor(Answer):
 class Stats(Answer):
     jobs: dict[State, Count]
     runs: dict[Status, Count]
-    last_hour: list[Minute]
+    last_hour: list[MinuteCounts]
     lateness_ms: Lateness
     queue: Queue
     executors: list[Executor]

@@ -16,6 +16,7 @@ from punctual.web.openapi.nouns_runs import INSTALLATION, RUNS, SCHEDULES
 from punctual.web.openapi.operation import Answer, Operation, Parameter
 from punctual.web.openapi.schemas import components, ref
 from punctual.web.problems import PROBLEM_JSON
+from punctual.web.routing import ANYTHING
 from punctual.web.token_fields import TokenFields
 
 Schema = dict[str, Any]
@@ -199,17 +200,26 @@ def _shown(examples: Mapping[str, Any], status: int) -> Schema:
     }
 
 
+def _content(answer: Answer, examples: Schema) -> Schema:
+    """Return the answer by media type. Generators read the first one, and none reads `*/*`."""
+    content: Schema = {
+        "schema": {"type": "string"} if answer.schema is None else ref(answer.schema)
+    }
+    if examples:
+        content["examples"] = examples
+    if answer.content != ANYTHING:
+        return {answer.content: content}
+    bytes_ = {**content, "schema": {"type": "string", "format": "binary"}}
+    return {"application/octet-stream": bytes_, ANYTHING: {"schema": bytes_["schema"]}}
+
+
 def _answer(answer: Answer, examples: Schema) -> Schema:
     made: Schema = {
         "description": answer.text,
         "headers": refusals.named_headers(answer.headers),
     }
     if answer.content:
-        schema = {} if answer.schema is None else ref(answer.schema)
-        content: Schema = {"schema": schema or {"type": "string"}}
-        if examples:
-            content["examples"] = examples
-        made["content"] = {answer.content: content}
+        made["content"] = _content(answer, examples)
     if answer.links:
         made["links"] = {
             name: {"operationId": link.operation, "parameters": dict(link.parameters)}

@@ -100,7 +100,7 @@ def _headers(one: Schema) -> Iterable[tuple[str, str]]:
 
 
 def _example_answer(operation: Schema, one: Schema, seen: set[str]) -> Iterator[str]:
-    ((media, content),) = operation["responses"][str(one["status"])]["content"].items()
+    media, content = next(iter(operation["responses"][str(one["status"])]["content"].items()))
     is_json = media.endswith("json")
     text = _json(one["answer"]) if is_json else one["answer"].rstrip("\n")
     kind = content["schema"].get("$ref", "")
@@ -126,10 +126,9 @@ def _bodies(document: Schema) -> Iterator[str]:
         if "properties" in schema:
             yield from ("| field | type | meaning |", "|---|---|---|")
             for field, inner in schema["properties"].items():
-                if inner == {"type": "null"}:
-                    continue
                 must = " (required)" if field in schema.get("required", ()) else ""
-                yield f"| `{field}`{must} | {_kind(inner)} | {_meaning(inner)} |"
+                meaning = _cell(inner.get("description", ""))
+                yield f"| `{field}`{must} | {_kind(inner)} | {meaning} |"
             yield ""
 
 
@@ -141,13 +140,6 @@ def _refusals(document: Schema) -> Iterator[str]:
     for status, name in ORDER.items():
         headers = ", ".join(f"`{one}`" for one in named[name]["headers"] if one != "X-Request-Id")
         yield f"| {status} | {name} | {_cell(named[name]['description'])} | {headers} |"
-
-
-def _meaning(schema: Schema) -> str:
-    parts = [schema.get("description", "")]
-    if "default" in schema:
-        parts.append(f"Default: `{json.dumps(schema['default'])}`.")
-    return _cell(" ".join(filter(None, parts)))
 
 
 def _kind(schema: Schema) -> str:

@@ -2,18 +2,23 @@
 
 A schema may be wider than what the routes take (the meaning of a field is theirs to check), never
 narrower: nothing that they take is refused by it.
+
+No schema has a `default`: generated clients would send it, or ask for the field. `max_retries` 3
+beside AT_MOST_ONCE would then be refused. A description names the default instead.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from punctual.domain.cron import MAX_LENGTH
 from punctual.web import job, task_fields
+from punctual.web.defaults import DEFAULTS
 from punctual.web.job_fields import JobFields
-from punctual.web.json_body import MAX_PAYLOAD
-from punctual.web.openapi.words import DEFAULTS, FIELDS
+from punctual.web.openapi.words import FIELDS
 from punctual.web.requests import (
     BackfillFields,
     BatchFields,
@@ -72,17 +77,26 @@ def components(answers: Iterable[type[BaseModel]], bodies: Iterable[type[BaseMod
         [(model, "validation") for model in [*sent, *answers]], ref_template=REF + "{model}"
     )
     schemas: Schema = {
-        _RENAMED.get(name, name): _plain(schema) for name, schema in found["$defs"].items()
+        _RENAMED.get(name, name): _described(_plain(schema), FIELDS.get(name, {}))
+        for name, schema in found["$defs"].items()
     }
     for model in sent:
         _say_formats(schemas[_RENAMED.get(model.__name__, model.__name__)])
     job_fields, preview = schemas.pop("JobFields"), schemas.pop("PreviewFields")
+    for fields in (job_fields, preview):
+        fields["properties"]["cron_expression"]["anyOf"][0]["maxLength"] = MAX_LENGTH
     _tighten(job_fields["properties"])
     _tighten_tasks(schemas)
     _tighten_token(schemas["TokenRequest"]["properties"])
     schemas |= _by_type("NewJob", "Job", job_fields, with_rules=True)
     schemas |= _by_type("PreviewOf", "Preview", preview, with_rules=False)
-    schemas["JobChange"] = _change(job_fields)
+    schemas["JobChange"] = {
+        "type": "object",
+        "description": "Each field sent takes the place of the former one, whole; null sets the "
+        "default.",
+        "properties": job_fields["properties"],
+        "additionalProperties": False,
+    }
     schemas["Batch"]["properties"]["jobs"]["items"] = ref("NewJob")
     return dict(sorted(schemas.items()))
 
@@ -95,8 +109,8 @@ def _plain(schema: Any) -> Any:
         return schema
     kept: Schema = {}
     for name, value in schema.items():
-        if name == "properties":
-            kept[name] = {field: _field(field, inner) for field, inner in value.items()}
+        if name == "properties":  # a field may be called title
+            kept[name] = {field: _plain(inner) for field, inner in value.items()}
         elif name == "$ref":
             kept[name] = _renamed(value)
         elif name == "mapping":
@@ -106,10 +120,12 @@ def _plain(schema: Any) -> Any:
     return _nullable(kept)
 
 
-def _field(name: str, schema: Schema) -> Schema:
-    plain: Schema = _plain(schema)
-    words = FIELDS.get(name)
-    return {"description": words, **plain} if words else plain
+def _described(schema: Schema, words: Mapping[str, str]) -> Schema:
+    """Return a model's schema with what its own fields mean: a name may mean something else."""
+    fields: Schema = schema.get("properties", {})
+    for name in words.keys() & fields.keys():
+        fields[name] = {"description": words[name], **fields[name]}
+    return schema
 
 
 def _renamed(where: str) -> str:
@@ -154,11 +170,9 @@ def _tighten(fields: Schema) -> None:
         "pattern": "^[^:]*$",
     }
     fields["tags"]["additionalProperties"] = {"type": "string", "maxLength": job.MAX_TAG_VALUE}
-    fields["payload"]["description"] = FIELDS["payload"].replace(
-        "256 KiB", f"{MAX_PAYLOAD // 1024} KiB"
-    )
     for name, value in DEFAULTS.items():
-        fields[name]["default"] = value
+        if value is not None:
+            fields[name]["description"] += f" Default: `{json.dumps(value)}`."
 
 
 def _tighten_tasks(schemas: Schema) -> None:
@@ -170,15 +184,16 @@ def _tighten_tasks(schemas: Schema) -> None:
     script = schemas["ScriptTask"]
     script["properties"]["code"]["maxLength"] = task_fields.MAX_CODE_BYTES
     script["description"] = "Runs code in a sandbox: either `code`, or what `artifact_id` names."
-    script["oneOf"] = [
-        {"required": ["code"], "properties": {"code": {"type": "string"}}},
-        {"required": ["artifact_id"], "properties": {"artifact_id": {"type": "string"}}},
+    # No oneOf: of a schema with fields and alternatives, generators keep the alternatives alone.
+    code = _says("code", {"type": "string"})
+    artifact = _says("artifact_id", {"type": "string"})
+    script["allOf"] = [
+        {"if": code, "then": {"properties": {"artifact_id": {"type": "null"}}}, "else": artifact}
     ]
 
 
 def _tighten_token(fields: Schema) -> None:
     fields["name"]["pattern"] = _NO_CONTROL
-    fields["tenant"]["description"] = "Another tenant; left out, the caller's own."
 
 
 def _by_type(name: str, suffix: str, fields: Schema, with_rules: bool) -> Schema:
@@ -198,22 +213,34 @@ def _by_type(name: str, suffix: str, fields: Schema, with_rules: bool) -> Schema
 
 
 def _of_type(kind: str, fields: Schema, with_rules: bool) -> Schema:
-    properties: Schema = {}
+    """Return the schema of one type.
+
+    The fields of other types may be null. They are not among the properties: generated clients
+    would offer them, and openapi-fetch takes a field that is only null for one that is read-only.
+    """
+    known: Schema = {}
+    foreign: Schema = {}
     for name, schema in fields["properties"].items():
         if name == "schedule_type":
-            properties[name] = {"const": kind, "type": "string"}
+            known[name] = {"const": kind, "type": "string"}
         elif kind in OF_TYPE.get(name, (kind,)):
-            properties[name] = schema
+            known[name] = schema
         elif name == "exclude":
-            properties[name] = {"type": ["array", "null"], "maxItems": 0}
+            foreign[name] = {**schema, "maxItems": 0}
         else:
-            properties[name] = {"type": "null"}
+            foreign[name] = {"type": "null"}
     required = list(fields["required"])
     needed = REQUIRED.get(kind)
     if needed is not None:
         required.append(needed)
-        properties[needed] = _not_null(properties[needed])
-    made = {**fields, "properties": properties, "required": required}
+        known[needed] = _not_null(known[needed])
+    made = {name: value for name, value in fields.items() if name != "additionalProperties"}
+    made |= {
+        "properties": known,
+        "required": required,
+        "dependentSchemas": {"schedule_type": {"properties": foreign}},
+        "unevaluatedProperties": False,
+    }
     if with_rules:
         made["allOf"] = _rules(kind)
     return made
@@ -251,17 +278,3 @@ def _rules(kind: str) -> list[Schema]:
 
 def _says(name: str, what: Schema) -> Schema:
     return {"properties": {name: what}, "required": [name]}
-
-
-def _change(fields: Schema) -> Schema:
-    properties = {
-        name: {inner: value for inner, value in schema.items() if inner != "default"}
-        for name, schema in fields["properties"].items()
-    }
-    text = "Each field sent takes the place of the former one, whole; null sets the default."
-    return {
-        "type": "object",
-        "description": text,
-        "properties": properties,
-        "additionalProperties": False,
-    }
