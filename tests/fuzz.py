@@ -19,7 +19,6 @@ import httpx
 ROOT = Path(__file__).parents[1]
 CAMPAIGN = ("--max-examples", "10", "--max-time", "300")
 WANTED = 10_000
-_TOKEN = re.compile(r"\bpnc_\S+")
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
 _CASES = re.compile(r"^\s+([\d,]+) generated", re.MULTILINE)
 
@@ -59,15 +58,13 @@ def a_node(folder: Path, program: str = "tests.fuzz_node") -> Iterator[Node]:
         )
     assert process.stdout is not None
     try:
-        token, address = "", ""
+        address = ""
         for line in process.stdout:
-            if secret := _TOKEN.search(line):
-                token = secret[0]
             if ready := _ADDRESS.search(line):
                 address = ready[0]
                 break
-        assert token, "the node showed no token"
         assert address, "the node did not start"
+        token = (folder / "data" / "admin-token").read_text().strip()
         yield Node(address, token, log)
     finally:
         process.terminate()
