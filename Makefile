@@ -25,6 +25,7 @@ run: ## start Punctual here: API on 127.0.0.1:8080/v1, data in ./.punctual
 
 test: node_modules/.package-lock.json ## run the tests; T='tests/unit -k cron' runs some of them
 	@requirements/install dev
+	@requirements/install clients
 	@$(PYTHON_IN_VENV) -m pytest $(or $(T),$(WORKERS))
 
 check: ## run everything that CI runs
@@ -128,10 +129,11 @@ lock: ## pin the newest allowed requirements: UPGRADE=--upgrade, or keep the pin
 	@$(COMPILE) -c requirements/dev.txt -o layers/vendor/requirements.txt layers/vendor/requirements.in
 	@$(COMPILE) $(UPGRADE) -o requirements/rehearse.txt requirements/rehearse.in
 	@$(COMPILE) $(UPGRADE) -o requirements/sbom.txt requirements/sbom.in
+	@$(COMPILE) $(UPGRADE) -o requirements/clients.txt requirements/clients.in
 	@$(COMPILE) $(UPGRADE) -o requirements/cold.txt requirements/cold.in
 	@$(ASKED_ALONE) requirements/cold.in requirements/cold.txt > requirements/.cold.txt
 	@mv requirements/.cold.txt requirements/cold.txt
 
 clean: ## remove what the others made; never the data in ./.punctual
-	@rm -rf .venv .venv-rehearse .venv-cold .venv-sbom .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf .venv .venv-rehearse .venv-cold .venv-sbom .venv-clients .rehearsal node_modules cdk.out build .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@find layers functions cli infra tests bench -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -18,6 +18,7 @@ LOCKS = (
     "requirements/rehearse.txt",
     "requirements/cold.txt",
     "requirements/sbom.txt",
+    "requirements/clients.txt",
     "layers/vendor/requirements.txt",
 )
 VAGUE = {"utils", "util", "common", "helpers", "helper", "base", "misc"}
