@@ -1,11 +1,13 @@
-"""The admin token: made here, shown once; the account holds a keyed hash of it alone.
+"""The admin token: made here, handed out once; the account holds a keyed hash of it alone.
 
 The key is a SecureString, which no template can make. It is made once, before anything that reads
 it, and never again: with another one every token would be worth nothing.
 """
 
+import os
 import secrets
 from base64 import b64encode
+from pathlib import Path
 from typing import Any
 
 from infra.account import NotReady, parameter
@@ -13,7 +15,16 @@ from punctual.access.door import admin_hash
 from punctual.domain.tokens import KEY_BYTES, RANDOM_BYTES, secret
 from punctual.serverless.secret_parameters import TOKEN_HASH, TOKEN_KEY, UNSET, key_of
 
-__all__ = ["TOKEN_HASH", "TOKEN_KEY", "UNSET", "ensure_key", "forget_key", "put_first", "put_new"]
+__all__ = [
+    "TOKEN_HASH",
+    "TOKEN_KEY",
+    "UNSET",
+    "ensure_key",
+    "forget_key",
+    "keep",
+    "put_first",
+    "put_new",
+]
 
 
 def ensure_key(ssm: Any, knobs: str) -> bytes:
@@ -55,6 +66,16 @@ def put_new(ssm: Any, knobs: str) -> str:
 def put_first(ssm: Any, knobs: str) -> str | None:
     """A token where there is none yet, else None."""
     return put_new(ssm, knobs) if standing(ssm, knobs) == UNSET else None
+
+
+def keep(path: Path, token: str) -> None:
+    """Write the token to a file that only its owner may read, in place of a former one."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token + "\n")
+    new.replace(path)
 
 
 def standing(ssm: Any, knobs: str) -> str:

@@ -40,7 +40,7 @@ class Api(Stack):
             scope,
             construct_id,
             description=f"Punctual ({stage.name}): the HTTP API and what serves it",
-            termination_protection=stage.protected,
+            termination_protection=stage.protects("Api"),
         )
         self.token_hash = parameter(
             self,

@@ -16,7 +16,7 @@ from infra.execution import Execution
 from infra.observability import Observability
 from infra.packaging import NotPackaged
 from infra.scheduling import Scheduling
-from infra.stage import WrongStage, stage_of
+from infra.stage import STAGE_TAG, WrongStage, stage_of
 
 CDK_JSON = Path(__file__).parent.parent / "cdk.json"
 
@@ -46,6 +46,7 @@ def build(app: App) -> App:
     )
     Tags.of(app).add("application", "punctual")
     Tags.of(app).add("stage", stage.name)
+    Tags.of(app).add(STAGE_TAG, stage.name)
     Validations.of(app).add_plugins(AwsSolutionsChecks(app), ServerlessChecks(app))
     return app
 

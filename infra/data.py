@@ -19,7 +19,7 @@ class Data(Stack):
             scope,
             construct_id,
             description=f"Punctual ({stage.name}): jobs, timers, runs and their outputs",
-            termination_protection=stage.protected,
+            termination_protection=stage.protects("Data"),
         )
         self.jobs = Table(self, "Jobs", stage=stage, expires=True, streams=True, index=BEATING)
         # A timer is what an accepted job hangs on. Expiry would drop it in a long outage.

@@ -62,7 +62,7 @@ class Execution(Stack):
             scope,
             construct_id,
             description=f"Punctual ({stage.name}): executors, dead letters, status",
-            termination_protection=stage.protected,
+            termination_protection=stage.protects("Execution"),
         )
         make = Functions(self, stage, scheduling.settings.to_env())
         arns, queues = data.arns, scheduling.arns
@@ -129,7 +129,7 @@ class Execution(Stack):
             batch=200,
             # A second of changes is written down together; an idle table starts nothing.
             window=Duration.seconds(1),
-            at_a_time=4,
+            at_a_time=stage.concurrency.status_batches,
             only=HEADS_ONLY,
             retries=100,
             oldest=Duration.hours(6),

@@ -140,7 +140,7 @@ class Gateway(Construct):
             default_route_settings=gateway.CfnStage.RouteSettingsProperty(
                 throttling_rate_limit=stage.throttle.rate,
                 throttling_burst_limit=stage.throttle.burst,
-                detailed_metrics_enabled=stage.metrics,
+                detailed_metrics_enabled=stage.api_metrics,
             ),
         )
 

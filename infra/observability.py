@@ -8,6 +8,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from infra.api import Api
+from infra.budget import Budget
 from infra.data import Data
 from infra.execution import Execution
 from infra.findings import acknowledge
@@ -39,7 +40,7 @@ class Observability(Stack):
             scope,
             construct_id,
             description=f"Punctual ({stage.name}): dashboard, alarms and saved queries",
-            termination_protection=stage.protected,
+            termination_protection=stage.protects("Observability"),
         )
         for other in (data, scheduling, execution, api):
             self.add_stack_dependency(other)
@@ -64,6 +65,14 @@ class Observability(Stack):
                 stage=stage,
                 watched=watched,
                 alarms=alarms.every if alarms else [],
+            )
+        if stage.budget_dollars is not None and stage.alarm_email is not None:
+            Budget(
+                self,
+                "Budget",
+                stage=stage,
+                dollars=stage.budget_dollars,
+                email=stage.alarm_email,
             )
         Queries(self, "Queries", stage=stage, functions=watched.functions)
 

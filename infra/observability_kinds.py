@@ -42,8 +42,10 @@ def chosen_alarms(fields: Fields, metrics: bool) -> tuple[str, ...]:
     return tuple(kind for kind in ALARMS if kind in chosen)
 
 
-def alarm_email(fields: Fields, alarms: Collection[str]) -> str | None:
+def alarm_email(fields: Fields, alarms: Collection[str], budget: int | None) -> str | None:
     address = fields.text_or_null("alarmEmail", EMAIL, "an address")
-    if address is not None and not alarms:
-        fields.wrong.append("`alarmEmail` would get no mail: `alarms` chooses none")
+    if address is not None and not alarms and budget is None:
+        fields.wrong.append(
+            "`alarmEmail` would get no mail: `alarms` chooses none, and there is no `budgetDollars`"
+        )
     return address

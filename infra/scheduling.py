@@ -55,7 +55,7 @@ class Scheduling(Stack):
             scope,
             construct_id,
             description=f"Punctual ({stage.name}): planner, pollers, queues, and the knobs",
-            termination_protection=stage.protected,
+            termination_protection=stage.protects("Scheduling"),
         )
         self.wake = Wake(self, "Wake", stage=stage, hidden=Duration.seconds(POLLER.seconds))
         self.lanes = [
@@ -77,7 +77,7 @@ class Scheduling(Stack):
             function=self.poller,
             queue=self.wake.queue,
             batch=POLLER_BATCH,
-            at_most=stage.reserved.get(POLLER.name),
+            at_most=stage.pollers,
         )
         self.tick = Clock(
             self,

@@ -1,12 +1,20 @@
 """What differs between one deployment and the next."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy
 from constructs import Construct
 
+from infra.concurrency import (
+    PERCENT_LEAST,
+    PERCENT_MOST,
+    QUEUE_MOST,
+    Concurrency,
+    too_few,
+    too_many,
+)
 from infra.fields import (
     CERTIFICATE,
     CLAIM,
@@ -41,6 +49,9 @@ LANES = ("quick", "long")
 PRIORITIES = ("high", "normal", "low")
 ALL = "all"
 """The one queue of a lane whose priorities share it."""
+
+STAGE_TAG = "punctual-stage"
+"""The tag by which a bill tells stages apart: `stage` may be a tag of other programs too."""
 
 POLLER_LEAST = 256  # MB
 
@@ -96,11 +107,11 @@ class Stage:
     shards: int
     pace: int
     metrics: bool
+    api_metrics: bool  # of each route
     tracing: bool
     run_events: str
     writes: int  # the layout of rows
-    lanes: Mapping[str, Mapping[str, int]]  # executors at a time, by lane and priority
-    reserved: Mapping[str, int]
+    concurrency: Concurrency
     memory: Mapping[str, int]
     reach: Reach
     throttle: Throttle
@@ -112,11 +123,36 @@ class Stage:
     restored: Restored | None
     alarms: tuple[str, ...]  # kinds
     alarm_email: str | None
+    budget_dollars: int | None  # a month
     dashboard: bool
+    unprotected: frozenset[str] = frozenset()  # stacks that do not stand yet
+
+    def protects(self, stack: str) -> bool:
+        """Whether the stack and its tables refuse to be deleted."""
+        return self.protected and stack not in self.unprotected
+
+    @property
+    def lanes(self) -> Mapping[str, Mapping[str, int]]:
+        """Executors at a time, by lane and priority."""
+        return self.concurrency.lanes
+
+    @property
+    def reserved(self) -> Mapping[str, int]:
+        """Executions at a time that are set aside, by function."""
+        return self.concurrency.reserved
+
+    @property
+    def pollers(self) -> int:
+        """Pollers at a time: without a reservation one for this minute of each shard, and one
+        for the next, so that they leave room in an account with ten executions."""
+        return min(QUEUE_MOST, self.reserved.get("poller", 2 * self.shards))
 
     @property
     def removal(self) -> RemovalPolicy:
-        return RemovalPolicy.RETAIN if self.protected else RemovalPolicy.DESTROY
+        """A first creation that fails leaves nothing; after it, a protected stage keeps all."""
+        if self.protected:
+            return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
+        return RemovalPolicy.DESTROY
 
     @property
     def retention(self) -> Duration:
@@ -140,7 +176,9 @@ class Stage:
 def stage_of(scope: Construct) -> Stage:
     """The stage named by the context value `stage`, as cdk.json describes it under `stages`."""
     name = scope.node.try_get_context("stage")
-    return described(name, scope.node.try_get_context("stages"))
+    stage = described(name, scope.node.try_get_context("stages"))
+    unprotected = str(scope.node.try_get_context("unprotected") or "")
+    return replace(stage, unprotected=frozenset(unprotected.split(",")) - {""})
 
 
 def described(name: Any, stages: Any) -> Stage:
@@ -156,7 +194,9 @@ def described(name: Any, stages: Any) -> Stage:
     stage = _read(str(name), fields)
     fields.finish()
     if not fields.wrong:
-        fields.wrong += _starved(stage) + _slow(stage)
+        concurrency = stage.concurrency
+        fields.wrong += too_few(concurrency, stage.throttle.rate) + too_many(concurrency)
+        fields.wrong += _slow(stage)
     if fields.wrong:
         raise WrongStage(f"stage {name!r}: {'; '.join(fields.wrong)}")
     return stage
@@ -165,6 +205,8 @@ def described(name: Any, stages: Any) -> Stage:
 def _read(name: str, fields: Fields) -> Stage:
     metrics = fields.switch("metrics")
     alarms = chosen_alarms(fields, metrics)
+    concurrency = _concurrency(fields)
+    budget = fields.number_or_null("budgetDollars", 1, 10_000_000)
     return Stage(
         name=name,
         protected=fields.switch("protected"),
@@ -173,15 +215,14 @@ def _read(name: str, fields: Fields) -> Stage:
         shards=fields.number("shards", 1, 1_000),
         pace=fields.number("pace", 1, 1440),
         metrics=metrics,
+        api_metrics=fields.switch("apiMetrics"),
         tracing=fields.switch("tracing"),
         run_events=fields.one_of("runEvents", RUN_EVENTS),
         writes=fields.one_of("writes", LAYOUTS),
-        lanes=_lanes(fields.below("lanes")),
-        # None may be 0: that would switch the function off.
-        reserved=fields.numbers("reservedConcurrency", FUNCTIONS, 1, 10_000),
+        concurrency=concurrency,
         memory=fields.numbers("memory", FUNCTIONS, 128, 10_240, whole=True),
         reach=_reach(fields.below("tasksMayReach")),
-        throttle=_throttle(fields.below("throttle")),
+        throttle=_throttle(fields.below("throttle"), concurrency),
         limits=_limits(fields.below_or_null("limits")),
         cors_origins=fields.texts("corsOrigins", ORIGIN, "a list of origins, https://host"),
         trust=_trust(fields.below_or_null("oidcIssuer")),
@@ -189,20 +230,10 @@ def _read(name: str, fields: Fields) -> Stage:
         vpc=_vpc(fields.below_or_null("vpc")),
         restored=restored(fields.below_or_null("restoredTables")),
         alarms=alarms,
-        alarm_email=alarm_email(fields, alarms),
+        alarm_email=alarm_email(fields, alarms, budget),
+        budget_dollars=budget,
         dashboard=fields.switch("dashboard"),
     )
-
-
-def _starved(stage: Stage) -> list[str]:
-    """Queues that ask for more than their function has: what is throttled counts as received."""
-    asked = {f"executor-{lane}": sum(queues.values()) for lane, queues in stage.lanes.items()}
-    asked["poller"] = 2  # the least that a queue may ask for
-    return [
-        f"`reservedConcurrency.{name}` must be at least the {most} that its queues ask for"
-        for name, most in asked.items()
-        if stage.reserved.get(name, most) < most
-    ]
 
 
 def _slow(stage: Stage) -> list[str]:
@@ -211,6 +242,15 @@ def _slow(stage: Stage) -> list[str]:
         return []
     reason = "it is woken in time for what it does with so much, and no earlier"
     return [f"`memory.poller` must be at least {POLLER_LEAST}: {reason}"]
+
+
+def _concurrency(fields: Fields) -> Concurrency:
+    return Concurrency(
+        fields.number("concurrencyPercent", PERCENT_LEAST, PERCENT_MOST),
+        _lanes(fields.below("lanes")),
+        # None may be 0: that would switch the function off.
+        fields.numbers("reservedConcurrency", FUNCTIONS, 1, 10_000),
+    )
 
 
 def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
@@ -242,10 +282,10 @@ def _private(value: Any) -> bool:
         return False
 
 
-def _throttle(fields: Fields) -> Throttle:
-    throttle = Throttle(fields.number("rate", 1, 10_000), fields.number("burst", 1, 5_000))
+def _throttle(fields: Fields, concurrency: Concurrency) -> Throttle:
+    rate, burst = fields.number("rate", 1, 10_000), fields.number("burst", 1, 5_000)
     fields.finish()
-    return throttle
+    return Throttle(concurrency.rate(rate), concurrency.rate(burst))
 
 
 def _trust(fields: Fields | None) -> Trust | None:

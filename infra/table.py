@@ -39,7 +39,7 @@ class Table(Construct):
             ),
             time_to_live_attribute=TTL if expires else None,
             stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if streams else None,
-            deletion_protection=stage.protected,
+            deletion_protection=stage.protects("Data"),
             removal_policy=stage.removal,
         )
         if index:  # only of rows that have the attribute

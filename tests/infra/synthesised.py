@@ -35,6 +35,9 @@ FULL = {
     "corsOrigins": ["https://app.example.com"],
     "oidcIssuer": ISSUER,
     "alarmEmail": "on-call@example.com",
+    "budgetDollars": 50,
+    "apiMetrics": True,
+    "tracing": True,
 }
 
 
@@ -51,11 +54,12 @@ class Resource(NamedTuple):
         return properties
 
 
-def changed(stage: str, **values: Any) -> dict[str, Any]:
+def changed(stage: str, unprotected: str = "", **values: Any) -> dict[str, Any]:
     """The context with some of the stage's fields set otherwise."""
     found = context()
     found["stages"][stage] = {**found["stages"][stage], **values}
-    return {**found, "stage": stage, "aws:cdk:bundling-stacks": NO_LAYERS}
+    chosen = {"stage": stage, "unprotected": unprotected}
+    return {**found, **chosen, "aws:cdk:bundling-stacks": NO_LAYERS}
 
 
 class Stack(NamedTuple):

@@ -73,8 +73,8 @@ def test_only_the_heads_are_streamed(template: Template, name: str) -> None:
 def test_only_a_protected_stage_keeps_its_tables(template: Template, stage: str, name: str) -> None:
     resource = table(template, name)
     assert resource["Properties"]["DeletionProtectionEnabled"] is (stage == "prod")
-    kept = "Retain" if stage == "prod" else "Delete"
-    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == (kept, kept)
+    kept = ("RetainExceptOnCreate", "Retain") if stage == "prod" else ("Delete", "Delete")
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == kept
 
 
 def test_the_buckets_are_private_and_encrypted(template: Template) -> None:

@@ -61,6 +61,25 @@ class Cdk:
         return self._code
 
 
+class Account(boto3.Session):
+    """moto's, which knows no limits of Lambda: those of an account that has asked for more."""
+
+    limit, others = 1_000, 0
+
+    def client(self, name: str, *rest: Any, **options: Any) -> Any:
+        made = super().client(name, *rest, **options)  # type: ignore[call-overload]
+        if name == "lambda":
+            made.get_account_settings = self._settings
+        return made
+
+    def _settings(self) -> dict[str, Any]:
+        limits = {
+            "ConcurrentExecutions": self.limit,
+            "UnreservedConcurrentExecutions": self.limit - self.others,
+        }
+        return {"AccountLimit": limits}
+
+
 @pytest.fixture
 def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     monkeypatch.setattr(program, "ROOT", tmp_path)
@@ -68,7 +87,7 @@ def session(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
         monkeypatch.setenv(name, "testing")
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
-        yield boto3.Session()
+        yield Account()
 
 
 def stage(name: str = "dev") -> Stage:
@@ -92,10 +111,12 @@ def as_the_template_says(session: Any) -> Callable[[], None]:
     return write
 
 
-def test_a_first_deploy_shows_the_token_once_and_keeps_its_hash(session: Any) -> None:
+def test_a_first_deploy_at_a_terminal_shows_the_token_once_and_keeps_its_hash(
+    session: Any, tmp_path: Path
+) -> None:
     put(session, BOOTSTRAP, "21")
     said, cdk = Said(), Cdk(as_the_template_says(session))
-    assert deploy(stage(), session, cdk, said) == 0
+    assert deploy(stage(), session, cdk, said, terminal=True) == 0
     (token,) = set(TOKEN.findall(said.text))
     assert said.text.count("shown this once") == 1
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
@@ -103,7 +124,8 @@ def test_a_first_deploy_shows_the_token_once_and_keeps_its_hash(session: Any) ->
     assert read(session, HASH) == admin_hash(key, token)
     assert read(session, KEY) not in said.text
     assert f"The API: {ADDRESS}" in said.text
-    assert f"curl -s {ADDRESS}/jobs -H 'Authorization: Bearer {token}'" in said.text
+    assert f'curl -s {ADDRESS}/jobs -H "Authorization: Bearer {token}"' in said.text
+    assert not (tmp_path / ".tokens").exists()
     ((what, *arguments),) = cdk.calls
     assert what == "deploy"
     assert {"--all", "--require-approval=never", "--context=stage=dev"} <= set(arguments)
@@ -239,7 +261,8 @@ def test_a_stage_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str]) 
 def test_a_new_token_takes_the_place_of_the_former(session: Any) -> None:
     put(session, HASH, MINE)
     first, second = Said(), Said()
-    assert new_token(stage(), session, first) == new_token(stage(), session, second) == 0
+    for said in (first, second):
+        assert new_token(stage(), session, said, terminal=True) == 0
     (one,), (other,) = TOKEN.findall(first.text), TOKEN.findall(second.text)
     assert one != other
     key = ensure_key(session.client("ssm"), "/punctual/dev/")
@@ -319,3 +342,78 @@ def test_destroy_stops_where_the_cdk_fails(session: Any) -> None:
     cdk = Cdk(code=7)
     assert destroy(stage(), session, cdk, Said(), sure=True) == 7
     assert len(cdk.calls) == 1
+
+
+def test_without_a_terminal_the_token_goes_to_a_file_of_its_owner_and_to_no_log(
+    session: Any, tmp_path: Path
+) -> None:
+    put(session, BOOTSTRAP, "21")
+    said = Said()
+    assert deploy(stage(), session, Cdk(as_the_template_says(session)), said) == 0
+    (path,) = (tmp_path / ".tokens").iterdir()
+    token = path.read_text().strip()
+    key = ensure_key(session.client("ssm"), "/punctual/dev/")
+    assert read(session, HASH) == admin_hash(key, token)
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+    assert TOKEN.findall(said.text) == []
+    assert str(path) in said.text
+    assert "Bearer $PUNCTUAL_TOKEN" in said.text
+
+
+def test_a_new_token_without_a_terminal_takes_the_place_of_the_former_file(
+    session: Any, tmp_path: Path
+) -> None:
+    put(session, HASH, MINE)
+    path = tmp_path / ".tokens" / f"dev-123456789012-{REGION}"
+    path.parent.mkdir()
+    path.write_text("former")
+    path.chmod(0o644)
+    said = Said()
+    assert new_token(stage(), session, said) == 0
+    assert is_ours(ensure_key(session.client("ssm"), "/punctual/dev/"), path.read_text().strip())
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert TOKEN.findall(said.text) == []
+    assert [one.name for one in path.parent.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    ("attached", "environment", "shown"),
+    [(True, {}, True), (False, {}, False), (True, {"CI": "true"}, False)],
+)
+def test_a_log_of_ci_is_no_terminal_even_where_it_claims_to_be(
+    monkeypatch: pytest.MonkeyPatch, attached: bool, environment: dict[str, str], shown: bool
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: attached, raising=False)
+    assert program.at_terminal(environment) is shown
+
+
+def test_the_program_tells_deploy_and_token_whether_a_person_reads(
+    session: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pytest's own output is no terminal."""
+    put(session, HASH, MINE)
+    monkeypatch.setenv("AWS_REGION", REGION)
+    assert main(["token", "dev"]) == 0
+    assert TOKEN.findall(capsys.readouterr().out) == []
+
+
+def test_no_new_key_of_webhooks_is_ever_printed(
+    session: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    webhook_key.ensure_key(session.client("ssm"), "/punctual/dev/")
+    monkeypatch.setenv("AWS_REGION", REGION)
+    assert main(["webhook-key", "dev"]) == 0
+    said = capsys.readouterr().out
+    kept = read(session, WEBHOOK_KEY)
+    assert all(part not in said for part in kept.split())
+
+
+def test_a_stage_that_nobody_is_told_of_is_deployed_with_a_warning(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    said = Said()
+    assert program.deploy(stage("prod"), session, Cdk(code=1), said) == 1
+    assert said.text.count("`alarmEmail` of prod is null") == 1
+    for quiet in (replace(stage("prod"), alarm_email="on-call@example.com"), stage("dev")):
+        said = Said()
+        deploy(quiet, session, Cdk(code=1), said)
+        assert "alarmEmail" not in said.text

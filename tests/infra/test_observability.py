@@ -282,7 +282,7 @@ def test_only_our_alarms_may_tell_the_topic_and_over_tls_alone() -> None:
         ({"alarms": ["no-tock"]}, "`alarms` must be"),
         ({"alarms": [["no-tick"]]}, "`alarms` must be"),
         ({"alarms": ["lateness"]}, "lateness, watermark, reconciler need `metrics`"),
-        ({"alarmEmail": ON_CALL}, "`alarmEmail` would get no mail: `alarms` chooses none"),
+        ({"alarmEmail": ON_CALL}, "`alarmEmail` would get no mail: `alarms` chooses none, and"),
         ({"dashboard": "yes"}, "`dashboard` must be true or false"),
     ],
 )

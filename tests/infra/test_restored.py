@@ -47,7 +47,7 @@ def test_the_restored_tables_ring(made: Made) -> None:
 def test_the_former_tables_leave_the_stack_and_stay_in_the_account(made: Made) -> None:
     former = resources(assembly("prod"), "AWS::DynamoDB::Table")
     assert len(former) == len(TABLES)
-    assert {one.body["DeletionPolicy"] for one in former} == {"Retain"}
+    assert {one.body["DeletionPolicy"] for one in former} == {"RetainExceptOnCreate"}
     assert resources(made, "AWS::DynamoDB::Table") == []
 
 

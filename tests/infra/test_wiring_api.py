@@ -50,7 +50,7 @@ def test_the_apis_stage_measures_as_the_stage_does_and_logs_into_its_own_group(m
         "StageName": "v1",
         "AutoDeploy": True,
         "DefaultRouteSettings": {
-            "DetailedMetricsEnabled": values(made)["metrics"],
+            "DetailedMetricsEnabled": values(made)["apiMetrics"],
             "ThrottlingBurstLimit": throttle["burst"],
             "ThrottlingRateLimit": throttle["rate"],
         },

@@ -24,7 +24,7 @@ def test_every_log_is_kept_for_as_long_as_the_stage_says(made: Made) -> None:
     }
     for one in groups:
         assert one.properties["RetentionInDays"] == values(made)["logRetentionDays"]
-        assert (one.body["DeletionPolicy"], one.body["UpdateReplacePolicy"]) == (kept(made),) * 2
+        assert (one.body["DeletionPolicy"], one.body["UpdateReplacePolicy"]) == kept(made)
 
 
 def test_a_table_is_encrypted_by_the_key_that_costs_nothing(made: Made) -> None:
@@ -105,7 +105,7 @@ def test_a_bucket_is_encrypted_and_goes_only_with_a_stage_that_is_not_protected(
     (encryption,) = bucket(made, name)["BucketEncryption"]["ServerSideEncryptionConfiguration"]
     assert encryption == {"ServerSideEncryptionByDefault": {"SSEAlgorithm": "AES256"}}
     (found,) = [one for one in resources(made, "AWS::S3::Bucket") if one.name.startswith(name)]
-    assert (found.body["DeletionPolicy"], found.body["UpdateReplacePolicy"]) == (kept(made),) * 2
+    assert (found.body["DeletionPolicy"], found.body["UpdateReplacePolicy"]) == kept(made)
 
 
 def test_every_bucket_has_its_policy(made: Made) -> None:

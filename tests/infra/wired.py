@@ -5,7 +5,7 @@ from typing import Any
 
 from infra.app import context
 from tests.infra.observed import followed
-from tests.infra.synthesised import STAGES, Made, assembly, full
+from tests.infra.synthesised import FULL, STAGES, Made, assembly, full
 
 SHOWN = (*STAGES, "full")
 DAY = 86_400
@@ -22,7 +22,7 @@ def stage(made: Made) -> str:
 
 def values(made: Made) -> dict[str, Any]:
     found: dict[str, Any] = context()["stages"][stage(made)]
-    return found
+    return {**found, **FULL} if made is full() else found
 
 
 def short(made: Made, stack: str, name: str) -> str:
@@ -86,5 +86,6 @@ def ids(made: Made, kind: str) -> list[str]:
     ]
 
 
-def kept(made: Made) -> str:
-    return "Retain" if stage(made) == "prod" else "Delete"
+def kept(made: Made) -> tuple[str, str]:
+    """What becomes of a resource that is deleted, and of one that is replaced."""
+    return ("RetainExceptOnCreate", "Retain") if stage(made) == "prod" else ("Delete", "Delete")

@@ -10,7 +10,7 @@ from tests.rehearsal.progress import Failed, checked, run, step
 
 CDK = "node_modules/.bin/cdk"
 STAGE = "rehearsal"
-TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{43,}")
+KEPT = re.compile(r"The admin token is in (\S+), which")
 STACK = re.compile(r"^ *(✅|❌)|: (deploying|destroying)|^[A-Za-z].* removed from its buckets")
 CLEAN = "Number of stacks with differences: 0"
 
@@ -31,8 +31,12 @@ class Deployment:
     def deploy(self, tree: Path = ROOT) -> str | None:
         """The admin token, if this deploy made one."""
         said = self._run("deploy", tree, *DEPLOY, "deploy", STAGE, *self._context)
-        shown = TOKEN.search(said)
-        return shown and shown[0]
+        kept = KEPT.search(said)
+        if kept is None:
+            return None
+        token = Path(kept[1]).read_text().strip()
+        Path(kept[1]).unlink()
+        return token
 
     def destroy(self) -> None:
         self._run("destroy", ROOT, *DESTROY)

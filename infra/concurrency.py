@@ -1,0 +1,113 @@
+"""How many executions at a time a stage reserves, and how one number makes them fewer or more."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+CALLS_A_SECOND = 10
+"""Lambda starts at most ten invocations a second for each reserved execution, however short."""
+
+API_FUNCTIONS = ("authorizer", "job-service", "job-search")
+
+STATUS_SHARDS = 30
+"""A busy table's stream has some tens of shards, and Lambda reads all of them at the same time."""
+
+STATUS_BATCHES = 4
+"""Batches of one shard that `status` follows at a time, where enough is reserved for it."""
+
+QUEUE_LEAST, QUEUE_MOST = 2, 1_000  # executions that an event source may be limited to
+STATUS, POLLER = "status", "poller"
+
+PERCENT_LEAST, PERCENT_MOST = 10, 400
+
+
+@dataclass(frozen=True, slots=True)
+class Concurrency:
+    """`places` and `reservations` are what cdk.json says; `percent` scales both."""
+
+    percent: int
+    places: Mapping[str, Mapping[str, int]]  # by lane and queue
+    reservations: Mapping[str, int]  # by function
+
+    @property
+    def lanes(self) -> dict[str, dict[str, int]]:
+        return {
+            lane: {queue: max(QUEUE_LEAST, self._share(places)) for queue, places in queues.items()}
+            for lane, queues in self.places.items()
+        }
+
+    @property
+    def reserved(self) -> dict[str, int]:
+        return {
+            name: max(-(-number * self.percent // 100), min(number, self._least(name)))
+            for name, number in self.reservations.items()
+        }
+
+    @property
+    def total(self) -> int:
+        """How many executions all functions of the stage reserve.
+
+        >>> Concurrency(50, {}, {"poller": 3, "status": 40}).total
+        32
+        """
+        return sum(self.reserved.values())
+
+    @property
+    def status_batches(self) -> int:
+        """The parallelization factor of the stream: each shard may start so many at a time."""
+        reserved = self.reserved.get(STATUS, 0)
+        return min(STATUS_BATCHES, max(1, reserved // STATUS_SHARDS))
+
+    def fitting(self, free: int) -> "Concurrency | None":
+        """The largest scale up to the present one that reserves at most `free` executions."""
+        for percent in range(self.percent, PERCENT_LEAST - 1, -1):
+            scaled = replace(self, percent=percent)
+            if scaled.total <= free:
+                return scaled
+        return None
+
+    def rate(self, requests: int) -> int:
+        """Requests a second, scaled as the functions are that answer them."""
+        return max(1, self._share(requests))
+
+    def _share(self, number: int) -> int:
+        return number * self.percent // 100
+
+    def _least(self, name: str) -> int:
+        """What a smaller stage still needs of a function."""
+        if name == STATUS:
+            return STATUS_SHARDS
+        queues = self.places.get(name.removeprefix("executor-"), {})
+        return QUEUE_LEAST * len(queues) or (QUEUE_LEAST if name == POLLER else 1)
+
+
+def too_many(concurrency: Concurrency) -> list[str]:
+    """Queues that the scale makes larger than an event source may be."""
+    return [
+        f"`lanes.{lane}.{queue}` must be at most {QUEUE_MOST}, and is {places} "
+        f"with `concurrencyPercent` {concurrency.percent}"
+        for lane, queues in concurrency.lanes.items()
+        for queue, places in queues.items()
+        if places > QUEUE_MOST
+    ]
+
+
+def too_few(concurrency: Concurrency, rate: int) -> list[str]:
+    """What is wrong with the reservations that cdk.json names."""
+    least = {
+        f"executor-{lane}": (sum(queues.values()), "that its queues ask for")
+        for lane, queues in concurrency.lanes.items()
+    }
+    least[POLLER] = (QUEUE_LEAST, "that its queues ask for")
+    least[STATUS] = (STATUS_SHARDS, "shards that the stream of a busy table has")
+    for name in API_FUNCTIONS:
+        answered = -(-rate // CALLS_A_SECOND)
+        least[name] = (
+            answered,
+            f"that `throttle.rate` asks for: Lambda starts {CALLS_A_SECOND} a second for each",
+        )
+    reserved = concurrency.reserved
+    return [
+        f"`reservedConcurrency.{name}` must be at least the {most} {why}"
+        for name, (most, why) in least.items()
+        if reserved.get(name, most) < most
+    ]

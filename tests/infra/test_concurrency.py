@@ -1,0 +1,107 @@
+"""What a stage reserves of Lambda, how one number scales it, and what each function needs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from infra.app import context
+from infra.concurrency import (
+    API_FUNCTIONS,
+    CALLS_A_SECOND,
+    PERCENT_LEAST,
+    PERCENT_MOST,
+    STATUS_SHARDS,
+    Concurrency,
+)
+from infra.stage import Stage, WrongStage, described
+
+
+def prod(**values: Any) -> Stage:
+    stages = context()["stages"]
+    return described("prod", {"prod": {**stages["prod"], **values}})
+
+
+def reserving(**changes: int) -> Mapping[str, int]:
+    named = {name.replace("_", "-"): number for name, number in changes.items()}
+    return {**context()["stages"]["prod"]["reservedConcurrency"], **named}
+
+
+def test_prod_leaves_a_fifth_of_the_usual_thousand_to_others() -> None:
+    assert prod().concurrency.total <= 800
+
+
+def test_every_function_that_answers_requests_serves_the_rate_that_is_let_in() -> None:
+    stage = prod()
+    for name in API_FUNCTIONS:
+        assert stage.reserved[name] * CALLS_A_SECOND >= stage.throttle.rate, name
+
+
+@pytest.mark.parametrize("name", API_FUNCTIONS)
+def test_a_function_that_cannot_answer_the_rate_is_named(name: str) -> None:
+    few = reserving(**{name.replace("-", "_"): 99})
+    with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the 100 "):
+        prod(reservedConcurrency=few)
+
+
+@pytest.mark.parametrize("percent", range(PERCENT_LEAST, PERCENT_MOST + 1, 13))
+def test_status_has_thirty_executions_for_each_batch_of_a_shard(percent: int) -> None:
+    concurrency = prod(concurrencyPercent=percent).concurrency
+    factor = concurrency.status_batches
+    assert 1 <= factor <= 4
+    assert concurrency.reserved["status"] >= STATUS_SHARDS * factor
+
+
+def test_status_with_less_than_a_busy_stream_takes_is_refused() -> None:
+    with pytest.raises(WrongStage, match="reservedConcurrency.status` must be at least the 30 sh"):
+        prod(reservedConcurrency=reserving(status=29))
+
+
+def test_where_nothing_is_reserved_status_takes_one_batch_of_a_shard_at_a_time() -> None:
+    assert described("dev", context()["stages"]).concurrency.status_batches == 1
+
+
+def test_one_number_scales_reservations_lanes_and_the_rate_that_they_serve() -> None:
+    whole, half = prod(), prod(concurrencyPercent=50)
+    assert half.concurrency.total == pytest.approx(whole.concurrency.total / 2, abs=5)
+    assert half.lanes == {"quick": {"high": 40, "normal": 40, "low": 20}, "long": {"all": 70}}
+    assert (half.throttle.rate, half.throttle.burst) == (500, 1000)
+    assert half.reserved["executor-quick"] == 100
+    double = prod(concurrencyPercent=200)
+    assert double.concurrency.total == 2 * whole.concurrency.total
+
+
+@pytest.mark.parametrize("percent", range(PERCENT_LEAST, 300, 7))
+def test_a_scaled_stage_is_as_right_as_the_whole_one(percent: int) -> None:
+    stage = prod(concurrencyPercent=percent)
+    for lane, queues in stage.lanes.items():
+        assert stage.reserved[f"executor-{lane}"] >= sum(queues.values())
+        assert min(queues.values()) >= 2
+    assert stage.pollers >= 2
+    for name in API_FUNCTIONS:
+        assert stage.reserved[name] * CALLS_A_SECOND >= stage.throttle.rate
+    assert min(stage.reserved.values()) >= 1
+
+
+def test_a_queue_that_would_be_larger_than_an_event_source_may_be_is_named() -> None:
+    lanes = {"quick": {"all": 300}, "long": {"all": 140}}
+    reserved = reserving(executor_quick=300)
+    with pytest.raises(WrongStage, match=r"`lanes.quick.all` must be at most 1000, and is 1200"):
+        prod(lanes=lanes, reservedConcurrency=reserved, concurrencyPercent=400)
+
+
+def test_the_largest_scale_that_fits_is_found() -> None:
+    concurrency = prod().concurrency
+    fitting = concurrency.fitting(400)
+    assert fitting is not None
+    assert fitting.total <= 400
+    larger = Concurrency(fitting.percent + 1, concurrency.places, concurrency.reservations)
+    assert larger.total > 400
+    assert concurrency.fitting(10_000) == concurrency
+    assert concurrency.fitting(50) is None
+
+
+@pytest.mark.parametrize("percent", [9, 401, "50", 50.5, True])
+def test_a_scale_out_of_bounds_is_refused(percent: Any) -> None:
+    with pytest.raises(WrongStage, match="`concurrencyPercent` must be 10 to 400"):
+        prod(concurrencyPercent=percent)
