@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.accounts import call_seconds, dollars, total
-from bench.idle import Idle, Standing, given, standing
+from bench.choices import choices
+from bench.idle import Idle, Standing, Template, given, standing
 from bench.levers import levers
 from bench.meter import Unit
 from bench.prices import MILLION, Prices, prices
@@ -26,6 +27,7 @@ MINUTES_A_MONTH = 43_800
 PEAK = 10_000  # runs a second
 STAGES = ("dev", "prod")
 MEMORIES = (256, 512, 1024, 1769)
+CHOSEN = ("ten", "alone")
 LEAST = 0.00005  # dollars a million: less than this is no line
 
 
@@ -41,6 +43,7 @@ def document(found: Mapping[str, Counted]) -> str:
         *_stored(found),
         *_a_day(found, known),
         *_idle(found, known),
+        *choices(_templates("prod"), {name: found[name].lines for name in CHOSEN}, known),
         *_memory(found, known),
         *levers(found["ten"].lines, LEAST),
     ]
@@ -275,10 +278,14 @@ def _idle(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
 
 def idle(stage: str) -> tuple[list[Standing], float]:
     """What stands in a month, and what of it SQS gives for nothing."""
-    templates = [stack.template for stack in synthesised(stage)]
+    templates = _templates(stage)
     one = Idle(*(dollars(measured(name, stage).lines) / MILLION for name in IDLE))
     lines = standing(templates, one, prices(), metrics_of(stage))
     return lines, given(templates, prices())
+
+
+def _templates(stage: str) -> list[Template]:
+    return [stack.template for stack in synthesised(stage)]
 
 
 def _memory(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:

@@ -35,6 +35,7 @@ class Unit(StrEnum):
     LOG_BYTE = "log-byte"
     API = "http-api-request"
     SECRET = "secret-read"
+    TRACE = "xray-trace"
 
 
 @dataclass(frozen=True)

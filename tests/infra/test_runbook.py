@@ -31,6 +31,7 @@ BY_HAND = [
     "Raise the shards",
     "Change what a tenant may",
     "Redrive what failed",
+    "A first deployment that failed",
     "Roll back a deployment",
     "Restore to one moment",
     "Rotate the admin token",

@@ -1,0 +1,50 @@
+"""What settings cost that no stage has by default: measured per route, and traced."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from bench.accounts import Line, total
+from bench.idle import Template
+from bench.meter import Unit
+from bench.prices import Prices
+
+ROUTE_METRICS = ("4xx", "5xx", "Count", "DataProcessed", "IntegrationLatency", "Latency")
+"""What an HTTP API measures for each of its routes once `apiMetrics` is on."""
+
+WORDS = {"ten": "ten at a time", "alone": "alone"}
+SAMPLED = 0.05
+"""Lambda traces one invocation of a function each second, and this part of all others."""
+
+
+def choices(
+    templates: Sequence[Template], scenes: Mapping[str, Sequence[Line]], known: Prices
+) -> Iterator[str]:
+    """`scenes`: the lines of one run, by how many run at a time."""
+    routes = sum(
+        one["Type"] == "AWS::ApiGatewayV2::Route"
+        for template in templates
+        for one in template["Resources"].values()
+    )
+    metrics = routes * len(ROUTE_METRICS)
+    yield ""
+    yield "## What is off by default"
+    yield ""
+    yield "| setting | what is paid for | dollars |"
+    yield "|---|---|---:|"
+    yield (
+        f"| `apiMetrics` | {len(ROUTE_METRICS)} metrics for each of {routes} routes that is "
+        f"called at all | up to {metrics * known.monthly['custom-metric']:.2f} a month |"
+    )
+    for name, lines in scenes.items():
+        traces = total(lines, Unit.REQUEST)
+        whole = traces * known.a_million(Unit.TRACE, 1)
+        yield (
+            f"| `tracing` | {traces:.2g} traces for a run, {WORDS[name]}, of which Lambda records one a "
+            f"second for each function and {SAMPLED:.0%} of the others | {SAMPLED * whole:.2f} to "
+            f"{whole:.2f} a million runs |"
+        )
+    yield ""
+    yield (
+        "Without them the API still tells its calls, errors and latency as a whole, and the "
+        "queries `run by id` and `job by id` follow one run or job through all functions. Both "
+        "settings are switched on for as long as they are needed, by a deploy."
+    )
