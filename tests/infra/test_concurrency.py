@@ -53,7 +53,7 @@ def test_status_has_thirty_executions_for_each_batch_of_a_shard(percent: int) ->
 
 
 def test_status_with_less_than_a_busy_stream_takes_is_refused() -> None:
-    with pytest.raises(WrongStage, match="reservedConcurrency.status` must be at least the 30 sh"):
+    with pytest.raises(WrongStage, match=r"status` must be at least the 30 sh"):
         prod(reservedConcurrency=reserving(status=29))
 
 

@@ -61,13 +61,17 @@ class Cdk:
         return self._code
 
 
-class Account(boto3.Session):
+class Account:
     """moto's, which knows no limits of Lambda: those of an account that has asked for more."""
 
     limit, others = 1_000, 0
 
-    def client(self, name: str, *rest: Any, **options: Any) -> Any:
-        made = super().client(name, *rest, **options)  # type: ignore[call-overload]
+    def __init__(self) -> None:
+        self._session: Any = boto3.Session()
+        self.region_name = self._session.region_name
+
+    def client(self, name: str) -> Any:
+        made = self._session.client(name)
         if name == "lambda":
             made.get_account_settings = self._settings
         return made
