@@ -1,9 +1,7 @@
 """A job's schedule in words."""
 
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
-
-from punctual_cli import moments
 
 if TYPE_CHECKING:
     from punctual.client import Job
@@ -24,11 +22,14 @@ def briefly(job: "Job") -> str:
 
 
 def interval(seconds: int) -> str:
+    """Return an interval without days: 86,400 s keep 24 hours, also where a day has 23.
+
+    >>> interval(300), interval(5400), interval(86400), interval(93784)
+    ('5 min', '1 h 30 min', '24 h', '26 h 3 min 4 s')
     """
-    >>> interval(300), interval(5400)
-    ('5 min', '1 h 30 min')
-    """
-    return moments.far(timedelta(seconds=seconds))
+    hours, rest = divmod(seconds, 3_600)
+    parts = [(hours, "h"), (rest // 60, "min"), (rest % 60, "s")]
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
 
 
 def fully(job: "Job") -> str:
