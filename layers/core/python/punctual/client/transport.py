@@ -1,7 +1,9 @@
 """What both transports say to httpx, and what they make of what it says."""
 
 import ssl
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
@@ -40,9 +42,24 @@ def place(url: str | None, token: str | None, env: Mapping[str, str]) -> Place:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Misuse(f"{root!r} is no address of an API: it looks like {DEFAULT_URL}.")
     given = env.get("PUNCTUAL_TOKEN") if token is None else token
+    if token is None and not given:
+        given = token_of_node_here(root, env, sys.platform)
     if given is not None and not (given.isascii() and given.isprintable() and " " not in given):
         raise Misuse("The token holds characters that no token has: was a line break copied?")
     return Place(root, given or None)
+
+
+def token_of_node_here(root: str, env: Mapping[str, str], platform: str) -> str | None:
+    """Return the token that a node on this machine asks for where the system names no users.
+
+    Linux names the user of a socket, so there the node's own user sends no token.
+    """
+    if platform == "linux" or urlsplit(root).hostname not in ("127.0.0.1", "localhost", "::1"):
+        return None
+    try:
+        return (Path(env.get("PUNCTUAL_DATA") or ".punctual") / "local-token").read_text().strip()
+    except OSError:
+        return None
 
 
 def options(root: str, transport: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from uvicorn.protocols.http.httptools_impl import (
 )
 from uvicorn.server import ServerState
 
-from punctual.local.http import Application
+from punctual.local.http import OWNER, Application
 from punctual.local.reading import MAX_HEAD, MAX_HEADERS, too_large_head
 from punctual.web.json_body import MAX_BATCH_BODY
 from punctual.web.problems import Refused
@@ -61,6 +61,7 @@ class Connection(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._most = most
+        self.owner: int | None = None
         self._monotonic = monotonic or self.loop.time
         self._phase = _Phase.NONE
         self._since = self._monotonic()
@@ -70,8 +71,16 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # A connection stays its user's: the system is asked once.
+        self.owner = cast(Application, self.app).owner(self.client, self._own_address())
+        self.app_state = {**self.app_state, OWNER: self.owner}
         if len(self.connections) > self._most:
             self._make_room()
+
+    def _own_address(self) -> tuple[str, int] | None:
+        if self.server is None or self.server[1] is None:
+            return None
+        return self.server[0], self.server[1]
 
     def _make_room(self) -> None:
         others = [cast(Connection, one) for one in self.connections if one is not self]

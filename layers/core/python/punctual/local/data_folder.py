@@ -11,7 +11,7 @@ BLOBS = "blobs"
 GUIDE = "docs/how-to/back-up-and-restore-a-node.md"
 _HEADER = 100  # bytes, by SQLite's file format
 _MAGIC = b"SQLite format 3\0"
-_WRITTEN_BY_FIRST_START = ("token.key", "webhook.key", "groups", "work")
+_WRITTEN_BY_FIRST_START = ("token.key", "webhook.key", "local-token", "groups", "work")
 
 
 def check(folder: Path) -> None:

@@ -19,7 +19,7 @@ Then = Callable[[Caller | Exception], None]
 
 
 NOBODY = Caller("", "")
-_OPEN = frozenset(f"{ROOT}{path}".encode() for path in PUBLIC)
+OPEN = frozenset(f"{ROOT}{path}".encode() for path in PUBLIC)
 
 
 class Issuer(Checking, Protocol):
@@ -48,7 +48,7 @@ class NodeDoor:
         self, path: bytes, headers: Iterable[tuple[bytes, bytes]], peer: str, then: Then
     ) -> None:
         """`then` gets the caller, or what to refuse the call with; at once, or later."""
-        if path.rstrip(b"/") in _OPEN:
+        if path.rstrip(b"/") in OPEN:
             then(NOBODY._replace(address=peer))
             return
         given = [value for name, value in headers if name == b"authorization"]

@@ -12,7 +12,7 @@ OWNER_FILE = 0o600
 OWNER_FOLDER = 0o700
 _TOP_FILES = (
     *("*.db", "*.db-wal", "*.db-shm"),
-    *("*.key", "*.key.new", "admin-token", "limits.json", "lock"),
+    *("*.key", "*.key.new", "admin-token", "local-token", "limits.json", "lock"),
 )
 _TOP_FOLDERS = ("blobs", "groups")
 

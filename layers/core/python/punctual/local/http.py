@@ -19,6 +19,8 @@ from punctual.local import clock as clocks
 from punctual.local.door import NodeDoor
 from punctual.local.installed import FEATURES
 from punctual.local.long_work import LongWork, Turn
+from punctual.local.own_user import LOCAL, OwnUser
+from punctual.local.peers import Address
 from punctual.local.reading import ROOT as ROOT
 from punctual.local.reading import Gone, RawHeaders, Receive, body_of, headers_of, path_of
 from punctual.web.app import routes
@@ -45,7 +47,7 @@ class Soon(Protocol):
 
 HEALTH = "/health"
 _HEALTH_PATH = f"{ROOT}{HEALTH}".encode()
-LOCAL = "local"  # tenant and name of everybody, where nobody needs a token
+OWNER = "owner"  # in the state of a scope: the user id that owns the client's socket
 _COMMON = [(name.encode(), value.encode()) for name, value in COMMON]
 _TYPES: dict[str, tuple[bytes, bytes]] = {}
 
@@ -65,11 +67,12 @@ def application(
     quotas: Quotas | None = None,
     limits_of: LimitsOf = unlimited,
     door: NodeDoor | None = None,
+    own_user: OwnUser | None = None,
     webhook_secret: ReadSecret = no_secret,
 ) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id.
 
-    Without a `door` nobody needs a token.
+    Without a `door` no tokens are asked for: `own_user` admits the callers, or all are admitted.
     """
     about = About(_version(), tuple(features.task_types))
     admit = None if quotas is None else quotas.call
@@ -79,7 +82,7 @@ def application(
         admit=admit,
         webhook_secret=webhook_secret,
     )
-    return Application(services, turn, log, new_id or id_maker(clock), access, soon, door)
+    return Application(services, turn, log, new_id or id_maker(clock), access, soon, door, own_user)
 
 
 class Application:
@@ -94,6 +97,7 @@ class Application:
         access: Callable[..., None] | None,
         soon: Soon | None,
         door: NodeDoor | None,
+        own_user: OwnUser | None,
     ) -> None:
         self._answer = routes(services, log).answer
         self._no_health = ScheduleRoutes(services).no_answer
@@ -105,6 +109,7 @@ class Application:
         self._access = access
         self._soon = soon
         self._door = door
+        self._own_user = own_user
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -130,13 +135,28 @@ class Application:
         body: bytes,
         answer: Callable[[Reply, str], None],
         peer: str = "",
+        owner: int | None = None,
     ) -> None:
         """Answer a request that has arrived whole: `answer` gets the reply and the request's id."""
+        path = target.partition(b"?")[0]
+        taken = partial(self._taken, method, target, headers, body, answer)
         if self._door is None:
-            self._taken(method, target, headers, body, answer, _everybody(peer))
+            taken(self._without_tokens(path, headers, peer, owner))
         else:
-            taken = partial(self._taken, method, target, headers, body, answer)
-            self._door.ask(target.partition(b"?")[0], headers, peer, taken)
+            self._door.ask(path, headers, peer, taken)
+
+    def owner(self, client: Address | None, server: Address | None) -> int | None:
+        """The user that owns the socket at `client`, where that is asked for and known."""
+        if self._own_user is None or client is None or server is None:
+            return None
+        return self._own_user.owner(client, server)
+
+    def _without_tokens(
+        self, path: bytes, headers: RawHeaders, peer: str, owner: int | None
+    ) -> Caller | Exception:
+        if self._own_user is None:
+            return _everybody(peer)
+        return self._own_user.caller(path, headers, peer, owner)
 
     def refusal(self, error: Refused) -> tuple[Reply, str]:
         """The answer to what is not a whole request, and its id."""
@@ -224,7 +244,8 @@ class Application:
 
     async def _reply(self, scope: Mapping[str, Any], receive: Receive, request_id: str) -> Reply:
         headers, path = scope["headers"], scope["raw_path"]
-        caller = await self._caller(path, headers, (scope.get("client") or ("",))[0])
+        owner = (scope.get("state") or {}).get(OWNER)
+        caller = await self._caller(path, headers, (scope.get("client") or ("",))[0], owner)
         request, most = self._request(
             scope["method"], path, scope["query_string"], headers, request_id, caller
         )
@@ -236,9 +257,11 @@ class Application:
         except Exception as error:
             return self._failed(error, request.path == HEALTH, request_id)
 
-    async def _caller(self, path: bytes, headers: RawHeaders, peer: str) -> Caller | Exception:
+    async def _caller(
+        self, path: bytes, headers: RawHeaders, peer: str, owner: int | None
+    ) -> Caller | Exception:
         if self._door is None:
-            return _everybody(peer)
+            return self._without_tokens(path, headers, peer, owner)
         asked: asyncio.Future[Caller | Exception] = asyncio.get_running_loop().create_future()
         self._door.ask(path, headers, peer, partial(_settle, asked))
         return await asked

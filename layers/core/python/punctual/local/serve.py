@@ -30,11 +30,13 @@ from punctual.local.descriptors import connections_within, least_limit, raise_li
 from punctual.local.door import NodeDoor, OwnThread
 from punctual.local.files import make_folder, write_durably
 from punctual.local.groups import GroupFiles
-from punctual.local.http import LOCAL, application
+from punctual.local.http import application
 from punctual.local.limits_written import FILE, LimitsFile, defaults_from
 from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
+from punctual.local.own_user import LOCAL, OwnUser, local_token, own_uid
+from punctual.local.peers import Peers
 from punctual.local.store import Store
 from punctual.local.token_key import TokenKey
 from punctual.local.webhook_keys import WebhookKeys
@@ -210,6 +212,9 @@ async def serve(
     )
     beside = OwnThread()
     door = door_of(store, key, options.trust, beside, log) if options.auth else None
+    own_user = None
+    if door is None:
+        own_user = OwnUser(Peers().owner, local_token(options.data), own_uid())
     if door is not None:
         show_first_token(tokens, key_was_there, options.data)
     remove_left_behind(options.data / "work")
@@ -227,6 +232,7 @@ async def serve(
                 quotas=node.quotas if limits_of else None,
                 limits_of=limits_of or unlimited,
                 door=door,
+                own_user=own_user,
                 webhook_secret=WebhookSecretReader(webhook_keys.shown, store.audit).read,
             ),
             http=cast(type[asyncio.Protocol], partial(Wire, most=connections)),

@@ -53,7 +53,7 @@ class Wire(Connection):
         method = self.parser.get_method().decode("ascii")
         app = cast(Application, self.app)
         peer = self.client[0] if self.client else ""
-        app.take(method, self.url, self.headers, body, exchange.answer, peer)
+        app.take(method, self.url, self.headers, body, exchange.answer, peer, self.owner)
 
     def _is_ordinary(self) -> bool:
         """Whether the request may go the short way, should it have arrived whole."""

@@ -3,12 +3,12 @@
 from punctual.domain.errors import Unavailable
 from punctual.web.problems import Refused
 
-_CHALLENGE = ("www-authenticate", 'Bearer realm="punctual"')
+CHALLENGE = ("www-authenticate", 'Bearer realm="punctual"')
 
 
 def unauthenticated() -> Refused:
     text = "Send a token that is valid here: Authorization: Bearer <token>."
-    return Refused("UNAUTHENTICATED", text, _CHALLENGE)
+    return Refused("UNAUTHENTICATED", text, CHALLENGE)
 
 
 def unsure() -> Unavailable:

@@ -30,7 +30,7 @@ NOUNS = {
 }
 ABOUT = (
     "Runs jobs at their time. Calls send `Authorization: Bearer <token>`; a local node of `make "
-    "run` takes calls on loopback without one. Refusals are problem documents (RFC 9457) whose "
+    "run` takes calls of its own user without one. Refusals are problem documents (RFC 9457) whose "
     "`errors` name every wrong field at once. Every address that answers GET also answers HEAD "
     "and OPTIONS; another method than those named is 405, with `Allow`. A query parameter that a "
     "call does not name is 422; /health and /openapi.json pass over it. An `Idempotency-Key` is "

@@ -1,0 +1,126 @@
+"""Without tokens the node takes calls from its own user alone, and from a caller with its token."""
+
+import os
+import socket
+import stat
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from punctual.client.transport import token_of_node_here
+from punctual.local.errors import StoreError
+from punctual.local.own_user import FILE, OwnUser, local_token
+from punctual.local.peers import Address, Peers, owner_in_table
+from punctual.web.problems import Refused
+from punctual.web.request import Caller
+
+TOKEN = "t" * 43
+ME, OTHER, ROOT = 1_000, 1_001, 0
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux names a socket's user")
+
+
+@pytest.fixture
+def own_user() -> OwnUser:
+    return OwnUser(lambda _client, _server: None, TOKEN, ME)
+
+
+def is_admitted(
+    own_user: OwnUser, uid: int | None, *tokens: bytes, path: bytes = b"/v1/jobs"
+) -> bool:
+    headers = [(b"host", b"localhost"), *((b"authorization", token) for token in tokens)]
+    found = own_user.caller(path, headers, "127.0.0.1", uid)
+    if isinstance(found, Caller):
+        assert (found.tenant, found.address) in (("local", "127.0.0.1"), ("", "127.0.0.1"))
+        return True
+    assert isinstance(found, Refused)
+    assert found.refusal == "UNAUTHENTICATED"
+    assert FILE in found.message
+    return False
+
+
+def test_the_nodes_own_user_needs_no_token(own_user: OwnUser) -> None:
+    assert is_admitted(own_user, ME)
+    assert is_admitted(own_user, ME, b"Bearer something")
+
+
+@pytest.mark.parametrize("uid", [OTHER, ROOT, None])
+def test_every_other_user_needs_the_token(own_user: OwnUser, uid: int | None) -> None:
+    good = b"Bearer " + TOKEN.encode()
+    assert is_admitted(own_user, uid, good)
+    for tokens in (
+        (),
+        (b"Bearer x",),
+        (b"Basic " + TOKEN.encode(),),
+        (good, good),
+        (b"Bearer \xff",),
+    ):
+        assert not is_admitted(own_user, uid, *tokens)
+    assert is_admitted(own_user, uid, path=b"/v1/health")
+    assert is_admitted(own_user, uid, path=b"/v1/openapi.json")
+
+
+def test_the_token_is_made_once_and_for_the_owners_eyes(tmp_path: Path) -> None:
+    token = local_token(tmp_path)
+    assert len(token) >= 32
+    assert local_token(tmp_path) == token
+    assert stat.S_IMODE((tmp_path / FILE).stat().st_mode) == 0o600
+    (tmp_path / FILE).write_text("")
+    with pytest.raises(StoreError, match="too short"):
+        local_token(tmp_path)
+
+
+def test_the_client_sends_the_token_where_the_system_names_no_users(tmp_path: Path) -> None:
+    env = {"PUNCTUAL_DATA": str(tmp_path)}
+    here, away = "http://127.0.0.1:8080/v1", "https://punctual.example/v1"
+    assert token_of_node_here(here, env, "darwin") is None
+    token = local_token(tmp_path)
+    assert token_of_node_here(here, env, "darwin") == token
+    assert token_of_node_here(away, env, "darwin") is None
+    assert token_of_node_here(here, env, "linux") is None
+
+
+@contextmanager
+def connected() -> Iterator[tuple[socket.socket, socket.socket, Address]]:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        server: Address = listener.getsockname()
+        with socket.create_connection(server) as client:
+            accepted, _ = listener.accept()
+            with accepted:
+                yield client, accepted, server
+
+
+@linux
+def test_the_system_names_the_user_of_a_socket() -> None:
+    peers = Peers()
+    try:
+        with connected() as (client, _, server):
+            address: Address = client.getsockname()
+            assert peers.owner(address, server) == os.geteuid()
+            assert peers.owner(("127.0.0.1", 1), server) is None
+            table = Path("/proc/net/tcp").read_text()
+            assert owner_in_table(table, address, server) == os.geteuid()
+            peers.close()  # from here on the table is read
+            assert peers.owner(address, server) == os.geteuid()
+    finally:
+        peers.close()
+
+
+@linux
+@pytest.mark.parametrize("by_table", [False, True])
+def test_a_socket_that_was_closed_is_nobodys_and_not_roots(by_table: bool) -> None:
+    peers = Peers()
+    try:
+        if by_table:
+            peers.close()
+        with connected() as (client, _, server):
+            address: Address = client.getsockname()
+            client.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            client.close()
+            assert peers.owner(address, server) is None
+    finally:
+        peers.close()
