@@ -5,6 +5,7 @@ import ssl
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from time import thread_time
 
 import httpcore
 import httpx
@@ -29,7 +30,7 @@ from punctual.tasks.http_status import (
     parse_expected,
 )
 from punctual.tasks.limits import MAX_ANSWER_BYTES, MAX_HEADER_BYTES, MAX_REDIRECTS
-from punctual.tasks.network import CheckedBackend, OutOfTime, Stopped, Watch
+from punctual.tasks.network import CPU_SECONDS, CheckedBackend, OutOfTime, Stopped, Watch
 
 IDLE_SECONDS = 5.0
 MAX_IDLE_CONNECTIONS = 100
@@ -73,8 +74,10 @@ class HttpTask:
         closed_ports: Sequence[int] = (),
         resolver: Resolver = system_resolver,
         ssl_context: ssl.SSLContext | None = None,
+        cpu: Callable[[], float] = thread_time,
     ) -> None:
         self._monotonic = monotonic
+        self._cpu = cpu
         self._backend = CheckedBackend(resolver, opened=opened, closed_ports=closed_ports)
         self._pool = httpcore.ConnectionPool(
             ssl_context=ssl_context or httpx.create_ssl_context(trust_env=False),
@@ -94,7 +97,9 @@ class HttpTask:
         request = build_request(attempt)
         expected = parse_expected(attempt.task.get("expect_status"))
         answer = _Answer()
-        with self._backend.watched(Watch(deadline, stop, self._monotonic)):
+        cpu_deadline = self._cpu() + CPU_SECONDS
+        watch = Watch(deadline, stop, self._monotonic, cpu_deadline, self._cpu)
+        with self._backend.watched(watch):
             try:
                 self._follow(attempt, request, expected, answer)
             except OutOfTime:

@@ -4,6 +4,7 @@
 
 import errno
 import ipaddress
+import math
 import os
 import select
 import socket
@@ -12,6 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from time import thread_time
 from typing import Any, TypeVar
 
 import httpcore
@@ -29,6 +31,7 @@ from punctual.tasks.contract import Stop
 
 POLL_SECONDS = 0.1
 CONNECT_SECONDS = 10.0
+CPU_SECONDS = 2.0  # of an attempt; an answer of the longest length takes some milliseconds
 _T = TypeVar("_T")
 SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -54,9 +57,16 @@ class Watch:
     deadline: float
     stop: Stop
     monotonic: Callable[[], float]
+    cpu_deadline: float = math.inf
+    cpu: Callable[[], float] = thread_time  # processor time of the thread, in seconds
 
     def left(self) -> float:
         """How long may be waited before looking again."""
+        if self.cpu() > self.cpu_deadline:
+            # Endless 1xx answers, or a body in pieces of one byte: a whole core for the timeout.
+            raise httpcore.RemoteProtocolError(
+                f"reading the answer takes over {CPU_SECONDS:g} s of processor time"
+            )
         reason = self.stop.wanted()
         if reason:
             raise Stopped(reason)
