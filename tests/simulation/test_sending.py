@@ -140,6 +140,24 @@ def test_a_run_let_in_by_a_finish_that_died_before_sending_is_sent() -> None:
     assert waiting in sent
 
 
+def test_a_run_that_waits_as_long_as_the_safety_timer_keeps_its_own_timer() -> None:
+    """Both are for 15 s later, and only the safety timer goes when the effects are done."""
+    hand = Hand()
+    hand.memory.history.past.lag = timedelta(days=1)  # a row is written again: effects to secure
+    hand.tick()
+    key = hand.submit(schedule_type="CRON", cron_expression="0 0 * * *")
+    hand.jobs.run_now(*key)
+    hand.jobs.run_now(*key)
+    hand.executor().finish([a_finish(hand.claim(), Status.SUCCESS)])
+    message = hand.memory.queue.entries[-1].message
+    (held,) = hand.executor().claim([message]).granted
+    hand.executor().release(key, held.run.run_id, held.run.token, begun=False, waits=True)
+    assert hand.head(key).timer_at == hand.now + seconds(15)
+    assert hand.now + seconds(15) in [timer.at for timer in hand.timers()]
+    hand.step_until(16, every=1)
+    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+
+
 def test_a_poisonous_message_ends_its_run_and_what_follows_is_sent() -> None:
     hand = Hand()
     hand.tick()

@@ -68,6 +68,19 @@ def test_an_interval_from_completion_has_one_run_after_a_change_of_schedule() ->
     assert story.head.next_at == after(210)
 
 
+@pytest.mark.parametrize(("before", "after_it"), [(9, 5), (1, 5), (1, None)])
+def test_a_change_of_max_runs_adds_no_time_while_a_run_is_alive(
+    before: int, after_it: int | None
+) -> None:
+    """The outcome of the run sets the next time, and nothing else does."""
+    story = Story(a_job(every(100, from_completion=True), max_runs=before)).fires(100)
+    run = story.claim()
+    story.at(110).change(max_runs=after_it)
+    assert story.head.next_at is None
+    story.at(350).finish(run)
+    assert story.head.next_at == after(450)
+
+
 def test_an_interval_from_completion_ends_with_end_time_and_max_runs() -> None:
     story = Story(a_job(every(100, from_completion=True, end_at=after(250))))
     story.drain_at(100).at(200).drain()

@@ -3,7 +3,13 @@
 from datetime import datetime, timedelta
 
 from punctual.domain.draft import Draft
-from punctual.domain.ending import cancel_run, drop_the_rest, end_unstarted, runs_are_used_up
+from punctual.domain.ending import (
+    cancel_run,
+    drop_the_rest,
+    end_unstarted,
+    is_one_alive,
+    runs_are_used_up,
+)
 from punctual.domain.events import Backfill, Order, Resume, Update
 from punctual.domain.firing import (
     Stretch,
@@ -130,12 +136,21 @@ def update(d: Draft, new: Update) -> None:
         _take_up(d, new.schedule, new.asked_at or d.now)
     elif runs_are_used_up(d):
         drop_the_rest(d)
-    elif d.next_at is None and d.head.limits.max_runs != d.limits.max_runs:
-        d.next_at = next_after_or_none(d, max(d.mark or d.now, d.now))
+    elif d.head.limits.max_runs != d.limits.max_runs:
+        _go_on(d)
     if d.state is State.COMPLETED and d.next_at is not None:
         d.state = State.SCHEDULED
     _keep_to_the_limit(d)
     settle(d)
+
+
+def _go_on(d: Draft) -> None:
+    """Count on after a change of max_runs, where nothing else will set the next time.
+
+    A run alive of an interval that counts from completion sets it with its outcome.
+    """
+    if d.next_at is None and not (counts_from_completion(d) and is_one_alive(d)):
+        d.next_at = next_after_or_none(d, max(d.mark or d.now, d.now))
 
 
 def _why_not(d: Draft) -> tuple[Status, Reason]:

@@ -199,7 +199,9 @@ class Round:
             timers.extend(self._guards(plan, now))
         if change.safety and (decision.sends or decision.records or decision.kills):
             safety = self._placing.timer(change.key, now + SAFETY, head.version, now)
-            return replace(plan, safety=(safety,))
+            # The head's own timer may be for the same moment. It must outlive the effects.
+            if safety not in timers:
+                return replace(plan, safety=(safety,))
         return plan
 
     def _guards(self, plan: Plan, now: datetime) -> Sequence[Timer]:
