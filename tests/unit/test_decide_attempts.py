@@ -304,3 +304,29 @@ def test_a_job_that_has_ended_keeps_its_end() -> None:
     assert story.head.ended_at == after(5)
     story.wait(60).cancel()
     assert story.head.ended_at == after(5)
+
+
+@pytest.mark.parametrize("after_it", ["cancel while held", "cancel while queued", "at most once"])
+def test_a_lost_holder_is_fenced_also_when_its_run_has_ended(after_it: str) -> None:
+    """The run ended without what this holder reports, so nothing of that may be recorded."""
+    story = Story(a_job(every(60), at_most_once=after_it == "at most once")).fires(60)
+    run = story.claim()
+    if after_it == "cancel while held":
+        story.cancel_run(run)
+    story.release(run)
+    if after_it == "cancel while queued":
+        story.cancel_run(story.queued[0])
+    (ended,) = story.head.ended
+    assert ended.token == run.token
+    decision = story.finish(run)
+    assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
+    assert ended.reason in (Reason.CANCELLED, Reason.LOST)
+
+
+def test_the_holder_whose_run_ended_as_it_said_is_told_so_again() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    run = story.claim()
+    story.cancel_run(run)
+    for _ in range(2):
+        decision = story.do(Finish(run.run_id, run.token, Status.CANCELLED), recorded=False)
+        assert decision.verdict is Verdict.OK

@@ -180,7 +180,8 @@ def lose(d: Draft, run: Run) -> None:
     d.leases[run.run_id] = None
     d.attempts.append((run, past.LOST))
     if run.cancel:
-        end_run(d, run, Status.CANCELLED, run.cancel)
+        # It has no holder any more: what the former one reports or leaves is not the run's.
+        end_run(d, replace(run, claimer="", nonce=""), Status.CANCELLED, run.cancel)
     elif rules.at_most_once or run.past.count(past.LOST) + 1 >= LOST_AT_MOST:
         end_run(d, run, Status.FAILED, Reason.LOST)
     else:

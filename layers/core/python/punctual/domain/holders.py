@@ -103,8 +103,13 @@ def finish(d: Draft, event: events.Finish) -> Answer:
         return Answer(Verdict.OK, run)  # its own earlier effect
     for ended in d.ended:
         if ended.run_id == event.run_id and ended.token == event.token != 0:
-            return Answer(Verdict.OK, ended)
+            return Answer(Verdict.FENCED if _was_lost(ended) else Verdict.OK, ended)
     return Answer(Verdict.FENCED)
+
+
+def _was_lost(ended: Run) -> bool:
+    """Whether it ended because its holder was lost, and not by what its holder reported."""
+    return ended.reason is Reason.LOST or not ended.claimer
 
 
 def release(d: Draft, event: events.Release) -> Answer:
