@@ -178,7 +178,8 @@ class PollerFunction(Process):
         until = self.clock() + TIMEOUT
         self._visit().run(places, until)
         for letter in letters:
-            self._queue.letters.remove(letter)
+            if letter in self._queue.letters:  # else it is another's by now, or gone
+                self._queue.letters.remove(letter)
 
     def _visit(self) -> Visit:
         self._invocations += 1
@@ -199,7 +200,7 @@ class PollerFunction(Process):
         )
 
     def _pause(self, seconds: float) -> None:
-        self.world.run(self.world.now + timedelta(seconds=seconds))
+        self.world.sleep(seconds)
 
     def next_at(self) -> datetime | None:
         return self._queue.next_at()

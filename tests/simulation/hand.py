@@ -52,8 +52,8 @@ class Hand:
 
     def __init__(self) -> None:
         self.now = NOON
-        self.laws = Laws()
-        self.memory = Memory(self.clock, self.laws.watch_head, self.laws.watch_row)
+        self.laws = Laws(self.clock)
+        self.memory = Memory(self.clock, self.laws)
         self.plan = Interrupted()
         self._ids = 0
         self.jobs = self.api()

@@ -2,52 +2,61 @@
 
 from collections import Counter
 from datetime import datetime, timedelta
-from itertools import pairwise
 
 from punctual.domain.head import Head, State
 from punctual.domain.notices import told_of
 from punctual.domain.run import ENDED, Run, Status, Trigger
-from punctual.domain.schedule import Every, Schedule, occurrences
-from punctual.engine.ports import Key, RunKey, RunRow, Timer
-from tests.simulation.memory import Memory
+from punctual.engine.ports import Clock, Key, RunKey, RunRow, Stored, Timer
+from tests.property.decide_rules import check_ids, check_room, check_state
+from tests.simulation.attempts import LOST_AT_MOST, SKEW, Reports, check_attempt, rules_of
+from tests.simulation.ledger import Book
+from tests.simulation.memory import Memory, Watch
 
-_INSTANT = timedelta(microseconds=1)
 _RANK = {Status.CLAIMED: 1, Status.RUNNING: 2}
+_RETURNED = 10  # claims of one attempt that are given back before it counts as lost
+_LATE = timedelta(minutes=3)
 
 
-class Laws:
+class Laws(Watch):
     """Raises AssertionError at the write that breaks a rule."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.ended: dict[RunKey, Run] = {}
-        self.segments: dict[Key, list[tuple[Schedule, datetime, datetime | None]]] = {}
         self.begun: Counter[RunKey] = Counter()
 
-    def watch_head(self, old: Head | None, new: Head) -> None:
-        if new.blank:
+    def swapped(self, old: Stored | None, new: Stored) -> None:
+        """A head is about to be written."""
+        head = new.head
+        if head.blank:
             return
-        before = {} if old is None else {run.run_id: run for run in old.runs}
-        assert new.version > (0 if old is None else old.version), "versions only grow"
-        ids = [run.run_id for run in (*new.runs, *new.ended)]
-        ids += [waiting.run_id for waiting in new.line]
-        assert len(ids) == len(set(ids)), f"rule 2: a run is there twice: {ids}"
-        for run in new.runs:
-            self._watch_run(before.get(run.run_id), run, new)
-        for waiting in new.line:
-            self._not_ended(new, waiting.run_id)
-        for run in new.ended:
-            self._ends(RunKey(new.tenant, new.job_id, run.run_id), run)
-        self._watch_schedule(old, new)
+        was = None if old is None else old.head
+        before = {} if was is None else {run.run_id: run for run in was.runs}
+        assert head.version > (0 if was is None else was.version), "versions only grow"
+        check_ids(head)
+        check_state(head)
+        if was is not None and not was.blank:
+            check_room(was, head)
+            is_back = was.state is State.CANCELLED and head.state is not State.CANCELLED
+            assert not is_back, "rule 5: a cancelled job comes back"
+        for run in (*head.runs, *head.ended):
+            self._watch_run(before.get(run.run_id), run, head)
+        for waiting in head.line:
+            self._not_ended(head, waiting.run_id)
+        for run in head.ended:
+            self._ends(RunKey(head.tenant, head.job_id, run.run_id), run)
 
     def _watch_run(self, was: Run | None, run: Run, head: Head) -> None:
-        self._not_ended(head, run.run_id)
-        if run.held and (was is None or not was.held or was.token != run.token):
-            self._watch_claim(was, run, head)
-        elif was is not None and run.held and was.held:
-            assert run.claimer == was.claimer, "rule 4: the holder of a token changed"
-            assert _RANK[run.status] >= _RANK[was.status], "rule 4: a status went back"
+        assert run.changed_at <= self._clock() + SKEW, "a decision of the future"
+        if run.status not in ENDED:
+            self._not_ended(head, run.run_id)
         if was is not None:
             assert run.past.startswith(was.past), "rule 4: an attempt was forgotten"
+        if run.held and (was is None or not was.held or was.token != run.token):
+            self._watch_claim(was, run, head)
+        elif was is not None and run.held:
+            assert run.claimer == was.claimer, "rule 4: the holder of a token changed"
+            assert _RANK[run.status] >= _RANK[was.status], "rule 4: a status went back"
 
     def _watch_claim(self, was: Run | None, run: Run, head: Head) -> None:
         assert was is not None, "a run is queued before it is held"
@@ -62,9 +71,13 @@ class Laws:
         assert head.state is not State.CANCELLED, "rule 5: started after a cancel"
         paused = head.state is State.PAUSED and run.trigger is Trigger.SCHEDULE
         assert not paused or was.begun, "rule 5: started after a pause"
+        seconds = head.rules[run.definition].deadline_seconds
+        limit = None if seconds is None else run.due_at + timedelta(seconds=seconds)
+        assert was.begun or limit is None or run.attempt_at < limit, "begun after its deadline"
         key = RunKey(head.tenant, head.job_id, run.run_id)
         self.begun[key] += 1
-        assert self.begun[key] <= 12, "rule 7: tried without an end"
+        attempts = head.rules[run.definition].max_retries + LOST_AT_MOST
+        assert self.begun[key] <= attempts * (_RETURNED + 1), "rule 7: tried without an end"
 
     def _not_ended(self, head: Head, run_id: str) -> None:
         assert RunKey(head.tenant, head.job_id, run_id) not in self.ended, (
@@ -79,29 +92,7 @@ class Laws:
             assert run.count >= known.count, "rule 2: an entry shrank"
         self.ended[key] = run
 
-    def _watch_schedule(self, old: Head | None, new: Head) -> None:
-        """Which schedule was in force from when to when: what it must have on record."""
-        assert new.schedule is not None
-        key = Key(new.tenant, new.job_id)
-        segments = self.segments.setdefault(key, [])
-        if old is None or old.blank:
-            assert new.schedule is not None
-            from_at = min(new.created_at, getattr(new.schedule, "at", new.created_at) - _INSTANT)
-            segments.append((new.schedule, from_at, None))
-        elif old.schedule != new.schedule:
-            self._close(segments, new.updated_at)
-            from_at = min(new.updated_at, getattr(new.schedule, "at", new.updated_at) - _INSTANT)
-            segments.append((new.schedule, from_at, None))
-        if new.state is State.CANCELLED and segments[-1][2] is None:
-            self._close(segments, new.updated_at)
-
-    def _close(
-        self, segments: list[tuple[Schedule, datetime, datetime | None]], until: datetime
-    ) -> None:
-        schedule, from_at, _ = segments[-1]
-        segments[-1] = (schedule, from_at, until)
-
-    def watch_row(self, old: RunRow | None, new: RunRow) -> None:
+    def row_put(self, old: RunRow | None, new: RunRow) -> None:
         key = RunKey(new.tenant, new.job_id, new.run.run_id)
         assert key in self.ended, "rule 4: a history row for a run that has not ended"
         if old is not None:
@@ -111,25 +102,60 @@ class Laws:
                 "rule 4: the output changed"
             )
 
+
+class StoryLaws(Laws):
+    """Those of a story, of which it is known what clients ask and what executors report."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.reports = Reports()
+        self.books: dict[Key, Book] = {}
+
+    def book(self, key: Key) -> Book:
+        return self.books.setdefault(key, Book())
+
+    def swapped(self, old: Stored | None, new: Stored) -> None:
+        head = new.head
+        if not head.blank:
+            key = Key(head.tenant, head.job_id)
+            self.book(key).watch(None if old is None else old.head, head)
+            if old is not None:
+                self._watch_attempts(key, old, head)
+        super().swapped(old, new)
+
+    def _watch_attempts(self, key: Key, old: Stored, head: Head) -> None:
+        after = {run.run_id: run for run in (*head.runs, *head.ended)}
+        for was in old.head.runs:
+            run = after.get(was.run_id)
+            if was.held and run is not None and not run.held:
+                rules, lease = rules_of(old.head, head, was.definition), old.leases.get(was.run_id)
+                check_attempt(self.reports, key, was, run, rules, lease, self._clock())
+
     def at_the_end(self, memory: Memory, now: datetime) -> None:
         """Everything came to its end, and every occurrence has exactly one outcome."""
         for key, stored in memory.heads.rows.items():
             if not stored.head.blank:
-                self._ended_well(memory, stored.head, now)
-                self._check_ledger(key, stored.head, now)
+                self._ended_well(memory, stored.head)
+                self.book(key).at_the_end(now)
                 self._check_notices(memory, stored.head)
         for run_key, run in self.ended.items():
-            row = memory.history.rows.get(run_key)
-            assert row is not None, f"rule 2: no history row for {run.run_id} {run.status}"
-            assert (row.run.status, row.run.token) == (run.status, run.token)
-            assert row.run.count == run.count, "rule 2: the row says another count"
-            if run.status is Status.SUCCESS:
-                assert row.detail.output_blob.endswith(f"/{run.token}"), (
-                    f"rule 4: not the holder's output: {row.detail.output_blob!r} of {run.token}"
-                )
-        late = [t for t in outstanding(memory) if t.at < now - timedelta(minutes=3)]
+            self._check_row(memory, run_key, run)
+        late = [t for t in outstanding(memory) if t.at < now - _LATE]
         assert not late, f"rule 7: timers that nobody looks at: {late}"
         assert not memory.queue.entries, "rule 7: messages that never go"
+
+    def _check_row(self, memory: Memory, key: RunKey, run: Run) -> None:
+        row = memory.history.rows.get(key)
+        assert row is not None, f"rule 2: no history row for {run.run_id} {run.status}"
+        assert (row.run.status, row.run.token) == (run.status, run.token)
+        assert row.run.count == run.count, "rule 2: the row says another count"
+        if run.status is Status.SUCCESS:
+            name = row.detail.output_blob
+            assert name.endswith(f"/{run.token}"), (
+                f"rule 4: not the holder's output: {name!r} of {run.token}"
+            )
+            written = memory.blobs.blobs.get(name)
+            assert written == output_of(run.run_id, run.token), f"rule 1: {name} holds {written!r}"
 
     def _check_notices(self, memory: Memory, head: Head) -> None:
         """Of each end that somebody wants to know of there is a notice, and of no other."""
@@ -148,60 +174,21 @@ class Laws:
             assert mine[one.run_id].status is one.status, "somebody is told of another end"
             assert one.entry in told_of(head.notify, one.status), "somebody is told of too much"
 
-    def _ended_well(self, memory: Memory, head: Head, now: datetime) -> None:
+    def _ended_well(self, memory: Memory, head: Head) -> None:
         assert not head.runs, f"rule 2: runs that never ended: {head.runs}"
         assert not head.line, f"rule 2: runs that wait for ever: {head.line}"
-        assert head.state in (State.COMPLETED, State.CANCELLED), f"the job is {head.state}"
-        assert not memory.heads.rows[Key(head.tenant, head.job_id)].leases, "a lease of nobody"
+        key = Key(head.tenant, head.job_id)
+        wanted = State.CANCELLED if self.book(key).asked.cancelled else State.COMPLETED
+        assert head.state is wanted, f"the job is {head.state}"
+        assert not memory.heads.rows[key].leases, "a lease of nobody"
 
-    def _check_ledger(self, key: Key, head: Head, now: datetime) -> None:
-        mine = [run for (tenant, job_id, _), run in self.ended.items() if (tenant, job_id) == key]
-        scheduled = sorted(
-            (run for run in mine if run.trigger is Trigger.SCHEDULE), key=lambda r: r.scheduled_at
-        )
-        segments = self.segments[key]
-        if isinstance(segments[0][0], Every) and segments[0][0].from_completion:
-            _check_chain(scheduled, segments[0][0])
-            return
-        covered: Counter[datetime] = Counter()
-        for run in scheduled:
-            covered.update(_times(run, [segment[0] for segment in segments]))
-        doubled = [str(at) for at, times in covered.items() if times > 1]
-        assert not doubled, f"rule 2: two outcomes for {doubled}"
-        expected: set[datetime] = set()
-        for schedule, from_at, until in segments:
-            expected.update(occurrences(schedule, from_at, until or now))
-        if head.limits.max_runs is not None:
-            expected.clear()  # what comes after the last run is no occurrence
-        lost = sorted(str(at) for at in expected - set(covered))
-        assert not lost, f"rule 2: no outcome for {lost}"
-        clocks_ahead = now + timedelta(seconds=5)
-        known = {at for s, f, _ in segments for at in occurrences(s, f, clocks_ahead)}
-        invented = sorted(str(at) for at in set(covered) - known)
-        assert not invented, f"rule 2: an outcome for what is no occurrence: {invented}"
+
+def output_of(run_id: str, token: int) -> bytes:
+    """What the executor with this token writes as the run's output."""
+    return f"{run_id} under {token}".encode()
 
 
 def outstanding(memory: Memory) -> list[Timer]:
     """Timers still to be looked at; what stands in a minute that is done was put again later."""
     done = memory.buckets.is_done
     return [timer for timer in memory.timers.all() if not done(timer.bucket, timer.shard)]
-
-
-def _times(run: Run, schedules: list[Schedule]) -> list[datetime]:
-    """The occurrences that an entry stands for."""
-    if run.count == 1:
-        return [run.scheduled_at]
-    assert run.last_at is not None
-    for schedule in schedules:
-        found = list(occurrences(schedule, run.scheduled_at - _INSTANT, run.last_at))
-        if len(found) == run.count:
-            return found
-    raise AssertionError(f"rule 2: {run.count} occurrences from {run.scheduled_at}: not so many")
-
-
-def _check_chain(runs: list[Run], schedule: Every) -> None:
-    for before, after in pairwise(runs):
-        assert before.ended_at is not None
-        assert after.scheduled_at == before.ended_at + timedelta(seconds=schedule.seconds), (
-            "rule 2: an interval from completion lost its count"
-        )

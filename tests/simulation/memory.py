@@ -1,6 +1,6 @@
 """Every port over plain dicts: what the processes of a simulated world share."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from zlib import crc32
 
@@ -38,13 +38,19 @@ from tests.simulation.control import (
 from tests.simulation.fifo import FifoQueue
 from tests.simulation.past import Past
 
-Watcher = Callable[[Head | None, Head], None]
+
+class Watch:
+    """Sees what is written, right before it stands."""
+
+    def swapped(self, old: Stored | None, new: Stored) -> None:
+        """A head, with its leases: before, if there was one, and after."""
+
+    def row_put(self, old: RunRow | None, new: RunRow) -> None:
+        """A line of history."""
 
 
 class MemoryHeads:
-    """`watch` sees every swap that is written: the head before, if there was one, and after."""
-
-    def __init__(self, clock: Clock, watch: Watcher) -> None:
+    def __init__(self, clock: Clock, watch: Watch) -> None:
         self.rows: dict[Key, Stored] = {}
         self.past = Past(clock)
         self._bodies: dict[tuple[Key, str], Body] = {}
@@ -84,9 +90,10 @@ class MemoryHeads:
                 leases.pop(run_id, None)
             else:
                 leases[run_id] = lease
-        self._watch(standing.head if standing else None, swap.head)
+        new = Stored(swap.head, leases)
+        self._watch.swapped(standing, new)
         self.past.note(swap.key, self.rows.get(swap.key))
-        self.rows[swap.key] = Stored(swap.head, leases)
+        self.rows[swap.key] = new
         if swap.note is not None:
             self.audit.changed(swap.note, swap.head)
         return True
@@ -190,9 +197,7 @@ class MemoryTimers:
 
 
 class MemoryHistory:
-    """`watch` sees every row that is put, with what stood there before."""
-
-    def __init__(self, clock: Clock, watch: Callable[[RunRow | None, RunRow], None]) -> None:
+    def __init__(self, clock: Clock, watch: Watch) -> None:
         self.past = Past(clock)
         self.rows: dict[RunKey, RunRow] = {}
         self.attempt_rows: dict[tuple[RunKey, int, int, bool], AttemptRow] = {}
@@ -201,7 +206,7 @@ class MemoryHistory:
     def put(self, rows: Sequence[RunRow]) -> None:
         for row in rows:
             key = RunKey(row.tenant, row.job_id, row.run.run_id)
-            self._watch(self.rows.get(key), row)
+            self._watch.row_put(self.rows.get(key), row)
             self.past.note(key, self.rows.get(key))
             self.rows[key] = row
 
@@ -255,17 +260,13 @@ class MemoryHistory:
 class Memory:
     """The stores of one installation."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        watch_head: Watcher = lambda old, new: None,
-        watch_row: Callable[[RunRow | None, RunRow], None] = lambda old, new: None,
-    ) -> None:
-        self.heads = MemoryHeads(clock, watch_head)
+    def __init__(self, clock: Clock, watch: Watch | None = None) -> None:
+        watch = watch or Watch()
+        self.heads = MemoryHeads(clock, watch)
         self.timers = MemoryTimers()
         self.queue = FifoQueue(clock)
         self.notices = MemoryNotices()
-        self.history = MemoryHistory(clock, watch_row)
+        self.history = MemoryHistory(clock, watch)
         self.blobs = MemoryBlobs()
         self.buckets = MemoryBuckets(clock)
         self.wake = MemoryWake()

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from punctual.domain.decide import Verdict
-from punctual.domain.errors import Conflict, NotFound, PreconditionFailed
+from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.run import Reason, Status
-from punctual.domain.timing import BEAT, HOLD
+from punctual.domain.timing import BEAT, CLAIM_LEASE, HOLD
+from punctual.engine.change import Result
 from punctual.engine.executor import Assignment, Executor, Finished
 from punctual.engine.jobs import Jobs
 from punctual.engine.looker import Looker
@@ -19,6 +20,7 @@ from punctual.engine.reconciler import Reconciler
 from punctual.engine.search import Search, output_name
 from punctual.engine.steps import Steps
 from tests.simulation.fifo import Delivery
+from tests.simulation.laws import StoryLaws, output_of
 from tests.simulation.world import START, Process, World
 
 RENEWALS = timedelta(seconds=15)
@@ -41,20 +43,54 @@ class Api(Process):
     def begin(self) -> None:
         steps = Steps(self.ports, self.clock, self.monotonic, self.log)
         search = Search(self.ports, self.clock, _NoMonitor())
-        self._jobs = Jobs(self.ports, steps, search, self.clock, self.new_id)
+        jobs = Jobs(self.ports, steps, search, self.clock, self.new_id)
+        self._jobs: Any = _Asking(jobs, self.world.laws)
 
     def step(self) -> None:
         action = self.actions[0]
         self.world.answers["now"] = self.world.now
+        self.world.answers["runs"] = self._runs_of
         try:
             answer = action.call(self._jobs, self.world.answers)
-        except (Conflict, NotFound, PreconditionFailed) as error:
+        except Unavailable:
+            raise
+        except PunctualError as error:
             answer = error
         self.world.answers[action.name] = answer
         self.actions.pop(0)
 
+    def _runs_of(self, job_id: str) -> list[str]:
+        """The runs of a job that a list of this moment would show."""
+        heads = [one.head for key, one in self.world.memory.heads.rows.items() if key[1] == job_id]
+        alive = [run.run_id for head in heads for run in head.runs]
+        waiting = [one.run_id for head in heads for one in head.line]
+        ended = [key.run_id for key in self.world.laws.ended if key.job_id == job_id]
+        return [*alive, *waiting, *ended[-2:]]
+
     def next_at(self) -> datetime | None:
         return START + timedelta(seconds=self.actions[0].at) if self.actions else None
+
+
+class _Asking:
+    """The API's calls; the laws are told of those that may end or catch up what waits."""
+
+    def __init__(self, jobs: Jobs, laws: StoryLaws) -> None:
+        self._jobs = jobs
+        self._laws = laws
+
+    def __getattr__(self, method: str) -> Any:
+        def call(*args: Any, **how: Any) -> Any:
+            if method in ("cancel", "cancel_run", "resume"):
+                asked = self._laws.book(Key(*args[:2])).asked
+                if method == "cancel":
+                    asked.cancelled = True
+                elif method == "cancel_run":
+                    asked.cancelled_runs.add(args[2])
+                else:
+                    asked.missed.add(args[2] if len(args) > 2 else None)
+            return getattr(self._jobs, method)(*args, **how)
+
+        return call
 
 
 class _NoMonitor:
@@ -123,7 +159,15 @@ class Work:
     beat_at: datetime
     renewed: float
     dies: bool = False
+    back: "Back | None" = None
     beats: int = 0
+
+
+class Back(NamedTuple):
+    """An executor gives its run back: whether the work had begun, and whether it is to wait."""
+
+    begun: bool = False
+    waits: bool = False
 
 
 class Plot(NamedTuple):
@@ -132,6 +176,7 @@ class Plot(NamedTuple):
     seconds: float = 1
     status: Status = Status.SUCCESS
     dies: bool = False
+    back: Back | None = None
 
 
 class ExecutorProcess(Process):
@@ -167,7 +212,10 @@ class ExecutorProcess(Process):
         if now >= work.beat_at:
             self._beat(work)
         if work in self._works and self.world.now >= work.ends_at and not work.dies:
-            self._finish(work)
+            if work.back is None:
+                self._finish(work)
+            else:
+                self._give_back(work, work.back)
 
     def _beat(self, work: Work) -> None:
         run = work.assignment.run
@@ -180,32 +228,45 @@ class ExecutorProcess(Process):
             return
         work.renewed = self.monotonic()
         if work.delivery is not None:
-            self.world.memory.queue.acknowledge(work.delivery)
+            self.queue.acknowledge(work.delivery)
             work.delivery = None
         if alive.cancel is not Reason.NONE:
             self._stop(work)
 
     def _stop(self, work: Work) -> None:
-        work.status, work.ends_at = Status.CANCELLED, self.world.now
+        work.status, work.ends_at, work.back = Status.CANCELLED, self.world.now, None
 
     def _finish(self, work: Work) -> None:
         run, key = work.assignment.run, work.assignment.key
-        detail = Detail(output_blob=output_name(key, run.run_id, run.token))
+        name = output_name(key, run.run_id, run.token)
+        self.ports.blobs.put(name, output_of(run.run_id, run.token), "text/plain")
+        detail = Detail(output_blob=name)
+        self.world.laws.reports.ends[key, run.run_id, run.token] = work.status
         one = Finished(key, run.run_id, run.token, work.status, True, detail)
         # However old: others may have written it since, and then the swap loses.
         (result,) = self._executor.finish([one], known={key: work.assignment.head})
         if result.contended:
             return
-        self._works.remove(work)
-        if result.effects_done and work.delivery is not None:
-            self.world.memory.queue.acknowledge(work.delivery)
+        self._leave(work, result)
         if result.verdict is Verdict.OK:
             self.world.answers[f"finished {run.run_id}"] = self.name
 
+    def _give_back(self, work: Work, back: Back) -> None:
+        run, key = work.assignment.run, work.assignment.key
+        self.world.laws.reports.returns[key, run.run_id, run.token] = back.begun
+        result = self._executor.release(key, run.run_id, run.token, back.begun, back.waits)
+        if not result.contended:
+            self._leave(work, result)
+
+    def _leave(self, work: Work, result: Result) -> None:
+        self._works.remove(work)
+        if result.effects_done and work.delivery is not None:
+            self.queue.acknowledge(work.delivery)
+
     def _claim(self, room: int) -> None:
-        queue = self.world.memory.queue
+        queue = self.queue
         if self.world.random.random() < self.world.setup.repeats:
-            queue.repeat()
+            self.world.memory.queue.repeat()
         deliveries = queue.receive(room)
         if not deliveries:
             return
@@ -216,14 +277,18 @@ class ExecutorProcess(Process):
         handed = self._executor.claim(messages, known=known)
         granted = {one.run.run_id: one for one in handed.granted}
         again = dict(handed.again)
+        over = self.clock() + CLAIM_LEASE
+        again.update((one.message, over) for one in handed.unread)  # its payload was not read
+        for delivery in deliveries:
+            message = delivery.message
+            if message not in again and message not in handed.settled:
+                self._take(granted[message.run_id], delivery)
         for delivery in deliveries:
             message = delivery.message
             if message in again:
                 queue.hand_back(delivery, self.true(again[message]))
             elif message in handed.settled:
                 queue.acknowledge(delivery)
-            else:
-                self._take(granted[message.run_id], delivery)
 
     def _take(self, assignment: Assignment, delivery: Delivery) -> None:
         plot, now = self._plot(assignment), self.world.now
@@ -236,6 +301,7 @@ class ExecutorProcess(Process):
                 now + BEAT,
                 self.monotonic(),
                 plot.dies,
+                plot.back,
             )
         )
 
@@ -247,7 +313,7 @@ class ExecutorProcess(Process):
 
 
 class ReconcilerProcess(Process):
-    """Watches, and must find nothing: faults are not for it to mend."""
+    """Must find nothing, unless the story takes timers away: faults are not for it to mend."""
 
     def __init__(self, world: World) -> None:
         self._next_at = world.now + timedelta(seconds=50)
@@ -255,10 +321,10 @@ class ReconcilerProcess(Process):
 
     def step(self) -> None:
         self._next_at = self.world.now + timedelta(seconds=70)
-        ports = self.world.memory.ports
-        steps = Steps(ports, self.clock, self.monotonic, self.log)
-        walked = Reconciler(ports, steps, Looker(steps, self.new_id)).step()
-        assert not walked.mended, f"rule 2: the reconciler had to mend {walked.mended}"
+        steps = Steps(self.ports, self.clock, self.monotonic, self.log)
+        walked = Reconciler(self.ports, steps, Looker(steps, self.new_id)).step()
+        mended = walked.mended
+        assert not mended or self.world.setup.mended, f"rule 2: the reconciler had to mend {mended}"
 
     def next_at(self) -> datetime | None:
         return self._next_at

@@ -110,6 +110,7 @@ class Scenario:
     check: Callable[[World], None] = lambda world: None
     events: Sequence[tuple[float, Callable[[World], None]]] = field(default=())
     others: Sequence[Action] = field(default=())  # by a second API process
+    limit: float = LIMIT
 
     def world(self, faults: Sequence[Fault] = (), **setup: Any) -> World:
         world = World(replace(self.setup, **setup), faults)
@@ -127,10 +128,13 @@ class Scenario:
     def play(self, faults: Sequence[Fault] = (), **setup: Any) -> World:
         """Until nothing is left to do; then the rules are asked."""
         world = self.world(faults, **setup)
-        for seconds, event in self.events:
-            world.run(at(seconds))
-            event(world)
-        world.run(at(LIMIT), lambda: is_over(world))
+        try:
+            for seconds, event in self.events:
+                world.run(at(seconds))
+                event(world)
+            world.run(at(self.limit), lambda: is_over(world))
+        finally:
+            world.close()
         world.laws.at_the_end(world.memory, world.now)
         self.check(world)
         return world

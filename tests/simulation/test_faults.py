@@ -1,6 +1,5 @@
 """One fault at every port call of every story: nothing is lost, doubled, early or unfenced."""
 
-import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -8,9 +7,9 @@ import pytest
 
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios import SCENARIOS
+from tests.simulation.seeds import EVERYTHING
 from tests.simulation.torn import Call, Fault, Tear, tears
 
-EVERYTHING = os.environ.get("PUNCTUAL_SIMULATION") == "full"
 STRIDE = 1 if EVERYTHING else 4  # of the faults that only some calls are given
 STALLS = (3.0, 45.0)  # the world goes on so long while a process stands still in a call
 AHEAD = 60.0  # as on AWS

@@ -14,7 +14,8 @@ from punctual.engine.records import TEXT
 from tests.simulation.hand import NOON, Hand, a_finish
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios import SCENARIOS
-from tests.simulation.test_faults import EVERYTHING, broken_by, cut_off
+from tests.simulation.seeds import EVERYTHING
+from tests.simulation.test_faults import broken_by, cut_off
 from tests.simulation.torn import Plan, torn
 
 STRIDE = 3 if EVERYTHING else 23

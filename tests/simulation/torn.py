@@ -28,6 +28,8 @@ READS = frozenset(
         "watermark",
         "shards",
         "is_done",
+        "held",
+        "find",
     }
 )
 
@@ -89,8 +91,8 @@ class Plan:
     """Counts the calls of all processes, and breaks those that it is told to break."""
 
     faults: tuple[Fault, ...] = ()
-    stall: Callable[[str, float], None] = lambda process, seconds: None
-    tick: Callable[[], None] = lambda: None
+    begin: Callable[[], float] = lambda: 0  # until a call takes effect; what it takes after that
+    sleep: Callable[[float], None] = lambda seconds: None
 
     def __post_init__(self) -> None:
         self.calls: list[Call] = []
@@ -98,19 +100,22 @@ class Plan:
         self._by_call = {fault.call: fault for fault in self.faults}
 
     def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        self.tick()
         if not self.on:
             return real(*args)
         self.calls.append(call)
         fault = self._by_call.get(len(self.calls))
-        return real(*args) if fault is None else self._break(fault, call, real, args)
+        after = self.begin()
+        answer = real(*args) if fault is None else self._break(fault, call, real, args)
+        if after:
+            self.sleep(after)
+        return answer
 
     def _break(
         self, fault: Fault, call: Call, real: Callable[..., Any], args: tuple[Any, ...]
     ) -> Any:
         answer = None
         if fault.tear is Tear.STALL_BEFORE:
-            self.stall(call.process, fault.seconds)
+            self.sleep(fault.seconds)
             return real(*args)
         if fault.tear is Tear.REFUSED and call.may_be_refused:
             return [False] * call.size
@@ -121,7 +126,7 @@ class Plan:
         if fault.tear is Tear.TWICE:
             return real(*args)
         if fault.tear is Tear.STALL_AFTER:
-            self.stall(call.process, fault.seconds)
+            self.sleep(fault.seconds)
             return answer
         if fault.crash:
             raise Crash(f"{call.process} at {call.port}.{call.method}")
@@ -149,6 +154,10 @@ class _Torn:
             )
 
         return call
+
+
+def torn_port(port: Any, plan: Plan, process: str, name: str) -> Any:
+    return _Torn(plan, process, name, port)
 
 
 def torn(ports: Ports, plan: Plan, process: str) -> Ports:

@@ -1,0 +1,90 @@
+"""How attempts follow each other: by what executors reported, and by the leases that they kept."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from punctual.domain.head import Head, Rules
+from punctual.domain.run import Lease, Reason, Run, Status
+from punctual.engine.ports import Key
+
+SKEW = timedelta(seconds=5)  # by which clocks may differ
+LOST_AT_MOST = 5  # attempts
+ROUNDING = timedelta(milliseconds=1)
+LETTERS = {Status.FAILED: "F", Status.TIMED_OUT: "T"}
+RETURNS = [15, 30, 60, 120, 240, 300]  # seconds until a run that could not begin is tried again
+
+
+@dataclass
+class Reports:
+    """What the executors said, by the token under which they said it."""
+
+    ends: dict[tuple[Key, str, int], Status] = field(default_factory=dict)
+    returns: dict[tuple[Key, str, int], bool] = field(default_factory=dict)  # whether it had begun
+
+
+def check_attempt(
+    reports: Reports, key: Key, was: Run, run: Run, rules: Rules, lease: Lease | None, now: datetime
+) -> None:
+    """A run that was held, and is held no more under that token."""
+    token = (key, was.run_id, was.token)
+    said, returned = reports.ends.get(token), reports.returns.get(token)
+    letters = run.past.removeprefix(was.past)
+    is_lost = "L" in letters or run.reason is Reason.LOST
+    if was.cancel:
+        stops = run.status in (Status.CANCELLED, Status.SUCCESS)
+        assert stops, f"rule 5: {was.run_id} was cancelled, and is {run.status}"
+    if run.status in (Status.SUCCESS, Status.FAILED, Status.TIMED_OUT) and not is_lost:
+        assert said is run.status, f"rule 4: {run.status}, and its holder said {said}"
+    if is_lost and returned is None:
+        until = lease.until if lease is not None else (was.attempt_at or was.changed_at)
+        assert until <= now + SKEW, f"its holder had until {until}, and was taken for lost"
+    if run.status is Status.CANCELLED and not (letters or returned is not None):
+        stopped = was.cancel or said is Status.CANCELLED
+        assert stopped, f"{was.run_id} is cancelled while it runs, and was not told to stop"
+    failures, losses = len(was.past.replace("L", "")), was.past.count("L")
+    if run.status is Status.FAILED and is_lost:
+        assert rules.at_most_once or losses + 1 == LOST_AT_MOST, f"given up after {losses + 1}"
+    elif run.status in (Status.FAILED, Status.TIMED_OUT):
+        assert rules.at_most_once or failures == rules.max_retries, (
+            f"{run.status} after {failures} retries of {rules.max_retries}"
+        )
+    if run.status in (Status.WAITING, Status.QUEUED):
+        _check_again(run, letters, rules, said, returned, failures)
+
+
+def _check_again(
+    run: Run,
+    letters: str,
+    rules: Rules,
+    said: Status | None,
+    returned: bool | None,
+    failures: int,
+) -> None:
+    """It is tried again: not beyond its retries, and after the wait that its rules give it."""
+    if not letters:  # given back before it began
+        assert returned is not None, "it goes back, and its holder did not return it"
+        assert not returned, "it was given back after it began, as if it had not"
+        assert not rules.at_most_once, "AT_MOST_ONCE: given back, and tried again"
+        if run.reason is Reason.BACKOFF:
+            assert run.next_at is not None
+            seconds = RETURNS[min(run.returns - 1, len(RETURNS) - 1)]
+            assert run.next_at - run.changed_at == timedelta(seconds=seconds)
+        return
+    assert not rules.at_most_once, "AT_MOST_ONCE: tried again"
+    if letters == "L":
+        return
+    assert said is not None, "it is tried again, and its holder has not said how it ended"
+    assert LETTERS.get(said) == letters, f"its holder said {said}, and {letters} is kept"
+    assert failures < rules.max_retries, f"tried again after {failures} retries"
+    assert run.next_at is not None
+    retry = rules.retry
+    whole = min(retry.backoff_seconds * retry.multiplier**failures, retry.max_backoff_seconds)
+    least = whole / 2 if retry.jitter else whole
+    waits = run.next_at - run.changed_at
+    assert timedelta(seconds=least) - ROUNDING <= waits <= timedelta(seconds=whole) + ROUNDING, (
+        f"it waits {waits} after {failures + 1} failures"
+    )
+
+
+def rules_of(old: Head, new: Head, definition: int) -> Rules:
+    return {**new.rules, **old.rules}[definition]
