@@ -96,5 +96,6 @@ def _health(session: Session, found: "Health") -> None:
             ("Guarantee", found.guarantee),
             ("Tasks", ", ".join(found.task_types)),
             ("Time zones", found.tzdata and f"tzdata {found.tzdata}"),
+            *(("Warning", one.text) for one in found.warnings),
         ]
     )

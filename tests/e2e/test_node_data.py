@@ -1,5 +1,6 @@
 """The data folder of a node that runs: closed to others, and started on after a power cut."""
 
+import sqlite3
 import stat
 from pathlib import Path
 
@@ -90,3 +91,28 @@ def test_a_file_that_a_power_cut_emptied_stops_the_start_in_one_line(
         assert call(node, "POST", "/tokens", {"name": "ci", "role": "viewer"})[0] == 201
     (node.folder / name).write_bytes(b"")
     assert str(node.folder / name) in refusal(node.folder)
+
+
+def test_one_unreadable_row_stops_no_other_job(tmp_path: Path) -> None:
+    ticks = {"schedule_type": "CRON", "cron_expression": "* * * * * *"}
+    with a_node(tmp_path / "data") as node:
+        bad, good = (
+            call(node, "POST", "/jobs", {"name": name, **ticks})[1]["job_id"]
+            for name in ("bad", "good")
+        )
+    db = sqlite3.connect(node.folder / "punctual.db")
+    with db:
+        db.execute("UPDATE heads SET head = x'00ff00' WHERE job_id = ?", (bad,))
+    db.close()
+    with a_node(tmp_path / "data") as again:
+        before = len(call(again, "GET", f"/jobs/{good}/runs")[1]["runs"])
+        eventually(lambda: len(call(again, "GET", f"/jobs/{good}/runs")[1]["runs"]) >= before + 5)
+        status, refused = call(again, "GET", f"/jobs/{bad}")
+        assert (status, refused["code"]) == (503, "UNAVAILABLE")
+        assert bad in refused["detail"]
+        _, health = call(again, "GET", "/health")
+        assert [one["code"] for one in health["warnings"]] == ["ROWS_UNREADABLE"]
+        log = log_of(again)
+        assert log.count('"event":"row_unreadable"') == 1
+        assert log.count('"event":"look_failed"') <= 2  # after 15 s, and then ever more seldom
+        assert '"event":"store_unavailable"' not in log

@@ -48,11 +48,13 @@ class Gate:
 
 class World:
     def __init__(self, folder: Path, clock: ManualClock, limits_of: LimitsOf | None = None) -> None:
+        self.folder = folder
         self.clock = clock
         self.gate = Gate()
         self.woken = threading.Event()
-        self.store = Store.open(folder, clock)
         self.events: list[str] = []
+        self.lines: list[tuple[str, dict[str, Any]]] = []
+        self.store = Store.open(folder, clock, self._log)
         self.workers = {Lane.QUICK.value: Workers("quick", 4), Lane.LONG.value: Workers("long", 4)}
         self.node = Node(
             self.store,
@@ -61,7 +63,7 @@ class World:
             clock,
             clock.monotonic,
             new_id(clock),
-            lambda event, **_: self.events.append(event),
+            self._log,
             self.workers,
             self.woken.set,
             executor_id=f"node-{id(self)}",
@@ -69,6 +71,10 @@ class World:
         )
         self.node.start()
         self.node.step()
+
+    def _log(self, event: str, /, **facts: Any) -> None:
+        self.events.append(event)
+        self.lines.append((event, facts))
 
     def do(self, request: Any) -> Any:
         (answer,) = self.node.perform([request])

@@ -63,6 +63,11 @@ class Stats(Model, frozen=True, kw_only=True):
     executors: tuple[Executor, ...] = ()
 
 
+class HealthWarning(Model, frozen=True, kw_only=True):
+    code: str
+    text: str
+
+
 class Health(Model, frozen=True, kw_only=True):
     status: str
     lateness_ms_p99: float | None = None
@@ -73,6 +78,7 @@ class Health(Model, frozen=True, kw_only=True):
     task_types: tuple[str, ...] = ()
     guarantee: str | None = None
     margin_seconds: float | None = None
+    warnings: tuple[HealthWarning, ...] = ()
 
     @property
     def ok(self) -> bool:

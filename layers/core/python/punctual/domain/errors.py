@@ -68,5 +68,9 @@ class Unavailable(PunctualError):
     code = "UNAVAILABLE"
 
 
+class Unreadable(Unavailable):
+    """A row is damaged. It alone is passed over; what needs it is refused."""
+
+
 class LaterVersion(Unavailable):
     """Written by a version that knew more: it stays as it is until that version is back."""

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from punctual.domain.errors import Unavailable
+from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.run import Run
 from punctual.engine.ports import Blob, Body, Key, Ports
 
@@ -108,7 +108,10 @@ class Documents:
         data = self._ports.blobs.get(name)
         if data is None:
             raise Unavailable("A payload cannot be read from the store.")
-        return msgspec.json.decode(data)
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.MsgspecError as error:
+            raise Unreadable("A payload is damaged in the store.") from error
 
 
 def payload_name(key: Key, given_by: str) -> str:

@@ -148,10 +148,21 @@ class Executor:
                 unread.append(Unread(message, nonce, run[2]))
         return granted, unread
 
-    def assign(self, runs: Sequence[tuple[Key, Head, Run]]) -> list[Assignment]:
-        """Each run with what it is to do."""
+    def assign(self, runs: Sequence[tuple[Key, Head, Run]]) -> list[Assignment | None]:
+        """Each run with what it is to do; None where that is missing or cannot be read."""
         bodies = self._bodies(runs)
-        return [self._assignment(*run, bodies) for run in runs]
+        return [self._assigned(*run, bodies) for run in runs]
+
+    def _assigned(
+        self, key: Key, head: Head, run: Run, bodies: Mapping[tuple[Key, str], Body]
+    ) -> Assignment | None:
+        try:
+            return self._assignment(key, head, run, bodies)
+        except Unavailable as error:
+            self._steps.tell(
+                "run_unreadable", **key._asdict(), run_id=run.run_id, error=error.message
+            )
+            return None
 
     def _bodies(self, runs: Sequence[tuple[Key, Head, Run]]) -> Mapping[tuple[Key, str], Body]:
         return self._ports.heads.bodies([_body_of(*run) for run in runs])

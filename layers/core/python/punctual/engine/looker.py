@@ -45,8 +45,11 @@ class Looker:
         self._steps.tell(event, **facts)
 
     def look_at(self, keys: Sequence[Key]) -> list[Result]:
-        """A look that no timer brought."""
+        """A look that no timer brought. A head that cannot be read fails its own look only."""
         writers = marks(self._new_id, len(keys))
         return self._steps.apply(
-            [Change(key, Look(), writer) for key, writer in zip(keys, writers, strict=True)]
+            [
+                Change(key, Look(), writer, spared=True)
+                for key, writer in zip(keys, writers, strict=True)
+            ]
         )

@@ -13,6 +13,7 @@ from punctual.engine.executor import Assignment, Executor, Finished
 from punctual.engine.held import Ending, Held
 from punctual.engine.looker import Looker
 from punctual.engine.marks import marks
+from punctual.engine.plan import load
 from punctual.engine.ports import Key, Message, NewId, Ports, Stored, Timer
 from punctual.engine.steps import Steps
 
@@ -47,13 +48,16 @@ class Performing:
         self._looker = Looker(steps, new_id)
         self._new_id = new_id
 
-    def prepare(self, held: Sequence[Held], work: Work) -> list[Prepared]:
-        """How each will end, worked out before its time."""
+    def prepare(self, held: Sequence[Held], work: Work) -> list[Prepared | None]:
+        """How each will end, worked out before its time; None where that cannot be known."""
         assigned = self._executor.assign([(h.change.key, h.decision.head, h.run) for h in held])
-        prepared: list[Prepared] = []
+        prepared: list[Prepared | None] = []
         for one, assignment, mark in zip(
             held, assigned, marks(self._new_id, len(held)), strict=True
         ):
+            if assignment is None:
+                prepared.append(None)
+                continue
             finished = work(assignment)
             change = self._ending(finished, mark, one.change.brought)
             prepared.append((Ending(one, change), finished))
@@ -78,7 +82,8 @@ class Performing:
     def perform(self, messages: Sequence[Message], work: Work) -> Performed:
         """Claim and end what stands queued."""
         keys = [Key(message.tenant, message.job_id) for message in messages]
-        planned = [work(one) for one in self._queued(messages, self._ports.heads.load(keys))]
+        stored, _ = load(self._ports.heads, keys)
+        planned = [work(one) for one in self._queued(messages, stored)]
         drawn = marks(self._new_id, len(planned))
         changes = [self._ending(one, mark) for one, mark in zip(planned, drawn, strict=True)]
         applied = self._steps.apply(changes)
@@ -112,4 +117,4 @@ class Performing:
             for run in head.runs if head is not None else ():
                 if head and run.run_id == message.run_id and run.status is Status.QUEUED:
                     found.append((key, head, run))
-        return self._executor.assign(found)
+        return [one for one in self._executor.assign(found) if one is not None]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from punctual.domain.decide import Decision
 from punctual.domain.draft import WRITERS
-from punctual.domain.errors import LaterVersion, Unavailable
+from punctual.domain.errors import LaterVersion, Unavailable, Unreadable
 from punctual.domain.events import Backfill, Claim, Event, Finish, Look, Order, Perform
 from punctual.domain.head import Head
 from punctual.domain.run import LOST, Run
@@ -57,7 +57,7 @@ def load(
     try:
         return heads.load(keys, glance), {}
     except Exception as error:
-        if isinstance(error, Unavailable) and not isinstance(error, LaterVersion):
+        if isinstance(error, Unavailable) and not isinstance(error, LaterVersion | Unreadable):
             raise
         if len(keys) == 1:
             return {}, {keys[0]: error}

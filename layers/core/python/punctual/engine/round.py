@@ -68,7 +68,7 @@ class Round:
 
     def complete(self, begun: Reading, ended: Sequence[Ending]) -> list[Result | None]:
         now = begun.wall
-        stored = self._ports.heads.load([one.change.key for one in ended])
+        stored, _ = load(self._ports.heads, [one.change.key for one in ended])
         plans = []
         for number, one in enumerate(ended):
             held, change = one.held, one.change

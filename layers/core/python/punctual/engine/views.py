@@ -72,12 +72,20 @@ class Stats(NamedTuple):
     executors: Sequence[Mapping[str, Any]]
 
 
+class HealthWarning(NamedTuple):
+    """What a person should see to before it becomes a failure; it names no tenant and no path."""
+
+    code: str
+    text: str
+
+
 class Health(NamedTuple):
     status: str
     lateness_ms_p99: float | None
     watermark: datetime | None
     planner_heartbeat: datetime | None
     task_types: Sequence[str]
+    warnings: Sequence[HealthWarning] = ()
 
 
 class Monitor(Protocol):

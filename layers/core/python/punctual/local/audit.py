@@ -5,6 +5,7 @@ from datetime import datetime
 
 import msgspec
 
+from punctual.domain.errors import Unreadable
 from punctual.domain.head import Head
 from punctual.engine.audit import (
     DEFINED,
@@ -14,10 +15,12 @@ from punctual.engine.audit import (
     Note,
     Noted,
     Subject,
+    moment_text,
     newest_first,
 )
 from punctual.engine.places import number_in
-from punctual.local.codec import micros
+from punctual.local.codec import micros, moment
+from punctual.local.damage import DECODING
 from punctual.local.unit import Unit
 
 PACK = 512  # subjects, or notes, in a row
@@ -30,6 +33,8 @@ _decode = msgspec.msgpack.Decoder(list[Noted]).decode
 
 Place = tuple[str, int, str]  # as a subject, but made in a sixth of the time
 Held = tuple[Note, list[Place]]
+_Row = tuple[int, int, int, bytes]
+_MILLISECOND = 1_000
 
 
 class SqliteAudit:
@@ -68,31 +73,43 @@ class SqliteAudit:
         """A place is a row, and the entry of it that was shown last, if any was."""
         filters = filters.kept(now)
         row, last = (2**63 - 1, "") if after is None else (number_in(after[0]), after[1])
-        found: list[Entry] = []
-        looked = 0
         with self._unit:
             self.flush()
-            for number, packed in self._rows(tenant, filters, row):
-                looked += 1
+            found = self._page(tenant, filters, limit, row, last)
+        if isinstance(found, Unreadable):
+            raise found
+        return found
+
+    def _page(
+        self, tenant: str, filters: AuditFilters, limit: int, row: int, last: str
+    ) -> AuditPage | Unreadable:
+        found: list[Entry] = []
+        rows = self._rows(tenant, filters, row)
+        for looked, (number, earliest, latest, packed) in enumerate(rows, start=1):
+            try:
                 entries = newest_first(tenant, _decode(packed), filters)
-                if number == row and last:
-                    entries = [entry for entry in entries if entry.audit_id < last]
-                room = limit - len(found)
-                found += entries[:room]
-                if len(entries) > room:
-                    shown = entries[room - 1].audit_id if room else ""
-                    return AuditPage(found, (str(number), shown))
-                if looked == READ:
-                    return AuditPage(found, (str(number - 1), ""))
+            except DECODING as error:
+                self._unit.damage.note("audit", (tenant, number), error)
+                return _unreadable(earliest, latest)
+            if number == row and last:
+                entries = [entry for entry in entries if entry.audit_id < last]
+            room = limit - len(found)
+            found += entries[:room]
+            if len(entries) > room:
+                shown = entries[room - 1].audit_id if room else ""
+                return AuditPage(found, (str(number), shown))
+            if looked == READ:
+                return AuditPage(found, (str(number - 1), ""))
         return AuditPage(found, None)
 
-    def _rows(self, tenant: str, filters: AuditFilters, row: int) -> Iterator[tuple[int, bytes]]:
+    def _rows(self, tenant: str, filters: AuditFilters, row: int) -> Iterator[_Row]:
         """From this one on, newest first: those that may hold what is asked for."""
         start = -1 if filters.start is None else micros(filters.start)
         end = 2**63 - 1 if filters.end is None else micros(filters.end)
         while True:
             some = self._unit.db.execute(
-                "SELECT id, noted FROM audit WHERE tenant = ? AND id <= ? AND latest >= ? "
+                "SELECT id, earliest, latest, noted FROM audit "
+                "WHERE tenant = ? AND id <= ? AND latest >= ? "
                 "AND earliest < ? ORDER BY id DESC LIMIT ?",
                 (tenant, row, start, end, _TOGETHER),
             ).fetchall()
@@ -122,6 +139,16 @@ class SqliteAudit:
     def drop(self) -> None:
         self._held.clear()
         self._latest = None
+
+
+def _unreadable(earliest: int, latest: int) -> Unreadable:
+    """A list without these lines would hide them: it is refused, and says how to read the rest."""
+    start, end = moment(earliest), moment(latest + _MILLISECOND)
+    return Unreadable(
+        f"The audit's lines from {moment_text(start)} to {moment_text(end)} cannot be read. Ask "
+        f"for those before with to={moment_text(start)}, and for those after with "
+        f"from={moment_text(end)}."
+    )
 
 
 def _packs(held: Sequence[Held]) -> Iterator[list[Held]]:

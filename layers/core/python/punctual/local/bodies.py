@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from punctual.engine.ports import Body, Key
 from punctual.local.codec import Codec
+from punctual.local.damage import DECODING
 from punctual.local.inserting import insert
 from punctual.local.unit import Unit
 
@@ -47,7 +48,11 @@ class SqliteBodies:
         ).fetchone()
         if row is None:
             return None
-        body = BODY.decode(row[0])
+        try:
+            body = BODY.decode(row[0])
+        except DECODING as error:  # as good as missing: what needs it is refused
+            self._unit.damage.note("bodies", (*key, ref), error)
+            return None
         if len(row[0]) <= SMALL and not self._unit.db.in_transaction:
             self._remember({(key, ref): body})
         return body

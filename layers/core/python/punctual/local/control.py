@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from punctual.domain.errors import Unreadable
 from punctual.engine.ports import BucketLease, Clock, Receipt
 from punctual.local.codec import Codec, micros, minute, moment
+from punctual.local.damage import DECODING
 from punctual.local.unit import Unit
 
 RECEIPT = Codec(Receipt)
@@ -47,7 +49,10 @@ class SqliteBuckets:
                 (minute(bucket), shard),
             ).fetchone()
             token, look = 1, 0
-            if row is not None:
+            if row is not None and not _is_whole(row):
+                error = TypeError("a number is none")
+                self._unit.damage.note("buckets", (minute(bucket), shard), error)
+            elif row is not None:
                 holder, token, look, ends, done = row
                 lives = ends is not None and ends > micros(now)
                 if done or (lives and holder != owner):
@@ -83,7 +88,7 @@ class SqliteBuckets:
             if mark is not None and bucket < mark:
                 return True
             row = self._unit.db.execute(
-                f"SELECT done FROM buckets {_PLACE}", (minute(bucket), shard)
+                f"SELECT done = 1 FROM buckets {_PLACE}", (minute(bucket), shard)
             ).fetchone()
             return row is not None and bool(row[0])
 
@@ -92,6 +97,7 @@ class SqliteBuckets:
             self._unit.begin()
             row = self._unit.db.execute(
                 f"UPDATE buckets SET look = look + 1 {_PLACE} AND done = 0 AND until > ? "
+                "AND typeof(until) = 'integer' "
                 "RETURNING owner, token, look, until",
                 (minute(bucket), shard, micros(self._clock())),
             ).fetchone()
@@ -122,6 +128,12 @@ class SqliteBuckets:
         self._unit.db.execute("INSERT OR REPLACE INTO control VALUES (?, ?)", (name, value))
 
 
+def _is_whole(row: tuple[object, ...]) -> bool:
+    """Owner, token, look, until and done. A row that is not whole is taken for none."""
+    _, *numbers, done = row
+    return done in (0, 1) and all(isinstance(one, int | None) for one in numbers)
+
+
 class SqliteReceipts:
     def __init__(self, unit: Unit) -> None:
         self._unit = unit
@@ -129,28 +141,36 @@ class SqliteReceipts:
     def claim(
         self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
+        standing = dict(self.find(tenant, [name for name, _ in wanted], now))
         with self._unit:
-            return [self._claim(tenant, name, receipt, now) for name, receipt in wanted]
+            for name, receipt in wanted:
+                if name not in standing:
+                    self._write(tenant, name, receipt)
+                    standing[name] = receipt
+        return [standing[name] for name, _ in wanted]
 
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
+        """A receipt that cannot be read is refused: a request taken for new would act twice."""
         with self._unit:
-            found = {name: self._standing(tenant, name, now) for name in names}
-        return {name: receipt for name, receipt in found.items() if receipt is not None}
+            rows = [(name, self._row(tenant, name, now)) for name in dict.fromkeys(names)]
+        try:
+            return {name: RECEIPT.decode(row) for name, row in rows if row is not None}
+        except DECODING as error:
+            self._unit.damage.note("receipts", (tenant,), error)
+            raise Unreadable(
+                "What an earlier request with this Idempotency-Key did cannot be read."
+            ) from error
 
-    def _standing(self, tenant: str, name: str, now: datetime) -> Receipt | None:
+    def _row(self, tenant: str, name: str, now: datetime) -> bytes | None:
         row = self._unit.db.execute(
             "SELECT receipt FROM receipts WHERE tenant = ? AND name = ? AND expires > ?",
             (tenant, name, micros(now)),
         ).fetchone()
-        return None if row is None else RECEIPT.decode(row[0])
+        return None if row is None else row[0]
 
-    def _claim(self, tenant: str, name: str, receipt: Receipt, now: datetime) -> Receipt:
-        standing = self._standing(tenant, name, now)
-        if standing is not None:
-            return standing
+    def _write(self, tenant: str, name: str, receipt: Receipt) -> None:
         self._unit.begin()
         self._unit.db.execute(
             "INSERT OR REPLACE INTO receipts VALUES (?, ?, ?, ?)",
             (tenant, name, micros(receipt.expires_at), RECEIPT.encode(receipt)),
         )
-        return receipt

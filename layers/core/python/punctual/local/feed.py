@@ -7,6 +7,7 @@ import msgspec
 
 from punctual.engine.ports import Clock
 from punctual.local.codec import micros
+from punctual.local.damage import DECODING
 from punctual.local.unit import Unit
 
 PACK = 64  # events in a row
@@ -52,7 +53,11 @@ class SqliteFeed:
                 "SELECT seq, event FROM feed WHERE seq > ? ORDER BY seq LIMIT ?", (after, limit)
             )
             for seq, row in rows:
-                decoded = msgspec.json.decode(row)
+                try:
+                    decoded = msgspec.json.decode(row)
+                except DECODING as error:
+                    self._unit.damage.note("feed", (seq,), error)
+                    continue
                 events = decoded if isinstance(decoded, list) else [decoded]
                 numbered = enumerate(events, seq - len(events) + 1)
                 found.extend((number, event) for number, event in numbered if number > after)

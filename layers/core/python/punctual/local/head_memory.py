@@ -5,6 +5,7 @@ from collections import OrderedDict
 from punctual.domain.run import Lease
 from punctual.engine.ports import Stored
 from punctual.local.codec import moment
+from punctual.local.damage import DECODING
 from punctual.local.head_rows import HEAD, NO_LEASES
 from punctual.local.unit import Unit
 
@@ -32,7 +33,7 @@ class HeadMemory:
         self._newest: dict[str, str] = {}
 
     def find(self, key: Name) -> Kept | None:
-        """As the unit sees it, expired or not."""
+        """As the unit sees it, expired or not; `Unreadable` where its row is damaged."""
         kept = self._open.get(key)
         if kept is not None:
             return kept
@@ -114,13 +115,17 @@ class HeadMemory:
         if row is None:
             return None
         number, leased, head = row
-        leases = NO_LEASES
+        found: list[tuple[str, int, int, int]] = []
         if leased:
             found = db.execute(
                 "SELECT run_id, token, until, beaten FROM leases WHERE head = ?", (number,)
             ).fetchall()
+        try:
             leases = {
                 run_id: Lease(token=token, until=moment(until), beaten=bool(beaten))
                 for run_id, token, until, beaten in found
             }
-        return number, Stored(HEAD.decode(head), leases)
+            return number, Stored(HEAD.decode(head), leases if leased else NO_LEASES)
+        except DECODING as error:
+            self._unit.damage.note("heads", key, error)
+            raise self._unit.damage.unreadable_job([key]) from error

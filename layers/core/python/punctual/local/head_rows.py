@@ -10,9 +10,10 @@ from punctual.domain.coming import comes_again, first_coming
 from punctual.domain.draft import expires_at
 from punctual.domain.head import Head
 from punctual.domain.run import Lease, Status
-from punctual.engine.ports import RunKey, Stored
+from punctual.engine.ports import Key, RunKey, Stored
 from punctual.local.codec import Packed, micros
 from punctual.local.counts import JOB, RUN
+from punctual.local.damage import DECODING, Damage
 from punctual.local.kinds import MIXED, kind_of, rank
 
 HEAD = Packed(Head)
@@ -157,6 +158,21 @@ class HeadRows:
             self._counts[head.tenant, RUN, run.status._value_] += by
         if head.line:
             self._counts[head.tenant, RUN, Status.WAITING.value] += by * len(head.line)
+
+
+def read_heads(
+    damage: Damage, rows: Iterable[tuple[str, str, bytes]]
+) -> tuple[list[Head], list[Key]]:
+    """The heads of (tenant, job, head), and the jobs whose head cannot be read."""
+    heads: list[Head] = []
+    unread: list[Key] = []
+    for tenant, job_id, row in rows:
+        try:
+            heads.append(HEAD.decode(row))
+        except DECODING as error:
+            damage.note("heads", (tenant, job_id), error)
+            unread.append(Key(tenant, job_id))
+    return heads, unread
 
 
 def uncount(heads: Iterable[Head], counts: Counter[tuple[str, str, str]]) -> None:

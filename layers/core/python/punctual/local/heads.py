@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from punctual.domain.draft import expires_at
+from punctual.domain.errors import Unreadable
 from punctual.domain.head import Head
 from punctual.domain.placement import EPOCH
 from punctual.domain.run import Lease
@@ -28,14 +29,16 @@ from punctual.local.bodies import SqliteBodies
 from punctual.local.codec import micros, moment
 from punctual.local.counts import Counts
 from punctual.local.head_memory import HeadMemory
-from punctual.local.head_rows import HEAD, INSERT, NO_LEASES, HeadRows, merged
+from punctual.local.head_rows import INSERT, NO_LEASES, HeadRows, merged, read_heads
 from punctual.local.inserting import insert
 from punctual.local.kinds import MIXED, Place
+from punctual.local.rows import read_rows
 from punctual.local.unit import Unit
 
 CACHED = 20_000
 _TOGETHER = 200  # busy heads read in one go
 _KEPT = "(expires IS NULL OR expires > ?)"
+_HEADS = "SELECT tenant, job_id, head FROM heads"
 _COMING = (
     "SELECT coming, job_id, head FROM heads INDEXED BY heads_coming WHERE tenant = ? AND coming < ?"
 )
@@ -53,6 +56,7 @@ class SqliteHeads:
         cached: int = CACHED,
     ) -> None:
         self._unit = unit
+        self._damage = unit.damage
         self._audit = audit
         self._bodies = bodies
         self._counts = counts
@@ -61,13 +65,18 @@ class SqliteHeads:
         self._memory = HeadMemory(unit, cached)
 
     def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:  # noqa: ARG002
+        found, unread = {}, []
         with self._unit:
-            found = {}
             for key in keys:
-                kept = self._memory.find(key)
+                try:
+                    kept = self._memory.find(key)
+                except Unreadable:
+                    unread.append(key)
+                    continue
                 if kept is not None and not self._expired(kept[1].head):
                     found[key] = kept[1]
-            return found
+        self._damage.refuse(unread)
+        return found
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
         with self._unit:
@@ -87,14 +96,15 @@ class SqliteHeads:
         with self._unit:
             self.flush()
             found = self._unit.db.execute(
-                f"SELECT head FROM heads WHERE tenant = ?{' AND job_id < ?' if before else ''} "
+                f"{_HEADS} WHERE tenant = ?{' AND job_id < ?' if before else ''} "
                 f"AND state <> '' AND {_KEPT} ORDER BY job_id DESC LIMIT ?",
                 (tenant, *((before,) if before else ()), micros(self._clock()), limit + 1),
             ).fetchall()
-            heads = [HEAD.decode(row[0]) for row in found[:limit]]
+            heads, unread = read_heads(self._damage, found[:limit])
             wanted = [(Key(tenant, head.job_id), head.current.body) for head in heads]
             bodies = self.bodies(wanted)
-            return HeadPage.of(heads, wanted, bodies, len(found) > limit)
+        self._damage.refuse(unread)
+        return HeadPage.of(heads, wanted, bodies, len(found) > limit)
 
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
@@ -120,10 +130,10 @@ class SqliteHeads:
             ]
             following = sorted(found)[:limit]
             last = following[-1] if len(following) == limit else None
-            return Coming(
-                [HEAD.decode(row[2]) for row in (*before, *following)],
-                None if last is None else (moment(last[0]), last[1]),
-            )
+            rows = [(tenant, job_id, head) for _, job_id, head in (*before, *following)]
+            heads, unread = read_heads(self._damage, rows)
+        self._damage.refuse(unread)
+        return Coming(heads, None if last is None else (moment(last[0]), last[1]))
 
     def busy(self, tenant: str) -> Iterator[Head]:
         """Those that are busy at the first reading; each as it is when it is read."""
@@ -138,10 +148,12 @@ class SqliteHeads:
             with self._unit:
                 self.flush()
                 rows = [
-                    self._unit.db.execute("SELECT head FROM heads WHERE id = ?", number).fetchone()
+                    self._unit.db.execute(f"{_HEADS} WHERE id = ?", number).fetchone()
                     for number in found[first : first + _TOGETHER]
                 ]
-            yield from (HEAD.decode(row[0]) for row in rows if row is not None)
+                heads, unread = read_heads(self._damage, [row for row in rows if row is not None])
+            self._damage.refuse(unread)
+            yield from heads
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """In the order of tenant and job, so what is added meanwhile repeats nothing."""
@@ -149,15 +161,16 @@ class SqliteHeads:
             self.flush()
             after = msgspec.json.decode(cursor, type=Key) if cursor else Key("", "")
             found = self._unit.db.execute(
-                f"SELECT head FROM heads WHERE (tenant, job_id) > (?, ?) AND {_KEPT} "
+                f"{_HEADS} WHERE (tenant, job_id) > (?, ?) AND {_KEPT} "
                 "ORDER BY tenant, job_id LIMIT ?",
                 (*after, micros(self._clock()), limit),
             ).fetchall()
-            heads = [HEAD.decode(row) for (row,) in found]
-            if len(heads) < limit:
-                return Walk(heads, None)
-            last = Key(heads[-1].tenant, heads[-1].job_id)
-            return Walk(heads, msgspec.json.encode(last).decode())
+            heads, unread = read_heads(self._damage, found)
+            told = [(key, "Unreadable") for key in unread]
+            if len(found) < limit:
+                return Walk(heads, None, told)
+            last = Key(*found[-1][:2])
+            return Walk(heads, msgspec.json.encode(last).decode(), told)
 
     def queued(self, rank: int, after: Place | None, limit: int) -> list[Place]:
         """Where heads stand whose queued runs are of this rank, due or not: by the time of the
@@ -176,31 +189,34 @@ class SqliteHeads:
             return found
 
     def _queued(self, which: str, values: tuple[Any, ...], limit: int) -> list[Place]:
-        return self._unit.db.execute(
+        found: list[Any] = read_rows(
+            self._unit.db,
             "SELECT queued_due, tenant, id FROM heads INDEXED BY heads_busy "
             f"WHERE busy = 1 AND queued_priority = ? {which}"
             "ORDER BY queued_due, tenant, id LIMIT ?",
             (*values, limit),
-        ).fetchall()
+        )
+        return found
 
     def keys(self, places: Sequence[Place]) -> list[Key]:
         with self._unit:
-            found = (
-                self._unit.db.execute(
-                    "SELECT tenant, job_id FROM heads WHERE id = ?", (number,)
-                ).fetchone()
+            return [
+                Key(*row)
                 for *_, number in places
-            )
-            return [Key(*row) for row in found if row is not None]
+                for row in read_rows(
+                    self._unit.db, "SELECT tenant, job_id FROM heads WHERE id = ?", (number,)
+                )
+            ]
 
     def end_all_leases(self) -> list[Key]:
         """For a start: whoever held them is gone, as the folder's lock shows."""
         with self._unit:
             self.flush()
-            found = self._unit.db.execute(
-                "SELECT DISTINCT tenant, job_id FROM leases JOIN heads ON heads.id = leases.head"
+            found = read_rows(
+                self._unit.db,
+                "SELECT DISTINCT tenant, job_id FROM leases JOIN heads ON heads.id = leases.head",
             )
-            keys = [Key(*row) for row in found.fetchall()]
+            keys = [Key(*row) for row in found]
             if keys:
                 self._unit.begin()
                 self._unit.db.execute("UPDATE leases SET until = ?", (micros(EPOCH),))
@@ -236,7 +252,10 @@ class SqliteHeads:
     def _swap(self, swap: Swap) -> bool:
         head, expect, changes = swap.head, swap.expect, swap.leases
         key = (head.tenant, head.job_id)
-        kept = self._memory.find(key)
+        try:
+            kept = self._memory.find(key)
+        except Unreadable:
+            return False  # lost: the next load says why
         version, leases = 0, NO_LEASES
         if kept is not None and not self._expired(kept[1].head):
             standing, leases = kept[1]
@@ -256,7 +275,10 @@ class SqliteHeads:
         return True
 
     def _beat(self, beat: Beat) -> Head | None:
-        kept = self._memory.find(beat.key)
+        try:
+            kept = self._memory.find(beat.key)
+        except Unreadable:
+            return None
         if kept is None or self._expired(kept[1].head):
             return None
         head, leases = kept[1]

@@ -2,12 +2,16 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from punctual.domain.run import Run
+from punctual.domain.placement import EPOCH
+from punctual.domain.run import Run, Status
+from punctual.domain.timing import RETENTION
+from punctual.engine.packs import SPOILT
 from punctual.engine.ports import AttemptRow, Detail, Key, RunKey, RunRow
-from punctual.local.codec import Packed, micros
+from punctual.local.codec import Packed, micros, moment
 from punctual.local.counts import RUN, Counts
+from punctual.local.damage import DECODING
 from punctual.local.inserting import insert
 from punctual.local.unit import Unit
 
@@ -15,9 +19,19 @@ ROW = Packed(RunRow)
 ATTEMPT = Packed(AttemptRow)
 MOMENT = "substr(run_id, 1, 13)"  # the 48 bits of time in an id
 _INSERT = "INTO runs (tenant, job_id, run_id, expires, status, row) VALUES (?, ?, ?, ?, ?, ?)"
-_ONE = "FROM runs WHERE tenant = ? AND job_id = ? AND run_id = ?"
+_SELECT = "SELECT job_id, run_id, expires, status, row FROM runs"
+_PLACE = "WHERE tenant = ? AND job_id = ? AND run_id = ?"
+_ONE = f"FROM runs {_PLACE}"
 
 _Row = tuple[str, str, str, int, str, bytes]
+
+
+def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
+    """What is known of a run whose row is damaged: its id holds its time, its expiry its end."""
+    at = EPOCH + timedelta(milliseconds=int(key.run_id[:8] + key.run_id[9:13], 16))
+    ended_at = expires_at - RETENTION
+    run = Run(key.run_id, Status(status), 0, at, at, at, ended_at, ended_at=ended_at)
+    return RunRow(key.tenant, key.job_id, run, expires_at, detail=SPOILT)
 
 
 class SqliteHistory:
@@ -40,8 +54,12 @@ class SqliteHistory:
         self.put_attempts(rows)
 
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
-        return mine[-1].detail if mine else None
+        mine = [
+            SPOILT if row is None else row.detail
+            for token, lost, row in self._attempts_of(key, now)
+            if token == run.token and not lost
+        ]
+        return mine[-1] if mine else None
 
     def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:  # noqa: ARG002
         with self._unit:
@@ -62,14 +80,36 @@ class SqliteHistory:
             return found
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
+        return [row for *_, row in self._attempts_of(key, now) if row is not None]
+
+    def _attempts_of(
+        self, key: RunKey, now: datetime
+    ) -> Sequence[tuple[int, bool, AttemptRow | None]]:
+        """Token, whether it is LOST, and the row; None where it cannot be read."""
         with self._unit:
             self._flush_attempts()
             rows = self._unit.db.execute(
-                "SELECT row FROM attempts WHERE tenant = ? AND job_id = ? AND run_id = ? "
-                "AND (expires IS NULL OR expires > ?) ORDER BY number, token, lost",
+                "SELECT token, lost, row FROM attempts WHERE tenant = ? AND job_id = ? "
+                "AND run_id = ? AND (expires IS NULL OR expires > ?) ORDER BY number, token, lost",
                 (*key, micros(now)),
-            )
-            return [ATTEMPT.decode(row) for (row,) in rows.fetchall()]
+            ).fetchall()
+            return [(token, bool(lost), self._attempt(key, row)) for token, lost, row in rows]
+
+    def _attempt(self, key: RunKey, row: bytes) -> AttemptRow | None:
+        try:
+            return ATTEMPT.decode(row)
+        except DECODING as error:
+            self._unit.damage.note("attempts", key, error)
+            return None
+
+    def _run(self, tenant: str, kept: tuple[str, str, int, str, bytes]) -> RunRow:
+        """A row that cannot be read is shown with what its columns say, so no list is shorter."""
+        job_id, run_id, expires, status, row = kept
+        try:
+            return ROW.decode(row)
+        except DECODING as error:
+            self._unit.damage.note("runs", (tenant, job_id, run_id), error)
+            return unreadable_run(RunKey(tenant, job_id, run_id), status, moment(expires))
 
     def page(
         self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
@@ -79,11 +119,11 @@ class SqliteHistory:
             bounds = (" AND run_id < ?" if before else "") + (" AND run_id > ?" if after else "")
             given = [bound for bound in (before, after) if bound]
             rows = self._unit.db.execute(
-                f"SELECT row FROM runs WHERE tenant = ? AND job_id = ?{bounds} AND expires > ? "
+                f"{_SELECT} WHERE tenant = ? AND job_id = ?{bounds} AND expires > ? "
                 "ORDER BY run_id DESC LIMIT ?",
                 (*key, *given, micros(now), limit),
             )
-            return [ROW.decode(row) for (row,) in rows.fetchall()]
+            return [self._run(key.tenant, row) for row in rows.fetchall()]
 
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
@@ -99,17 +139,17 @@ class SqliteHistory:
                 (tenant, *given, micros(now), limit),
             )
             rows = [
-                db.execute("SELECT row FROM runs WHERE id = ?", number).fetchone()
+                db.execute(f"{_SELECT} WHERE id = ?", number).fetchone()
                 for number in found.fetchall()
             ]
-            return [ROW.decode(row) for (row,) in rows]
+            return [self._run(tenant, row) for row in rows]
 
     def _stands(self, key: RunKey) -> bool:
         return self._unit.db.execute(f"SELECT 1 {_ONE}", key).fetchone() is not None
 
     def _read(self, key: RunKey) -> RunRow | None:
-        row = self._unit.db.execute(f"SELECT row {_ONE}", key).fetchone()
-        return None if row is None else ROW.decode(row[0])
+        row = self._unit.db.execute(f"{_SELECT} {_PLACE}", key).fetchone()
+        return None if row is None else self._run(key.tenant, row)
 
     def flush(self) -> None:
         self._flush_attempts()

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from punctual.engine.reconciler import Reconciler
+from punctual.engine.reconciler import LATE, Reconciler
 from punctual.engine.sweeper import Sweeper
 from punctual.local.store import Store
 
@@ -12,6 +12,7 @@ OFTEN = timedelta(seconds=60)
 SOON = timedelta(milliseconds=200)  # while there is more to remove
 DAILY = timedelta(hours=24)
 PURGED = 500
+AFTER_LOSS = LATE + timedelta(minutes=1)  # by then the walk takes a missing timer for lost
 
 
 class House:
@@ -38,10 +39,16 @@ class House:
             return
         self._kept_at = now
         self._more = self._store.purge(now, PURGED)
-        if self._walk is not None or now - self._walked_at >= DAILY:
+        if self._walk is not None or self._walk_is_due(now):
             self._walk_on(now)
         if self._sweep is not None or now - self._swept_at >= DAILY:
             self._sweep_on(now)
+
+    def _walk_is_due(self, now: datetime) -> bool:
+        if self._store.damage.lost_timer:
+            self._store.damage.lost_timer = False
+            self._walked_at = min(self._walked_at, now + AFTER_LOSS - DAILY)
+        return now - self._walked_at >= DAILY
 
     def _walk_on(self, now: datetime) -> None:
         with self._store.work():

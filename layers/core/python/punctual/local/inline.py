@@ -48,10 +48,16 @@ class EventsInline:
         messages = [message_of(h.change.key, h.run, h.decision.head) for h in held]
         taken = self._ready.hold(messages)
         mine = [h for h, ours in zip(held, taken, strict=True) if ours]
-        for prepared in self._performing.prepare(mine, self._work):
-            one = prepared[0].held
-            self._held[one.run.run_id, one.decision.head.version] = prepared
-        return taken
+        prepared = iter(self._performing.prepare(mine, self._work))
+        return [ours and self._keep(next(prepared)) for ours in taken]
+
+    def _keep(self, prepared: Prepared | None) -> bool:
+        """What cannot be made ready is written as queued, as if there had been no room for it."""
+        if prepared is None:
+            return False
+        one = prepared[0].held
+        self._held[one.run.run_id, one.decision.head.version] = prepared
+        return True
 
     def start_over(self) -> None:
         """Nothing of what was held was written: its timers bring it again."""

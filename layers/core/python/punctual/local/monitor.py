@@ -1,13 +1,13 @@
 """How the node does: lateness, what ran in the last hour, what waits."""
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from punctual.domain.placement import bucket_of
 from punctual.domain.run import Run, Status
-from punctual.engine.views import Health, Stats
+from punctual.engine.views import Health, HealthWarning, Stats
 
 HOUR = timedelta(hours=1)
 MILLISECOND = timedelta(milliseconds=1)
@@ -47,8 +47,16 @@ class Typed(Protocol):
 
 
 class NodeMonitor:
-    def __init__(self, store: Counted, holding: Sized, registry: Typed, executor_id: str) -> None:
+    def __init__(
+        self,
+        store: Counted,
+        holding: Sized,
+        registry: Typed,
+        executor_id: str,
+        warnings: Callable[[], Sequence[HealthWarning]] = tuple,
+    ) -> None:
         self._store = store
+        self._warnings = warnings
         self._holding = holding
         self._types = tuple(sorted({"event", *registry.types}))
         self._executor_id = executor_id
@@ -145,7 +153,8 @@ class NodeMonitor:
             status = "late"
         if self._planned_at is None or now - self._planned_at > SILENT:
             status = "down"
-        return Health(status, p99, self._watermark, self._planned_at, self._types)
+        planned = self._watermark, self._planned_at
+        return Health(status, p99, *planned, self._types, self._warnings())
 
 
 def _expected_at(run: Run) -> datetime:

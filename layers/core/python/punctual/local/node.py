@@ -98,7 +98,7 @@ class Node:
         self._wiring = wiring
         wiring.poller = self.poller
         self.webhooks = Webhooks(*(store, self.ports, registry, webhook_secrets, clock, log, woken))
-        self.monitor = NodeMonitor(store, self.holding, registry, executor_id)
+        self.monitor = NodeMonitor(store, self.holding, registry, executor_id, store.warnings)
         self.search = Search(self.ports, clock, self.monitor, log)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
         self._counted: list[Admission | NodeQuotas] = [self._admission]

@@ -1,14 +1,16 @@
 """Notices of the node: rows that the end of a run writes with it, until they are told."""
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.engine.ports import Clock, Notice
 from punctual.local.codec import Codec, micros, moment
+from punctual.local.damage import DECODING
 from punctual.local.unit import Unit
 
 _NOTICE = Codec(Notice)
+SELDOM = timedelta(hours=1)
 
 
 class Waiting(NamedTuple):
@@ -57,8 +59,18 @@ class SqliteNotices:
                 f"AND id NOT IN ({_marks(but)}) ORDER BY next_at, id LIMIT ?",
                 (micros(now), *but, most),
             ).fetchall()
+            found = [self._read(now, *row) for row in rows]
         self._known = False
-        return [Waiting(number, _NOTICE.decode(notice), tries) for number, notice, tries in rows]
+        return [one for one in found if one is not None]
+
+    def _read(self, now: datetime, number: int, notice: bytes, tries: int) -> Waiting | None:
+        """One that cannot be read holds up no other: it is looked at again seldom."""
+        try:
+            return Waiting(number, _NOTICE.decode(notice), int(tries))
+        except DECODING as error:
+            self._unit.damage.note("notices", (number,), error)
+            self.again(number, 0, now + SELDOM)
+            return None
 
     def again(self, number: int, tries: int, at: datetime) -> None:
         with self._unit:

@@ -1,7 +1,8 @@
 """Removing what has expired, in steps of bounded size; reads filter it out before that."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from punctual.domain.placement import sortable_id
 from punctual.domain.timing import RETENTION
@@ -10,8 +11,9 @@ from punctual.local.blobs import FileBlobs
 from punctual.local.bodies import BODY
 from punctual.local.codec import micros, minute
 from punctual.local.control import SqliteBuckets
-from punctual.local.counts import RUN, Counts
-from punctual.local.head_rows import HEAD, uncount
+from punctual.local.counts import JOB, RUN, Counts
+from punctual.local.damage import DECODING
+from punctual.local.head_rows import read_heads, uncount
 from punctual.local.heads import SqliteHeads
 from punctual.local.history import ATTEMPT, MOMENT, ROW, SqliteHistory
 from punctual.local.starts import MINUTE
@@ -20,6 +22,7 @@ from punctual.local.unit import Unit
 EVENTS_KEPT = timedelta(hours=24)
 _SLACK = timedelta(hours=1)
 _START = ("", "", 0)
+T = TypeVar("T")
 
 
 class Purge:
@@ -55,18 +58,23 @@ class Purge:
     def _jobs(self, now: datetime, limit: int) -> bool:
         db = self._unit.db
         found = db.execute(
-            "SELECT id, tenant, job_id, head FROM heads WHERE expires <= ? LIMIT ?",
+            "SELECT id, state, tenant, job_id, head FROM heads WHERE expires <= ? LIMIT ?",
             (micros(now), limit),
         ).fetchall()
-        keys = [Key(tenant, job_id) for _, tenant, job_id, _ in found]
+        keys = [Key(tenant, job_id) for _, _, tenant, job_id, _ in found]
         names = []
         for key in keys:
             for (row,) in db.execute(
                 "SELECT body FROM bodies WHERE tenant = ? AND job_id = ?", key
             ):
-                names.append(BODY.decode(row).payload_blob)
+                body = self._decoded("bodies", key, BODY.decode, row)
+                names.append("" if body is None else body.payload_blob)
             self._heads.forget(key)
-        uncount((HEAD.decode(row) for *_, row in found), self._counts.changes)
+        heads, unread = read_heads(self._unit.damage, [row[2:] for row in found])
+        uncount(heads, self._counts.changes)
+        for _, state, *key, _ in found:
+            if Key(*key) in unread:
+                self._counts.changes[key[0], JOB, state] -= 1
         self._blobs.delete([name for name in names if name])
         db.executemany("DELETE FROM leases WHERE head = ?", [(row[0],) for row in found])
         for table in ("bodies", "heads"):
@@ -100,7 +108,9 @@ class Purge:
         names = []
         for run_id, job_id, _, status, row, _ in rows:
             attempts = self._attempts(tenant, job_id, run_id)
-            for detail in (ROW.decode(row).detail, *(attempt.detail for attempt in attempts)):
+            kept = self._decoded("runs", (tenant, job_id, run_id), ROW.decode, row)
+            details = [attempt.detail for attempt in attempts]
+            for detail in details if kept is None else [kept.detail, *details]:
                 names += [detail.output_blob, detail.log_blob]
             self._counts.changes[tenant, RUN, status] -= 1
         self._blobs.delete([name for name in names if name])
@@ -115,7 +125,19 @@ class Purge:
             "SELECT row FROM attempts WHERE tenant = ? AND job_id = ? AND run_id = ?",
             (tenant, job_id, run_id),
         )
-        return [ATTEMPT.decode(row) for (row,) in rows.fetchall()]
+        key = (tenant, job_id, run_id)
+        found = [self._decoded("attempts", key, ATTEMPT.decode, row) for (row,) in rows.fetchall()]
+        return [attempt for attempt in found if attempt is not None]
+
+    def _decoded(
+        self, table: str, key: tuple[str, ...], decode: Callable[[bytes], T], row: bytes
+    ) -> T | None:
+        """What cannot be read goes when its time is over, as all else does; its blobs stay."""
+        try:
+            return decode(row)
+        except DECODING as error:
+            self._unit.damage.note(table, key, error)
+            return None
 
     def _receipts(self, now: datetime, limit: int) -> bool:
         gone = self._unit.db.execute(

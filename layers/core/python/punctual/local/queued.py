@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from punctual.domain.head import Head
 from punctual.domain.run import Run, Status
+from punctual.engine.plan import load
 from punctual.engine.ports import Key, Message
 from punctual.local.heads import SqliteHeads
 from punctual.local.kinds import Place
@@ -20,7 +21,7 @@ class QueuedHeads:
         return self._heads.keys(places)
 
     def messages(self, keys: Collection[Key], /) -> Sequence[Message]:
-        found = self._heads.load(list(keys))
+        found, _ = load(self._heads, list(keys))
         return [one for key in keys if key in found for one in messages_of(found[key].head)]
 
 

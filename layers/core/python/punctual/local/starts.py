@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from punctual.local.codec import micros, moment
+from punctual.local.damage import DECODING
 from punctual.local.unit import Unit
 
 START, ORDER = "start", "order"
@@ -37,4 +38,10 @@ class SqliteStarts:
                 "SELECT at, n FROM starts WHERE kind = ? AND tenant = ? AND at > ? ORDER BY at",
                 (kind, tenant, micros(at)),
             ).fetchall()
-        return [moment(number) for number, count in rows for _ in range(count)]
+        found: list[datetime] = []
+        for number, count in rows:
+            try:
+                found += [moment(number)] * count
+            except DECODING as error:
+                self._unit.damage.note("starts", (kind, tenant, number), error)
+        return found

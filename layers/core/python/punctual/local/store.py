@@ -1,19 +1,21 @@
 """The embedded adapter: one SQLite file, blobs beside it, and a lock that keeps others out."""
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from punctual.domain.run import Status
 from punctual.engine.listing import Log, untold
 from punctual.engine.ports import Clock, Feed, Key, Messages, Ports, Wake
+from punctual.engine.views import HealthWarning
 from punctual.local.audit import SqliteAudit
 from punctual.local.blobs import FileBlobs
 from punctual.local.bodies import SqliteBodies
 from punctual.local.clock import wall
 from punctual.local.control import SqliteBuckets, SqliteReceipts
 from punctual.local.counts import JOB, RUN, Counts
+from punctual.local.damage import Damage
 from punctual.local.data_folder import BLOBS, DATABASE, check
 from punctual.local.errors import StoreError
 from punctual.local.feed import SqliteFeed
@@ -36,11 +38,19 @@ TIDY = 5_000  # changed rows
 class Store:
     """Belongs to the thread that opened it; only `blobs` may be used by others too."""
 
-    def __init__(self, db: sqlite3.Connection, blobs: FileBlobs, lock: FolderLock, clock: Clock):
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        blobs: FileBlobs,
+        lock: FolderLock,
+        clock: Clock,
+        log: Log = untold,
+    ) -> None:
         self._db = db
         self._lock = lock
         self._tidied = 0
-        self._unit = Unit(db)
+        self.damage = Damage(log)
+        self._unit = Unit(db, self.damage)
         self._counts = Counts(self._unit)
         self.history = SqliteHistory(self._unit, self._counts)
         bodies = SqliteBodies(self._unit)
@@ -79,7 +89,7 @@ class Store:
             (folder / FILE).touch(OWNER_FILE)  # SQLite gives its other files the same rights
             db = connect(folder / FILE)
             sync_folder(folder)
-            return cls(db, blobs, lock, clock)
+            return cls(db, blobs, lock, clock, log)
         except OSError as error:
             lock.release()
             raise StoreError(
@@ -133,6 +143,10 @@ class Store:
             self.history.flush()
             self._counts.flush()
             return self._counts.of(tenant, kind)
+
+    def warnings(self) -> Sequence[HealthWarning]:
+        """What a person should see to."""
+        return self.damage.warnings()
 
     def tidy(self) -> None:
         """Write the log back to the file when nobody waits: else a commit does it, when it is

@@ -2,14 +2,21 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 
+from punctual.domain.errors import Unreadable
 from punctual.engine.ports import Timer, TimerPage
 from punctual.local.codec import Codec, micros, minute, moment
 from punctual.local.inserting import insert
+from punctual.local.rows import read_rows
 from punctual.local.unit import Unit
 
 _CURSOR = Codec(tuple[int, str, str, int])
 _BEHIND = " AND (at, tenant, job_id, version) > (?, ?, ?, ?)"
+# A text that is not UTF-8 was read as bytes, which are no text to SQLite.
+_SAME = " AND ".join(
+    f"({name} IS ? OR {name} IS CAST(? AS TEXT))" for name in ("at", "tenant", "job_id", "version")
+)
 
 
 class SqliteTimers:
@@ -32,18 +39,38 @@ class SqliteTimers:
         with self._unit:
             self.flush()
             behind = () if cursor is None else _CURSOR.decode(cursor)
-            rows = self._unit.db.execute(
+            rows = read_rows(
+                self._unit.db,
                 "SELECT at, tenant, job_id, version FROM timers WHERE bucket = ? AND shard = ? "
                 f"AND at <= ?{_BEHIND if behind else ''} "
                 "ORDER BY at, tenant, job_id, version LIMIT ?",
                 (minute(bucket), shard, micros(until), *behind, limit),
-            ).fetchall()
+            )
+            if not all(map(_is_timer, rows)):
+                self._remove(bucket, shard, [row for row in rows if not _is_timer(row)])
+                return self.due(bucket, shard, until, cursor, limit)
         found = [
             Timer(bucket, shard, moment(at), tenant, job_id, version)
             for at, tenant, job_id, version in rows
         ]
         more = rows and len(rows) == limit
         return TimerPage(found, _CURSOR.encode(rows[-1]).decode() if more else None)
+
+    def _remove(self, bucket: datetime, shard: int, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Take out rows that cannot be read: they would keep their minute open for ever.
+
+        The next walk of the reconciler gives their jobs new timers.
+        """
+        self._unit.begin()
+        for row in rows:
+            self._unit.damage.note("timers", (bucket, shard, *row), TypeError("not a timer"))
+            gone = self._unit.db.execute(
+                f"DELETE FROM timers WHERE bucket = ? AND shard = ? AND {_SAME}",
+                (minute(bucket), shard, *(value for value in row for _ in range(2))),
+            )
+            if not gone.rowcount:
+                raise Unreadable("A timer that cannot be read cannot be removed either.")
+        self._unit.damage.lost_timer = True
 
     def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
         with self._unit:
@@ -80,6 +107,18 @@ class SqliteTimers:
 
     def drop(self) -> None:
         self._wanted.clear()
+
+
+def _is_timer(row: tuple[Any, ...]) -> bool:
+    """Whether the values are what a timer is made of: SQLite keeps what it is given."""
+    at, tenant, job_id, version = row
+    return (
+        type(at) is int
+        and at >= 0
+        and type(version) is int
+        and type(tenant) is str
+        and type(job_id) is str
+    )
 
 
 def _rows(timers: Sequence[Timer]) -> list[tuple[int | str, ...]]:

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import islice
 from typing import Any
 
 from punctual.domain.access import Role
+from punctual.domain.errors import Unreadable
 from punctual.domain.tokens import USED, Token
 from punctual.engine.tokens import Counted
 from punctual.local.codec import micros, moment
+from punctual.local.damage import DECODING
 from punctual.local.unit import Unit
 
 _COLUMNS = (
@@ -35,18 +38,35 @@ class SqliteTokens:
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
         with self._unit:
             row = self._unit.db.execute(_ONE, (tenant, token_id, micros(now))).fetchone()
-            return None if row is None else _token(row)
+        return self._known(row)
 
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
+        """A token that cannot be read lets nobody in, and is left out."""
         behind = "" if before is None else "AND token_id < ? "
-        values = (tenant, micros(now), *(() if before is None else (before,)), limit)
+        values = (tenant, micros(now), *(() if before is None else (before,)))
         with self._unit:
             rows = self._unit.db.execute(
                 f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND {_KEPT} {behind}"
-                "ORDER BY token_id DESC LIMIT ?",
+                "ORDER BY token_id DESC",
                 values,
             )
-            return [_token(row) for row in rows.fetchall()]
+            found = list(islice(filter(None, map(self._read, rows)), limit))
+            rows.close()
+            return found
+
+    def _known(self, row: tuple[Any, ...] | None) -> Token | None:
+        """Outside of the unit: reading in vain undoes nothing of what others wrote in it."""
+        token = None if row is None else self._read(row)
+        if row is not None and token is None:
+            raise Unreadable(f"The token {row[0]} cannot be read from the store.")
+        return token
+
+    def _read(self, row: tuple[Any, ...]) -> Token | None:
+        try:
+            return _token(row)
+        except DECODING as error:
+            self._unit.damage.note("tokens", (row[1], row[0]), error)
+            return None
 
     def wished(self, _tenant: str, _token_id: str, wish: str, _old: str = "", /) -> str | None:
         """It is done in the same transaction, with nobody in between."""
@@ -62,11 +82,11 @@ class SqliteTokens:
             return Counted(int(good), kept)
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        token = self.get(tenant, token_id, now)
+        if token is None or token.revoked_at is not None:
+            return token
+        token = token._replace(revoked_at=now)
         with self._unit:
-            token = self.get(tenant, token_id, now)
-            if token is None or token.revoked_at is not None:
-                return token
-            token = token._replace(revoked_at=now)
             self._unit.begin()
             self._unit.db.execute(
                 "UPDATE tokens SET revoked_at = ?, forgotten_at = ? "
@@ -80,7 +100,7 @@ class SqliteTokens:
             row = self._unit.db.execute(
                 f"SELECT {_COLUMNS} FROM tokens WHERE hash = ?", (hashed,)
             ).fetchone()
-            return None if row is None else _token(row)
+        return self._known(row)
 
     def used(self, hashed: str, now: datetime) -> None:
         with self._unit:

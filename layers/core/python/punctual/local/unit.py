@@ -5,6 +5,7 @@ from types import TracebackType
 from typing import Protocol
 
 from punctual.domain.errors import Unavailable
+from punctual.local.damage import Damage
 
 
 class Part(Protocol):
@@ -31,8 +32,9 @@ class Unit:
        rows are then not known to be as the parts believe.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, damage: Damage) -> None:
         self.db = db
+        self.damage = damage
         self._parts: list[Part] = []
         self._depth = 0
         self._broken = False

@@ -102,16 +102,17 @@ class Webhooks:
             self._workers.start(partial(self._tell, one, attempt, stop))
 
     def _attempt(self, one: Waiting, now: datetime) -> Attempt | None:
-        """None where there is nobody to tell; or no key, which holds up nothing else of a step."""
+        """None where there is nobody to tell; or no key, or a job that cannot be read: neither
+        holds up anything else of a step."""
         notice = one.notice
         ids = {"job_id": notice.job_id, "run_id": notice.run_id}
         try:
             secrets = self._secrets(notice.tenant)
+            found = find(self._ports, notice, now)
         except Unavailable as error:
             self._log("webhook_not_begun", **ids, error=error.message)
             self._notices.again(one.number, one.tries, now + LATER)
             return None
-        found = find(self._ports, notice, now)
         if found is None:
             self._log("webhook_not_wanted", **ids)
             self._notices.settle(one.number)

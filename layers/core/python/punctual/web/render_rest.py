@@ -74,6 +74,7 @@ def health_json(health: Health, about: About) -> dict[str, Any]:
         "task_types": sorted(health.task_types or about.task_types),
         "guarantee": GUARANTEE,
         "margin_seconds": MARGIN_SECONDS,
+        "warnings": [{"code": one.code, "text": one.text} for one in health.warnings],
     }
 
 

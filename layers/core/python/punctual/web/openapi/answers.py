@@ -262,6 +262,11 @@ class Stats(Answer):
     executors: list[Executor]
 
 
+class HealthWarning(Answer):
+    code: Literal["ROWS_UNREADABLE", "DISK_NEARLY_FULL"]
+    text: str
+
+
 class Health(Answer):
     status: Literal["ok", "late", "down"]
     lateness_ms_p99: float | None
@@ -272,3 +277,4 @@ class Health(Answer):
     task_types: list[str]
     guarantee: str
     margin_seconds: int
+    warnings: list[HealthWarning]

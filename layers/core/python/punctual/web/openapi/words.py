@@ -271,6 +271,11 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "task_types": "What a job of this installation may do.",
         "guarantee": "What is promised of each due run.",
         "margin_seconds": "How late a run may start.",
+        "warnings": "What a person should see to; empty on AWS, which has alarms.",
+    },
+    "HealthWarning": {
+        "code": "What it is.",
+        "text": "The same for people. It names no tenant and no file.",
     },
     "Whoami": {
         "tenant": "The caller's tenant.",
