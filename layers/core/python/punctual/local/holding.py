@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from datetime import datetime
+from time import sleep
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -15,7 +16,10 @@ from punctual.engine.search import log_name, output_name
 from punctual.tasks.attempting import attempt_of as attempt_of
 from punctual.tasks.attempting import detail_of
 from punctual.tasks.contract import Outcome, StopSignal
+from punctual.tasks.open_files import NO_MORE, retried
 from punctual.tasks.registry import Registry
+
+NOT_BEGUN = "NOT_BEGUN"  # why a run is given back: there was no room to begin it
 
 
 class Files(Protocol):
@@ -49,7 +53,7 @@ class _Log:
         self._name = name
 
     def log(self, data: bytes) -> None:
-        self._files.append(self._name, data)
+        retried(lambda: self._files.append(self._name, data), sleep)
 
 
 class Holding(Claims):
@@ -82,15 +86,18 @@ class Holding(Claims):
         key, run = assignment.key, assignment.run
         log = log_name(key, run.run_id, run.token)
         outcome = self._registry.run(attempt_of(assignment), stop, _Log(self._files, log))
+        stopped = stop.wanted()
+        if outcome.error.endswith(NO_MORE) and outcome.http_status is None and not stopped:
+            outcome, stopped = Outcome("CANCELLED", NO_MORE), NOT_BEGUN
         try:
-            detail = self._keep(key, assignment, outcome, log)
+            detail = retried(lambda: self._keep(key, assignment, outcome, log), sleep)
         except (OSError, PunctualError) as error:
             outcome = Outcome.failed(f"The output could not be stored: {error}")
             detail = detail_of(outcome)
         finished = Finished(
             key, run.run_id, run.token, Status(outcome.status), outcome.retryable, detail
         )
-        return Ended(assignment, finished, stop.wanted())
+        return Ended(assignment, finished, stopped or stop.wanted())
 
     def _keep(self, key: Key, assignment: Assignment, outcome: Outcome, log: str) -> Detail:
         detail = detail_of(outcome)

@@ -23,7 +23,7 @@ from punctual.engine.search import Search
 from punctual.engine.steps import Steps
 from punctual.engine.sweeper import Sweeper
 from punctual.local.groups import GroupFiles
-from punctual.local.holding import Ended, Holding
+from punctual.local.holding import NOT_BEGUN, Ended, Holding
 from punctual.local.house import House
 from punctual.local.inline import EventsInline
 from punctual.local.kinds import INLINE, INLINE_TYPES
@@ -253,12 +253,15 @@ class Node:
         """What the shutdown stopped, or a lost claim, is given back; not what had ended anyway."""
         if not ended:
             return
-        given_up = ("SHUTDOWN", "LOST")
+        given_up = ("SHUTDOWN", "LOST", NOT_BEGUN)
         back = [one for one in ended if one.stopped in given_up and not one.has_ended]
         self._finish([one.finished for one in ended if one not in back])
         for one in back:
             finished = one.finished
-            self.executor.release(finished.key, finished.run_id, finished.token, begun=True)
+            begun = one.stopped != NOT_BEGUN
+            self.executor.release(
+                finished.key, finished.run_id, finished.token, begun, waits=not begun
+            )
 
     def _finish(self, finished: Sequence[Finished]) -> None:
         results = self.executor.finish(finished)
