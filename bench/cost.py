@@ -20,7 +20,7 @@ GIGABYTE = 1_000_000_000
 A_DAY = 100 * MILLION
 RUN_DAYS = 30  # history is kept so long
 # Objects, and rows of which there is one a minute or a tenant, whatever runs: gone within hours.
-NOT_KEPT = ("outputs", "control: #lease", "control: #minutes", "control: #totals")
+NOT_KEPT = ("outputs", *(f"control: #{one}" for one in ("lease", "minutes", "totals", "counted")))
 PACK, WEEK = "runs: pack", ENDS_KEPT.days / RUN_DAYS  # and of a batch's row only this part
 AIM = 6.0
 MINUTES_A_MONTH = 43_800

@@ -27,6 +27,7 @@ _BUYS = (
     (r"dynamodb-write \S+ audit: row", "who changed what, packed"),
     (r"dynamodb-write status control: #runs", "the list of runs over all jobs, packed"),
     (r"dynamodb-write status control: #(minutes|totals)", "the counts that GET /stats answers"),
+    (r"dynamodb-write status control: #counted", "which changes are counted, so none is twice"),
     (r"dynamodb-write status control: #\w+", "what `status` keeps for lists over all jobs"),
     (r"dynamodb-(write|read) reconciler control: #\w+", "how far the walk has come"),
     # what is read
@@ -36,6 +37,7 @@ _BUYS = (
     (r"dynamodb-read poller jobs: head", "the head, glanced at to fire"),
     (r"dynamodb-read (poller|executor\S*) runs: run", "whether the last run's history is written"),
     (r"dynamodb-read status runs: run", "the line of history, for lists over all jobs"),
+    (r"dynamodb-read status control: query", "which changes are counted already"),
     (r"dynamodb-read \S+ timers: query", "what is to come: each minute is looked at, and again"),
     (r"dynamodb-read \S+ control: #lease", "whether a nudge came"),
     (r"dynamodb-read \S+ control: #shards", "shards in force, and the kill switch"),

@@ -160,8 +160,9 @@ def restored(world: World, account: Mapping[str, Any]) -> None:
             fifo = {"MessageGroupId": mark, "MessageDeduplicationId": mark} if queue.fifo else {}
             world.sqs.send(queue, {"MessageBody": body, **fifo})
     (stream,) = world.streams.values()
-    stream.records = list(account["stream"])
-    stream.since = [world.clock() for _ in stream.records]
+    (reader,) = stream.readers
+    reader.records = list(account["stream"])
+    reader.since = [world.clock() for _ in reader.records]
     stream.numbered = 10**6
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from punctual.aws import keys
+from punctual.aws.tallies import Tallies
 from punctual.aws.walk import Progress, WalkProgress
 from punctual.engine import reconciler, sweeper
 from punctual.engine.jobs import Submission
@@ -169,6 +170,7 @@ def test_once_a_day_and_no_more(deployed: Functions) -> None:
     walked(deployed)
     first = kept(deployed)
     forgotten(deployed, 200_000)
+    counts(deployed).correct("acme", {"job_SCHEDULED": 1})
     deployed.clock.set(NOON + timedelta(hours=22))
     spent = deployed.spend(lambda: walked(deployed))
     assert spent == {"BatchGetItem": 1}
@@ -188,3 +190,39 @@ def test_of_two_that_walk_at_a_time_only_one_goes_on(deployed: Functions) -> Non
     assert standing.heads == "here"
     with lost_answers(deployed.aws.clients.dynamodb, "PutItem", 1):
         assert rows.keep(standing), "its own write, the answer to which was lost"
+
+
+def counts(deployed: Functions) -> Tallies:
+    return Tallies(deployed.runtime().dynamo, keys.CONTROL.name)
+
+
+@pytest.mark.parametrize(
+    ("counted", "found"),
+    [
+        ({"job_SCHEDULED": 3}, []),
+        ({"job_SCHEDULED": 7, "job_PAUSED": -1, "run_QUEUED": 5}, ["counts_corrected"]),
+        ({}, ["counts_corrected"]),
+    ],
+)
+def test_jobs_are_counted_anew(
+    deployed: Functions, counted: dict[str, int], found: list[str]
+) -> None:
+    for _ in range(3):
+        deployed.submit(schedule_type="CRON", cron_expression="0 0 1 1 *")
+    counts(deployed).correct("acme", counted)
+    deployed.clock.set(after(7_200))
+    walked(deployed)
+    assert kept(deployed).over
+    assert deployed.told.problems == found
+    jobs = {"job_SCHEDULED": 3}
+    runs = {name: count for name, count in counted.items() if name.startswith("run")}
+    assert counts(deployed).totals("acme") == jobs | runs
+
+
+def test_a_tenant_whose_jobs_changed_lately_is_not_counted_anew(deployed: Functions) -> None:
+    """What is on its way in the stream would be counted twice."""
+    deployed.submit(schedule_type="CRON", cron_expression="0 0 1 1 *")
+    deployed.clock.set(after(1_800))
+    walked(deployed)
+    assert kept(deployed).over
+    assert (deployed.told.problems, counts(deployed).totals("acme")) == ([], {})

@@ -442,7 +442,7 @@ def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: Worl
     world.store.ports.heads.put_bodies([a_body()])
     record = world.stream.of(a_head(state=State.CANCELLED), None, userIdentity=BY_TTL)
     spent = world.store.spend(lambda: world.follow(record))
-    assert spent == {"BatchGetItem": 1, "Query": 1, "BatchWriteItem": 1, "UpdateItem": 1}
+    assert spent == {"BatchGetItem": 1, "Query": 2, "BatchWriteItem": 1, "TransactWriteItems": 1}
     assert world.store.rows("jobs") == []
 
 
@@ -475,7 +475,7 @@ def test_a_batch_costs_few_calls(world: World) -> None:
         old = a_head(an_id(n), version=3, runs=(replace(RUNNING, run_id=run.run_id),))
         records.append(world.stream.of(old, a_head(an_id(n), version=4, ended=(run,))))
     spent = world.store.spend(lambda: world.follow(*records))
-    assert spent == {"BatchGetItem": 1, "BatchWriteItem": 1, "UpdateItem": 2}
+    assert spent == {"BatchGetItem": 1, "BatchWriteItem": 1, "Query": 1, "TransactWriteItems": 1}
 
 
 def test_health_is_late_when_runs_are(world: World) -> None:

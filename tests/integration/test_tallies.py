@@ -1,21 +1,52 @@
-"""What is counted is what happened, however its reader dies and whatever comes again."""
+"""What is counted is what happened: in any order of jobs, again, in parts, and after deaths."""
 
 import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from functools import partial
+from typing import Any
+from zlib import crc32
 
 import pytest
 
+from punctual.aws.attributes import size
 from punctual.aws.calls import Patience
 from punctual.aws.crew import Crew
 from punctual.aws.dynamo import Dynamo
-from punctual.aws.tallies import Change, Tallies
-from tests.builders import NOON
+from punctual.aws.status_keys import PARTS, totals
+from punctual.aws.tallies import MOST_NAMED, Change, Tallies, mark_of
+from punctual.domain.errors import Unavailable
+from punctual.domain.head import State
+from punctual.domain.run import Status
+from tests.builders import NOON, after
 from tests.integration.moto_adapter import Moto, moto
 
-READERS = ((0, 5), (15,))  # by slots: Lambda reads a shard by several at a time
-MORE, LESS = {"queued": 1}, {"queued": -1}
+MORE, LESS = {"job_SCHEDULED": 1}, {"job_SCHEDULED": -1}
+
+
+class Died(BaseException):
+    """The environment is gone: no code of ours sees it coming."""
+
+
+class Dying(Dynamo):
+    """Dies before a transaction or after it, or finds that others were faster, as it is told."""
+
+    def __init__(self, aws: Moto) -> None:
+        patience = Patience(aws.slept.append, seed="t")
+        super().__init__(lambda: aws.clients.dynamodb, Crew(1), patience)
+        self.fates: list[str] = []
+
+    def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
+        fate = self.fates.pop() if self.fates else ""
+        if fate == "before":
+            raise Died
+        if fate == "others":
+            return False
+        answer = super().transact(writes)
+        if fate == "after":
+            raise Died
+        return answer and fate != "no answer"
 
 
 @pytest.fixture(scope="module")
@@ -24,76 +55,153 @@ def aws() -> Iterator[Moto]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def tallies(aws: Moto) -> Tallies:
-    dynamo = Dynamo(lambda: aws.clients.dynamodb, Crew(1), Patience(aws.slept.append, seed="t"))
+@pytest.fixture
+def dynamo(aws: Moto) -> Dying:
+    return Dying(aws)
+
+
+@pytest.fixture
+def tallies(aws: Moto, dynamo: Dying) -> Tallies:
     return Tallies(dynamo, aws.settings.control_table)
 
 
-def test_what_is_new_is_counted_also_where_it_undoes_what_was_counted_before(
-    tallies: Tallies,
-) -> None:
-    tallies.add_minute("undone", NOON, [Change(0, 1, MORE)])
-    tallies.add_minute("undone", NOON, [Change(0, 1, MORE), Change(0, 2, LESS)])
-    (minute,) = tallies.minutes("undone", NOON, NOON)
-    assert minute.counts == {"queued": 0}
+def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -> Change:
+    mark = mark_of(str(place), f"job {place}")
+    return Change(mark, after(seconds), counts, {NOON: {"started": sum(counts.values())}})
 
 
-def test_what_comes_to_nothing_and_was_not_counted_before_writes_nothing(
-    aws: Moto, tallies: Tallies
-) -> None:
-    both = [Change(0, 1, MORE), Change(0, 2, LESS)]
-    assert aws.spend(lambda: tallies.add("nothing", both)) == {"BatchGetItem": 1}
+def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Tallies) -> None:
+    for places in ((10, 30, 50), (20, 40, 60)):
+        tallies.count("acme", [a_change(place) for place in places])
+    assert tallies.totals("acme") == {"job_SCHEDULED": 6}
+    (minute,) = tallies.minutes("acme", NOON, NOON)
+    assert (minute.at, minute.counts) == (NOON, {"started": 6})
+
+
+def test_two_thousand_jobs_made_and_deleted_leave_nothing(tallies: Tallies) -> None:
+    chance = random.Random(1)
+    made = [Change(mark_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)]
+    gone = [Change(mark_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
+    readers = [[*made[n::4], *gone[n::4]] for n in range(4)]
+    while any(readers):
+        reader = chance.choice([one for one in readers if one])
+        tallies.count("many", reader[:200])
+        del reader[: chance.choice([100, 200])]  # the other half comes again
+    assert tallies.totals("many") == {}
+
+
+def test_what_comes_to_nothing_together_is_known_to_be_counted(tallies: Tallies) -> None:
+    both = [a_change(1), a_change(2, LESS)]
+    tallies.count("nothing", both)
+    tallies.count("nothing", both[:1])
+    tallies.count("nothing", both[1:])
     assert tallies.totals("nothing") == {}
 
 
-def test_changes_that_each_change_no_count_ask_nothing(aws: Moto, tallies: Tallies) -> None:
-    none = [Change(0, 1, {}), Change(0, 2, {"queued": 0})]
-    assert aws.spend(lambda: tallies.add("none", none)) == {}
+def test_changes_that_change_no_count_ask_nothing(aws: Moto, tallies: Tallies) -> None:
+    none = [Change(b"1" * 8, NOON, {}), Change(b"2" * 8, NOON, {"a": 0}, {NOON: {"b": 0}})]
+    assert aws.spend(lambda: tallies.count("none", none)) == {}
 
 
-def test_what_is_ahead_of_all_that_was_counted_is_written_unread(
-    aws: Moto, tallies: Tallies
-) -> None:
+def test_a_batch_is_a_query_and_a_transaction(aws: Moto, tallies: Tallies) -> None:
     for place in (1, 2):
-        change = Change(0, place, MORE)
-        assert aws.spend(partial(tallies.add, "ahead", [change])) == {"UpdateItem": 1}
+        counted = partial(tallies.count, "calls", [a_change(place), a_change(place + 10)])
+        assert aws.spend(counted) == {"Query": 1, "TransactWriteItems": 1}
+    assert aws.spend(counted) == {"Query": 1}, "it came again"
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_counts_are_the_sum_of_what_happened_however_it_is_cut_and_comes_again(
-    tallies: Tallies, seed: int
+def test_one_that_meets_others_adds_to_another_row(
+    aws: Moto, dynamo: Dying, tallies: Tallies
 ) -> None:
-    chance, tenant = random.Random(seed), f"walk{seed}"
-    feeds = [_happened(chance, slots) for slots in READERS]
-    truth: Counter[str] = Counter()
-    for one in (change for feed in feeds for change in feed):
-        truth.update(one.counts)
-    while any(feeds):
-        feed = chance.choice([feed for feed in feeds if feed])
-        del feed[: _read(tallies, tenant, feed, chance)]
-    assert _standing(tallies.totals(tenant)) == _standing(truth)
+    dynamo.fates = ["others"]
+    tallies.count("met", [a_change(1)])
+    table = aws.settings.control_table
+    assert [part for part in range(PARTS) if dynamo.read(table, [totals("met", part)])] == [1]
+    tallies.count("met", [a_change(2)])
+    assert tallies.totals("met") == {"job_SCHEDULED": 2}
 
 
-def _happened(chance: random.Random, slots: Sequence[int]) -> list[Change]:
-    places = sorted(chance.sample(range(10**6), 15 * len(slots)))
-    return [
-        Change(chance.choice(slots), 10**20 + at, {chance.choice("abc"): chance.choice([-1, 1, 1])})
-        for at in places
+def test_counts_that_others_change_all_the_time_end_in_an_error(
+    dynamo: Dying, tallies: Tallies
+) -> None:
+    dynamo.fates = ["others"] * 100
+    with pytest.raises(Unavailable, match="too often"):
+        tallies.count("busy", [a_change(1)])
+    assert len(dynamo.fates) > 90
+
+
+def test_rows_of_counts_and_of_names_stay_under_a_kilobyte(
+    aws: Moto, dynamo: Dying, tallies: Tallies
+) -> None:
+    counts = {f"job_{one}": 10**6 for one in State} | {f"run_{one}": 10**9 for one in Status}
+    changes = [a_change(place, counts) for place in range(MOST_NAMED + 1)]
+    tallies.count("whole", changes)
+    rows = aws.rows(aws.settings.control_table)
+    ours = [size(row) for row in rows if row["pk"]["S"].startswith("whole#")]
+    assert len(ours) == 4, "two rows of names, totals, a minute"
+    assert max(ours) <= 1024
+
+
+def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Tallies) -> None:
+    minutes = [NOON - timedelta(minutes=n) for n in range(70)]
+    changes = [
+        Change(mark_of(str(n), "j"), NOON, MORE, {at - timedelta(hours=n): {"queued": 1}})
+        for n in range(2)
+        for at in minutes
     ]
+    whole = Change(mark_of("9", "j"), NOON, MORE, {at: {"queued": 1} for at in minutes})
+    changes = [one._replace(mark=mark_of(str(n), "k")) for n, one in enumerate(changes)]
+    tallies.count("wide", [whole, *changes])
+    found = tallies.minutes("wide", NOON - timedelta(hours=3), NOON)
+    assert sum(minute.counts["queued"] for minute in found) == 210
 
 
-def _read(tallies: Tallies, tenant: str, feed: Sequence[Change], chance: random.Random) -> int:
-    """As Lambda does with one that dies: again, the first half alone, or with more behind."""
-    many = chance.randrange(1, 9)
-    while True:
-        died = chance.random() < 0.4
-        tallies.add(tenant, feed[:many])
-        if not died:
-            return many
-        ways = (many, many + 2, chance.randrange(1, many + 1))
-        many = min(len(feed), chance.choice(ways))
+@pytest.mark.parametrize("seed", range(40))
+def test_counts_are_the_sum_of_what_happened(tallies: Tallies, dynamo: Dying, seed: int) -> None:
+    """Readers that each have the jobs that hash to them; a shard that splits; deaths; repeats."""
+    chance, tenant = random.Random(seed), f"walk{seed}"
+    happened = _happened(chance)
+    split_at = chance.randrange(len(happened))
+    for shard in (happened[:split_at], happened[split_at:]):  # the second is read after the first
+        feeds = _readers(shard, chance.choice((1, 4, 10)))
+        while any(feeds):
+            feed = chance.choice([feed for feed in feeds if feed])
+            dynamo.fates = [chance.choice(("", "", "before", "after", "no answer", "others"))]
+            many = chance.randrange(1, 9)
+            if _tried(tallies, tenant, feed[:many]):
+                del feed[:many]
+            if chance.random() < 0.2:  # a mapping that is made anew begins a day ago
+                _tried(tallies, tenant, [change for _, change in chance.sample(happened, 5)])
+    dynamo.fates = []
+    tallies.count(tenant, [change for _, change in happened])
+    truth: Counter[str] = Counter()
+    for _, change in happened:
+        truth.update(change.totals)
+    assert tallies.totals(tenant) == {name: n for name, n in truth.items() if n}
 
 
-def _standing(counts: Mapping[str, int]) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if count}
+def _happened(chance: random.Random) -> list[tuple[str, Change]]:
+    found = []
+    for place in range(60):
+        job, counts = (
+            f"job {chance.randrange(9)}",
+            {chance.choice("abc"): chance.choice([-1, 1, 1])},
+        )
+        found.append((job, Change(mark_of(str(place), job), after(place / 3), counts)))
+    return found
+
+
+def _readers(shard: Sequence[tuple[str, Change]], number: int) -> list[list[Change]]:
+    """Lambda keeps the order of each item, and no other."""
+    found: list[list[Change]] = [[] for _ in range(number)]
+    for job, change in shard:
+        found[crc32(job.encode()) % number].append(change)
+    return found
+
+
+def _tried(tallies: Tallies, tenant: str, changes: Sequence[Change]) -> bool:
+    try:
+        tallies.count(tenant, changes)
+    except Died:
+        return False
+    return True

@@ -10,7 +10,7 @@ from punctual.local.clock import ManualClock
 from tests.life.actors import Actor, Actors
 from tests.life.deployed import REGION, Deployed, Source
 from tests.life.sqs import Letter, Queue, Sqs, record
-from tests.life.stream import SHARD, Stream
+from tests.life.stream import SHARD, Reader, Stream
 
 
 class Feeding:
@@ -75,7 +75,11 @@ class Feeding:
 
     def _pump_streams(self) -> int:
         self._gather()
-        return sum(self._hand_out(self.deployed.fed_by(arn), arn) for arn in self.streams)
+        return sum(
+            self._hand_out(self.deployed.fed_by(arn), arn, reader)
+            for arn, stream in self.streams.items()
+            for reader in stream.readers
+        )
 
     def _gather(self) -> None:
         """What was written since goes into the streams."""
@@ -90,37 +94,37 @@ class Feeding:
         """When the first batch that is gathered now is handed out."""
         sources = [(stream, self.deployed.fed_by(arn)) for arn, stream in self.streams.items()]
         moments = [
-            stream.due_at(source)
+            reader.due_at(source)
             for stream, source in sources
-            if source and stream.records and not stream.busy
-            if source.function not in self.throttled
+            if source and source.function not in self.throttled
+            for reader in stream.readers
+            if reader.records and not reader.busy
         ]
         return min(moments, default=None)
 
-    def _hand_out(self, source: Source | None, arn: str) -> int:
-        """One batch at a time, for its records are in order."""
-        stream = self.streams[arn]
+    def _hand_out(self, source: Source | None, arn: str, reader: Reader) -> int:
+        """One batch of a reader at a time, for its records are in order."""
         if source is None:
-            stream.done(len(stream.records))
+            reader.done(len(reader.records))
             return 0
-        held = stream.busy or source.function in self.throttled
-        batch = [] if held else stream.batch(source)
-        if not batch or stream.due_at(source) > self.clock():
+        held = reader.busy or source.function in self.throttled
+        batch = [] if held else reader.batch(source)
+        if not batch or reader.due_at(source) > self.clock():
             return 0
         for operation in ("DescribeStream", "GetShardIterator", "GetRecords"):
             params = {"StreamArn": arn}
             self.meter.add(Call(source.function, "dynamodb", operation, params, {}, by_lambda=True))
-        stream.busy = True
+        reader.busy = True
 
         def done(actor: Actor) -> None:
-            stream.busy = False
+            reader.busy = False
             wrong = _failed(actor.answer) if source.partial and actor.error is None else []
             if actor.error is None and not wrong:
-                stream.done(len(batch))
+                reader.done(len(batch))
                 return
             numbers = [one["dynamodb"]["SequenceNumber"] for one in batch]
             handled = min(numbers.index(one) for one in wrong) if wrong else 0
-            given_up = stream.failed(source, len(batch), handled)
+            given_up = reader.failed(source, len(batch), handled)
             if given_up:
                 self._give_up(source, given_up)
 

@@ -60,7 +60,12 @@ def needed(call: Call) -> list[Right]:
         return []
     if call.operation == "TransactWriteItems":
         return [
-            Right(call.role, TRANSACTED[kind], arn("dynamodb", f"table/{what['TableName']}"))
+            Right(
+                call.role,
+                TRANSACTED[kind],
+                arn("dynamodb", f"table/{what['TableName']}"),
+                _rows(what),
+            )
             for action in call.params["TransactItems"]
             for kind, what in action.items()
         ]
@@ -93,7 +98,7 @@ def needed(call: Call) -> list[Right]:
 def _rows(params: Mapping[str, Any]) -> str:
     """The partition that a call for one row names, or a query."""
     key = params.get("Key") or params.get("Item")
-    if key:
+    if key and "pk" in key:
         return str(key["pk"]["S"])
     return str(params.get("ExpressionAttributeValues", {}).get(":pk", {}).get("S", ""))
 

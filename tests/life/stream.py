@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from zlib import crc32
 
 from bench.meter import Written
 from punctual.aws import keys
@@ -14,47 +15,14 @@ SHARD = "shardId-1"  # of each stream, which has no other
 
 
 @dataclass
-class Stream:
-    """What stands in it, and how often its first batch has failed."""
+class Reader:
+    """What one of Lambda's readers has still to hand out, and how often its first batch failed."""
 
-    arn: str
     records: list[dict[str, Any]] = field(default_factory=list)
     since: list[datetime] = field(default_factory=list)  # when each of them was written
-    kept: list[dict[str, Any]] = field(default_factory=list)  # for a day, whoever has read it
-    numbered: int = 0
     tries: int = 0
     busy: bool = False
     limit: int = 0  # records of the next batch after it was halved, 0 where it was not
-
-    def append(self, one: Written, now: datetime, by_expiry: bool = False) -> None:
-        self.numbered += 1
-        kind = "INSERT" if one.before is None else "REMOVE" if one.after is None else "MODIFY"
-        images = {
-            name: plain(image)
-            for name, image in (("OldImage", one.before), ("NewImage", one.after))
-            if image is not None
-        }
-        record: dict[str, Any] = {
-            "eventID": f"event-{self.numbered}",
-            "eventName": kind,
-            "eventVersion": "1.1",
-            "eventSource": "aws:dynamodb",
-            "awsRegion": self.arn.split(":")[3],
-            "eventSourceARN": self.arn,
-            "dynamodb": {
-                "ApproximateCreationDateTime": int(now.timestamp()),
-                "Keys": one.key.item(),
-                **images,
-                "SequenceNumber": f"{self.numbered:021d}",
-                "SizeBytes": 1,
-                "StreamViewType": "NEW_AND_OLD_IMAGES",
-            },
-        }
-        if by_expiry:
-            record["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
-        self.records.append(record)
-        self.kept.append(record)
-        self.since.append(now)
 
     def batch(self, source: Source) -> list[dict[str, Any]]:
         """The next to be handed out; what the filter turns away is gone."""
@@ -90,6 +58,64 @@ class Stream:
         given_up = self.records[:size]
         self.done(size)
         return given_up
+
+
+@dataclass
+class Stream:
+    """What stands in it. Readers share a shard by the keys of its rows: each key has one reader."""
+
+    arn: str
+    kept: list[dict[str, Any]] = field(default_factory=list)  # for a day, also when it was read
+    numbered: int = 0
+    shards: list[list[Reader]] = field(default_factory=lambda: [[Reader()]])
+
+    @property
+    def records(self) -> list[dict[str, Any]]:
+        """What no function has handled yet."""
+        return [one for readers in self.shards for reader in readers for one in reader.records]
+
+    @property
+    def readers(self) -> list[Reader]:
+        """Those of the oldest shard: another one is read when this one is over."""
+        while len(self.shards) > 1 and not any(one.records or one.busy for one in self.shards[0]):
+            del self.shards[0]
+        return self.shards[0]
+
+    def split(self, readers: int) -> None:
+        """What comes from now on stands in another shard, which is read by so many."""
+        self.shards.append([Reader() for _ in range(readers)])
+
+    def append(self, one: Written, now: datetime, by_expiry: bool = False) -> None:
+        self.numbered += 1
+        kind = "INSERT" if one.before is None else "REMOVE" if one.after is None else "MODIFY"
+        images = {
+            name: plain(image)
+            for name, image in (("OldImage", one.before), ("NewImage", one.after))
+            if image is not None
+        }
+        record: dict[str, Any] = {
+            "eventID": f"event-{self.numbered}",
+            "eventName": kind,
+            "eventVersion": "1.1",
+            "eventSource": "aws:dynamodb",
+            "awsRegion": self.arn.split(":")[3],
+            "eventSourceARN": self.arn,
+            "dynamodb": {
+                "ApproximateCreationDateTime": int(now.timestamp()),
+                "Keys": one.key.item(),
+                **images,
+                "SequenceNumber": f"{self.numbered:021d}",
+                "SizeBytes": 1,
+                "StreamViewType": "NEW_AND_OLD_IMAGES",
+            },
+        }
+        if by_expiry:
+            record["userIdentity"] = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+        readers = self.shards[-1]
+        reader = readers[crc32("\0".join(one.key).encode()) % len(readers)]
+        reader.records.append(record)
+        reader.since.append(now)
+        self.kept.append(record)
 
 
 def is_expired_row(item: Mapping[str, Any], now: datetime) -> bool:

@@ -29,9 +29,10 @@ MINUTELY = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
 ADDED = (
     # It reads from a message what it knows by name.
     "message quick.fifo.h[]",
-    # Of all marks of a row of counts it only asks whether they are its own, and writes over them.
-    "control default#minutes | moment: bn B bytes",
-    "control default#totals | -: bn B bytes",
+    # It counts in the same rows, and does not ask for those that name what was counted.
+    "control default#counted",
+    # What is queued in one batch, and begun in a later one, is a count as any other.
+    "control default#minutes | moment: queued N",
 )
 
 

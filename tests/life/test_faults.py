@@ -85,9 +85,9 @@ CALLS = [
     ("planner", "Query", 0),
     ("planner", "SendMessageBatch", 0),
     ("status", "PutEvents", 0),
-    ("status", "UpdateItem", 0),
-    ("status", "UpdateItem", 1),
-    ("status", "UpdateItem", 2),
+    ("status", "Query", 0),
+    ("status", "TransactWriteItems", 0),
+    ("status", "TransactWriteItems", 1),
 ]
 
 

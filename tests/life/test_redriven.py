@@ -93,7 +93,7 @@ def shown(api: Gateway) -> tuple[Any, ...]:
     )
 
 
-@pytest.mark.parametrize("away", ["PutEvents", "UpdateItem", "PutItem"])
+@pytest.mark.parametrize("away", ["PutEvents", "TransactWriteItems", "PutItem"])
 def test_what_was_given_up_is_whole_again_after_a_redrive(
     world: World, api: Gateway, away: str
 ) -> None:

@@ -89,15 +89,15 @@ def a_stream(records: int) -> Stream:
 
 def test_a_batch_that_fails_is_halved_down_to_the_record_at_fault() -> None:
     source = Source("f", "arn", 8, True, bisect=True, retries=2, age=-1, failed_to="", filters=[])
-    stream = a_stream(4)
+    (reader,) = a_stream(4).readers
     sizes, given_up = [], []
-    while stream.records:
-        batch = stream.batch(source)
+    while reader.records:
+        batch = reader.batch(source)
         sizes.append(len(batch))
         if any(one["eventID"] == "event-3" for one in batch):
-            given_up += stream.failed(source, len(batch), 0)
+            given_up += reader.failed(source, len(batch), 0)
         else:
-            stream.done(len(batch))
+            reader.done(len(batch))
     assert [one["eventID"] for one in given_up] == ["event-3"]
     assert sizes == [4, 2, 2, 1, 1, 1, 1]
 

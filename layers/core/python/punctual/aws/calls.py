@@ -26,6 +26,12 @@ THROTTLED = frozenset(
 )
 
 
+# Why a transaction may be cancelled, though it can succeed when it is made again.
+_CANCELLED = {"None", "ConditionalCheckFailed", "TransactionConflict", "ThrottlingError"} | {
+    "ProvisionedThroughputExceeded"
+}
+
+
 class Patience:
     """How often something is tried, and how long it waits in between: doubling, with jitter.
 
@@ -97,6 +103,19 @@ def conditional(doing: str, call: Callable[[], T], patience: Patience) -> T | Re
         return once(doing, guarded)
     except Unsure as unsure:
         raise unanswered(doing) from unsure
+
+
+def lost(call: Callable[[], Any]) -> bool:
+    """Make a transaction; return whether it was cancelled for what others wrote."""
+    try:
+        call()
+    except ClientError as error:
+        told: Any = error.response
+        reasons = {one.get("Code") for one in told.get("CancellationReasons", ())}
+        if not reasons or not reasons <= _CANCELLED:
+            raise
+        return True
+    return False
 
 
 def once(doing: str, call: Callable[[], T]) -> T:

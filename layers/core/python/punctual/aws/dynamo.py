@@ -6,7 +6,7 @@ from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 from punctual.aws.attributes import Item
-from punctual.aws.calls import Client, Patience, Refused, Unsure, answer, conditional, once
+from punctual.aws.calls import Client, Patience, Refused, Unsure, answer, conditional, lost, once
 from punctual.aws.crew import Crew
 from punctual.aws.keys import FORMAT, LAYOUT, PK, SK, RowKey
 from punctual.domain.errors import LaterVersion, Unavailable
@@ -175,6 +175,22 @@ class Dynamo:
             self._patience,
         )
         return response if isinstance(response, Refused) else dict(response.get("Attributes", {}))
+
+    def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
+        """Write all or nothing. False: a condition failed, others wrote at once, or no answer."""
+        doing = "writing together"
+
+        def guarded() -> bool:
+            return not lost(lambda: self._client().transact_write_items(TransactItems=writes))
+
+        try:
+            return once(doing, guarded)
+        except Unsure:
+            return False
+
+    def wait(self, attempt: int, what: str) -> None:
+        """Pause before the try after number `attempt`, which counts from 0."""
+        self._patience.wait(attempt, what)
 
     def _answer(self, doing: str, operation: str, arguments: Mapping[str, Any]) -> Any:
         return answer(doing, lambda: getattr(self._client(), operation)(**arguments))

@@ -13,23 +13,47 @@ HEADS_ONLY: tuple[dict[str, Any], ...] = tuple(
 )
 
 
-COUNTS = ("*#totals", "*#minutes")  # what the partition keys of counts are like
+PARTS = 4  # rows of a tenant's counts, so that readers who meet at one take another
+TOTALS = ("*#totals",)
+COUNTS = (*TOTALS, "*#minutes", "*#counted#*")  # what the partition keys of counts are like
 
 
-def totals(tenant: str) -> RowKey:
+def totals(tenant: str, part: int) -> RowKey:
     """
-    >>> totals("acme")
-    RowKey(pk='acme#totals', sk='-')
+    >>> totals("acme", 0), totals("acme", 2).sk
+    (RowKey(pk='acme#totals', sk='-'), '-2')
     """
-    return RowKey(joined(tenant, "totals"), "-")
+    return RowKey(joined(tenant, "totals"), f"-{part or ''}")
 
 
-def minute(tenant: str, at: str) -> RowKey:
+def minute(tenant: str, at: str, part: int) -> RowKey:
     """
-    >>> minute("acme", "2026-12-01T10:00:00.000000Z").pk
-    'acme#minutes'
+    >>> minute("acme", "2026-12-01T10:00:00.000000Z", 0)
+    RowKey(pk='acme#minutes', sk='2026-12-01T10:00:00.000000Z')
     """
-    return RowKey(joined(tenant, "minutes"), at)
+    return RowKey(joined(tenant, "minutes"), f"{at}#{part}" if part else at)
+
+
+def minute_of(sk: str) -> str:
+    """
+    >>> minute_of(minute("acme", "2026-12-01T10:00:00.000000Z", 3).sk)
+    '2026-12-01T10:00:00.000000Z'
+    """
+    return sk.partition("#")[0]
+
+
+def minutes(tenant: str, start: str, end: str) -> tuple[str, str, str]:
+    """The partition of a tenant's minutes, and the first and last sort key from start to end."""
+    return joined(tenant, "minutes"), start, f"{end}#{LAST_CHAR}"
+
+
+def counted(tenant: str, slice_at: str) -> str:
+    """The partition of the rows that name which changes of these ten seconds are counted.
+
+    >>> counted("acme", "2026-12-01T10:00:10.000000Z").rpartition("#")[0]
+    'acme#counted'
+    """
+    return joined(tenant, "counted", slice_at)
 
 
 def is_body(pk: str) -> bool:

@@ -1,41 +1,66 @@
-"""Counts that the stream's reader keeps, a row a tenant and a row a minute: reading them is cheap.
+"""Counts that the stream's reader keeps: rows of a tenant, and rows of a tenant and minute.
 
-Adding is no put: the same again would count twice. The stream hands the changes of one slot of a
-tenant's jobs to one reader at a time, in order. So the row knows, for each slot, from which change
-to which it counted last: whatever comes again of these, all at once or split, is passed over.
+A stream hands out the changes of one job in order, those of two jobs in any order, and any of them
+again. So no row can tell from a change's place whether it is counted. Instead:
+
+1. A change is filed by the ten seconds in which it was made, which never differ between its copies.
+2. A reader asks which changes of those ten seconds are counted, and leaves these out.
+3. One transaction adds the rest to the counts, and writes a row that names them.
+
+A crash before the transaction leaves nothing, and after it the row tells what was counted.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from hashlib import blake2b
+from itertools import groupby
 from typing import Any, NamedTuple
 
 from punctual.aws import keys, status_keys
 from punctual.aws.attributes import Item, to_attribute
-from punctual.aws.calls import Refused
 from punctual.aws.dynamo import Condition, Dynamo, Range, known
 from punctual.aws.sorting import moment, parse_moment
+from punctual.aws.status_keys import PARTS
 from punctual.domain.errors import Unavailable
+from punctual.domain.placement import EPOCH
 
 KEPT = timedelta(hours=3)
+KNOWN = timedelta(hours=30)  # a stream holds a change for a day, and may hand it out until then
+SLICE = timedelta(seconds=10)
 MINUTES = 120  # rows a page
 
-_TRIES = 4  # only a reader that was taken for dead still writes beside us
-_PLACE = 17  # bytes of a place in the stream, which has up to 40 digits
+MOST_NAMED = 100  # changes in one row: about a kilobyte
+MOST_MINUTES = 90  # a transaction writes up to a hundred rows
+_MARK = 8  # bytes that name a change
+_TRIES = 6  # then Lambda hands out the batch again
 _OURS = (keys.PK, keys.SK, keys.TTL, keys.FORMAT)
+
+Counts = Mapping[str, int]
 
 
 class Change(NamedTuple):
-    """What one change of a head adds; `place` is its number in the stream."""
+    """What one change of a job adds, to what there is and to minutes."""
 
-    slot: int
-    place: int
-    counts: Mapping[str, int]
+    mark: bytes
+    made_at: datetime  # as the stream says: the same in each copy
+    totals: Counts
+    minutes: Mapping[datetime, Counts] = {}
+
+    @property
+    def counts(self) -> bool:
+        found = (self.totals, *self.minutes.values())
+        return any(number for counts in found for number in counts.values())
 
 
 class Minute(NamedTuple):
     at: datetime
-    counts: Mapping[str, int]
+    counts: Counts
+
+
+def mark_of(place: str, job_id: str) -> bytes:
+    """Name the change at this place of its stream."""
+    return blake2b(f"{place}\0{job_id}".encode(), digest_size=_MARK).digest()
 
 
 class Tallies:
@@ -43,122 +68,128 @@ class Tallies:
         self._dynamo = dynamo
         self._table = table
 
-    def add(self, tenant: str, changes: Sequence[Change]) -> None:
-        self._add(status_keys.totals(tenant), changes, {})
+    def count(self, tenant: str, changes: Sequence[Change]) -> None:
+        """Add each change that is not counted yet."""
+        wanted = sorted((one for one in changes if one.counts), key=_slice_of)
+        for slice_at, some in groupby(wanted, key=_slice_of):
+            for part in _parts(list(some)):
+                self._count(tenant, slice_at, part)
 
-    def add_minute(self, tenant: str, at: datetime, changes: Sequence[Change]) -> None:
-        kept = {keys.TTL: to_attribute(keys.expiry(at + KEPT))}
-        self._add(status_keys.minute(tenant, moment(at)), changes, kept)
+    def correct(self, tenant: str, missing: Counts) -> bool:
+        """Add what a count of all jobs found missing, or too much; False where it was not done."""
+        added = _sum([missing])
+        write = self._adding(status_keys.totals(tenant, 0), added, {})
+        return bool(added) and self._dynamo.transact([write])
 
-    def totals(self, tenant: str) -> Mapping[str, int]:
-        at = status_keys.totals(tenant)
-        row = self._dynamo.read(self._table, [at]).get(at)
-        return {} if row is None else _counts(row)
+    def totals(self, tenant: str) -> Counts:
+        places = [status_keys.totals(tenant, part) for part in range(PARTS)]
+        rows = self._dynamo.read(self._table, places)
+        return _sum(_counts(row) for row in rows.values())
 
     def minutes(self, tenant: str, start: datetime, end: datetime) -> Sequence[Minute]:
-        """Oldest first, from `start` to `end`, those in which something was counted."""
-        low, high = (
-            status_keys.minute(tenant, moment(start)),
-            status_keys.minute(tenant, moment(end)),
-        )
-        rows = self._dynamo.query(self._table, Range(low.pk, low.sk, high.sk), MINUTES)
-        return [Minute(parse_moment(row[keys.SK]["S"]), _counts(row)) for row in rows]
+        """Return those in which something was counted, from `start` to `end`, oldest first."""
+        where = status_keys.minutes(tenant, moment(start), moment(end))
+        rows = self._dynamo.query(self._table, Range(*where), MINUTES)
+        return [
+            Minute(parse_moment(at), _sum(_counts(row) for row in some))
+            for at, some in groupby(rows, key=lambda row: status_keys.minute_of(row[keys.SK]["S"]))
+        ]
 
-    def _add(self, at: keys.RowKey, changes: Sequence[Change], also: Item) -> None:
-        """What is ahead of all that was counted needs no reading; else the row is asked.
-
-        It is asked as well where all of them come to nothing together: the first may be counted
-        already, by whoever died then.
-        """
-        changes = [one for one in changes if any(one.counts.values())]
-        if not changes:
-            return
-        marks = _marks(changes)
-        left, holds = changes, _all_ahead(marks)
-        if not _sum(changes):
-            row: Mapping[str, Any] = self._dynamo.read(self._table, [at]).get(at, {})
-            left, holds = _uncounted(row, changes), _still(row, marks)
-        for _ in range(_TRIES):
-            added = _sum(left)
-            if not added:
+    def _count(self, tenant: str, slice_at: datetime, changes: Sequence[Change]) -> None:
+        """Try again where another transaction met ours: each try takes other rows to add to."""
+        where = status_keys.counted(tenant, moment(slice_at))
+        for attempt in range(_TRIES):
+            counted = self._counted(where)
+            left = [one for one in changes if one.mark not in counted]
+            if not left:
                 return
-            refused = self._dynamo.update_if(self._table, at, _adding(added, marks, also, holds))
-            if not isinstance(refused, Refused):
+            if self._dynamo.transact(self._writes(tenant, where, slice_at, left, attempt % PARTS)):
                 return
-            row = refused.item
-            left, holds = _uncounted(row, changes), _still(row, marks)
-        raise Unavailable(f"The counts of {at.pk} change too often.")
+            self._dynamo.wait(attempt, where)
+        raise Unavailable(f"The counts of {tenant} change too often.")
+
+    def _counted(self, where: str) -> frozenset[bytes]:
+        rows = self._dynamo.query(self._table, Range(where), MINUTES)
+        return frozenset(mark for row in rows for mark in _marks(known(row)))
+
+    def _writes(
+        self,
+        tenant: str,
+        where: str,
+        slice_at: datetime,
+        changes: Sequence[Change],
+        part: int,
+    ) -> list[dict[str, Any]]:
+        marks = sorted(one.mark for one in changes)
+        named = {
+            **keys.RowKey(where, marks[0].hex()).item(),
+            keys.FORMAT: to_attribute(keys.LAYOUT),
+            keys.TTL: to_attribute(keys.expiry(slice_at + KNOWN)),
+            keys.ROW: to_attribute(b"".join(marks)),
+        }
+        absent = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
+        writes = [{"Put": {"TableName": self._table, "Item": named, **absent.arguments()}}]
+        totals = _sum(one.totals for one in changes)
+        if totals:
+            writes.append(self._adding(status_keys.totals(tenant, part), totals, {}))
+        for at in sorted({at for one in changes for at in one.minutes}):
+            counts = _sum(one.minutes.get(at, {}) for one in changes)
+            if counts:
+                kept = {keys.TTL: to_attribute(keys.expiry(at + KEPT))}
+                writes.append(
+                    self._adding(status_keys.minute(tenant, moment(at), part), counts, kept)
+                )
+        return writes
+
+    def _adding(self, at: keys.RowKey, added: Counts, also: Item) -> dict[str, Any]:
+        sets = {**also, keys.FORMAT: to_attribute(keys.LAYOUT)}
+        change = "ADD " + ", ".join(f"#a{i} :a{i}" for i in range(len(added)))
+        change += " SET " + ", ".join(f"#{name} = :{name}" for name in sets)
+        names = {f"#a{i}": name for i, name in enumerate(added)}
+        values = {f":a{i}": to_attribute(count) for i, count in enumerate(added.values())}
+        return {
+            "Update": {
+                "TableName": self._table,
+                "Key": at.item(),
+                "UpdateExpression": change,
+                "ExpressionAttributeNames": {**names, **{f"#{name}": name for name in sets}},
+                "ExpressionAttributeValues": {
+                    **values,
+                    **{f":{name}": value for name, value in sets.items()},
+                },
+            }
+        }
 
 
-def _sum(changes: Sequence[Change]) -> dict[str, int]:
-    found: Counter[str] = Counter()
+def _slice_of(change: Change) -> datetime:
+    return EPOCH + (change.made_at - EPOCH) // SLICE * SLICE
+
+
+def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Parts that each fit into one row of names and one transaction."""
+    part: list[Change] = []
+    minutes: set[datetime] = set()
     for one in changes:
-        found.update(one.counts)
+        full = len(part) == MOST_NAMED or len(minutes | one.minutes.keys()) > MOST_MINUTES
+        if part and full:
+            yield part
+            part, minutes = [], set()
+        part.append(one)
+        minutes |= one.minutes.keys()
+    if part:
+        yield part
+
+
+def _sum(several: Iterable[Counts]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for counts in several:
+        found.update(counts)
     return {name: count for name, count in sorted(found.items()) if count}
 
 
-def _marks(changes: Sequence[Change]) -> dict[str, bytes]:
-    """By the attribute of a slot: the last change of it, then the first; as bytes they compare."""
-    places: dict[str, list[int]] = {}
-    for one in changes:
-        places.setdefault(f"b{one.slot}", []).append(one.place)
-    return {name: _bytes(max(some)) + _bytes(min(some)) for name, some in sorted(places.items())}
-
-
-def _bytes(place: int) -> bytes:
-    return place.to_bytes(_PLACE, "big")
-
-
-def _uncounted(row: Mapping[str, Any], changes: Sequence[Change]) -> list[Change]:
-    return [one for one in changes if not _is_counted(row, one)]
-
-
-def _is_counted(row: Mapping[str, Any], one: Change) -> bool:
-    """A version before this one has left text there, which says nothing of places."""
-    mark = row.get(f"b{one.slot}", {}).get("B")
-    return mark is not None and mark[_PLACE:] <= _bytes(one.place) <= mark[:_PLACE]
-
-
-def _all_ahead(marks: Mapping[str, bytes]) -> Condition:
-    return Condition(
-        " AND ".join(f"(NOT attribute_type(#{name}, :b) OR #{name} < :h{name})" for name in marks),
-        values={":b": {"S": "B"}}
-        | {f":h{name}": to_attribute(mark[_PLACE:]) for name, mark in marks.items()},
-    )
-
-
-def _still(row: Mapping[str, Any], marks: Mapping[str, bytes]) -> Condition:
-    """Nothing was counted since the row was read."""
-    there = {name: row[name] for name in marks if name in row}
-    return Condition(
-        " AND ".join(
-            f"#{name} = :h{name}" if name in there else f"attribute_not_exists(#{name})"
-            for name in marks
-        ),
-        values={f":h{name}": value for name, value in there.items()},
-    )
-
-
-def _adding(
-    added: Mapping[str, int], marks: Mapping[str, bytes], also: Item, holds: Condition
-) -> Condition:
-    sets = {
-        **{name: to_attribute(mark) for name, mark in marks.items()},
-        **also,
-        keys.FORMAT: to_attribute(keys.LAYOUT),
-    }
-    change = "ADD " + ", ".join(f"#a{i} :a{i}" for i in range(len(added)))
-    change += " SET " + ", ".join(f"#{name} = :s{name}" for name in sets)
-    return Condition(
-        holds.holds,
-        change,
-        {**{f"#a{i}": name for i, name in enumerate(added)}, **{f"#{name}": name for name in sets}},
-        {
-            **{f":a{i}": to_attribute(count) for i, count in enumerate(added.values())},
-            **{f":s{name}": value for name, value in sets.items()},
-            **holds.values,
-        },
-    )
+def _marks(row: Mapping[str, Any]) -> Iterator[bytes]:
+    packed = bytes(row[keys.ROW]["B"])
+    return (packed[at : at + _MARK] for at in range(0, len(packed), _MARK))
 
 
 def _counts(row: Item) -> dict[str, int]:

@@ -22,6 +22,7 @@ class Walked(NamedTuple):
     mended: tuple[Key, ...]
     cursor: str | None
     unread: Sequence[tuple[Key, str]] = ()  # whose head nobody can read, and why
+    heads: Sequence[Head] = ()
 
 
 class Reconciler:
@@ -44,7 +45,7 @@ class Reconciler:
             for version, at in [missing[key]]
         ]
         self._ports.wake.nudge(self._steps.timers.put(timers, begun))
-        return Walked(len(page.heads), keys, page.cursor, page.unread)
+        return Walked(len(page.heads), keys, page.cursor, page.unread, page.heads)
 
     def _unchanged(self, missing: Mapping[Key, tuple[int, datetime]]) -> tuple[Key, ...]:
         """A timer goes only after a swap: a head that moved on since it was read says nothing."""

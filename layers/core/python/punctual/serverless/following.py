@@ -4,9 +4,9 @@ Each step may be done twice: lists and marks are puts, events carry an id of the
 find nothing left, and counts know what they counted last.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,9 +16,8 @@ from punctual.aws.audit import DynamoAudit
 from punctual.aws.belongings import Belongings
 from punctual.aws.records import Record, place_of, to_record
 from punctual.aws.run_lists import RunLists
-from punctual.aws.tallies import Change, Tallies
+from punctual.aws.tallies import Change, Tallies, mark_of
 from punctual.domain.errors import Unavailable
-from punctual.domain.placement import slot_of
 from punctual.domain.run import Run
 from punctual.domain.timing import RETENTION
 from punctual.domain.zones import TZDATA_VERSION
@@ -32,7 +31,8 @@ from punctual.serverless.changes_told import events
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Telling
 
-SHOWN = timedelta(hours=2)  # nobody reads the counts of minutes before that
+SHOWN = timedelta(minutes=65)  # no call shows the counts of minutes before that
+AHEAD = timedelta(minutes=5)  # runs are queued up to two minutes before their time
 Followed = tuple[Record, Changes]
 
 
@@ -205,22 +205,21 @@ class Following:
 
     def _count(self, changes: Sequence[Followed]) -> None:
         """Last of all: what fails before is counted when it is done."""
-        oldest = self._clock() - SHOWN
-        totals: dict[str, list[Change]] = {}
-        minutes: dict[tuple[str, datetime], list[Change]] = {}
+        now = self._clock()
+        wanted: dict[str, list[Change]] = {}
         for record, found in changes:
             if found.job is None and not found.runs:
                 continue
-            tenant = record.head.tenant
-            added = partial(Change, slot_of(record.head.job_id), int(record.place))
-            totals.setdefault(tenant, []).append(added(counting.totals(found)))
+            minutes: dict[datetime, Counter[str]] = {}
             for minute, name, count in counting.minutes(found):
-                if minute >= oldest:
-                    minutes.setdefault((tenant, minute), []).append(added({name: count}))
-        for tenant, counted in totals.items():
-            self._tallies.add(tenant, counted)
-        for (tenant, minute), counted in minutes.items():
-            self._tallies.add_minute(tenant, minute, counted)
+                if now - SHOWN <= minute <= now + AHEAD:
+                    minutes.setdefault(minute, Counter())[name] += count
+            head = record.head
+            mark = mark_of(record.place, head.job_id)
+            change = Change(mark, record.at, counting.totals(found), minutes)
+            wanted.setdefault(head.tenant, []).append(change)
+        for tenant, counted in wanted.items():
+            self._tallies.count(tenant, counted)
 
 
 def _shown(row: RunRow) -> RunRow:

@@ -3,9 +3,11 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from punctual.aws.tallies import Tallies
 from punctual.aws.walk import Progress, WalkProgress
 from punctual.engine.reconciler import Reconciler
 from punctual.engine.sweeper import Sweeper
+from punctual.serverless.recounting import Recount
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric
 
@@ -19,16 +21,25 @@ class Walking:
     """Goes on where it stopped: the place is kept after each page, and only one goes on from it."""
 
     def __init__(
-        self, runtime: Runtime, reconciler: Reconciler, sweeper: Sweeper, kept: WalkProgress
+        self,
+        runtime: Runtime,
+        reconciler: Reconciler,
+        sweeper: Sweeper,
+        kept: WalkProgress,
+        tallies: Tallies,
     ) -> None:
         self._clock = runtime.clock
         self._tell = runtime.tell
         self._reconciler = reconciler
         self._sweeper = sweeper
         self._kept = kept
+        self._tallies = tallies
+        self._recount: Recount | None = None  # where this invocation saw the walk begin
 
     def run(self, until: datetime) -> None:
         progress = self._begin()
+        if progress.heads is None and not progress.walked:
+            self._recount = Recount(self._tallies, self._clock())
         finds = 0
         while not progress.over and self._clock() < until:
             found, following = self._on(progress)
@@ -37,6 +48,8 @@ class Walking:
                 self._tell("walk_is_anothers")
                 break
             progress = replace(following, step=following.step + 1)
+            if progress.over:
+                finds += self._correct()
         self._tell.measure(Metric.RECONCILER_FINDS, finds)
         self._tell("walked", over=progress.over, finds=finds)
 
@@ -48,10 +61,19 @@ class Walking:
             return Progress(started_at=now, step=last.step)
         return last
 
+    def _correct(self) -> int:
+        corrected = [] if self._recount is None else self._recount.correct()
+        if corrected:
+            told = {"number": len(corrected), "tenants": corrected[:NAMED]}
+            self._tell.problem("counts_corrected", **told)
+        return len(corrected)
+
     def _on(self, progress: Progress) -> tuple[int, Progress]:
         """One page of heads; when all are seen, some minutes of the sweep."""
         if not progress.walked:
             walked = self._reconciler.step(progress.heads)
+            if self._recount is not None:
+                self._recount.add(walked.heads, [key.tenant for key, _ in walked.unread])
             if walked.mended:
                 jobs = [f"{key.tenant}/{key.job_id}" for key in walked.mended]
                 self._tell.problem("reconciler_mended", number=len(jobs), jobs=jobs[:NAMED])
@@ -73,4 +95,5 @@ def walk(runtime: Runtime, seconds: float) -> None:
     kept = WalkProgress(runtime.dynamo, runtime.settings.control_table)
     with runtime.tell.told():
         until = runtime.clock() + timedelta(seconds=seconds) - SPARE
-        Walking(runtime, reconciler, sweeper, kept).run(until)
+        tallies = Tallies(runtime.dynamo, runtime.settings.control_table)
+        Walking(runtime, reconciler, sweeper, kept, tallies).run(until)
