@@ -28,6 +28,7 @@ class RunningNode:
 
     def start(self) -> "RunningNode":
         place = {"PUNCTUAL_PORT": str(self.port), "PUNCTUAL_DATA": str(self.folder)}
+        place["PUNCTUAL_STOP_SECONDS"] = "1"
         env = {**os.environ, **place, **self._env}
         began = time.perf_counter()
         with (self.folder.parent / f"{self.folder.name}.log").open("a") as log:

@@ -1,5 +1,6 @@
 """A data folder that has lost a part is refused: it never starts as an empty scheduler."""
 
+import os
 import shutil
 import sqlite3
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from punctual.local.clock import ManualClock
+from punctual.local.data_folder import disk_warning
 from punctual.local.errors import StoreError
 from punctual.local.groups import GroupFiles
 from punctual.local.store import FILE, Store
@@ -144,6 +146,49 @@ def test_a_group_file_that_cannot_be_read_is_moved_aside_and_the_others_are_seen
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["a.unreadable", "c.unreadable"]
     assert GroupFiles(tmp_path).end_all().unreadable == []
+
+
+GIB = 1024**3
+
+
+def a_disk(free: float, files: int = 1_000, free_files: int = 500) -> os.statvfs_result:
+    """Of 200 GiB, with so many of them free."""
+    blocks = [4_096, 4_096, 200 * GIB // 4_096, 0, int(free * GIB) // 4_096]
+    return os.statvfs_result([*blocks, files, 0, free_files, 0, 255])
+
+
+@pytest.mark.parametrize(
+    ("disk", "said"),
+    [
+        (a_disk(5.1), None),
+        (a_disk(4.9), "5,017 MiB left"),
+        (a_disk(100, free_files=40), "room for 40 more files"),
+        (a_disk(100, files=0, free_files=0), None),
+    ],
+)
+def test_a_disk_that_is_nearly_full_is_told(
+    tmp_path: Path, disk: os.statvfs_result, said: str | None
+) -> None:
+    warning = disk_warning(tmp_path, lambda _: disk)
+    assert (warning is None) is (said is None)
+    assert said is None or (warning is not None and said in warning.text)
+
+
+def test_a_disk_that_fills_is_logged_once_and_shown_as_long_as_it_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    store = Store.open(tmp_path, CLOCK, lambda event, **_: told.append(event))
+    try:
+        for free in (100, 1, 1, 100, 1):
+            found = a_disk(free)
+            monkeypatch.setattr(disk_warning, "__defaults__", (lambda _, found=found: found,))
+            store.purge(NOON, 10)
+            codes = [one.code for one in store.warnings()]
+            assert codes == (["DISK_NEARLY_FULL"] if free == 1 else [])
+    finally:
+        store.close()
+    assert told == ["disk_nearly_full"] * 2
 
 
 def test_a_kept_folder_starts_with_what_it_holds(tmp_path: Path) -> None:

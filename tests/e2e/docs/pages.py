@@ -69,6 +69,7 @@ class Page:
             "PYTHONUNBUFFERED": "1",
             "PUNCTUAL_PORT": self._ports["8080"],
             "PUNCTUAL_DATA": str(folder / "data"),
+            "PUNCTUAL_STOP_SECONDS": "2",
             "PUNCTUAL_URL": f"http://127.0.0.1:{self._ports['8080']}/v1",
             **environment,
         }

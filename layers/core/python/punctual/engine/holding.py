@@ -48,6 +48,10 @@ class Claims:
             if held.assignment.run.run_id in run_ids:
                 held.stop.stop("CANCEL")
 
+    def names(self) -> list[str]:
+        """Of the jobs whose runs are held."""
+        return sorted(held.assignment.body.name for held in list(self._held.values()))
+
     def stop_all(self) -> None:
         for held in list(self._held.values()):
             held.stop.stop("SHUTDOWN")

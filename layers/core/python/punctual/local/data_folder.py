@@ -1,17 +1,81 @@
 """What a start finds in the data folder: whole, new, or without a part that it needs."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from punctual.local.errors import StoreError
+from punctual.engine.views import HealthWarning
+from punctual.local.errors import StoreError, StoreLost
 
 DATABASE = "punctual.db"
 BLOBS = "blobs"
 GUIDE = "docs/how-to/back-up-and-restore-a-node.md"
+SHARE_LEFT = 20  # a twentieth of the disk, at most 5 GiB, is little
+MOST_LEFT = 5 * 1024**3
 _HEADER = 100  # bytes, by SQLite's file format
 _MAGIC = b"SQLite format 3\0"
 _WRITTEN_BY_FIRST_START = ("token.key", "webhook.key", "local-token", "groups", "work")
+
+
+class OpenDatabase:
+    """Whether the files that SQLite has open are still those that their names lead to.
+
+    SQLite goes on writing to a file that was deleted, and its commits succeed. So each commit
+    asks first; that takes some microseconds.
+    """
+
+    def __init__(self, database: Path) -> None:
+        self.folder = database.parent
+        self._paths = [database, database.with_name(f"{database.name}-wal")]
+        self._opened: list[tuple[int, int] | None] | None = None
+        self.when_lost: Callable[[StoreLost], None] = _nothing
+
+    def opened(self) -> None:
+        """Remember the files as they are now; both are there after the first transaction."""
+        self._opened = [_identity(path) for path in self._paths]
+
+    def check(self) -> None:
+        """Raise `StoreLost` where one of them is gone."""
+        if self._opened is None:
+            return
+        for path, opened in zip(self._paths, self._opened, strict=True):
+            if opened is not None and _identity(path) != opened:
+                error = StoreLost(
+                    f"The file {path} was deleted or replaced while the node used it: the node "
+                    f"ends, since nothing more can be kept. Restore it from a backup ({GUIDE})."
+                )
+                self.when_lost(error)
+                raise error
+
+
+def disk_warning(
+    folder: Path, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
+) -> HealthWarning | None:
+    """Warn while there is still room to act: on a full disk all writes are answered 503."""
+    try:
+        found = statvfs(folder)
+    except OSError:
+        return None  # the next commit says what is wrong
+    free = found.f_bavail * found.f_frsize
+    if free < min(found.f_blocks * found.f_frsize // SHARE_LEFT, MOST_LEFT):
+        text = f"The disk of the data folder has {free >> 20:,} MiB left."
+        return HealthWarning("DISK_NEARLY_FULL", text)
+    if found.f_files and found.f_favail < found.f_files // SHARE_LEFT:
+        text = f"The disk of the data folder has room for {found.f_favail:,} more files."
+        return HealthWarning("DISK_NEARLY_FULL", text)
+    return None
+
+
+def _nothing(_error: StoreLost) -> None:
+    """Where no server is to end."""
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def check(folder: Path) -> None:

@@ -5,3 +5,7 @@ from punctual.domain.errors import Unavailable
 
 class StoreError(Unavailable):
     """The data folder cannot be used as it is; the message says what to do."""
+
+
+class StoreLost(StoreError):
+    """The database was deleted or replaced while the node runs: nothing can be kept any more."""

@@ -296,11 +296,15 @@ class Node:
         moments.append(self.webhooks.next_at())
         return min(moment for moment in moments if moment is not None)
 
-    def close(self) -> None:
-        """Start nothing more, and ask what runs to hand back its run."""
+    def drain(self) -> None:
+        """Start nothing more, and let what runs go on to its end."""
         self._closing = True
-        self.holding.stop_all()
         self.webhooks.close()
+
+    def close(self) -> None:
+        """Stop what runs: each attempt is LOST, and the run is given back for the next start."""
+        self.drain()
+        self.holding.stop_all()
 
     @property
     def idle(self) -> bool:

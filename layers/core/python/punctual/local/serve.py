@@ -26,6 +26,7 @@ from punctual.engine.webhook_secret import WebhookSecretReader
 from punctual.identity import new_id
 from punctual.local import clock
 from punctual.local.connection import IDLE_SECONDS, MAX_CONNECTIONS, SWEEP_SECONDS, sweep
+from punctual.local.data_folder import DATABASE
 from punctual.local.descriptors import connections_within, least_limit, raise_limit
 from punctual.local.door import NodeDoor, OwnThread
 from punctual.local.files import make_folder, write_durably
@@ -37,6 +38,7 @@ from punctual.local.loop import Loop
 from punctual.local.node import Node
 from punctual.local.own_user import LOCAL, OwnUser, local_token, own_uid
 from punctual.local.peers import Peers
+from punctual.local.stopping import STOP_SECONDS, Countdown, Stop, wind_down
 from punctual.local.store import Store
 from punctual.local.token_key import TokenKey
 from punctual.local.webhook_keys import WebhookKeys
@@ -51,7 +53,7 @@ from punctual.tasks.script import ScriptTask
 
 QUICK_WORKERS = 32
 LONG_WORKERS = 8
-GOODBYE = 8.0  # seconds for what runs to end or be handed back
+MOST_STOP_SECONDS = 86_400
 HOST = "127.0.0.1"
 
 
@@ -66,6 +68,7 @@ class Options:
     limits: Limits = UNLIMITED
     auth: bool = False
     trust: Trust | None = None
+    stop_seconds: float = STOP_SECONDS
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Options":
@@ -82,7 +85,13 @@ class Options:
             raise Refused(f"{error}.") from error
         if trust is not None and auth == "off":
             raise Refused("PUNCTUAL_OIDC_ISSUER is of use with PUNCTUAL_AUTH=on alone.")
-        return cls(int(text), data, defaults_from(env), auth == "on", trust)
+        seconds = env.get("PUNCTUAL_STOP_SECONDS") or f"{STOP_SECONDS:g}"
+        if not seconds.isdecimal() or int(seconds) > MOST_STOP_SECONDS:
+            raise Refused(
+                f"PUNCTUAL_STOP_SECONDS must be 0 to {MOST_STOP_SECONDS}, in whole seconds; "
+                f"got {seconds!r}."
+            )
+        return cls(int(text), data, defaults_from(env), auth == "on", trust, int(seconds))
 
 
 def listen(port: int) -> socket.socket:
@@ -248,22 +257,26 @@ async def serve(
             backlog=1_024,
         )
     )
-    stopping = asyncio.Event()
-    running = asyncio.get_running_loop()
+    stop, running = Stop(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        running.add_signal_handler(number, stopping.set)
+        running.add_signal_handler(number, stop.ask)
+    store.database.when_lost = stop.fail
     spare_the_collector()
     loop.start()
     serving = asyncio.create_task(_serve_only(server, listener))
     greet(options, listener.getsockname()[1], log)
-    await stopping.wait()
-    log("stopping", running=len(node.holding))
-    await _wind_down(node, loop)
+    await stop.asked.wait()
+    countdown = Countdown(sys.stderr if sys.stderr.isatty() else None, log)
+    names, seconds = node.holding.names, options.stop_seconds
+    await wind_down(node, names, loop.wake, stop, seconds, countdown, clock.monotonic)
+    loop.stop()
     server.should_exit = True
     await serving
     http.close()
     beside.close()
     log("stopped")
+    if stop.error is not None:
+        raise stop.error
 
 
 async def _serve_only(server: uvicorn.Server, listener: socket.socket) -> None:
@@ -285,26 +298,16 @@ async def _sweep(server: uvicorn.Server) -> None:
         sweep(server.server_state.connections, loop.time())
 
 
-async def _wind_down(node: Node, loop: Loop) -> None:
-    node.close()
-    until = clock.monotonic() + GOODBYE
-    while not node.idle and clock.monotonic() < until:
-        loop.wake()
-        await asyncio.sleep(0.02)
-    loop.wake()
-    await asyncio.sleep(0)
-    loop.stop()
-
-
 def greet(options: Options, port: int, log: EventLog) -> None:
     address = f"http://{HOST}:{port}/v1"
-    log("ready", address=address, data=str(options.data))
+    log("ready", address=address, data=str(options.data.absolute()))
     if not sys.stdout.isatty():
         print(f"Punctual is ready at {address}", flush=True)
         return
     token = " -H 'Authorization: Bearer '$PUNCTUAL_TOKEN" if options.auth else ""
     print(
-        f"\nPunctual is ready at {address}\n\nA first job:\n\n"
+        f"\nPunctual is ready at {address}\nIts data is in {options.data.absolute()}\n\n"
+        "A first job:\n\n"
         f"  curl -s {address}/jobs{token} -H 'Content-Type: application/json' \\\n"
         '    -d \'{"name": "hello", "schedule_type": "IMMEDIATE", "task": {"type": "script", '
         '"runtime": "bash", "code": "echo hello"}}\'\n',
@@ -325,10 +328,14 @@ def main(env: Mapping[str, str] = os.environ) -> int:
         options = Options.from_env(env)
         connections = connections_here(log)
         listener = listen(options.port)
+        is_new = not (options.data / DATABASE).exists()
         store = Store.open(options.data, log=log)
     except PunctualError as error:
         print(f"punctual: {error.message}", file=sys.stderr)
         return 1
+    if is_new and not options.data.is_absolute():
+        note = "a node started in another folder has other data: set PUNCTUAL_DATA to name one"
+        log("data_folder_made", path=options.data.absolute(), note=note)
     try:
         uvloop.run(serve(store, options, listener, connections, log))
     except PunctualError as error:

@@ -16,7 +16,7 @@ from punctual.local.clock import wall
 from punctual.local.control import SqliteBuckets, SqliteReceipts
 from punctual.local.counts import JOB, RUN, Counts
 from punctual.local.damage import Damage
-from punctual.local.data_folder import BLOBS, DATABASE, check
+from punctual.local.data_folder import BLOBS, DATABASE, OpenDatabase, check, disk_warning
 from punctual.local.errors import StoreError
 from punctual.local.feed import SqliteFeed
 from punctual.local.files import OWNER_FILE, close_to_others, make_folder, sync_folder
@@ -44,13 +44,17 @@ class Store:
         blobs: FileBlobs,
         lock: FolderLock,
         clock: Clock,
+        database: OpenDatabase,
         log: Log = untold,
     ) -> None:
+        self.database = database
+        self._log = log
+        self._full = False
         self._db = db
         self._lock = lock
         self._tidied = 0
         self.damage = Damage(log)
-        self._unit = Unit(db, self.damage)
+        self._unit = Unit(db, self.damage, database)
         self._counts = Counts(self._unit)
         self.history = SqliteHistory(self._unit, self._counts)
         bodies = SqliteBodies(self._unit)
@@ -89,7 +93,9 @@ class Store:
             (folder / FILE).touch(OWNER_FILE)  # SQLite gives its other files the same rights
             db = connect(folder / FILE)
             sync_folder(folder)
-            return cls(db, blobs, lock, clock, log)
+            database = OpenDatabase(folder / FILE)
+            database.opened()
+            return cls(db, blobs, lock, clock, database, log)
         except OSError as error:
             lock.release()
             raise StoreError(
@@ -146,7 +152,15 @@ class Store:
 
     def warnings(self) -> Sequence[HealthWarning]:
         """What a person should see to."""
-        return self.damage.warnings()
+        full = disk_warning(self.database.folder)
+        return [*self.damage.warnings(), *([] if full is None else [full])]
+
+    def watch_disk(self) -> None:
+        """Log that the disk is nearly full, once until it has room again."""
+        full = disk_warning(self.database.folder)
+        if full is not None and not self._full:
+            self._log("disk_nearly_full", text=full.text)
+        self._full = full is not None
 
     def tidy(self) -> None:
         """Write the log back to the file when nobody waits: else a commit does it, when it is
@@ -158,6 +172,7 @@ class Store:
 
     def purge(self, now: datetime, limit: int) -> bool:
         """Remove some of what has expired; True when there is more to do."""
+        self.watch_disk()
         return self._purge.step(now, limit)
 
     def close(self) -> None:

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from punctual.domain.errors import Unavailable
 from punctual.local.damage import Damage
+from punctual.local.data_folder import OpenDatabase
 
 
 class Part(Protocol):
@@ -32,8 +33,9 @@ class Unit:
        rows are then not known to be as the parts believe.
     """
 
-    def __init__(self, db: sqlite3.Connection, damage: Damage) -> None:
+    def __init__(self, db: sqlite3.Connection, damage: Damage, database: OpenDatabase) -> None:
         self.db = db
+        self._database = database
         self.damage = damage
         self._parts: list[Part] = []
         self._depth = 0
@@ -75,6 +77,7 @@ class Unit:
             for part in self._parts:
                 part.flush()
             if self.db.in_transaction:
+                self._database.check()
                 self.db.execute("COMMIT")
         except sqlite3.Error as error:
             self._undo()
