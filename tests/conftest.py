@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.simulation.seeds import DAY, DAY_NAME, announced
 from tests.workers import ByFile
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
@@ -36,6 +37,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     config.option.loadscopereorder = False  # not by how many tests a file holds
     return ByFile(config, log)
+
+
+def pytest_configure() -> None:
+    """All workers play the seeds of one day, also where some begin after midnight."""
+    os.environ[DAY_NAME] = str(DAY)
+
+
+def pytest_report_header() -> str:
+    return announced(DAY)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The day stands in the output of what passes, too: `-q` leaves the header out."""
+    reports = [one for some in terminalreporter.stats.values() for one in some]
+    if any("simulation/test_drawn" in getattr(one, "nodeid", "") for one in reports):
+        terminalreporter.write_line(announced(DAY))
 
 
 def pytest_collection_finish() -> None:

@@ -20,6 +20,7 @@ from tests.simulation.scenario import (
     job_id,
     on_job,
     run_now,
+    run_with,
     submit,
     text,
 )
@@ -131,7 +132,7 @@ def _action(chance: random.Random, number: int) -> Action:
         lambda: change(**_change(chance)),
         lambda: change(**_change(chance)),
         lambda: run_now(chance.choice(("one key", f"key {number}"))),
-        lambda: _run_with(chance.choice((None, number, LARGE))),
+        lambda: run_with(chance.choice((None, number, LARGE))),
         lambda: _on_some_run("cancel_run", chance.random()),
         lambda: _on_some_run("cancel_run", chance.random()),
         lambda: _on_some_run("retry", chance.random()),
@@ -141,13 +142,6 @@ def _action(chance: random.Random, number: int) -> Action:
         calls = [lambda: on_job("cancel")]
     moment = chance.choice((chance.uniform(2, 200), chance.randint(0, 10) * 20 + 0.5))
     return Action(max(2.0, moment), f"action {number}", chance.choice(calls)())
-
-
-def _run_with(payload: Any) -> Any:
-    def call(jobs: Jobs, answers: dict[str, Any]) -> Any:
-        return jobs.run_now(TENANT, job_id(answers), payload=payload)
-
-    return call
 
 
 def _on_some_run(method: str, share: float) -> Any:

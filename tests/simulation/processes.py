@@ -324,6 +324,7 @@ class ReconcilerProcess(Process):
         steps = Steps(self.ports, self.clock, self.monotonic, self.log)
         walked = Reconciler(self.ports, steps, Looker(steps, self.new_id)).step()
         mended = walked.mended
+        self.world.mended += len(mended)
         assert not mended or self.world.setup.mended, f"rule 2: the reconciler had to mend {mended}"
 
     def next_at(self) -> datetime | None:

@@ -97,6 +97,13 @@ def run_now(key: str) -> Any:
     return call
 
 
+def run_with(payload: Any) -> Any:
+    def call(jobs: Jobs, answers: dict[str, Any]) -> Any:
+        return jobs.run_now(TENANT, job_id(answers), payload=payload)
+
+    return call
+
+
 def quick(assignment: Assignment) -> Plot:
     return Plot()
 

@@ -1,8 +1,10 @@
 """Small stories, each a few minutes of one installation, to be run with and without faults."""
 
+from collections.abc import Callable
+
 from punctual.domain.run import Reason, Status, Trigger
 from punctual.engine.executor import Assignment
-from tests.simulation.processes import Action, Plot
+from tests.simulation.processes import Action, Back, Plot
 from tests.simulation.scenario import (
     SKEWS,
     Scenario,
@@ -15,6 +17,7 @@ from tests.simulation.scenario import (
     on_job,
     outcomes,
     run_now,
+    run_with,
     submit,
     text,
 )
@@ -88,6 +91,41 @@ def _backfilled_once(world: World) -> None:
     assert done == [("SUCCESS", "", 1)] * 3, f"each time of the range once: {done}"
 
 
+def _ran(*expected: tuple[float, str]) -> Callable[[World], None]:
+    """Which occurrences there are and what came of each, by seconds after the start."""
+
+    def check(world: World) -> None:
+        if world.plan.faults or world.setup.nudges_lost:
+            return  # an outage may leave the latest only; that each has its reason, the laws ask
+        runs = [run for run in world.laws.ended.values() if run.trigger is Trigger.SCHEDULE]
+        found = sorted(
+            (round((run.scheduled_at - at(0)).total_seconds()), run.reason or run.status)
+            for run in runs
+        )
+        assert found == sorted(expected), found
+
+    return check
+
+
+def _gives_back(assignment: Assignment) -> Plot:
+    """Not begun, then not to be begun anywhere for now, then lost in the middle, then done."""
+    backs = (Back(), Back(waits=True), Back(begun=True))
+    number = assignment.run.returns + len(assignment.run.past)
+    return Plot(2, back=backs[number]) if number < len(backs) else Plot(2)
+
+
+def _with_its_payload(assignment: Assignment) -> Plot:
+    ordered = assignment.run.trigger is Trigger.RUN_NOW
+    assert assignment.payload == (OTHER if ordered else LARGE), "another payload than was given"
+    return Plot()
+
+
+def _mended(world: World) -> None:
+    if not world.plan.faults:  # else there may have been none yet, or the job may be over
+        assert world.mended, "the reconciler has found nothing, though every timer was gone"
+
+
+LARGE, OTHER = "x" * 9_000, "y" * 9_000  # more than a row keeps
 CRON = document(schedule_type="CRON", cron_expression="* * * * *", end_time=text(at(200)))
 TWENTY = document(schedule_type="INTERVAL", interval_seconds=20, end_time=text(at(90)))
 OUTAGE = (0.0, 250.0)
@@ -306,5 +344,87 @@ SCENARIOS = [
             Action(3, "backfill", backfill(at(-200), at(-20))),
         ],
         check=_backfilled_once,
+    ),
+    Scenario(
+        "jitter, and a change of schedule",
+        [
+            Action(1, "submit", submit("k", {**CRON, "jitter_seconds": 40})),
+            Action(
+                85,
+                "change",
+                change(schedule_type="INTERVAL", interval_seconds=25, cron_expression=None),
+            ),
+        ],
+    ),
+    Scenario(
+        "overlap, skip",
+        [Action(1, "submit", submit("k", {**TWENTY, "overlap_policy": "SKIP"}))],
+        plot=lambda _: Plot(33),
+        check=_ran((21, "SUCCESS"), (41, "OVERLAP"), (61, "SUCCESS"), (81, "OVERLAP")),
+    ),
+    Scenario(
+        "two in line at most",
+        [
+            Action(
+                1,
+                "submit",
+                submit(
+                    "k",
+                    {**TWENTY, "interval_seconds": 10, "max_waiting": 2, "end_time": text(at(80))},
+                ),
+            )
+        ],
+        plot=lambda _: Plot(27),
+        check=_ran(
+            *[(second, "SUCCESS") for second in (11, 21, 31, 41, 71)],
+            *[(second, "QUEUE_FULL") for second in (51, 61)],
+        ),
+    ),
+    Scenario(
+        "more runs than at first",
+        [
+            Action(1, "submit", submit("k", {**TWENTY, "max_runs": 1})),
+            Action(50, "change", change(max_runs=3)),
+        ],
+        check=_ran((21, "SUCCESS"), (61, "SUCCESS"), (81, "SUCCESS")),
+    ),
+    Scenario(
+        "from a start to an end, both included or not",
+        [
+            Action(
+                1,
+                "submit",
+                submit("k", {**TWENTY, "start_time": text(at(20)), "end_time": text(at(80))}),
+            )
+        ],
+        check=_ran((20, "SUCCESS"), (40, "SUCCESS"), (60, "SUCCESS")),
+    ),
+    Scenario(
+        "given back",
+        [Action(1, "submit", submit("k", document()))],
+        plot=_gives_back,
+        check=all_succeed(1),
+    ),
+    Scenario(
+        "payloads beside the row",
+        [
+            Action(1, "submit", submit("k", {**TWENTY, "payload": LARGE})),
+            Action(30, "now", run_with(OTHER)),
+        ],
+        plot=_with_its_payload,
+    ),
+    Scenario(
+        "one key by two clients at once",
+        [Action(1, "submit", submit("k", CRON)), Action(25, "one", run_now("once"))],
+        others=[Action(25, "other", run_now("once"))],
+        check=_one_of_each_order,
+    ),
+    Scenario(
+        "every timer is lost, and mended",
+        [Action(1, "submit", submit("k", CRON))],
+        events=[(45, lambda world: world.memory.timers.rows.clear())],
+        setup=Setup(skews=SKEWS, mended=True),
+        check=_mended,
+        limit=8_000,  # what stands queued or held without a timer is found after an hour
     ),
 ]

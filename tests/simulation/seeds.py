@@ -6,7 +6,11 @@ played again by `PUNCTUAL_SIMULATION_DAY=2026-11-19`, and by the seed that a fai
 """
 
 import os
+from collections.abc import Sequence
 from datetime import UTC, date, datetime
+from typing import TypeVar
+
+T = TypeVar("T")
 
 DAY_NAME = "PUNCTUAL_SIMULATION_DAY"
 EVERYTHING = os.environ.get("PUNCTUAL_SIMULATION") == "full"
@@ -26,6 +30,11 @@ def seeds(fixed: int, fresh: int, day: date) -> list[int]:
     """The first so many seeds of all, and the first so many of the day."""
     first = int(f"{day:%Y%m%d}") * _APART
     return [*range(fixed * MORE), *range(first, first + fresh * MORE)]
+
+
+def share(every: Sequence[T], stride: int) -> Sequence[T]:
+    """One in so many, each day others of them; all of them where everything is played."""
+    return every if EVERYTHING else every[DAY.toordinal() % stride :: stride]
 
 
 def announced(day: date) -> str:

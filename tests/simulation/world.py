@@ -153,6 +153,7 @@ class World:
         self.answers: dict[str, Any] = {}
         self.logged: list[tuple[str, dict[str, Any]]] = []
         self.crashes = 0
+        self.mended = 0  # jobs, by the reconciler
         self._ids = 0
         self._turns = Turns()
         self._active: Process | None = None
