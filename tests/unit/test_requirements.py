@@ -18,6 +18,7 @@ from punctual.web.services import Services
 ROOT = Path(__file__).parents[2]
 PLACES = (ROOT, ROOT / "layers/core/python/punctual")
 PAGE = (ROOT / "docs/requirements.md").read_text()
+THREATS = (ROOT / "docs/threat-model.md").read_text()
 ROWS_OF = {"S0": 31, "S1": 38, "S2": 24, "S3": 18, "S4": 65}
 LATER = ("deployment", "dashboard", "artifacts", "Fargate containers", "WebSocket events")
 CALLS = ("curl ", "make bench", "make rehearse", "make acceptance", ".venv", "tests/e2e/")
@@ -121,6 +122,18 @@ def test_a_call_that_is_named_has_a_route(call: str) -> None:
     method = METHOD.search(call)
     verb = method[1] if method else "POST" if " -d " in call else "GET"
     assert (verb, re.sub(r"JOB_ID|RUN_ID", "*", address[1])) in declared()
+
+
+def test_each_attack_of_the_threat_model_names_a_test_that_exists() -> None:
+    attacks = THREATS.partition("## Attacks")[2].partition("\n## ")[0]
+    table = [line for line in attacks.splitlines() if line.startswith("| ")][1:]
+    assert len(table) > 20
+    for line in table:
+        named = re.findall(r"`(tests/[^`]+)::(\w+)`", line)
+        assert named, f"no test in: {line}"
+        for file, test in named:
+            text = (ROOT / file).read_text()
+            assert re.search(rf"^def {test}\(", text, re.MULTILINE), f"{file}::{test}"
 
 
 def test_a_row_that_is_missing_or_twice_is_noticed() -> None:
