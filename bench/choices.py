@@ -38,9 +38,9 @@ def choices(
         traces = total(lines, Unit.REQUEST)
         whole = traces * known.a_million(Unit.TRACE, 1)
         yield (
-            f"| `tracing` | {traces:.2g} traces for a run, {WORDS[name]}, of which Lambda records one "
-            f"a second for each function and {SAMPLED:.0%} of the others | {SAMPLED * whole:.2f} to "
-            f"{whole:.2f} a million runs |"
+            f"| `tracing` | {traces:.2g} traces for a run, {WORDS[name]}, of which Lambda records "
+            f"one a second for each function and {SAMPLED:.0%} of the others | "
+            f"{SAMPLED * whole:.2f} to {whole:.2f} a million runs |"
         )
     yield ""
     yield (
