@@ -16,7 +16,7 @@ from punctual.local.clock import wall
 from punctual.local.control import SqliteBuckets, SqliteReceipts
 from punctual.local.counts import JOB, RUN, Counts
 from punctual.local.damage import Damage
-from punctual.local.data_folder import BLOBS, DATABASE, OpenDatabase, check, disk_warning
+from punctual.local.data_folder import BLOBS, DATABASE, GUIDE, OpenDatabase, check, disk_warning
 from punctual.local.errors import StoreError
 from punctual.local.feed import SqliteFeed
 from punctual.local.files import OWNER_FILE, close_to_others, make_folder, sync_folder
@@ -30,6 +30,7 @@ from punctual.local.starts import SqliteStarts
 from punctual.local.timers import SqliteTimers
 from punctual.local.tokens import SqliteTokens
 from punctual.local.unit import Unit
+from punctual.local.write_ahead_log import check_log
 
 FILE = DATABASE
 TIDY = 5_000  # changed rows
@@ -90,6 +91,7 @@ class Store:
                 log("was_open_to_others", path=one.path, had=f"{one.had:04o}", has=f"{one.has:04o}")
             check(folder)
             blobs = FileBlobs(folder / BLOBS)
+            check_log(folder / FILE, GUIDE)
             (folder / FILE).touch(OWNER_FILE)  # SQLite gives its other files the same rights
             db = connect(folder / FILE)
             sync_folder(folder)
