@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 
 from punctual.aws.keys import BEATING, LEFT_BY_RUNS
 from punctual.aws.limit_keys import SHARES
-from punctual.aws.status_keys import COUNTS, TOTALS
+from punctual.aws.status_keys import COUNTED, TOTALS
 from punctual.aws.token_keys import DOORS, LISTS
 
 PAYLOADS = "payloads/"
@@ -235,7 +235,7 @@ def status(data: Data, failed: str) -> list[Right]:
         _dynamodb(data.jobs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
-        _dynamodb(data.control, "PutItem", "Query")._replace(rows=COUNTS),
+        _dynamodb(data.control, "PutItem", "Query")._replace(rows=COUNTED),
         _dynamodb(data.audit, "PutItem"),
         *_read_blobs(data, OUTPUTS),  # what a run left whose history row is not written yet
         Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),

@@ -14,8 +14,7 @@ HEADS_ONLY: tuple[dict[str, Any], ...] = tuple(
 
 
 PARTS = 4  # rows of a tenant's counts, so that readers who meet at one take another
-TOTALS = ("*#totals",)
-COUNTS = (*TOTALS, "*#minutes", "*#counted#*")  # what the partition keys of counts are like
+TOTALS, COUNTED = ("*#totals",), ("*#counted#*",)  # what partition keys of these rows are like
 
 
 def totals(tenant: str, part: int) -> RowKey:
