@@ -4,12 +4,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from bench.accounts import call_seconds, dollars, total
+from bench.ceiling import ceiling
 from bench.choices import choices
 from bench.idle import Idle, Standing, Template, given, standing
 from bench.levers import levers
 from bench.meter import Unit
 from bench.prices import MILLION, Prices, prices
 from bench.words import buys, short_role, short_what
+from infra.app import context
+from infra.stage import described
 from punctual.engine.effects import ENDS_KEPT
 from tests.life.latency import DELIVERIES
 from tests.life.scenes import IDLE, SCENES, Counted, measured, metrics_of
@@ -33,6 +36,7 @@ LEAST = 0.00005  # dollars a million: less than this is no line
 
 def document(found: Mapping[str, Counted]) -> str:
     known = prices()
+    submitted = found["submission"].lines
     parts = [
         *_head(known),
         *_recurring(found),
@@ -44,6 +48,7 @@ def document(found: Mapping[str, Counted]) -> str:
         *_a_day(found, known),
         *_idle(found, known),
         *choices(_templates("prod"), {name: found[name].lines for name in CHOSEN}, known),
+        *ceiling(described("prod", context()["stages"]), found["object"].lines, submitted, known),
         *_memory(found, known),
         *levers(found["ten"].lines, LEAST),
     ]

@@ -158,8 +158,8 @@ class Execution(Stack):
             functions=arns("lambda", OURS, "function"), queues=arns("sqs", DEAD_ENDS)
         )
         return refused + rights.task_targets(
-            functions=arns("lambda", _with_versions(stage.reach.functions), "function"),
-            queues=arns("sqs", stage.reach.queues),
+            functions=arns("lambda", _with_versions(stage.reach.every_function), "function"),
+            queues=arns("sqs", stage.reach.every_queue),
             secrets=arns("secretsmanager", (f"punctual/{stage.name}/*",), "secret"),
             parameters=[
                 self.format_arn(

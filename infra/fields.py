@@ -102,6 +102,11 @@ class Fields:
             self.wrong.append(f"`{self._path}{name}.{key}` is not set")
         return dict(values)
 
+    @property
+    def names(self) -> list[str]:
+        """Of all fields that are there, for an object whose names are free."""
+        return list(self._values)
+
     def below(self, name: str) -> "Fields":
         found = self.take(name, "an object", lambda value: isinstance(value, dict), {})
         return Fields(found, f"{self._path}{name}.", self.wrong)

@@ -133,6 +133,8 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         run_events=stage.run_events,
         writes=stage.writes,
         networks=stage.reach.networks,
+        reach=stage.reach.text,
         limits=None if stage.limits is None else text_of(stage.limits),
         queues={lane.name: lane.queue.queue_url for lane in scheduling.lanes},
+        places={lane.name: lane.executors for lane in scheduling.lanes},
     )

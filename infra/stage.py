@@ -29,9 +29,12 @@ from infra.fields import (
 from infra.observability_kinds import alarm_email, chosen_alarms
 from infra.restored import Restored, restored
 from punctual.access.trust import ROLE_CLAIM, TENANT_CLAIM, Trust, is_issuer
-from punctual.domain.limits import FIELDS, MOST, Limits
+from punctual.domain.limits import AT_MOST, FIELDS, Limits
+from punctual.domain.tokens import is_tenant
 from punctual.settings import LAYOUTS
+from punctual.tasks import reach as tenants
 from punctual.tasks.addresses import private_network
+from punctual.tasks.reach import REST, text_of
 
 FUNCTIONS = (
     "authorizer",
@@ -52,6 +55,9 @@ ALL = "all"
 
 STAGE_TAG = "punctual-stage"
 """The tag by which a bill tells stages apart: `stage` may be a tag of other programs too."""
+
+REACH_MOST = 1_500
+"""Characters that all names that tasks may reach take: a function's environment has 4 KB in all."""
 
 POLLER_LEAST = 256  # MB
 
@@ -88,12 +94,25 @@ class Vpc:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What tasks may reach here: functions and queues by name, which may end with `*`, and the
-    private networks whose addresses `http` tasks may call."""
+    """What tasks may reach here: functions and queues by tenant and name, which may end with `*`,
+    and the private networks whose addresses `http` tasks may call."""
 
-    functions: tuple[str, ...]
-    queues: tuple[str, ...]
+    functions: Mapping[str, tuple[str, ...]]
+    queues: Mapping[str, tuple[str, ...]]
     networks: tuple[str, ...]
+
+    @property
+    def every_function(self) -> tuple[str, ...]:
+        """What any tenant may reach: a role knows no tenants."""
+        return _all_of(self.functions)
+
+    @property
+    def every_queue(self) -> tuple[str, ...]:
+        return _all_of(self.queues)
+
+    @property
+    def text(self) -> str:
+        return text_of(tenants.Reach(self.functions, self.queues))
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,16 +282,34 @@ def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
     return lanes
 
 
+def _all_of(names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for some in names.values() for name in some))
+
+
 def _reach(fields: Fields) -> Reach:
     reach = Reach(
-        fields.texts(
-            "functions", NAME, "a list of names of Lambda functions, perhaps with a * last"
-        ),
-        fields.texts("queues", NAME, "a list of names of SQS queues, perhaps with a * last"),
+        _by_tenant(fields, "functions", "names of Lambda functions, perhaps with a * last"),
+        _by_tenant(fields, "queues", "names of SQS queues, perhaps with a * last"),
         tuple(fields.take("networks", "a list of private networks, 10.1.0.0/16", _private, ())),
     )
     fields.finish()
+    if len(reach.text) > REACH_MOST:
+        fields.wrong.append(
+            f"`tasksMayReach` must take at most {REACH_MOST} characters, not {len(reach.text)}: "
+            "give names a common beginning, and write it once with a *"
+        )
     return reach
+
+
+def _by_tenant(fields: Fields, name: str, meant: str) -> dict[str, tuple[str, ...]]:
+    """Lists by tenant; the list of `*` is for all tenants that have none of their own."""
+    below = fields.below(name)
+    found: dict[str, tuple[str, ...]] = {}
+    for tenant in below.names:
+        if tenant != REST and not is_tenant(tenant):
+            below.wrong.append(f"`tasksMayReach.{name}`: {tenant!r} is not a tenant, nor *")
+        found[tenant] = below.texts(tenant, NAME, f"a list of {meant}")
+    return found
 
 
 def _private(value: Any) -> bool:
@@ -308,7 +345,7 @@ def _is_issuer(value: Any) -> bool:
 def _limits(fields: Fields | None) -> Limits | None:
     if fields is None:
         return None
-    limits = Limits(**{name: fields.number_or_null(name, 1, MOST) for name in FIELDS})
+    limits = Limits(**{name: fields.number_or_null(name, 1, AT_MOST[name]) for name in FIELDS})
     fields.finish()
     return limits
 

@@ -122,12 +122,18 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"domain": {"name": "jobs.example.com"}}, "`domain.certificateArn` is not set"),
     ({"domain": {**DOMAIN, "zone": "x"}}, "`domain.zone` is unknown"),
     ({"vpc": {**VPC, "subnets": []}}, "`vpc.subnets` must be a list of at least one subnet-…"),
-    ({"tasksMayReach": {"functions": ["a b"], "queues": []}}, "`tasksMayReach.functions` must be"),
-    ({"tasksMayReach": {"functions": ["*"], "queues": []}}, "`tasksMayReach.functions` must be"),
-    ({"tasksMayReach": {"functions": [], "queues": []}}, "`tasksMayReach.networks` is not set"),
+    (
+        {"tasksMayReach": {"functions": {"*": ["a b"]}, "queues": {}}},
+        "`tasksMayReach.functions.*` must be",
+    ),
+    (
+        {"tasksMayReach": {"functions": {"acme": ["*"]}, "queues": {}}},
+        "`tasksMayReach.functions.acme` must be",
+    ),
+    ({"tasksMayReach": {"functions": {}, "queues": {}}}, "`tasksMayReach.networks` is not set"),
     *(
         (
-            {"tasksMayReach": {"functions": [], "queues": [], "networks": wrong}},
+            {"tasksMayReach": {"functions": {}, "queues": {}, "networks": wrong}},
             "`tasksMayReach.networks` must be a list of private networks, 10.1.0.0/16, not",
         )
         for wrong in (
@@ -142,10 +148,28 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     *(
         (
-            {"tasksMayReach": {"functions": [name], "queues": [], "networks": []}},
-            "`tasksMayReach.functions` must be a list of names",
+            {"tasksMayReach": {"functions": {"*": [name]}, "queues": {}, "networks": []}},
+            "`tasksMayReach.functions.*` must be a list of names",
         )
         for name in ("punctual-dev-planner", "punctual-*", "punctual*", "p*", "*")
+    ),
+    (
+        {"tasksMayReach": {"functions": ["task-a"], "queues": {}, "networks": []}},
+        "`tasksMayReach.functions` must be an object",
+    ),
+    (
+        {"tasksMayReach": {"functions": {}, "queues": {"a/b": []}, "networks": []}},
+        "`tasksMayReach.queues`: 'a/b' is not a tenant, nor *",
+    ),
+    (
+        {
+            "tasksMayReach": {
+                "functions": {"*": [f"task-{number:04}" for number in range(200)]},
+                "queues": {},
+                "networks": [],
+            }
+        },
+        "`tasksMayReach` must take at most 1500 characters",
     ),
     ({"alarmEmail": "nobody"}, "`alarmEmail` must be an address or null, not 'nobody'"),
     ({"retention": 7}, "`retention` is unknown"),

@@ -177,6 +177,8 @@ def _created(clients: Clients) -> Settings:
         wake_queue=wake,
         event_bus=BUS,
         queues=queues,
+        places=dict.fromkeys(queues, 4),
+        reach='[{"*":["*"]},{"*":["*"]}]',
     )
 
 

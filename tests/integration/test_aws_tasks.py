@@ -1,6 +1,8 @@
 """What tasks reach on AWS: functions, queues, and secrets by reference."""
 
+import base64
 import io
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -33,6 +35,9 @@ def clients() -> Iterator[Clients]:
         )
 
 
+ORIGIN = {"tenant": "acme", "job_id": "job-1", "run_id": "run-1"}
+
+
 class Lambda:
     """moto runs functions in containers only: what boto3 would answer, or raise."""
 
@@ -57,15 +62,22 @@ def error(code: str, status: int = 400) -> ClientError:
 
 def test_a_function_is_invoked_once_and_its_answer_read() -> None:
     client = Lambda({"Payload": io.BytesIO(b"[1]"), "StatusCode": 200})
-    assert LambdaInvoker(lambda _: client).invoke("report", b"{}", 60) == Invoked(b"[1]", "")
-    assert client.asked == [
-        {"FunctionName": "report", "InvocationType": "RequestResponse", "Payload": b"{}"}
-    ]
+    assert LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN) == Invoked(
+        b"[1]", ""
+    )
+    (asked,) = client.asked
+    context = json.loads(base64.b64decode(asked.pop("ClientContext")))
+    assert context == {"custom": ORIGIN}
+    assert asked == {
+        "FunctionName": "report",
+        "InvocationType": "RequestResponse",
+        "Payload": b"{}",
+    }
 
 
 def test_a_functions_error_comes_with_what_it_said() -> None:
     client = Lambda({"Payload": io.BytesIO(b'{"errorType":"X"}'), "FunctionError": "Unhandled"})
-    invoked = LambdaInvoker(lambda _: client).invoke("report", b"{}", 60)
+    invoked = LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN)
     assert invoked == Invoked(b'{"errorType":"X"}', "Unhandled")
 
 
@@ -83,14 +95,14 @@ def test_a_functions_error_comes_with_what_it_said() -> None:
 def test_what_may_pass_is_unavailable(code: str, status: int) -> None:
     client = Lambda(error(code, status))
     with pytest.raises(Unavailable):
-        LambdaInvoker(lambda _: client).invoke("report", b"{}", 60)
+        LambdaInvoker(lambda _: client).invoke("report", b"{}", 60, ORIGIN)
     assert len(client.asked) == 1, "once: the second call might be a second run"
 
 
 def test_an_answer_that_never_comes_is_unavailable() -> None:
     with pytest.raises(Unavailable, match="ReadTimeoutError"):
         LambdaInvoker(lambda _: Lambda(ReadTimeoutError(endpoint_url="x"))).invoke(
-            "report", b"{}", 60
+            "report", b"{}", 60, ORIGIN
         )
 
 
@@ -103,7 +115,7 @@ def test_an_answer_that_never_comes_is_unavailable() -> None:
 )
 def test_what_stays_wrong_is_not_tried_again(code: str, text: str) -> None:
     with pytest.raises(BadTask, match=text):
-        LambdaInvoker(lambda _: Lambda(error(code, 404))).invoke("report", b"{}", 60)
+        LambdaInvoker(lambda _: Lambda(error(code, 404))).invoke("report", b"{}", 60, ORIGIN)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +139,7 @@ def test_the_invoker_asks_for_a_client_by_its_attempts_time() -> None:
         asked.append(seconds)
         return Lambda({"Payload": io.BytesIO(b"1")})
 
-    LambdaInvoker(client).invoke("report", b"{}", 7)
+    LambdaInvoker(client).invoke("report", b"{}", 7, ORIGIN)
     assert asked == [7]
 
 
@@ -148,19 +160,20 @@ def received(clients: Clients, url: str) -> list[dict[str, Any]]:
     return [dict(one) for one in found.get("Messages", [])]
 
 
-def test_a_message_carries_its_run(clients: Clients) -> None:
+def test_a_message_carries_its_run_and_its_tenant(clients: Clients) -> None:
     url = clients.sqs.create_queue(QueueName="orders")["QueueUrl"]
-    message_id = SqsSender(lambda: clients.sqs).send(url, '{"n":1}', "run-1", False)
+    message_id = SqsSender(lambda: clients.sqs).send(url, '{"n":1}', "run-1", "acme", False)
     (message,) = received(clients, url)
     assert (message["MessageId"], message["Body"]) == (message_id, '{"n":1}')
-    assert message["MessageAttributes"]["run_id"]["StringValue"] == "run-1"
+    said = {name: one["StringValue"] for name, one in message["MessageAttributes"].items()}
+    assert said == {"run_id": "run-1", "tenant": "acme"}
 
 
 def test_a_fifo_queue_knows_the_run_by_group_and_deduplication(clients: Clients) -> None:
     url = clients.sqs.create_queue(QueueName="orders.fifo", Attributes={"FifoQueue": "true"})[
         "QueueUrl"
     ]
-    SqsSender(lambda: clients.sqs).send(url, "1", "run-1", True)
+    SqsSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", True)
     (message,) = received(clients, url)
     assert message["Attributes"]["MessageGroupId"] == "run-1"
     assert message["Attributes"]["MessageDeduplicationId"] == "run-1"
@@ -169,7 +182,7 @@ def test_a_fifo_queue_knows_the_run_by_group_and_deduplication(clients: Clients)
 def test_a_queue_that_is_not_there_is_not_tried_again(clients: Clients) -> None:
     url = "https://sqs.eu-central-1.amazonaws.com/123456789012/nothing"
     with pytest.raises(BadTask, match="no such queue"):
-        SqsSender(lambda: clients.sqs).send(url, "1", "run-1", False)
+        SqsSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", False)
 
 
 def test_a_queue_that_is_throttled_may_be_tried_again(clients: Clients) -> None:
@@ -178,7 +191,7 @@ def test_a_queue_that_is_throttled_may_be_tried_again(clients: Clients) -> None:
         refused(clients.sqs, "SendMessage", 99, "RequestThrottled"),
         pytest.raises(Unavailable, match="sending a job's message"),
     ):
-        SqsSender(lambda: clients.sqs).send(url, "1", "run-1", False)
+        SqsSender(lambda: clients.sqs).send(url, "1", "run-1", "acme", False)
 
 
 class Minute:

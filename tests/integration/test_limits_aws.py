@@ -350,3 +350,23 @@ def test_the_tool_says_where_a_stage_has_no_limits(capsys: pytest.CaptureFixture
     with limited(None) as (api, _):
         assert tool.main(["dev", "acme"], session_of(api.store)) == 1
         assert "set `limits` in cdk.json" in capsys.readouterr().err
+
+
+def test_a_tenants_slow_run_keeps_its_executors_from_more_than_their_part() -> None:
+    """Four executors take from the queue: a quarter of them is one."""
+    with executing("lane_percent=25") as world:
+        slow, other = world.submit(payload={"lasts": 25}), world.submit()
+        records = world.records()
+        second: list[list[str]] = []
+        elsewhere = world.new_runtime()
+
+        def invoke_elsewhere() -> None:
+            second.append(world.invoke(records[1:], runtime=elsewhere))
+
+        world.hands.at(NOON + timedelta(seconds=20), invoke_elsewhere)
+        assert world.invoke(records[:1]) == []
+        assert len(second[0]) == 1
+        assert world.status(slow) is Status.SUCCESS
+        assert world.status(other) is Status.QUEUED  # it waits, and does not fail
+        assert world.invoke(receives(records[1:], 2), runtime=elsewhere) == []
+        assert world.status(other) is Status.SUCCESS

@@ -486,3 +486,22 @@ def test_a_job_that_is_over_takes_a_place_again_when_it_gets_a_new_time(tmp_path
         assert change(over[0], name="renamed") == "SCHEDULED"
         world.do(lambda: jobs.cancel(T, over[0]))
         assert change(over[1], **later) == "SCHEDULED"
+
+
+def test_runs_of_one_tenant_hold_a_part_of_a_lanes_slots_and_the_others_wait(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock(NOON)
+    limits = {T: Limits(lane_percent=1)}
+    world = World(tmp_path, clock, lambda tenant: limits.get(tenant, Limits()))
+    try:
+        for _ in range(3):
+            submitted(world, 1, task=SCRIPT)
+        submitted(world, 1, "other", task=SCRIPT)
+        world.node.step()
+        statuses = [view.run.status for view in world.runs(None)]
+        assert statuses.count(Status.RUNNING) == 1
+        assert statuses.count(Status.QUEUED) == 2
+        assert world.do(lambda: world.store.count_runs("other"))["RUNNING"] == 1
+    finally:
+        world.gate.open.set()

@@ -82,6 +82,7 @@ def test_who_calls_is_told(world: World) -> None:
         "jobs",
         "runs_per_minute",
         "concurrent_runs",
+        "lane_percent",
         "payload_bytes",
     }
 

@@ -77,7 +77,7 @@ class Scene:
         for one in taken:
             if self.admission.holds(one.tenant):
                 self.admission._starts.add(one.tenant, now, 1)
-        self.admission.begin([], instant=False)
+        self.admission.begin([], "quick")
         return taken
 
 

@@ -17,12 +17,14 @@ from punctual.local.ready import Ready
 from tests.unit.queued_jobs import QueuedJobs
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
-TENANTS = ("free", "other", "small", "greedy", "slow")
+TENANTS = ("free", "other", "small", "greedy", "slow", "half")
 SOME = {
     "small": Limits(runs_per_minute=40),
     "greedy": Limits(runs_per_minute=90, concurrent_runs=9),
     "slow": Limits(concurrent_runs=1),
+    "half": Limits(lane_percent=50),
 }
+SLOTS: dict[str, int] = {Lane.QUICK: 6, Lane.LONG: 2}
 FIELDS = (("script", Lane.QUICK), ("script", Lane.LONG), ("event", Lane.QUICK))
 
 
@@ -42,7 +44,7 @@ class Walk:
         self.clock = ManualClock(NOON)
         self.limits = dict(SOME)
         self.admission = Admission(
-            lambda tenant: self.limits.get(tenant, Limits()), self.clock, Forgets()
+            lambda tenant: self.limits.get(tenant, Limits()), self.clock, Forgets(), SLOTS
         )
         self.jobs = QueuedJobs()
         self.ready = Ready(self.jobs, INLINE_TYPES, self.admission, kept=kept)
@@ -98,14 +100,14 @@ class Walk:
                 continue
             self.jobs.take([message.run_id])
             self.begin(message, kind)
-        self.admission.begin((), instant=False)
+        self.admission.begin((), "quick")
 
     def begin(self, message: Message, kind: str) -> None:
         tenant = message.tenant
         if self.admission.holds(tenant):
             self.admission._starts.add(tenant, self.clock(), 1)
             if kind != INLINE:
-                self.admission._running.setdefault(tenant, set()).add(message.run_id)
+                self.admission._running.setdefault(tenant, {})[message.run_id] = kind
                 self.running.append((tenant, message.run_id))
 
     def end(self) -> None:

@@ -35,6 +35,7 @@ def test_an_event_says_which_attempt_it_stands_for() -> None:
         "source": "punctual",
         "detail-type": "Job Run",
         "detail": {
+            "tenant": "local",
             "job_id": "job-1",
             "run_id": "run-1",
             "scheduled_time": "2026-12-01T10:00:00.000Z",

@@ -1,5 +1,6 @@
 """The `lambda` task: which functions it may call, and what becomes of what they answer."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -21,8 +22,12 @@ class Lambda:
     def __init__(self, answer: Invoked | Exception) -> None:
         self._answer = answer
         self.asked: list[tuple[str, bytes, float]] = []
+        self.origins: list[Mapping[str, str]] = []
 
-    def invoke(self, function: str, payload: bytes, seconds: float, /) -> Invoked:
+    def invoke(
+        self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
+    ) -> Invoked:
+        self.origins.append(origin)
         self.asked.append((function, payload, seconds))
         if isinstance(self._answer, Exception):
             raise self._answer
@@ -55,6 +60,7 @@ def run(function: str, answer: Invoked | Exception, payload: Any = None) -> tupl
 def test_the_payload_goes_in_as_json_and_the_answer_is_the_output() -> None:
     outcome, asked = run("report", Invoked(b'{"ok":true}'), {"n": [1, None], "ä": "ö"})
     assert asked.asked == [("report", '{"n":[1,null],"ä":"ö"}'.encode(), 5)]
+    assert asked.origins == [{"tenant": "acme", "job_id": "job-1", "run_id": "run-1"}]
     assert outcome == Outcome("SUCCESS", output=b'{"ok":true}', output_type="application/json")
 
 

@@ -18,7 +18,8 @@ class Sqs:
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, str, bool]] = []
 
-    def send(self, queue_url: str, body: str, run_id: str, fifo: bool, /) -> str:
+    def send(self, queue_url: str, body: str, run_id: str, tenant: str, fifo: bool, /) -> str:
+        assert tenant == "acme"
         self.sent.append((queue_url, body, run_id, fifo))
         return f"message-{len(self.sent)}"
 

@@ -35,10 +35,14 @@ class Settings:
     writes: int = LAYOUTS[-1]
     # Private networks, as CIDRs, whose addresses `http` tasks may call.
     networks: tuple[str, ...] = ()
+    # Functions and queues that tasks may name, by tenant: `tasks/reach.py`. Empty: none.
+    reach: str = "[{},{}]"
     # What each tenant may, "jobs=500 burst=null"; None where the stage has no limits at all.
     limits: str | None = None
     # By lane and priority, "quick-high"; a lane whose priorities share one queue is just "quick".
     queues: Mapping[str, str] = field(default_factory=dict)
+    # By the same names: how many executors at a time take from that queue.
+    places: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Settings":
@@ -52,6 +56,7 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE, PUNCTUAL_WRITES
         """
         names = {name: PREFIX + name.upper() for name in cls.__slots__}
         optional, limits = names.pop("networks"), names.pop("limits")
+        places, reach = names.pop("places"), names.pop("reach")
         missing = sorted(variable for variable in names.values() if not env.get(variable))
         if missing:
             raise WrongSettings(f"not set: {', '.join(missing)}")
@@ -64,12 +69,15 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE, PUNCTUAL_WRITES
                 "networks": tuple(env.get(optional, "").split()),
                 "limits": _limits(env.get(limits, "")),
                 "writes": _layout(values["writes"]),
+                "places": _numbers(env.get(places, "")),
+                "reach": env.get(reach, "[{},{}]"),
             }
         )
 
     def to_env(self) -> dict[str, str]:
         values = {name: getattr(self, name) for name in self.__slots__}
         values["queues"] = " ".join(f"{name}={url}" for name, url in self.queues.items())
+        values["places"] = " ".join(f"{name}={count}" for name, count in self.places.items())
         values["metrics"] = _YES if self.metrics else _NO
         values["writes"] = str(self.writes)
         values["networks"] = " ".join(self.networks)
@@ -103,6 +111,15 @@ def _switch(text: str) -> bool:
     if text not in (_YES, _NO):
         raise WrongSettings(f"{PREFIX}METRICS: {text!r} is neither {_YES} nor {_NO}")
     return text == _YES
+
+
+def _numbers(text: str) -> dict[str, int]:
+    """
+    >>> _numbers("quick=4 long=2")
+    {'quick': 4, 'long': 2}
+    """
+    pairs = (pair.partition("=") for pair in text.split())
+    return {name: int(number) for name, _, number in pairs}
 
 
 def _pairs(text: str) -> dict[str, str]:

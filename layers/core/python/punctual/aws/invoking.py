@@ -1,6 +1,8 @@
 """Functions that jobs invoke: asked once, for a second call would be a second run."""
 
-from collections.abc import Callable
+import base64
+import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -28,18 +30,24 @@ class LambdaInvoker:
     def __init__(self, client: Callable[[float], Any]) -> None:
         self._client = client
 
-    def invoke(self, function: str, payload: bytes, seconds: float, /) -> Invoked:
+    def invoke(
+        self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
+    ) -> Invoked:
         client = self._client(seconds)
         try:
-            return once("invoking a function", lambda: _invoke(client, function, payload))
+            return once("invoking a function", lambda: _invoke(client, function, payload, origin))
         except Unsure as unsure:
             raise Unavailable(f"Lambda did not answer: {unsure}.") from unsure
 
 
-def _invoke(client: Any, function: str, payload: bytes) -> Invoked:
+def _invoke(client: Any, function: str, payload: bytes, origin: Mapping[str, str]) -> Invoked:
+    context = json.dumps({"custom": dict(origin)}).encode()
     try:
         said = client.invoke(
-            FunctionName=function, InvocationType="RequestResponse", Payload=payload
+            FunctionName=function,
+            InvocationType="RequestResponse",
+            Payload=payload,
+            ClientContext=base64.b64encode(context).decode(),
         )
     except ClientError as error:
         code = error.response.get("Error", {}).get("Code", "")

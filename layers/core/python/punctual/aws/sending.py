@@ -21,7 +21,7 @@ class SqsSender:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    def send(self, queue_url: str, body: str, run_id: str, fifo: bool, /) -> str:
+    def send(self, queue_url: str, body: str, run_id: str, tenant: str, fifo: bool, /) -> str:
         ordered: dict[str, Any] = {}
         if fifo:
             ordered = {"MessageGroupId": run_id, "MessageDeduplicationId": run_id}
@@ -31,7 +31,10 @@ class SqsSender:
                 return self._client().send_message(
                     QueueUrl=queue_url,
                     MessageBody=body,
-                    MessageAttributes={"run_id": {"DataType": "String", "StringValue": run_id}},
+                    MessageAttributes={
+                        name: {"DataType": "String", "StringValue": value}
+                        for name, value in (("run_id", run_id), ("tenant", tenant))
+                    },
                     **ordered,
                 )
             except ClientError as error:

@@ -93,6 +93,7 @@ class Limits(Model, frozen=True, kw_only=True):
     jobs: int | None = None
     runs_per_minute: float | None = None
     concurrent_runs: int | None = None
+    lane_percent: int | None = None
     payload_bytes: int | None = None
 
 

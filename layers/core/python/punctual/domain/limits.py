@@ -12,8 +12,10 @@ FIELDS = (
     "jobs",
     "runs_per_minute",
     "concurrent_runs",
+    "lane_percent",
     "payload_bytes",
 )
+AT_MOST = {name: 100 if name == "lane_percent" else MOST for name in FIELDS}
 
 
 class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
@@ -24,6 +26,7 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
     jobs: int | None = None  # that are neither CANCELLED nor COMPLETED
     runs_per_minute: int | None = None
     concurrent_runs: int | None = None
+    lane_percent: int | None = None  # of the executors of each lane that its runs may hold
     payload_bytes: int | None = None
 
     @property
@@ -38,7 +41,19 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
     @property
     def hold_runs(self) -> bool:
         """Whether a run that is due may have to wait for its tenant's others."""
-        return self.runs_per_minute is not None or self.concurrent_runs is not None
+        return (
+            self.runs_per_minute is not None
+            or self.concurrent_runs is not None
+            or self.lane_percent is not None
+        )
+
+    def executors(self, places: int) -> int | None:
+        """How many of a lane's executors its runs may hold at a time; None is no limit.
+
+        >>> Limits(lane_percent=50).executors(80), Limits(lane_percent=1).executors(80)
+        (40, 1)
+        """
+        return None if self.lane_percent is None else max(1, places * self.lane_percent // 100)
 
 
 UNLIMITED = Limits()
@@ -62,7 +77,7 @@ def limits_from(values: Mapping[str, Any], base: Limits = UNLIMITED) -> Limits:
 
     >>> limits_from({"jobs": None, "burst": 7}, Limits(jobs=5))
     Limits(calls_per_second=None, burst=7, jobs=None, runs_per_minute=None, concurrent_runs=None, \
-payload_bytes=None)
+lane_percent=None, payload_bytes=None)
     >>> limits_from({"jobs": 0, "job": 1})
     Traceback (most recent call last):
     punctual.domain.limits.WrongLimits: job is unknown; jobs must be 1 to 1000000000, or null
@@ -72,8 +87,9 @@ payload_bytes=None)
         value = values.get(name)
         if value is None:
             continue
-        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= MOST:
-            wrong.append(f"{name} must be 1 to {MOST}, or null")
+        most = AT_MOST[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            wrong.append(f"{name} must be 1 to {most}, or null")
     if wrong:
         raise WrongLimits("; ".join(wrong))
     return Limits(**{**shown(base), **values})

@@ -88,6 +88,15 @@ def held(ledger: Ledger, but: str = "") -> int:
     return sum(count for name, (count, _) in ledger.holders.items() if name != but)
 
 
+def busy(ledger: Ledger, lane: str, but: str = "") -> int:
+    """How many hold anything whose names begin with the lane's mark, `but` one.
+
+    >>> busy(Ledger(holders={"0a": (2, 60), "0b": (1, 60), "1c": (5, 60)}), "0", but="0a")
+    1
+    """
+    return sum(name.startswith(lane) and name != but for name in ledger.holders)
+
+
 def take(ledger: Ledger, count: int, until: int) -> Ledger:
     """`count` more that count until then; a negative number gives back.
 

@@ -1,6 +1,6 @@
 """Which runs an instance may start: permits for starts and for places, leased for each tenant."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from math import floor
 from threading import Lock
@@ -9,7 +9,7 @@ from typing import NamedTuple
 from punctual.domain.errors import Unavailable
 from punctual.domain.limits import Limits
 from punctual.domain.placement import EPOCH
-from punctual.domain.shares import EMPTY, Ledger, at, held, hold, room_in, take, used
+from punctual.domain.shares import EMPTY, Ledger, at, busy, held, hold, room_in, take, used
 from punctual.engine.leasing import Contended, Heat, Leases, Shares
 from punctual.engine.limits import LimitsOf, Log
 
@@ -20,6 +20,7 @@ SOON_USED = 2  # seconds, where few are left
 PLACES = 30  # seconds that places are held: after a crash others have them then
 RENEW = 15  # seconds before their end they are renewed
 SHUT = 1.0  # seconds at least until an instance that got too few asks again
+MARKS = "ghijklmn"  # of queues; no instance's name begins with one, for it is hexadecimal
 SOON = 5  # seconds until a place may be free, where none is
 
 
@@ -28,6 +29,13 @@ class Permitted(NamedTuple):
 
     number: int
     again_after: float = 0.0
+
+
+class Place(NamedTuple):
+    """The queue that an instance takes from, and how many executors take from it at a time."""
+
+    mark: str = ""  # one character; what is held for this queue has a name that begins with it
+    executors: int = 0
 
 
 class _Got(NamedTuple):
@@ -41,7 +49,8 @@ class _Got(NamedTuple):
 
 
 class _Mine:
-    def __init__(self) -> None:
+    def __init__(self, place: Place) -> None:
+        self.place = place
         self.heat = Heat()
         self.starts = 0  # leased and not used
         self.starts_until = 0
@@ -59,7 +68,8 @@ class _Mine:
 class RunPermits:
     """A start counts for a minute after the last moment at which it may be used, so there are
     never more in a minute than may be; a place is one's own until its time is over or it is given
-    back. `ask` reserves; each of what it permits is then `end`ed, once."""
+    back. An instance that holds places is one executor of its queue, however many it holds.
+    `ask` reserves; each of what it permits is then `end`ed, once."""
 
     def __init__(
         self,
@@ -69,25 +79,33 @@ class RunPermits:
         clock: Callable[[], datetime],
         steady: Callable[[], float],
         log: Log,
+        executors: Mapping[str, int] | None = None,
     ) -> None:
+        """`executors`: how many take from each queue at a time."""
         self._limits_of = limits_of
         self._leases = Leases(shares, RUNS, EMPTY, Ledger, steady)
         self._name = name[-12:]  # random, and rows grow with it
         self._clock = clock
         self._steady = steady
         self._log = log
+        queues = sorted((executors or {}).items())
+        self._places = {
+            name: Place(mark, most) for mark, (name, most) in zip(MARKS, queues, strict=False)
+        }
         self._mine: dict[str, _Mine] = {}
         self._one_at_a_time = Lock()
 
-    def ask(self, tenant: str, wanted: int) -> Permitted:
+    def ask(self, tenant: str, wanted: int, queue: str = "") -> Permitted:
         limits = self._limits_of(tenant)
         if not limits.hold_runs:
             return Permitted(wanted)
         with self._one_at_a_time:
-            return self._ask(tenant, limits, wanted)
+            return self._ask(tenant, limits, wanted, self._places.get(queue, Place()))
 
-    def _ask(self, tenant: str, limits: Limits, wanted: int) -> Permitted:
-        mine = self._mine.setdefault(tenant, _Mine())
+    def _ask(self, tenant: str, limits: Limits, wanted: int, place: Place) -> Permitted:
+        mine = self._mine.setdefault(tenant, _Mine(place))
+        if mine.place != place:  # the next lease is for this queue
+            mine.place, mine.places = place, 0
         now, steady = self._now(), self._steady()
         heat = mine.heat.add(wanted, steady)
         if now >= mine.starts_until and mine.starts:
@@ -151,7 +169,7 @@ class RunPermits:
         now = self._now()
 
         def decide(ledger: Ledger) -> tuple[Ledger, None]:
-            return hold(at(ledger, now), self._name, places, until), None
+            return hold(at(ledger, now), self._named(mine), places, until), None
 
         try:
             self._leases.change(tenant, decide)
@@ -165,7 +183,15 @@ class RunPermits:
             wanted = min(wanted, mine.starts)
         if limits.concurrent_runs is not None:
             wanted = min(wanted, mine.places - mine.active)
+        if self._executors(limits, mine) is not None and not mine.places:
+            return 0
         return max(0, wanted)
+
+    def _named(self, mine: _Mine) -> str:
+        return mine.place.mark + self._name
+
+    def _executors(self, limits: Limits, mine: _Mine) -> int | None:
+        return limits.executors(mine.place.executors) if mine.place.mark else None
 
     def _lease(self, tenant: str, limits: Limits, mine: _Mine, wanted: int, heat: int) -> float:
         """Seconds until there may be more, where these are too few."""
@@ -193,9 +219,14 @@ class RunPermits:
             there = take(there, -mine.unused, mine.counted)
         may, wait = wanted, 0
         places, starts = limits.concurrent_runs, limits.runs_per_minute
+        there = self._only(there, mine)
         free = 0
+        executors = self._executors(limits, mine)
+        others = busy(there, mine.place.mark, but=self._named(mine))
+        if executors is not None and others >= executors:
+            return ledger, _Got(SOON, tight=True)
         if places is not None:
-            free = places - held(there, but=self._name) - mine.active
+            free = places - held(there, but=self._named(mine)) - mine.active
             if free < may:
                 may, wait = max(0, free), SOON
         if starts is not None and mine.starts < may:
@@ -212,12 +243,22 @@ class RunPermits:
             ahead = AHEAD if left > starts // 2 else SOON_USED
             leased, until = need + more, now + (ahead if more else 1)
             new = take(new, leased, until + MINUTE)
-        if places is None:
+        if places is None and executors is None:
             return new, _Got(wait, False, leased, until)
-        spare = max(0, min(heat, (free - may - places // 2) // 4))
+        spare = 0 if places is None else max(0, min(heat, (free - may - places // 2) // 4))
+        tight = places is not None and free <= may + spare
+        # An executor that rests keeps its place for a while, unless others may soon lack it.
+        tight |= executors is not None and 2 * (others + 1) > executors
         mine_now = mine.active + may + spare
-        new = hold(new, self._name, mine_now, now + PLACES)
-        return new, _Got(wait, free <= may + spare, leased, until, mine_now)
+        new = hold(new, self._named(mine), mine_now, now + PLACES)
+        return new, _Got(wait, tight, leased, until, mine_now)
+
+    def _only(self, ledger: Ledger, mine: _Mine) -> Ledger:
+        """Without what this instance held for another queue: it takes from one at a time."""
+        for place in self._places.values():
+            if place != mine.place:
+                ledger = hold(ledger, place.mark + self._name, 0, 0)
+        return ledger
 
     def _free_in(self, ledger: Ledger, most: int, left: int, now: int) -> int:
         """Seconds until one more may start than are left, which start now."""

@@ -15,6 +15,7 @@ from punctual.engine.limits import (
     too_many_calls,
     unlimited,
 )
+from punctual.local.kinds import INLINE
 from punctual.local.starts import MINUTE, ORDER, START
 
 SET_BACK = timedelta(seconds=5)  # from there on; less is waited for
@@ -173,29 +174,37 @@ def node_quotas(
 
 
 class Admission:
-    """Which runs may start: no tenant's more than `runs_per_minute` in any minute, and no more
-    at the same time than `concurrent_runs`. What may not stays queued.
+    """Which runs may start: no tenant's more than `runs_per_minute` in any minute, no more at the
+    same time than `concurrent_runs`, and in no more slots of a lane than `lane_percent` of them.
+    What may not stays queued.
 
     A run is reserved when it is taken, begun when it was claimed, and all that was begun in a
     transaction that is undone was not.
     """
 
     def __init__(
-        self, limits_of: LimitsOf | None, clock: Callable[[], datetime], kept: Kept
+        self,
+        limits_of: LimitsOf | None,
+        clock: Callable[[], datetime],
+        kept: Kept,
+        slots: Mapping[str, int] | None = None,
     ) -> None:
+        """`slots`: how many runs of each kind work at a time."""
         self.on = limits_of is not None
+        self._slots = slots or {}
         self._limits_of = limits_of or unlimited
         self._clock = clock
         self._starts = Windows(START, kept)
-        self._running: dict[str, set[str]] = {}
+        self._running: dict[str, dict[str, str]] = {}  # the kinds of runs, by tenant and run
         self._reserved: Counter[str] = Counter()
         self._begun: list[tuple[str, str]] = []  # and still running
 
     def holds(self, tenant: str) -> bool:
         return self._limits_of(tenant).hold_runs
 
-    def room(self, tenant: str, now: datetime, most: int, instant: bool) -> int:
-        """How many may start now; what is `instant` has ended when the next one begins."""
+    def room(self, tenant: str, now: datetime, most: int, kind: str) -> int:
+        """How many may start now; an inline run has ended when the next one begins."""
+        instant = kind == INLINE
         limits = self._limits_of(tenant)
         reserved = self._reserved[tenant]
         if limits.runs_per_minute is not None:
@@ -203,6 +212,10 @@ class Admission:
         if limits.concurrent_runs is not None:
             free = limits.concurrent_runs - len(self._running.get(tenant, ()))
             most = min(most, most if instant and free > 0 else free - reserved)
+        slots = limits.executors(self._slots[kind]) if kind in self._slots else None
+        if slots is not None:
+            running = Counter(self._running.get(tenant, {}).values())
+            most = min(most, slots - running[kind] - reserved)
         return max(0, most)
 
     def free_at(self, tenant: str) -> datetime | None:
@@ -215,7 +228,7 @@ class Admission:
     def reserve(self, tenant: str, count: int) -> None:
         self._reserved[tenant] += count
 
-    def begin(self, runs: Iterable[tuple[str, Run]], instant: bool) -> None:
+    def begin(self, runs: Iterable[tuple[str, Run]], kind: str) -> None:
         """These started, by tenant; whatever else was reserved did not."""
         if not self.on:
             return
@@ -224,14 +237,14 @@ class Admission:
         for tenant, run in runs:
             if run.attempt_at is not None and self.holds(tenant):
                 begun[tenant, run.attempt_at] += 1
-            if not instant:
+            if kind != INLINE:
                 self._begun.append((tenant, run.run_id))
-                self._running.setdefault(tenant, set()).add(run.run_id)
+                self._running.setdefault(tenant, {})[run.run_id] = kind
         for (tenant, at), count in begun.items():
             self._starts.add(tenant, at, count)
 
     def end(self, tenant: str, run_id: str) -> None:
-        self._running.get(tenant, set()).discard(run_id)
+        self._running.get(tenant, {}).pop(run_id, None)
 
     def keep(self) -> None:
         """What was begun is committed."""

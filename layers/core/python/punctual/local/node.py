@@ -79,7 +79,8 @@ class Node:
         self._workers = workers
         self._woken = woken
         wiring = Wiring()
-        self._admission = Admission(limits_of, clock, store.starts)
+        slots = {lane: one.size for lane, one in workers.items()}
+        self._admission = Admission(limits_of, clock, store.starts, slots)
         self.ready = Ready(QueuedHeads(store.heads), INLINE_TYPES, self._admission)
         self.ports = store.ports(self.ready, wiring)
         self.steps = Steps(self.ports, clock, monotonic, log, store.work())
@@ -213,17 +214,17 @@ class Node:
         for finished, run in ran.done:
             if not finished.detail.plain:
                 self._tell(finished, run)
-        self._admission.begin(((one.key.tenant, run) for one, run in ran.done), instant=True)
+        self._admission.begin(((one.key.tenant, run) for one, run in ran.done), INLINE)
         self._come_again(ran.again)
         self.poller.settle(ran.looked, now)
         return ran.taken >= BATCH
 
-    def _claim(self, messages: Sequence[Message], now: datetime) -> Handed:
+    def _claim(self, lane: Lane, messages: Sequence[Message], now: datetime) -> Handed:
         handed = self.executor.claim(messages)
         for assignment in handed.granted:
             self.monitor.started(assignment.run)
         begun = ((one.key.tenant, one.run) for one in handed.granted)
-        self._admission.begin(begun, instant=False)
+        self._admission.begin(begun, lane)
         over = now + CLAIM_LEASE
         self._come_again([*handed.again, *((one.message, over) for one in handed.unread)])
         return handed
@@ -240,7 +241,7 @@ class Node:
             free = self._workers[lane].free
             messages = self.ready.take(lane, now, free) if free > 0 else []
             if messages:
-                for assignment in self._claim(messages, now).granted:
+                for assignment in self._claim(lane, messages, now).granted:
                     work = self.holding.take(assignment, now, self._on_ended)
                     self._starting.append(_Starting(lane, assignment, work))
 

@@ -10,7 +10,6 @@ from datetime import datetime
 
 from punctual.domain.head import Priority
 from punctual.engine.ports import Message
-from punctual.local.kinds import INLINE
 from punctual.local.limits import Admission
 from punctual.local.lines import Entry
 from punctual.local.memory import HELD, OTHERS, Memory
@@ -86,7 +85,7 @@ class Ready:
         for whose, line in memory.lines[kind].items():
             room = most
             if admission is not None and is_apart(whose):
-                room = admission.room(whose, now, most, instant=kind == INLINE)
+                room = admission.room(whose, now, most, kind)
             offered += [(entry, whose) for entry in line.due(now, room)]
         offered.sort()
         chosen = offered[:most]
@@ -117,13 +116,11 @@ class Ready:
         """Whether anything of this kind only waits for a slot, or to be read."""
         if self._heads.is_wanted(kind):
             return True
-        admission, instant = self._admission, kind == INLINE
+        admission = self._admission
         return any(
             line.is_due(now)
             and (
-                admission is None
-                or not is_apart(whose)
-                or admission.room(whose, now, 1, instant) > 0
+                admission is None or not is_apart(whose) or admission.room(whose, now, 1, kind) > 0
             )
             for whose, line in self._memory.lines[kind].items()
         )

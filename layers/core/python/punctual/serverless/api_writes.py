@@ -14,6 +14,7 @@ from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import of_engine
 from punctual.serverless.webhook_keys import WebhookKeys
 from punctual.tasks.http_request import url_problem
+from punctual.tasks.reach import reach_of
 from punctual.tasks.rules import task_problems
 from punctual.web.features import Features
 from punctual.web.gateway import gateway
@@ -34,8 +35,9 @@ def writing(runtime: Runtime) -> Any:
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
     made = tokens(runtime, key=lambda: read_key(runtime))
     shown = WebhookKeys(runtime).shown
+    features = FEATURES._replace(check_reach=reach_of(runtime.settings.reach).problems)
     services = Services(
-        *(jobs, search, runtime.clock, FEATURES, about(), made),
+        *(jobs, search, runtime.clock, features, about(), made),
         most=MOST,
         limits_of=limited.limits_of,
         webhook_secret=WebhookSecretReader(shown, runtime.ports.audit).read,

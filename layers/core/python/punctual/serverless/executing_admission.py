@@ -40,6 +40,7 @@ class Admission:
         self._clock = runtime.clock
         self._steady = runtime.steady
         self._tell = runtime.tell
+        self._queues = {url: name for name, url in runtime.settings.queues.items()}
         self._admitted: dict[str, str] = {}  # tenants
         self._until = self._steady() + PATIENCE
         self._tend_at = 0.0
@@ -63,11 +64,15 @@ class Admission:
         permits = self._permits
         if permits is None:
             return due
-        wanted = Counter(
-            one.message.tenant for nonce, one in due.items() if nonce not in self._admitted
-        )
+        asking = [one for nonce, one in due.items() if nonce not in self._admitted]
+        wanted = Counter(one.message.tenant for one in asking)
+        # A batch comes from one queue.
+        queues = {one.message.tenant: self._queues.get(one.url, "") for one in asking}
         permitted = meanwhile(
-            lambda: {tenant: permits.ask(tenant, count) for tenant, count in wanted.items()}
+            lambda: {
+                tenant: permits.ask(tenant, count, queues[tenant])
+                for tenant, count in wanted.items()
+            }
         )
         left = {tenant: one.number for tenant, one in permitted.items()}
         found = {}

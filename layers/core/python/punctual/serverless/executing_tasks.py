@@ -2,12 +2,16 @@
 
 from collections.abc import Callable
 from functools import cached_property, partial
+from typing import TYPE_CHECKING
 
 from punctual.aws.secrets import AwsSecrets
 from punctual.serverless.runtime import Runtime
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, Stop
 from punctual.tasks.event import EventTask
 from punctual.tasks.registry import Registry
+
+if TYPE_CHECKING:
+    from punctual.tasks.reach import Reach
 
 
 class _Later:
@@ -42,17 +46,22 @@ def registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Regis
             closed_ports=[int(port) for _, _, port in [runtime_api.rpartition(":")] if port],
         )
 
+    def reach() -> "Reach":
+        from punctual.tasks.reach import reach_of
+
+        return reach_of(runtime.settings.reach)
+
     def invoke() -> Runner:
         from punctual.aws.invoking import LambdaInvoker
         from punctual.tasks.invoke import InvokeTask
 
-        return InvokeTask(LambdaInvoker(clients.invoking))
+        return InvokeTask(LambdaInvoker(clients.invoking), reach().allows_function)
 
     def queue() -> Runner:
         from punctual.aws.sending import SqsSender
         from punctual.tasks.queue import QueueTask
 
-        return QueueTask(SqsSender(lambda: clients.sqs))
+        return QueueTask(SqsSender(lambda: clients.sqs), reach().allows_queue)
 
     runners: dict[str, Runner] = {
         "event": _Later(lambda: EventTask(runtime.ports.feed.publish)),

@@ -53,7 +53,8 @@ def permits(runtime: Runtime) -> "RunPermits | None":
     clock = _clock(runtime)
     shares = DynamoShares(runtime.dynamo, runtime.settings.control_table, clock)
     tell = runtime.tell.problem
-    return RunPermits(known, shares, runtime.name, clock, runtime.steady, tell)
+    executors = runtime.settings.places
+    return RunPermits(known, shares, runtime.name, clock, runtime.steady, tell, executors)
 
 
 def _clock(runtime: Runtime) -> Clock:

@@ -24,6 +24,7 @@ def build_event(attempt: Attempt) -> Event:
         "source": "punctual",
         "detail-type": detail_type,
         "detail": {
+            "tenant": attempt.tenant,
             "job_id": attempt.job_id,
             "run_id": attempt.run_id,
             "scheduled_time": moment(attempt.scheduled_at),

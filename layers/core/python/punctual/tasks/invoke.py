@@ -1,6 +1,7 @@
 """The `lambda` task: invokes a function with the payload; its answer is the output."""
 
 import re
+from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Stop
@@ -26,26 +27,42 @@ class Invoked(NamedTuple):
 
 
 class Invoker(Protocol):
-    def invoke(self, function: str, payload: bytes, seconds: float, /) -> Invoked:
+    def invoke(
+        self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
+    ) -> Invoked:
         """Once, waiting for the answer so long, or somewhat longer; who asks gives up by itself.
 
+        `origin` says whose run it is, beside the payload.
         `BadTask` where asking again would not help.
         """
+
+
+def _everything(_tenant: str, _name: str) -> bool:
+    return True
 
 
 class InvokeTask:
     """It waits for as long as the function takes: who calls it gives up when time is over."""
 
-    def __init__(self, invoker: Invoker) -> None:
+    def __init__(self, invoker: Invoker, allows: Callable[[str, str], bool] = _everything) -> None:
+        """`allows` is asked with the tenant and the function."""
         self._invoker = invoker
+        self._allows = allows
 
     def run(self, attempt: Attempt, _stop: Stop, _recorder: Recorder, /) -> Outcome:
         function = as_text(attempt.task["function"])
         problem = function_problem(function)
         if problem:
             raise BadTask(f"The function {problem}")
+        if not self._allows(attempt.tenant, function):
+            raise BadTask(
+                "The function is not one that tasks of this tenant may reach (tasksMayReach)"
+            )
         invoked = self._invoker.invoke(
-            function, json_bytes(attempt.payload), attempt.timeout.total_seconds()
+            function,
+            json_bytes(attempt.payload),
+            attempt.timeout.total_seconds(),
+            {"tenant": attempt.tenant, "job_id": attempt.job_id, "run_id": attempt.run_id},
         )
         kept = invoked.answer[:MAX_ANSWER_BYTES]
         return Outcome(
@@ -71,6 +88,15 @@ def function_problem(function: str) -> str:
     if found["name"].lower().startswith(OURS):
         return "is one of Punctual's own"
     return ""
+
+
+def function_name(function: str) -> str:
+    """
+    >>> function_name("arn:aws:lambda:eu-central-1:123456789012:function:report:live")
+    'report'
+    """
+    found = _FUNCTION.fullmatch(function)
+    return found["name"] if found else ""
 
 
 def _error(invoked: Invoked) -> str:

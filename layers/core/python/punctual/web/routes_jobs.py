@@ -39,7 +39,7 @@ class JobRoutes:
         key = idempotency_key(request)
         parsed = parse_object(request.body, self._api.payload_most(request))
         try:
-            wanted = self._submission(parsed, key)
+            wanted = self._submission(request, parsed, key)
         except Invalid:
             repeated = self._repeated(request, parsed, key)
             if repeated is None:
@@ -72,7 +72,7 @@ class JobRoutes:
                 continue
             one, own_key = Parsed(item, *about), None if key is None else f"{key}/{index}"
             try:
-                wanted.append(self._submission(one, own_key))
+                wanted.append(self._submission(request, one, own_key))
             except Invalid as error:
                 apart[index] = _result(self._repeated(request, one, own_key) or error, request)
         accepted = iter(self._submit(request, wanted))
@@ -84,7 +84,8 @@ class JobRoutes:
     def change(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
         parsed = parse_object(request.body, self._api.payload_most(request))
-        now, features = self._api.clock(), self._api.features
+        now = self._api.clock()
+        features = self._api.features.of(request.caller.tenant)
         revise = partial(_revised, parsed=parsed, now=now, features=features)
         edition = self._api.edition(request, job_id)
         tenant, by = request.caller.tenant, actor(request)
@@ -119,8 +120,9 @@ class JobRoutes:
         mark = fingerprint(SUBMIT, parsed.value)
         return self._api.jobs.repeated(request.caller.tenant, key, mark)
 
-    def _submission(self, parsed: Parsed, key: str | None) -> Submission:
-        document = new_job(parsed, self._api.clock(), self._api.features)
+    def _submission(self, request: Request, parsed: Parsed, key: str | None) -> Submission:
+        features = self._api.features.of(request.caller.tenant)
+        document = new_job(parsed, self._api.clock(), features)
         mark = "" if key is None else fingerprint(SUBMIT, parsed.value)
         return Submission(document, key, mark)
 

@@ -30,6 +30,7 @@ class Limits(Answer):
     jobs: Count | None
     runs_per_minute: Count | None
     concurrent_runs: Count | None
+    lane_percent: Count | None
     payload_bytes: Count | None
 
 

@@ -1,0 +1,55 @@
+"""What one tenant can cost at most in a day, with the limits of a stage."""
+
+from collections.abc import Iterator, Sequence
+
+from bench.accounts import Line, dollars
+from bench.meter import Unit
+from bench.prices import MILLION, Prices
+from infra.stage import Stage
+
+DAY = 86_400
+
+
+def ceiling(
+    stage: Stage, run: Sequence[Line], call: Sequence[Line], known: Prices
+) -> Iterator[str]:
+    """`run` and `call`: the lines of the dearest run and of a submission."""
+    limits = stage.limits
+    assert limits is not None
+    assert limits.runs_per_minute is not None
+    assert limits.calls_per_second is not None
+    lines: dict[str, float] = {}
+    for lane, queues in stage.lanes.items():
+        held = sum(limits.executors(places) or places for places in queues.values())
+        gigabytes = stage.memory[f"executor-{lane}"] / 1024
+        what = f"{held} executors of the {lane} lane that wait for slow tasks all day"
+        lines[what] = held * gigabytes * DAY * known.units[Unit.GB_SECOND]
+    runs = limits.runs_per_minute * 1440
+    lines[f"{runs / MILLION:,.1f} M runs, each alone, with output in S3"] = (
+        runs / MILLION * dollars(run)
+    )
+    calls = limits.calls_per_second * DAY
+    lines[f"{calls / MILLION:,.2f} M calls, each of which submits a job"] = (
+        calls / MILLION * dollars(call)
+    )
+    yield ""
+    yield "## What a tenant can cost at most"
+    yield ""
+    yield (
+        f"A day in stage {stage.name}, with its `limits` ({limits.runs_per_minute:,} starts a "
+        f"minute, {limits.lane_percent} % of each lane's executors, {limits.calls_per_second} "
+        "calls a second). No tenant reaches all of it: an executor that waits starts no runs."
+    )
+    yield ""
+    yield "| what | $ a day |"
+    yield "|---|---:|"
+    for what, cost in lines.items():
+        yield f"| {what} | {cost:,.0f} |"
+    yield f"| **all** | **{sum(lines.values()):,.0f}** |"
+    yield ""
+    yield (
+        "Not counted, because no limit of a tenant bounds it: what tasks call, traffic out of the "
+        "region (bounded by `payload_bytes`), webhooks, and what is kept. A lower "
+        "`runs_per_minute` lowers the largest line, for all tenants in `cdk.json` or for one with "
+        "`python -m infra.limits`. `budgetDollars` mails when a month costs more than it should."
+    )

@@ -1,0 +1,75 @@
+"""Which functions and queues the `lambda` and `sqs` tasks of each tenant may name."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from punctual.tasks.invoke import function_name
+from punctual.tasks.placeholders import has_placeholders
+from punctual.tasks.queue import queue_name
+
+REST = "*"
+"""Stands for all tenants that are not named."""
+
+Names = Mapping[str, Sequence[str]]
+
+
+class Reach(NamedTuple):
+    """Names by tenant; one that ends with `*` allows all that begin so."""
+
+    functions: Names
+    queues: Names
+
+    def allows_function(self, tenant: str, function: str) -> bool:
+        return _allows(self.functions, tenant, function_name(function))
+
+    def allows_queue(self, tenant: str, url: str) -> bool:
+        return _allows(self.queues, tenant, queue_name(url))
+
+    def problems(self, tenant: str, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+        """Each field of a task that names what this tenant may not reach.
+
+        What a placeholder makes of a name shows only when it is filled in.
+        """
+        function, url = task.get("function", ""), task.get("queue_url", "")
+        kind = task.get("type")
+        if kind == "lambda" and _is_whole(function) and not self.allows_function(tenant, function):
+            yield "function", NOT_REACHED
+        if kind == "sqs" and _is_whole(url) and not self.allows_queue(tenant, url):
+            yield "queue_url", NOT_REACHED
+
+
+NOT_REACHED = "is not one that tasks of this tenant may reach (tasksMayReach)"
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, str) and not has_placeholders(value)
+
+
+def _allows(names: Names, tenant: str, name: str) -> bool:
+    """
+    >>> names = {"acme": ["orders"], "*": ["task-*"]}
+    >>> _allows(names, "acme", "orders"), _allows(names, "acme", "task-a")
+    (True, False)
+    >>> _allows(names, "other", "task-a"), _allows({}, "other", "task-a")
+    (True, False)
+    """
+    patterns = names[tenant] if tenant in names else names.get(REST, ())
+    return any(
+        name.startswith(pattern[:-1]) if pattern.endswith("*") else name == pattern
+        for pattern in patterns
+    )
+
+
+def text_of(reach: Reach) -> str:
+    """One line for a function's environment."""
+    return msgspec.json.encode([dict(reach.functions), dict(reach.queues)]).decode()
+
+
+def reach_of(text: str) -> Reach:
+    """
+    >>> reach_of(text_of(Reach({"*": ["a"]}, {}))).functions
+    {'*': ['a']}
+    """
+    return Reach(*msgspec.json.decode(text, type=tuple[dict[str, list[str]], dict[str, list[str]]]))

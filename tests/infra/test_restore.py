@@ -1,0 +1,241 @@
+"""make restore and make resume against moto: five tables, a bucket, what a restore leaves out."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from infra import restore as program
+from infra.account import NotReady
+from infra.app import CDK_JSON, context
+from infra.restore import AT_MOST, Restore, main, moment, named
+from infra.restored import TABLES
+from infra.stage import described
+from punctual.aws import keys
+from punctual.settings import Settings
+
+REGION = "eu-central-1"
+GATE = "punctual-prod-job-service"
+AT = datetime.now(UTC).replace(microsecond=0) - timedelta(minutes=5)
+
+
+class Session:
+    """moto's account, in which AWS's answers that moto lacks are played."""
+
+    def __init__(self) -> None:
+        self.real: Any = boto3.Session(region_name=REGION)
+        self.region_name = REGION
+        self.started: list[str] = []
+        self.first = AT - timedelta(days=35)
+
+    def client(self, name: str) -> Any:
+        made = self.real.client(name)
+        if name == "dynamodb":
+            made.describe_continuous_backups = self._backups
+        if name == "lambda":
+            made.invoke = lambda **asked: self.started.append(asked["FunctionName"])
+        return made
+
+    def _backups(self, **_: Any) -> Any:
+        window = {
+            "EarliestRestorableDateTime": self.first,
+            "LatestRestorableDateTime": datetime.now(UTC),
+        }
+        return {"ContinuousBackupsDescription": {"PointInTimeRecoveryDescription": window}}
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    with mock_aws():
+        made = Session()
+        dynamodb = made.client("dynamodb")
+        for table in keys.TABLES:
+            dynamodb.create_table(
+                TableName=f"prod-{table.name}", BillingMode="PAY_PER_REQUEST", **table.schema()
+            )
+            dynamodb.put_item(TableName=f"prod-{table.name}", Item={**row("kept")})
+        dynamodb.put_item(TableName="prod-control", Item={**keys.walk().item()})
+        s3 = made.client("s3")
+        place = {"LocationConstraint": REGION}
+        s3.create_bucket(Bucket="prod-blobs", CreateBucketConfiguration=place)
+        s3.put_bucket_versioning(Bucket="prod-blobs", VersioningConfiguration={"Status": "Enabled"})
+        put_gate(made)
+        yield made
+
+
+def put_gate(session: Session) -> None:
+    iam = session.client("iam")
+    trust = json.dumps({"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole"}]})
+    role = iam.create_role(RoleName="any", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    for name in (GATE, "punctual-prod-executor-quick", "punctual-prod-executor-long"):
+        session.client("lambda").create_function(
+            FunctionName=name,
+            Role=role,
+            Runtime="python3.13",
+            Handler="a.b",
+            Code={"ZipFile": b"a"},
+            Environment={"Variables": settings().to_env()},
+        )
+    queue = session.client("sqs").create_queue(QueueName="due")["QueueUrl"]
+    arn = session.client("sqs").get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])
+    session.client("lambda").create_event_source_mapping(
+        EventSourceArn=arn["Attributes"]["QueueArn"], FunctionName="punctual-prod-executor-quick"
+    )
+
+
+def row(name: str) -> dict[str, Any]:
+    return {keys.PK: {"S": name}, keys.SK: {"S": "-"}}
+
+
+def settings() -> Settings:
+    return Settings(
+        stage="prod",
+        **{f"{name}_table": f"prod-{name}" for name in TABLES},  # type: ignore[arg-type]
+        bucket="prod-blobs",
+        wake_queue="https://sqs/wake",
+        event_bus="bus",
+        knobs="/punctual/prod/",
+        queues={"long": "https://sqs/long"},
+    )
+
+
+def restoring(session: Session, said: list[str], pauses: list[float]) -> Restore:
+    stage = described("prod", context()["stages"])
+    return Restore(session, stage, settings(), said.append, pauses.append)
+
+
+def test_all_tables_are_restored_with_what_a_restore_leaves_out(session: Session) -> None:
+    targets = restoring(session, [], []).copy(AT)
+    dynamodb = session.client("dynamodb")
+    assert set(targets) == set(TABLES)
+    for table in keys.TABLES:
+        name = targets[table.name]
+        found = dynamodb.describe_table(TableName=name)["Table"]
+        assert found["DeletionProtectionEnabled"] is True
+        stream = found.get("StreamSpecification", {}).get("StreamViewType")
+        assert stream == ("NEW_AND_OLD_IMAGES" if table.streamed else None)
+        expiry = dynamodb.describe_time_to_live(TableName=name)["TimeToLiveDescription"]
+        assert expiry.get("AttributeName") == (keys.TTL if table.expires else None)
+        indexes = [one["IndexName"] for one in found.get("GlobalSecondaryIndexes", [])]
+        assert indexes == ([table.sparse] if table.sparse else [])
+        kept = dynamodb.get_item(TableName=name, Key=row("kept"))
+        assert "Item" in kept
+    walk = dynamodb.get_item(TableName=targets["control"], Key=keys.walk().item())
+    assert "Item" not in walk
+
+
+def test_a_restore_that_was_interrupted_goes_on(session: Session) -> None:
+    said: list[str] = []
+    first = restoring(session, said, []).copy(AT)
+    again: list[str] = []
+    assert restoring(session, again, []).copy(AT) == first
+    assert not [line for line in again if line.startswith("Restoring")]
+    assert len([line for line in said if line.startswith("Restoring")]) == len(TABLES)
+
+
+def test_a_moment_that_no_table_can_go_back_to_is_refused_before_anything(
+    session: Session,
+) -> None:
+    session.first = AT + timedelta(seconds=1)
+    with pytest.raises(NotReady, match="prod-jobs can be restored to a moment from"):
+        restoring(session, [], []).copy(AT)
+    assert len(session.client("dynamodb").list_tables()["TableNames"]) == len(TABLES)
+
+
+def test_what_was_deleted_since_is_brought_back_and_what_was_deleted_before_is_not(
+    session: Session,
+) -> None:
+    s3 = session.client("s3")
+    s3.put_object(Bucket="prod-blobs", Key="payloads/a", Body=b"1")
+    s3.delete_object(Bucket="prod-blobs", Key="payloads/a")
+    later = datetime.now(UTC) + timedelta(hours=1)
+    assert restoring(session, [], []).bring_back(later) == 0
+    assert restoring(session, [], []).bring_back(AT) == 1
+    assert s3.get_object(Bucket="prod-blobs", Key="payloads/a")["Body"].read() == b"1"
+
+
+def feeds(session: Session) -> list[str]:
+    found = session.client("lambda").list_event_source_mappings(
+        FunctionName="punctual-prod-executor-quick"
+    )
+    return [one["State"] for one in found["EventSourceMappings"]]
+
+
+def test_everything_is_stopped_first_and_opened_once_all_jobs_were_walked_over(
+    session: Session,
+) -> None:
+    pauses: list[float] = []
+    restore = restoring(session, [], pauses)
+    restore.stop()
+    lambdas, ssm = session.client("lambda"), session.client("ssm")
+    gate = lambdas.get_function_concurrency(FunctionName=GATE)
+    assert int(gate["ReservedConcurrentExecutions"]) == 0
+    assert ssm.get_parameter(Name="/punctual/prod/dispatch")["Parameter"]["Value"] == "off"
+    assert feeds(session) == ["Disabled"]
+    with pytest.raises(NotReady, match="not over"):
+        restore.resume()
+    assert len(pauses) == AT_MOST
+    assert feeds(session) == ["Disabled"]
+    over = {**keys.walk().item(), "over": {"BOOL": True}}
+    session.client("dynamodb").put_item(TableName="prod-control", Item=over)
+    restore.resume()
+    assert session.started == ["punctual-prod-reconciler"] * 2
+    gate = lambdas.get_function_concurrency(FunctionName=GATE)
+    reserved = context()["stages"]["prod"]["reservedConcurrency"]["job-service"]
+    assert int(gate["ReservedConcurrentExecutions"]) == reserved
+    assert ssm.get_parameter(Name="/punctual/prod/dispatch")["Parameter"]["Value"] == "on"
+    assert feeds(session) == ["Enabled"]
+
+
+def test_the_command_names_the_tables_in_cdk_json_and_says_how_to_go_on(
+    session: Session, tmp_path: Path
+) -> None:
+    file = tmp_path / "cdk.json"
+    file.write_text(CDK_JSON.read_text())
+    said: list[str] = []
+    assert main(["prod", AT.isoformat()], session, said.append, lambda _: None, file) == 0
+    value = json.loads(file.read_text())["context"]["stages"]["prod"]["restoredTables"]
+    stage = described("prod", json.loads(file.read_text())["context"]["stages"])
+    assert stage.restored is not None
+    assert value["jobs"] == f"punctual-prod-jobs-{AT:%Y%m%dT%H%M%SZ}"
+    assert value["stream"].startswith("arn:aws:dynamodb:")
+    assert "make deploy STAGE=prod, then make resume STAGE=prod" in said[-1]
+
+
+def test_only_the_one_setting_of_the_one_stage_changes() -> None:
+    text = CDK_JSON.read_text()
+    tables = {name: f"again-{name}" for name in TABLES}
+    once = named(text, "prod", tables, "arn:a")
+    again = named(once, "prod", tables, "arn:b")
+    for changed, stream in ((once, "arn:a"), (again, "arn:b")):
+        before, after = text.splitlines(), changed.splitlines()
+        differing = [one for one, other in zip(before, after, strict=True) if one != other]
+        assert len(differing) == 1
+        stages = json.loads(changed)["context"]["stages"]
+        assert stages["prod"]["restoredTables"] == {**tables, "stream": stream}
+        assert stages["dev"]["restoredTables"] is None
+
+
+@pytest.mark.parametrize("wrong", ["yesterday", "2026-11-18T09:59:00"])
+def test_a_moment_is_a_time_with_a_zone(wrong: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(NotReady, match="AT=2026-11-18T09:59:00Z"):
+        moment(wrong)
+    assert main(["prod"]) == 1
+    assert "make restore STAGE=… AT=…" in capsys.readouterr().err
+
+
+def test_an_unprotected_stage_restores_unprotected_tables(session: Session) -> None:
+    stage = replace(described("prod", context()["stages"]), protected=False)
+    targets = Restore(session, stage, settings(), print, lambda _: None).copy(AT)
+    found = session.client("dynamodb").describe_table(TableName=targets["jobs"])["Table"]
+    assert not found.get("DeletionProtectionEnabled")
+    assert program.EVERY > 0
