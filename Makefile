@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost rights lint types format synth deploy token webhook-key destroy sbom lock clean
+.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost rights lint types format synth deploy token webhook-key restore resume destroy sbom lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
@@ -109,6 +109,14 @@ token: ## make a new admin token for STAGE=dev; the former is refused from then 
 webhook-key: ## sign webhooks of STAGE=dev with a new key, and with the former one until the next
 	@requirements/install dev
 	@$(PYTHON_IN_VENV) -m infra.deploy webhook-key $(STAGE)
+
+restore: ## take STAGE=prod back to one moment: AT=2026-11-18T09:59:00Z; then deploy, then resume
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m infra.restore $(STAGE) "$(AT)"
+
+resume: ## let runs and changes in again, once what STAGE=prod was restored to is deployed
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m infra.restore $(STAGE) resume
 
 destroy: node_modules/.package-lock.json ## remove STAGE=dev and all it holds: YES=1
 	@requirements/install dev

@@ -1,6 +1,5 @@
 """The runbook: every alarm has its section, and nothing is named or typed that is not there."""
 
-import json
 import re
 import shlex
 from collections.abc import Iterator
@@ -15,8 +14,6 @@ from botocore.model import OperationModel
 
 from infra.observability_alarms import RUNBOOK
 from infra.observability_kinds import ALARMS
-from infra.restored import TABLES
-from punctual.aws import keys
 from punctual.aws.knobs import SsmKnobs
 from punctual.web.contract import CALLS
 from tests.infra.observed import alarms, board, observed, queries
@@ -26,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / RUNBOOK).read_text()
 PARTS = ("**For users:**", "**Look first:**", "**Likely causes:**", "**Do:**", "**Over when:**")
 BY_HAND = [
+    "Everything is late",
     "Pause all dispatch",
     "Catch up after an outage",
     "Raise the shards",
@@ -34,6 +32,7 @@ BY_HAND = [
     "A first deployment that failed",
     "Roll back a deployment",
     "Restore to one moment",
+    "A lost region",
     "Rotate the admin token",
 ]
 EVERYWHERE = {"query", "output", "max-items", "region", "profile"}
@@ -68,7 +67,7 @@ def nested(line: str) -> Iterator[str]:
 
 
 def of_aws() -> list[list[str]]:
-    split = [shlex.split(one.split(" > ")[0]) for one in commands()]
+    split = [shlex.split(one.split(" > ")[0].split(" | ")[0]) for one in commands()]
     return [words for words in split if words[0] == "aws"]
 
 
@@ -224,7 +223,7 @@ def is_switch(model: OperationModel, member: str) -> bool:
 def test_what_is_made_can_be_made() -> None:
     targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     made = [one.split()[1] for one in commands() if one.startswith("make ")]
-    assert set(made) == {"deploy", "token"}
+    assert set(made) == {"deploy", "token", "restore", "resume"}
     assert set(made) <= set(targets)
 
 
@@ -240,32 +239,25 @@ def test_nothing_else_is_typed() -> None:
     assert first <= {"aws", "make", "git", "curl", "export", ".venv/bin/python"}
 
 
-def test_a_restore_sets_what_the_stack_sets() -> None:
-    """Expiry on the attribute and the tables of the template, a stream, protection, recovery."""
-    restore = sections()["Restore to one moment"]
-    found = resources(assembly("prod"), "AWS::DynamoDB::Table")
-    expiring = {
-        one.name.split("Table")[0].upper()
-        for one in found
-        if "TimeToLiveSpecification" in one.properties
-    }
-    every = {name.upper() for name in TABLES}
-    assert {one.name.split("Table")[0].upper() for one in found} == every
-    again = r"--table-name \$(\w+)-again"
-    expiry = rf"update-time-to-live {again} --time-to-live-specification "
-    assert set(re.findall(rf"{expiry}Enabled=true,AttributeName={keys.TTL}\n", restore)) == expiring
-    assert set(re.findall(f"update-continuous-backups {again} ", restore)) == every
-    guarded = f"update-table {again} .*--deletion-protection-enabled"
-    assert set(re.findall(guarded.replace(" .*--", ".* --"), restore)) == every
-    (streamed,) = [one for one in found if "StreamSpecification" in one.properties]
-    view = streamed.properties["StreamSpecification"]["StreamViewType"]
-    assert f"StreamEnabled=true,StreamViewType={view}" in restore
-    copied = r"--source-table-name \$(\w+) --target-table-name \$\1-again --restore-date-time \$AT"
-    assert set(re.findall(copied, restore)) == every
-    assert set(re.findall(f"wait table-exists {again}", restore)) == every
+def test_nothing_that_is_typed_shows_a_secret_or_what_no_person_can_read() -> None:
+    """Keys stand beside the knobs, and what Lambda answers of its log is base64."""
+    for one in commands():
+        assert "get-parameters-by-path" not in one
+        assert "--with-decryption" not in one
+        if "LogResult" in one:
+            assert one.endswith(" | base64 --decode")
 
 
-def test_the_walk_that_is_begun_anew_is_the_row_that_it_keeps() -> None:
-    (key,) = re.findall(r"delete-item .* --key '([^']+)'", TEXT)
-    row = keys.walk()
-    assert json.loads(key) == {keys.PK: {"S": row.pk}, keys.SK: {"S": row.sk}}
+def test_dead_letters_are_buried_again_only_once_all_have_moved() -> None:
+    typed = "".join(f"{one}\n" for one in commands())
+    moved = typed.index("start-message-move-task")
+    looked = typed.index("ApproximateNumberOfMessages", moved)
+    assert moved < looked < typed.index("enable-rule --name punctual-$STAGE-bury")
+    blocks = re.findall(r"```sh\n(.*?)```", TEXT, flags=re.DOTALL)
+    assert not [one for one in blocks if "move-task" in one and "enable-rule" in one]
+
+
+def test_what_is_lost_and_how_long_it_takes_is_said() -> None:
+    for name in ("Restore to one moment", "A lost region"):
+        assert "(RPO)" in sections()[name]
+        assert "(RTO)" in sections()[name]

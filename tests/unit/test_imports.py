@@ -109,6 +109,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.domain.tokens",
             "punctual.domain.webhooks",
             "punctual.tasks.addresses",
+            "punctual.tasks.reach",
             "punctual.engine.audit",
             "punctual.aws.audit",
             "punctual.aws.dynamo",
