@@ -291,6 +291,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "jobs": "Jobs that are not over.",
         "runs_per_minute": "Runs that start in a minute; the others wait.",
         "concurrent_runs": "Runs at the same time; the others wait.",
+        "lane_percent": "Part of each lane's executors that runs may hold; the others wait.",
         "payload_bytes": "Bytes of one payload.",
     },
     "Token": _TOKEN,
