@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests import kernel
 from tests.simulation.seeds import DAY, DAY_NAME, announced
 from tests.workers import ByFile
 
@@ -33,14 +34,19 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("which_time", range(times))
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    kernel.check(item)
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
     config.option.loadscopereorder = False  # not by how many tests a file holds
     return ByFile(config, log)
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """All workers play the seeds of one day, also where some begin after midnight."""
+    config.addinivalue_line("markers", "kernel(*features): what the test needs of the kernel")
     os.environ[DAY_NAME] = str(DAY)
 
 

@@ -95,6 +95,7 @@ def _health(session: Session, found: "Health") -> None:
             ("Planner seen", screen.long(found.planner_heartbeat)),
             ("Guarantee", found.guarantee),
             ("Tasks", ", ".join(found.task_types)),
+            ("Sandbox", found.sandbox),
             ("Time zones", found.tzdata and f"tzdata {found.tzdata}"),
             *(("Warning", one.text) for one in found.warnings),
         ]

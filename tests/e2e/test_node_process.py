@@ -104,10 +104,12 @@ def test_nothing_that_was_accepted_is_lost_by_kill_9(tmp_path: Path) -> None:
 def test_a_script_of_a_killed_node_is_ended_before_it_is_repeated(
     tmp_path: Path,
 ) -> None:
-    marks = tmp_path / "marks"
+    (tmp_path / "open").mkdir()
+    marks = tmp_path / "open" / "marks"
     code = f'echo "$$ $PUNCTUAL_ATTEMPT" >> {marks}; [ "$PUNCTUAL_ATTEMPT" = 2 ] || sleep 600'
     task = {"type": "script", "runtime": "bash", "code": code}
-    node = RunningNode(tmp_path / "data").start()
+    opened = f"{tmp_path}/open:rw"
+    node = RunningNode(tmp_path / "data", PUNCTUAL_SCRIPT_PATHS=opened).start()
     body = {"name": "long", "schedule_type": "IMMEDIATE", "task": task}
     job = call(node, "POST", "/jobs", body)[1]["job_id"]
     eventually(lambda: marks.exists() and marks.read_text().endswith("\n"))

@@ -425,6 +425,7 @@ def test_stats_and_health(client: Client) -> None:
         "task_types",
         "guarantee",
         "margin_seconds",
+        "sandbox",
         "warnings",
     }
 

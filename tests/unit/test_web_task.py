@@ -166,3 +166,13 @@ def test_other_fields_of_a_task_are_looked_at_beside_a_wrong_type() -> None:
         "task.headers.Host",
         "task.expect_status",
     }
+
+
+def test_a_type_refused_to_a_tenant_is_told_with_the_reason_and_to_no_other() -> None:
+    def refused_to(tenant: str) -> dict[str, str]:
+        return {"script": "not for you"} if tenant == "acme" else {}
+
+    features = FEATURES._replace(refused_to=refused_to)
+    assert wrong(script(), features.of("acme")) == {"task.type": "not for you"}
+    assert check(script(), features.of("local"))
+    assert check(http(), features.of("acme"))

@@ -19,8 +19,10 @@ def test_health_says_what_the_installation_can_do(api: Api) -> None:
     assert answer.status_code in (200, 503)
     assert {
         *("status", "lateness_ms_p99", "watermark", "planner_heartbeat", "version", "tzdata"),
-        *("task_types", "guarantee", "margin_seconds"),
+        *("task_types", "guarantee", "margin_seconds", "sandbox"),
     } <= set(health)
+    assert health["sandbox"] in (None, "landlock", "bubblewrap", "none")
+    assert (health["sandbox"] is not None) == ("script" in health["task_types"])
     assert health["status"] in {"ok", "late"}
     assert {"event", "http"} <= set(health["task_types"])
 

@@ -78,6 +78,7 @@ class Health(Model, frozen=True, kw_only=True):
     task_types: tuple[str, ...] = ()
     guarantee: str | None = None
     margin_seconds: float | None = None
+    sandbox: str | None = None
     warnings: tuple[HealthWarning, ...] = ()
 
     @property

@@ -7,6 +7,7 @@ import msgspec
 
 from punctual.local.files import make_folder, rename_durably, write_durably
 from punctual.tasks.group import Group, kill_left_behind
+from punctual.tasks.survivors import end_survivors
 
 UNREADABLE = ".unreadable"
 _NEW = ".new"
@@ -41,11 +42,13 @@ class GroupFiles:
         A file that cannot be read stops no start: it is moved aside, for a person to look at.
         """
         killed = 0
+        run_ids: list[str] = []
         unreadable: list[str] = []
         for path in sorted(self._folder.iterdir()):
             if path.suffix == UNREADABLE:
                 continue
             if path.suffix != _NEW:
+                run_ids.append(path.name)
                 try:
                     group = msgspec.json.decode(path.read_bytes(), type=Group)
                 except (msgspec.MsgspecError, OSError, UnicodeDecodeError):
@@ -54,4 +57,4 @@ class GroupFiles:
                     continue
                 killed += kill_left_behind(group.pgid, group.start_time)
             path.unlink()
-        return Left(killed, unreadable)
+        return Left(killed + end_survivors(run_ids), unreadable)

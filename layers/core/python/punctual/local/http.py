@@ -69,12 +69,13 @@ def application(
     door: NodeDoor | None = None,
     own_user: OwnUser | None = None,
     webhook_secret: ReadSecret = no_secret,
+    sandbox: str | None = None,
 ) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id.
 
     Without a `door` no tokens are asked for: `own_user` admits the callers, or all are admitted.
     """
-    about = About(_version(), tuple(features.task_types))
+    about = About(_version(), tuple(features.task_types), sandbox)
     admit = None if quotas is None else quotas.call
     services = Services(
         *(jobs, search, clock, features, about, tokens),

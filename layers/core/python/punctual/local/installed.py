@@ -1,7 +1,10 @@
 """What the node has of the contract."""
 
+from collections.abc import Mapping
+
 from punctual.tasks.http_request import url_problem
 from punctual.tasks.rules import task_problems
+from punctual.tasks.sandbox import Sandbox
 from punctual.web.features import Features
 
 FEATURES = Features(
@@ -9,3 +12,13 @@ FEATURES = Features(
     check_task=task_problems,
     check_url=url_problem,
 )
+
+
+def features_with(sandbox: Sandbox) -> Features:
+    """Return what the node has where scripts run in this sandbox."""
+
+    def refused_to(tenant: str) -> Mapping[str, str]:
+        refusal = sandbox.refusal(tenant)
+        return {"script": refusal} if refusal else {}
+
+    return FEATURES._replace(refused_to=refused_to)

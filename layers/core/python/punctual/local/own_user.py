@@ -12,12 +12,12 @@ from punctual.local.door import NOBODY, OPEN
 from punctual.local.errors import StoreError
 from punctual.local.files import write_durably
 from punctual.local.peers import Address
+from punctual.tasks.sandbox import LOCAL as LOCAL
 from punctual.web.challenge import CHALLENGE
 from punctual.web.problems import Refused
 from punctual.web.request import Caller
 
 FILE = "local-token"  # in the data folder
-LOCAL = "local"  # the tenant and name of a caller where no tokens are asked for
 _BYTES = 32
 
 

@@ -7,7 +7,7 @@ import signal
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -29,15 +29,17 @@ from punctual.local.connection import IDLE_SECONDS, MAX_CONNECTIONS, SWEEP_SECON
 from punctual.local.data_folder import DATABASE
 from punctual.local.descriptors import connections_within, least_limit, raise_limit
 from punctual.local.door import NodeDoor, OwnThread
-from punctual.local.files import make_folder, write_durably
+from punctual.local.files import write_durably
 from punctual.local.groups import GroupFiles
 from punctual.local.http import application
+from punctual.local.installed import features_with
 from punctual.local.limits_written import FILE, LimitsFile, defaults_from
 from punctual.local.logs import EventLog, set_up
 from punctual.local.loop import Loop
 from punctual.local.node import Node
 from punctual.local.own_user import LOCAL, OwnUser, local_token, own_uid
 from punctual.local.peers import Peers
+from punctual.local.script_settings import ScriptSettings, hide_this_process, script_task
 from punctual.local.stopping import STOP_SECONDS, Countdown, Stop, wind_down
 from punctual.local.store import Store
 from punctual.local.token_key import TokenKey
@@ -48,8 +50,8 @@ from punctual.local.workers import Workers
 from punctual.tasks.addresses import LOOPBACK
 from punctual.tasks.http import HttpTask
 from punctual.tasks.registry import Registry
-from punctual.tasks.sandbox import remove_left_behind
-from punctual.tasks.script import ScriptTask
+from punctual.tasks.run_folder import remove_left_behind
+from punctual.tasks.sandbox import Sandbox
 
 QUICK_WORKERS = 32
 LONG_WORKERS = 8
@@ -69,6 +71,7 @@ class Options:
     auth: bool = False
     trust: Trust | None = None
     stop_seconds: float = STOP_SECONDS
+    scripts: ScriptSettings = field(default_factory=ScriptSettings)
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Options":
@@ -91,7 +94,9 @@ class Options:
                 f"PUNCTUAL_STOP_SECONDS must be 0 to {MOST_STOP_SECONDS}, in whole seconds; "
                 f"got {seconds!r}."
             )
-        return cls(int(text), data, defaults_from(env), auth == "on", trust, int(seconds))
+        scripts = ScriptSettings.from_env(env, data)
+        limits, stop = defaults_from(env), int(seconds)
+        return cls(int(text), data, limits, auth == "on", trust, stop, scripts)
 
 
 def listen(port: int) -> socket.socket:
@@ -120,18 +125,16 @@ def limits_here(options: Options, log: EventLog) -> LimitsOf | None:
 
 
 def build(
-    store: Store, folder: Path, log: EventLog, woken: Any, limits_of: LimitsOf | None = None
+    store: Store,
+    folder: Path,
+    log: EventLog,
+    woken: Any,
+    sandbox: Sandbox,
+    limits_of: LimitsOf | None = None,
 ) -> tuple[Node, HttpTask]:
     groups = GroupFiles(folder / "groups")
-    work = folder / "work"
-    make_folder(work)
     http = HttpTask(monotonic=clock.monotonic, opened=LOOPBACK)
-    script = ScriptTask(
-        work,
-        monotonic=clock.monotonic,
-        path=os.environ.get("PATH", os.defpath),
-        groups=groups,
-    )
+    script = script_task(folder, groups, sandbox)
     node = Node(
         store,
         Registry({"http": http, "script": script}),
@@ -214,7 +217,8 @@ async def serve(
     if options.auth or key_was_there:
         key.read()
     limits_of = limits_here(options, log)
-    node, http = build(store, options.data, log, lambda: holder[0].wake(), limits_of)
+    sandbox = options.scripts.sandbox(options.data, options.auth, log)
+    node, http = build(store, options.data, log, lambda: holder[0].wake(), sandbox, limits_of)
     node.start()
     tokens = Tokens(
         store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
@@ -243,6 +247,8 @@ async def serve(
                 door=door,
                 own_user=own_user,
                 webhook_secret=WebhookSecretReader(webhook_keys.shown, store.audit).read,
+                features=features_with(sandbox),
+                sandbox=sandbox.name,
             ),
             http=cast(type[asyncio.Protocol], partial(Wire, most=connections)),
             loop="none",
@@ -324,6 +330,7 @@ def spare_the_collector() -> None:
 
 def main(env: Mapping[str, str] = os.environ) -> int:
     log = set_up(clock.wall)
+    hide_this_process()
     try:
         options = Options.from_env(env)
         connections = connections_here(log)

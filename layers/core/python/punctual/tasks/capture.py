@@ -1,12 +1,20 @@
 """What a script writes: its output, its log and the end of its complaints, each within bounds."""
 
+import re
+
 from punctual.tasks.contract import Recorder
 from punctual.tasks.limits import MAX_LOG_BYTES, MAX_OUTPUT_BYTES, STDERR_TAIL_BYTES
 from punctual.tasks.redaction import Redactor
 
+_NOTHING = re.compile(rb"(?!)")
+_LONGEST_DENIAL = 40
+
 
 class Capture:
-    """Takes both streams, each freed of secrets by itself, before they mingle in the log."""
+    """Takes both streams, each freed of secrets by itself, before they mingle in the log.
+
+    `was_denied` tells whether one of `denials` stood anywhere in standard error.
+    """
 
     def __init__(
         self,
@@ -14,6 +22,7 @@ class Capture:
         redactor: Redactor,
         max_output: int = MAX_OUTPUT_BYTES,
         max_log: int = MAX_LOG_BYTES,
+        denials: re.Pattern[bytes] = _NOTHING,
     ) -> None:
         self._recorder = recorder
         self._clean_stdout = redactor.stream()
@@ -22,6 +31,9 @@ class Capture:
         self._log_left = max_log
         self._output = bytearray()
         self._tail = b""
+        self._seam = b""
+        self._denials = denials
+        self.was_denied = False
         self.output_truncated = False
         self.logs_truncated = False
 
@@ -53,6 +65,8 @@ class Capture:
 
     def _put_err(self, data: bytes) -> None:
         self._tail = (self._tail + data)[-STDERR_TAIL_BYTES:]
+        self.was_denied |= self._denials.search(self._seam + data) is not None
+        self._seam = (self._seam + data)[-_LONGEST_DENIAL:]
         self._log(data)
 
     def _log(self, data: bytes) -> None:

@@ -1,12 +1,14 @@
-"""The small process between us and a script: nothing of the script outlives it, or us.
+"""The small process between the node and a script: nothing of the script outlives it, or the node.
 
-Executed by path in an isolated interpreter, so it imports what starts fast and nothing of ours.
+It runs in an isolated interpreter and imports only what starts fast.
 
-1. Read what to run from the control pipe, adopt all orphans to come (Linux), fork.
-2. Report `started PID` before the script begins, or after that `failed ERRNO`.
+1. Adopt all orphans to come (Linux), report `ready`, read what to run from the control pipe, fork.
+2. Report `started PID` before the script begins, or after that `failed ERRNO`; `unconfined ERRNO`
+   if the sandbox could not be entered.
 3. A `T` on the control pipe ends the script's group politely, a `K` at once; so does the end of
    the pipe, which is how the death of the process above shows.
-4. Once the script has ended, kill what it left, however far it detached itself; then report
+4. Look at what the script uses. Beyond a limit report `limit NAME` and end it.
+5. Once the script has ended, kill what it left, however far it detached itself; then report
    `exit CODE` or `signal NUMBER`.
 """
 
@@ -16,34 +18,55 @@ import os
 import resource
 import select
 import sys
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 
+from punctual.tasks.confinement import confine, hide, offer_to_the_oom_killer
+from punctual.tasks.landlock import c_library
+from punctual.tasks.usage import (
+    TooDeepError,
+    children,
+    deleted_bytes,
+    descendants,
+    memory_bytes,
+    sizes,
+)
+
 # By number: importing `signal` would cost a third of the start.
-SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ = 9, 13, 15, 25
+SIGKILL, SIGPIPE, SIGTERM, SIGSTOP, SIGXFSZ = 9, 13, 15, 19, 25
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LENGTH_BYTES = 8
 READY = b"."
-REAP_MS = 1000
+LOOK_SECONDS = 0.1
+DISK_SECONDS = 1.0
+FILES_AT_ONCE = 4000
 POLL_MS = 20
 KILL_ROUNDS = 500
 KILL_ROUND_MS = 4
+FREEZE_AFTER_ROUNDS = 5
 
 _LINUX = sys.platform == "linux"
 
 
-def main(control: int, report: int) -> None:
+def main(monotonic: Callable[[], float]) -> None:
+    control, report = int(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(control, False)
     os.set_inheritable(report, False)
-    spec = _read_spec(control)
-    libc = ctypes.CDLL(None)
+    library = c_library()
     if _LINUX:
-        libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    pid = _start(spec, libc, report)
+        hide(library)
+        library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _say(report, "ready")
+    spec = _read_spec(control)
+    pid = _start(spec, library, report)
     _let_go_of_streams()
     if pid is None:
         return
     script = Script(pid)
-    _wait(script, control)
+    limit = _wait(script, control, Watch(spec["most"], spec["folder"], monotonic))
+    if limit:
+        _say(report, f"limit {limit}")
     script.end_all()
     if script.status is not None:
         code = os.waitstatus_to_exitcode(script.status)
@@ -80,11 +103,16 @@ class Script:
         """Kill and reap until nothing is left: whose parent is killed becomes our own child."""
         # By its number only now: once the main process is reaped, the number may be another's.
         self.signal(SIGKILL)
-        for _ in range(KILL_ROUNDS):
+        us = os.getpid()
+        for turn in range(KILL_ROUNDS):
             if not self._reap():
                 return
-            for pid in _children():
-                _kill(pid)
+            if turn >= FREEZE_AFTER_ROUNDS:
+                # What forks faster than it is killed cannot fork while it is stopped.
+                for pid in descendants(us, sys.maxsize):
+                    _kill(pid, SIGSTOP)
+            for pid in children(us):
+                _kill(pid, SIGKILL)
             if self.status is None:
                 self.signal(SIGKILL)
             select.poll().poll(KILL_ROUND_MS)
@@ -100,6 +128,50 @@ class Script:
                 self.status = status
             if pid == 0:
                 return True
+
+
+class Watch:
+    """Looks at what a run uses, and says which limit it has passed.
+
+    Of its folder only so much is looked at in one go that an order is not kept waiting.
+    """
+
+    def __init__(self, most: dict[str, int], folder: str, monotonic: Callable[[], float]) -> None:
+        self._most = most
+        self._folder = folder
+        self._monotonic = monotonic
+        self._look_at = monotonic() + LOOK_SECONDS
+        self._measure_at = monotonic() + DISK_SECONDS
+        self._sizes: Iterator[int] | None = None
+        self._total = 0
+
+    def passed(self) -> str:
+        now = self._monotonic()
+        if not _LINUX or now < self._look_at:
+            return ""
+        self._look_at = now + LOOK_SECONDS
+        most = self._most
+        pids = descendants(os.getpid(), most["processes"])
+        if len(pids) > most["processes"]:
+            return "processes"
+        if memory_bytes(pids, most["memory"]) > most["memory"]:
+            return "memory"
+        if self._sizes is None and now >= self._measure_at:
+            self._measure_at = now + DISK_SECONDS
+            self._sizes, self._total = sizes(self._folder), 0
+        return "" if self._sizes is None else self._measure(self._sizes, pids)
+
+    def _measure(self, left: Iterator[int], pids: list[int]) -> str:
+        try:
+            some = list(islice(left, FILES_AT_ONCE))
+        except TooDeepError:
+            return "depth"
+        self._total += sum(some)
+        total = self._total
+        if len(some) < FILES_AT_ONCE:
+            self._sizes = None
+            total += deleted_bytes(pids)
+        return "disk" if total > self._most["disk"] else ""
 
 
 def _read_spec(control: int) -> dict[str, Any]:
@@ -118,7 +190,7 @@ def _read(descriptor: int, length: int) -> bytes:
     return data
 
 
-def _start(spec: dict[str, Any], libc: ctypes.CDLL, report: int) -> int | None:
+def _start(spec: dict[str, Any], library: ctypes.CDLL, report: int) -> int | None:
     """The script's process, or nothing if it could not be executed.
 
     It is named above before it may begin: a script could kill us first and keep its group secret.
@@ -130,42 +202,67 @@ def _start(spec: dict[str, Any], libc: ctypes.CDLL, report: int) -> int | None:
     if pid == 0:
         try:
             os.close(let_go)
-            _execute(spec, libc, us, answer, go)
+            _prepare(spec, library, us, answer, go)
+            _confine(spec, library, answer)
+            os.execve(spec["argv"][0], spec["argv"], spec["env"])
         except OSError as error:
-            os.write(answer, str(error.errno).encode())
+            os.write(answer, f"failed {error.errno}".encode())
         finally:
             os._exit(127)
     os.close(answer)
     os.close(go)
     os.read(answers, len(READY))
+    _pin(spec, pid)
     _say(report, f"started {pid}")
     os.close(let_go)
-    error_number = os.read(answers, 16)
-    if not error_number:
+    failure = os.read(answers, 64)
+    if not failure:
         return pid
     os.waitpid(pid, 0)
-    _say(report, f"failed {error_number.decode()}")
+    _say(report, failure.decode())
     return None
 
 
-def _execute(spec: dict[str, Any], libc: ctypes.CDLL, parent: int, answer: int, go: int) -> None:
+def _pin(spec: dict[str, Any], pid: int) -> None:
+    """Hold what is open to the script of /proc: the kernel forgets a rule with its file."""
+    if spec["rules"]:
+        for name in spec["rules"]["process_files"]:
+            try:
+                place = f"/proc/{pid if name == 'self' else name}"
+                os.open(place, os.O_PATH | os.O_CLOEXEC)
+            except FileNotFoundError:
+                continue
+
+
+def _prepare(spec: dict[str, Any], library: ctypes.CDLL, parent: int, answer: int, go: int) -> None:
     os.setsid()
     if _LINUX:
-        libc.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
+        library.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     os.write(answer, READY)
     os.read(go, 1)
     if os.getppid() != parent:
-        return
-    libc.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
+        os._exit(127)
+    if _LINUX:
+        offer_to_the_oom_killer(library)
+    library.signal.argtypes = (ctypes.c_int, ctypes.c_void_p)
     for ignored_by_python in (SIGPIPE, SIGXFSZ):
-        libc.signal(ignored_by_python, None)
+        library.signal(ignored_by_python, None)
     for kind, wanted in spec["limits"]:
         _, hard = resource.getrlimit(kind)
         limit = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(kind, (limit, limit))
     os.umask(0o077)
     os.chdir(spec["cwd"])
-    os.execve(spec["argv"][0], spec["argv"], spec["env"])
+
+
+def _confine(spec: dict[str, Any], library: ctypes.CDLL, answer: int) -> None:
+    if not spec["rules"]:
+        return
+    try:
+        confine(library, spec["rules"])
+    except OSError as error:
+        os.write(answer, f"unconfined {error.errno}".encode())
+        os._exit(127)
 
 
 def _let_go_of_streams() -> None:
@@ -175,17 +272,22 @@ def _let_go_of_streams() -> None:
         os.dup2(null, stream)
 
 
-def _wait(script: Script, control: int) -> None:
-    """Return when the script has ended, or must end at once."""
+def _wait(script: Script, control: int, watch: Watch) -> str:
+    """Return when the script has ended, or must end at once: the limit that it passed, if any."""
     poller = select.poll()
     poller.register(control, select.POLLIN)
-    patience = REAP_MS if _watch(poller, script.pid) else POLL_MS
+    patience = LOOK_SECONDS * 1000 if _watch(poller, script.pid) else POLL_MS
     while not script.has_ended():
-        if not any(descriptor == control for descriptor, _ in poller.poll(patience)):
+        heard = poller.poll(patience)
+        limit = watch.passed()
+        if limit:
+            return limit
+        if not any(descriptor == control for descriptor, _ in heard):
             continue
         if os.read(control, 1) != b"T":
-            return
+            return ""
         script.signal(SIGTERM)
+    return ""
 
 
 def _watch(poller: "select.poll", pid: int) -> bool:
@@ -196,24 +298,9 @@ def _watch(poller: "select.poll", pid: int) -> bool:
     return True
 
 
-def _children() -> list[int]:
-    """Who has us as parent, by /proc: where there is none, nobody is adopted either."""
-    us = os.getpid()
-    numbers = [name for name in os.listdir("/proc") if name.isdigit()] if _LINUX else []
-    return [int(number) for number in numbers if _parent(number) == us]
-
-
-def _parent(number: str) -> int:
+def _kill(pid: int, number: int) -> None:
     try:
-        with open(f"/proc/{number}/stat", "rb") as stat:
-            return int(stat.read().rpartition(b")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, SIGKILL)
+        os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
         return
 
@@ -224,7 +311,3 @@ def _say(report: int, line: str) -> None:
     except BrokenPipeError:
         # The process above is dead; the script is not, so go on to end it.
         return
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

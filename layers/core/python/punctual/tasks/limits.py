@@ -1,5 +1,7 @@
 """The figures and words that tasks are held to; whoever validates a task reads them here."""
 
+from typing import NamedTuple
+
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 MAX_HEADERS = 50
 MAX_HEADER_BYTES = 8 * 1024
@@ -27,8 +29,19 @@ MAX_OUTPUT_BYTES = 10 * 1024 * 1024
 MAX_LOG_BYTES = 10 * 1024 * 1024
 STDERR_TAIL_BYTES = 2 * 1024
 MIN_MEMORY_MB = 64
+DEFAULT_MEMORY_MB = 512
+MAX_DISK_BYTES = 1024**3
+MAX_PROCESSES = 256
 RESERVED_ENV_PREFIX = "PUNCTUAL_"
 
 DEFAULT_DETAIL_TYPE = "Job Run"
 MAX_DETAIL_TYPE_CHARACTERS = 128
 OWN_DETAIL_TYPES = ("Job State Change", "Run State Change")  # what becomes of jobs and runs
+
+
+class RunLimits(NamedTuple):
+    """What one run of a script may use at once."""
+
+    memory_bytes: int = DEFAULT_MEMORY_MB * 1024 * 1024
+    disk_bytes: int = MAX_DISK_BYTES
+    processes: int = MAX_PROCESSES

@@ -1,73 +1,34 @@
 """Runs one command in a session of its own, to its end or to the end of our patience."""
 
-import errno
 import marshal
 import os
 import selectors
-import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from punctual.tasks import launcher
-from punctual.tasks.contract import Stop
+from punctual.tasks.cgroup import Cgroup
+from punctual.tasks.command import Command, Ended, Patience, Sink
 from punctual.tasks.group import Group, group_of, kill_group
+from punctual.tasks.sandbox import interpreter
+from punctual.tasks.survivors import RUN_ID, Children, end_survivors
+from punctual.tasks.usage import descendants
 
 POLL_SECONDS = 0.1
 GIVE_UP_SECONDS = 5.0
 READ_BYTES = 64 * 1024
 # What a pipe may still hold when all its writers are gone; more comes only from one that is not.
 DRAIN_BYTES = 1024 * 1024
-
-
-@dataclass(frozen=True)
-class Command:
-    """What to execute; `limits` are pairs of a resource's number and its bound."""
-
-    argv: tuple[str, ...]
-    env: Mapping[str, str]
-    cwd: Path
-    limits: tuple[tuple[int, int], ...]
-    stdin: bytes
-
-
-class Sink(Protocol):
-    def stdout(self, data: bytes) -> None: ...
-
-    def stderr(self, data: bytes) -> None: ...
-
-
-class Groups(Protocol):
-    """Told of each group that lives, so that a successor can find what a crash left."""
-
-    def on_started(self, run_id: str, group: Group) -> None: ...
-
-    def on_ended(self, run_id: str, group: Group) -> None: ...
-
-
-@dataclass(frozen=True)
-class Patience:
-    """How long a command may take, and how long to leave it after asking it to end."""
-
-    seconds: float
-    grace_seconds: float
-    stop: Stop
-    monotonic: Callable[[], float]
-
-
-@dataclass
-class Ended:
-    """How a command ended; all empty if what watched over it was killed."""
-
-    code: int | None = None
-    signal: int | None = None
-    start_error: int | None = None
-    timed_out: bool = False
-    stopped: str = ""
+# Modules are compiled once, a program named on the command line at each start.
+LAUNCH = (
+    f"import sys; sys.path.insert(0, {str(Path(launcher.__file__).parents[2])!r}); "
+    "import time; from punctual.tasks.launcher import main; main(time.monotonic)"
+)
 
 
 def run_process(
@@ -75,9 +36,11 @@ def run_process(
     sink: Sink,
     patience: Patience,
     on_started: Callable[[Group], None],
+    children: Children,
+    cgroup: Cgroup | None = None,
 ) -> Ended:
     """Returns once nothing of the command is alive; also when it raises."""
-    process = _Process(command, sink, patience, on_started)
+    process = _Process(command, sink, patience, on_started, children, cgroup)
     try:
         return process.run()
     finally:
@@ -90,27 +53,20 @@ class _Process:
     sink: Sink
     patience: Patience
     on_started: Callable[[Group], None]
+    children: Children
+    cgroup: Cgroup | None
     ended: Ended = field(default_factory=Ended)
     group: Group | None = None
     kill_at: float | None = None
     give_up_at: float | None = None
     unread_report: bytes = b""
+    begun: bool = False
 
     def __post_init__(self) -> None:
         control, self.control = os.pipe()
         self.report, report = os.pipe()
         try:
-            self.popen = subprocess.Popen(
-                [sys.executable, "-I", "-S", launcher.__file__, str(control), str(report)],
-                bufsize=0,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                env={},
-                pass_fds=(control, report),
-                start_new_session=True,
-            )
+            self.popen = self.children.start(partial(self._launch, control, report))
         except BaseException:
             os.close(self.control)
             os.close(self.report)
@@ -121,15 +77,29 @@ class _Process:
         self.unsent = memoryview(self.command.stdin)
         self.selector = selectors.DefaultSelector()
 
+    def _launch(self, control: int, report: int) -> "subprocess.Popen[bytes]":
+        launch = (interpreter(), "-I", "-S", "-c", LAUNCH, str(control), str(report))
+        return subprocess.Popen(
+            [*self.command.walls.wrapper, *launch],
+            bufsize=0,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd="/",
+            env={},
+            pass_fds=(control, report),
+            start_new_session=True,
+        )
+
     def run(self) -> Ended:
         deadline = self.patience.monotonic() + self.patience.seconds
-        self._send_spec()
         self._register()
         while self.report in self.selector.get_map():
             self._take(POLL_SECONDS)
             if not self._press(deadline):
                 break
         self._drain()
+        self._ask_cgroup()
         return self.ended
 
     def close(self) -> None:
@@ -139,22 +109,47 @@ class _Process:
             self.popen.wait(GIVE_UP_SECONDS)
         except subprocess.TimeoutExpired:
             self._kill_from_here()
-        if self.group is not None and self.popen.returncode != 0:
-            kill_group(self.group.pgid)
+        self.children.ended(self.popen.pid)
+        if self.popen.returncode != 0:
+            self._end_what_is_left()
         self.selector.close()
         os.close(self.report)
         for stream in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
             if stream is not None:
                 stream.close()
 
+    def _end_what_is_left(self) -> None:
+        """Do what the launcher did not live to do."""
+        if self.group is not None:
+            kill_group(self.group.pgid)
+        end_survivors({self.command.env[RUN_ID]})
+        self.children.end_orphans()
+
+    def _begin(self) -> None:
+        """Tell the launcher what to run, once its limits hold for it and for what is around it."""
+        if self.cgroup is not None:
+            for pid in (self.popen.pid, *descendants(self.popen.pid, sys.maxsize)):
+                self.cgroup.enter(pid)
+        self.begun = True
+        with suppress(BrokenPipeError):  # killed meanwhile, which shows at the end
+            self._send_spec()
+
     def _send_spec(self) -> None:
         command = self.command
+        most = command.most
         spec = marshal.dumps(
             {
                 "argv": list(command.argv),
                 "env": dict(command.env),
                 "cwd": str(command.cwd),
                 "limits": [list(limit) for limit in command.limits],
+                "folder": str(command.folder),
+                "most": {
+                    "memory": most.memory_bytes,
+                    "disk": most.disk_bytes,
+                    "processes": most.processes,
+                },
+                "rules": command.walls.rules,
             }
         )
         data = memoryview(len(spec).to_bytes(launcher.LENGTH_BYTES, "big") + spec)
@@ -211,11 +206,20 @@ class _Process:
         *lines, self.unread_report = (self.unread_report + data).split(b"\n")
         for line in lines:
             word, _, number = line.decode().partition(" ")
-            if word == "started":
-                self.group = group_of(int(number))
+            if word == "ready":
+                self._begin()
+            elif word == "started":
+                # Within namespaces of its own, the number means nothing here.
+                leader = self.popen.pid if self.command.walls.wrapper else int(number)
+                self.group = group_of(leader)
+                self.ended.started = True
                 self.on_started(self.group)
+            elif word == "limit":
+                self.ended.limit = number
             elif word == "failed":
                 self.ended.start_error = int(number)
+            elif word == "unconfined":
+                self.ended.sandbox_error = int(number)
             elif word == "exit":
                 self.ended.code = int(number)
             else:
@@ -224,12 +228,16 @@ class _Process:
     def _press(self, deadline: float) -> bool:
         """Ask, then insist, then give up; whether to go on waiting."""
         now = self.patience.monotonic()
+        if self._ask_cgroup() and self.kill_at is None:
+            self.kill_at = now
         if self.give_up_at is not None:
             return now < self.give_up_at
         if self.kill_at is None:
             self.ended.stopped = self.patience.stop.wanted()
             self.ended.timed_out = not self.ended.stopped and now >= deadline
             if self.ended.stopped or self.ended.timed_out:
+                if not self.begun:
+                    return False
                 self._order(b"T")
                 self.kill_at = now + self._grace()
         if self.patience.stop.wanted() == "LOST" and self.kill_at is not None:
@@ -238,6 +246,11 @@ class _Process:
             self._order(b"K")
             self.give_up_at = now + GIVE_UP_SECONDS
         return True
+
+    def _ask_cgroup(self) -> bool:
+        if self.cgroup is not None and not self.ended.limit:
+            self.ended.limit = self.cgroup.passed()
+        return bool(self.ended.limit)
 
     def _grace(self) -> float:
         return 0.0 if self.ended.stopped == "LOST" else self.patience.grace_seconds
@@ -261,19 +274,3 @@ class _Process:
             kill_group(self.group.pgid)
         self.popen.kill()
         self.popen.wait()
-
-
-def signal_name(number: int) -> str:
-    """
-    >>> signal_name(9)
-    'SIGKILL'
-    """
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
-
-
-def may_pass(start_error: int) -> bool:
-    """Whether a command that could not be started might be, a little later."""
-    return start_error in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)

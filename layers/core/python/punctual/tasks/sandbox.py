@@ -1,76 +1,176 @@
-"""A script's private folder: made for one run, gone after it whatever the script did there."""
+"""Which sandbox the scripts of a node run in, and what it opens to a run."""
 
-import logging
 import os
-import shutil
-import tempfile
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType
+from typing import Any, Literal
 
-_PREFIX = "run-"
-_OWNER_ONLY = 0o700
-_OWNERS_FILE = 0o600
-_log = logging.getLogger(__name__)
+from punctual.tasks import bubblewrap, landlock, seccomp, system_paths
+from punctual.tasks.run_folder import RunFolder
+
+LOCAL = "local"
+SETTING = "PUNCTUAL_SCRIPT_PATHS"
+WANTED = ("auto", "landlock", "bubblewrap", "none")
+Name = Literal["landlock", "bubblewrap", "none"]
+
+# What a script prints that was kept from a file. bubblewrap hides what it does not open.
+DENIALS: Mapping[Name, re.Pattern[bytes]] = MappingProxyType(
+    {
+        "landlock": re.compile(rb"permission denied", re.IGNORECASE),
+        "bubblewrap": re.compile(
+            rb"permission denied|read-only file system|no such file or directory", re.IGNORECASE
+        ),
+        "none": re.compile(rb"(?!)"),
+    }
+)
+NOT_FOR_OTHERS = (
+    "script tasks are for tenant local only on this node: its sandbox does not keep a script from "
+    "the processes of others (that takes Linux 6.12 or bubblewrap)"
+)
 
 
+class NoSandboxError(Exception):
+    """The sandbox that the settings name cannot be had here; the message says why."""
+
+
+@dataclass(frozen=True)
+class OpenPath:
+    """A path that the setting opens to the scripts of tenant `local`."""
+
+    path: Path
+    writable: bool
+
+
+@dataclass(frozen=True)
+class Walls:
+    """What surrounds one run: words before its launcher's command line, rules inside of that."""
+
+    wrapper: tuple[str, ...] = ()
+    rules: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True)
 class Sandbox:
-    """A folder only its owner may enter, with one each for the code, work, HOME and TMPDIR."""
+    """How scripts are kept from the node and from each other.
 
-    def __init__(self, root: Path) -> None:
-        root.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
-        self._folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=root.absolute()))
-        self.work = self._make("work")
-        self.home = self._make("home")
-        self.temporary = self._make("tmp")
-        self._code = self._make("code")
+    `closed` is the node's data folder. `shared`: tokens are asked for, so other people's tenants
+    have scripts, too.
+    """
 
-    def __enter__(self) -> "Sandbox":
-        return self
+    name: Name
+    closed: Path = Path()
+    abi: int = 0
+    bwrap: str = ""
+    shared: bool = False
+    opened: tuple[OpenPath, ...] = ()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _remove(self._folder)
+    @property
+    def keeps_processes_apart(self) -> bool:
+        """Whether a script can neither signal nor name a process outside."""
+        return self.name == "bubblewrap" or (
+            self.name == "landlock" and self.abi >= landlock.SCOPED_FROM
+        )
 
-    def write(self, name: str, code: bytes) -> Path:
-        file = self._code / name
-        file.touch(_OWNERS_FILE)
-        file.write_bytes(code)
-        return file
+    def refusal(self, tenant: str) -> str:
+        """Return why this tenant may have no scripts here, or nothing."""
+        allowed = tenant == LOCAL or not self.shared or self.keeps_processes_apart
+        return "" if allowed else NOT_FOR_OTHERS
 
-    def _make(self, name: str) -> Path:
-        folder = self._folder / name
-        folder.mkdir(mode=_OWNER_ONLY)
-        return folder
+    def walls(self, tenant: str, folder: RunFolder, programs: tuple[Path, ...]) -> Walls:
+        if self.name == "none":
+            return Walls()
+        # A `python3` in PATH is often a link to the interpreter of the node.
+        programs = (*programs, Path(interpreter()))
+        opened = self.opened if tenant == LOCAL else ()
+        if self.name == "bubblewrap":
+            return self._namespaces(opened, folder, programs)
+        return Walls(rules=self._rules(opened, folder, programs))
+
+    def _namespaces(
+        self, opened: tuple[OpenPath, ...], folder: RunFolder, programs: tuple[Path, ...]
+    ) -> Walls:
+        wrapper = bubblewrap.command(
+            self.bwrap,
+            system_paths.readable((*programs, Path(__file__).parents[1]), self.closed),
+            [(str(one.path), one.writable) for one in opened if one.path != Path("/proc")],
+            folder.path,
+            folder.temporary,
+        )
+        rules = {"abi": 0, "files": [], "filter": self._filter(), "process_files": []}
+        return Walls(wrapper, rules)
+
+    def _rules(
+        self, opened: tuple[OpenPath, ...], folder: RunFolder, programs: tuple[Path, ...]
+    ) -> dict[str, Any]:
+        # In a command line one tenant's script would see the arguments of another's.
+        processes = ["self", *system_paths.MACHINE] if self.shared else []
+        proc = [f"/proc/{name}" for name in processes] or ["/proc"]
+        read = [*system_paths.readable(programs, self.closed), *proc]
+        change = [str(folder.path)]
+        for one in opened:
+            (change if one.writable else read).append(str(one.path))
+        files = [
+            *((path, landlock.READ) for path in read),
+            *((path, landlock.CHANGE) for path in change),
+            *((path, landlock.DEVICE) for path in system_paths.DEVICES),
+        ]
+        return {
+            "abi": self.abi,
+            "files": files,
+            "filter": self._filter(),
+            "process_files": processes,
+        }
+
+    def _filter(self) -> bytes:
+        return seccomp.program(unix_sockets=not self.shared)
 
 
-def remove_left_behind(root: Path) -> int:
-    """Remove the folders of runs that a crash cut short; how many there were."""
-    left = sorted(root.glob(f"{_PREFIX}*"))
-    for folder in left:
-        _remove(folder)
-    return len(left)
+def interpreter() -> str:
+    """The interpreter below our virtual environment: scripts see no package of ours."""
+    base: str = getattr(sys, "_base_executable", sys.executable)
+    return base
 
 
-def _remove(folder: Path) -> None:
-    try:
-        shutil.rmtree(folder)
-    except OSError:
-        _unlock(folder)
-        shutil.rmtree(folder, ignore_errors=True)
-    if folder.exists():
-        # The run itself is done, and its outcome should not depend on our housekeeping.
-        _log.warning("sandbox_left_behind", extra={"folder": str(folder)})
+@dataclass(frozen=True)
+class System:
+    """What this machine has to build a sandbox of."""
+
+    landlock: Callable[[], int] = landlock.version
+    bubblewrap: Callable[[str], tuple[str, str]] = bubblewrap.find
 
 
-def _unlock(folder: Path) -> None:
-    """Undo a script's `chmod`, from the top: a locked folder hides what is in it."""
-    folder.chmod(_OWNER_ONLY)
-    for parent, folders, _ in os.walk(folder):
-        for name in folders:
-            path = Path(parent, name)
-            if not path.is_symlink():
-                path.chmod(_OWNER_ONLY)
+def choose(
+    wanted: str,
+    closed: Path,
+    *,
+    shared: bool,
+    opened: tuple[OpenPath, ...] = (),
+    path: str = os.defpath,
+    system: System = System(),
+) -> Sandbox:
+    """Return the sandbox to use; `auto` takes the best there is, a named one must be there.
+
+    With tenants of other people bubblewrap comes first: it also keeps a script from changing the
+    rights of the node's files. Alone, Landlock is enough and starts faster.
+    """
+
+    def sandbox(name: Name, abi: int = 0, bwrap: str = "") -> Sandbox:
+        return Sandbox(name, closed, abi, bwrap, shared, opened)
+
+    if wanted == "none":
+        return sandbox("none")
+    abi = system.landlock() if wanted != "bubblewrap" else 0
+    if wanted == "landlock" and not abi:
+        raise NoSandboxError("this kernel has no Landlock (Linux 5.13 and later may have it)")
+    if abi and (wanted == "landlock" or (abi >= landlock.SCOPED_FROM and not shared)):
+        return sandbox("landlock", abi)
+    program, problem = system.bubblewrap(path)
+    if program:
+        return sandbox("bubblewrap", bwrap=program)
+    if wanted == "bubblewrap":
+        raise NoSandboxError(problem)
+    return sandbox("landlock", abi) if abi else sandbox("none")

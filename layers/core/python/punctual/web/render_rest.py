@@ -16,6 +16,7 @@ class About(NamedTuple):
 
     version: str
     task_types: tuple[str, ...]
+    sandbox: str | None = None  # of scripts; None where there are none
 
 
 def preview_json(found: Preview) -> dict[str, Any]:
@@ -74,6 +75,7 @@ def health_json(health: Health, about: About) -> dict[str, Any]:
         "task_types": sorted(health.task_types or about.task_types),
         "guarantee": GUARANTEE,
         "margin_seconds": MARGIN_SECONDS,
+        "sandbox": about.sandbox,
         "warnings": [{"code": one.code, "text": one.text} for one in health.warnings],
     }
 

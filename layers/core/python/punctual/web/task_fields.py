@@ -93,6 +93,8 @@ def check_task(
     if kind not in features.task_types:
         add("task.type", f"{kind} tasks are {NOT_HERE}")
         return
+    if kind in features.refused:
+        add("task.type", features.refused[kind])
     for name, value in task.items():
         if name not in _VERBATIM and not features.secrets:
             for path in islice(_secret_paths(f"task.{name}", value), MAX_FOUND):

@@ -277,4 +277,5 @@ class Health(Answer):
     task_types: list[str]
     guarantee: str
     margin_seconds: int
+    sandbox: Literal["landlock", "bubblewrap", "none"] | None
     warnings: list[HealthWarning]

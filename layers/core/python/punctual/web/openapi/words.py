@@ -117,7 +117,10 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     },
     "Retry": _RETRY,
     "Notify": _NOTIFY,
-    "Resources": {"cpu": "Virtual CPUs.", "memory_mb": "Memory in MiB."},
+    "Resources": {
+        "cpu": "Virtual CPUs.",
+        "memory_mb": "Memory in MiB; a script has 512 by default.",
+    },
     "EventTask": {"detail_type": "The event's detail-type. Default: `Job Run`."},
     "HttpTask": {
         "url": "The address to call. It may hold placeholders behind its host.",
@@ -271,6 +274,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "task_types": "What a job of this installation may do.",
         "guarantee": "What is promised of each due run.",
         "margin_seconds": "How late a run may start.",
+        "sandbox": "What scripts run in; null where there are no script tasks.",
         "warnings": "What a person should see to; empty on AWS, which has alarms.",
     },
     "HealthWarning": {

@@ -1,0 +1,123 @@
+"""Runs scripts as real processes, in a sandbox or without."""
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from punctual.tasks import landlock
+from punctual.tasks.contract import Attempt, Outcome, StopSignal
+from punctual.tasks.group import Group
+from punctual.tasks.registry import Registry
+from punctual.tasks.sandbox import Sandbox, choose
+from punctual.tasks.script import ScriptTask
+
+LONG = 300.0
+PATIENCE = 10.0
+RUN = f"run-{os.getpid()}"  # what is left of a run is found by its id, in all of the machine
+
+
+class Log:
+    """Keeps what is logged and acts once it holds a given text."""
+
+    def __init__(self, until: bytes = b"", then: Callable[[], None] = lambda: None) -> None:
+        self.data = b""
+        self._until = until
+        self._then = then
+
+    def log(self, data: bytes) -> None:
+        fresh = self._until not in self.data
+        self.data += data
+        if fresh and self._until in self.data:
+            self._then()
+
+
+class Book:
+    """Writes down which groups lived, and whether they did when they were named."""
+
+    def __init__(self) -> None:
+        self.started: list[tuple[str, Group]] = []
+        self.ended: list[tuple[str, Group]] = []
+        self.alive_at_start: list[bool] = []
+        self.alive_at_end: list[bool] = []
+
+    def on_started(self, run_id: str, group: Group) -> None:
+        self.started.append((run_id, group))
+        self.alive_at_start.append(exists(group.pid))
+
+    def on_ended(self, run_id: str, group: Group) -> None:
+        self.ended.append((run_id, group))
+        self.alive_at_end.append(exists(group.pid))
+
+
+def exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def eventually(condition: Callable[[], bool]) -> bool:
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        threading.Event().wait(0.01)
+    return True
+
+
+def unconfined() -> Sandbox:
+    return choose("none", Path(), shared=False)
+
+
+def usual(closed: Path) -> Sandbox:
+    """Landlock, or nothing where this kernel has none: then the tests of scripts hold as well."""
+    return choose("landlock" if landlock.version() else "none", closed, shared=False)
+
+
+def an_attempt(
+    code: str, runtime: str = "bash", seconds: float = LONG, payload: Any = None, **task: Any
+) -> Attempt:
+    return Attempt(
+        tenant="local",
+        job_id="job-1",
+        run_id=RUN,
+        name="A job",
+        attempt_number=2,
+        scheduled_at=datetime(2026, 12, 1, 10, tzinfo=UTC),
+        task={"type": "script", "runtime": runtime, "code": code} | task,
+        payload=payload,
+        timeout=timedelta(seconds=seconds),
+        token=7,
+    )
+
+
+def execute(
+    root: Path,
+    attempt: Attempt,
+    *,
+    stop: StopSignal | None = None,
+    log: Log | None = None,
+    grace: float = PATIENCE,
+    book: Book | None = None,
+    path: str = "/usr/local/bin:/usr/bin:/bin",
+    sandbox: Sandbox | None = None,
+    **options: Any,
+) -> Outcome:
+    task = ScriptTask(
+        root,
+        sandbox or usual(root.parent),
+        monotonic=time.monotonic,
+        path=path,
+        groups=book,
+        grace=timedelta(seconds=grace),
+        **options,
+    )
+    registry = Registry({"script": task}, lambda name: f"hush-{name}")
+    outcome = registry.run(attempt, stop or StopSignal(), log or Log())
+    assert list(root.iterdir()) == []
+    return outcome

@@ -1,0 +1,62 @@
+"""Features of the kernel that some tests need, and what becomes of a test where one is missing.
+
+Such a test is skipped, with the reason. On Linux 6.12 and later all of them are there, so a missing
+one fails the test: a sandbox must not go untested on the machines that we test on.
+"""
+
+import os
+import platform
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import pytest
+
+from punctual.tasks import landlock
+
+COMPLETE_FROM = (6, 12)
+
+
+def _has_landlock(abi: int) -> Callable[[], bool]:
+    return lambda: landlock.version() >= abi
+
+
+FEATURES: Mapping[str, Callable[[], bool]] = MappingProxyType(
+    {
+        "landlock": _has_landlock(1),
+        "landlock scopes": _has_landlock(landlock.SCOPED_FROM),
+        "seccomp": lambda: Path("/proc/sys/kernel/seccomp").exists(),
+        "children of processes": lambda: Path(
+            "/proc/self/task", str(os.getpid()), "children"
+        ).exists(),
+    }
+)
+
+
+def needs(*features: str) -> pytest.MarkDecorator:
+    return pytest.mark.kernel(*features)
+
+
+def check(item: pytest.Item, release: str = platform.release(), on: str = sys.platform) -> None:
+    """Skip a test whose feature is missing, or fail it where the kernel should have it."""
+    for mark in item.iter_markers("kernel"):
+        missing = [feature for feature in mark.args if not FEATURES[feature]()]
+        if not missing:
+            continue
+        text = f"this kernel ({release}) lacks: {', '.join(missing)}"
+        if on == "linux" and version_of(release) >= COMPLETE_FROM:
+            pytest.fail(
+                f"{text}. Linux 6.12 has it, so the test must not be left out", pytrace=False
+            )
+        pytest.skip(text)
+
+
+def version_of(release: str) -> tuple[int, ...]:
+    """
+    >>> version_of("6.12.3-generic")
+    (6, 12)
+    """
+    found = re.match(r"(\d+)\.(\d+)", release)
+    return tuple(map(int, found.groups())) if found else ()

@@ -1,0 +1,157 @@
+"""Which sandbox is chosen, who may have scripts in it, and what it opens."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from punctual.tasks import landlock
+from punctual.tasks.run_folder import RunFolder
+from punctual.tasks.sandbox import Name, NoSandboxError, OpenPath, Sandbox, System, choose
+from punctual.tasks.system_paths import around, holds, readable
+
+MISSING = "", "bubblewrap is not installed"
+THERE = "/usr/bin/bwrap", ""
+
+
+def chosen(
+    wanted: str, abi: int, bwrap: tuple[str, str], shared: bool = False
+) -> tuple[str, int, str]:
+    system = System(lambda: abi, lambda _path: bwrap)
+    sandbox = choose(wanted, Path("/data"), shared=shared, system=system)
+    return sandbox.name, sandbox.abi, sandbox.bwrap
+
+
+@pytest.mark.parametrize(
+    ("abi", "bwrap", "shared", "name"),
+    [
+        (7, THERE, False, "landlock"),
+        (7, MISSING, False, "landlock"),
+        (7, THERE, True, "bubblewrap"),
+        (7, MISSING, True, "landlock"),
+        (5, THERE, False, "bubblewrap"),
+        (5, MISSING, False, "landlock"),
+        (5, MISSING, True, "landlock"),
+        (0, THERE, False, "bubblewrap"),
+        (0, MISSING, False, "none"),
+        (0, MISSING, True, "none"),
+    ],
+)
+def test_auto_takes_the_best_there_is(
+    abi: int, bwrap: tuple[str, str], shared: bool, name: str
+) -> None:
+    assert chosen("auto", abi, bwrap, shared)[0] == name
+
+
+def test_a_named_sandbox_is_that_or_an_error() -> None:
+    assert chosen("landlock", 1, THERE) == ("landlock", 1, "")
+    assert chosen("bubblewrap", 7, THERE) == ("bubblewrap", 0, "/usr/bin/bwrap")
+    assert chosen("none", 7, THERE) == ("none", 0, "")
+    with pytest.raises(NoSandboxError, match=r"Linux 5\.13"):
+        chosen("landlock", 0, THERE)
+    with pytest.raises(NoSandboxError, match="not installed"):
+        chosen("bubblewrap", 7, MISSING)
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "allowed"),
+    [
+        (Sandbox("none", shared=True), False),
+        (Sandbox("landlock", abi=5, shared=True), False),
+        (Sandbox("landlock", abi=6, shared=True), True),
+        (Sandbox("bubblewrap", shared=True), True),
+        (Sandbox("none", shared=False), True),
+    ],
+)
+def test_other_tenants_have_scripts_only_where_processes_are_kept_apart(
+    sandbox: Sandbox, allowed: bool
+) -> None:
+    assert (sandbox.refusal("acme") == "") is allowed
+    assert sandbox.refusal("local") == ""
+
+
+def test_the_setting_opens_paths_to_tenant_local_only(tmp_path: Path) -> None:
+    opened = OpenPath(Path("/srv/a"), False), OpenPath(Path("/srv/b"), True)
+    program = (Path("/usr/bin/bash"),)
+    names: tuple[Name, ...] = ("landlock", "bubblewrap")
+    for name in names:
+        sandbox = Sandbox(name, tmp_path, abi=7, bwrap="bwrap", opened=opened)
+        with RunFolder(tmp_path) as folder:
+            ours = sandbox.walls("local", folder, program)
+            others = sandbox.walls("acme", folder, program)
+        if name == "bubblewrap":
+            text = " ".join(ours.wrapper)
+            assert "--ro-bind-try /srv/a /srv/a --bind-try /srv/b /srv/b" in text
+            assert "/srv/" not in " ".join(others.wrapper)
+        else:
+            assert ours.rules is not None
+            assert others.rules is not None
+            files = dict(ours.rules["files"])
+            assert (files["/srv/a"], files["/srv/b"]) == (landlock.READ, landlock.CHANGE)
+            assert not [path for path, _ in others.rules["files"] if path.startswith("/srv")]
+
+
+@pytest.mark.parametrize("name", ["landlock", "bubblewrap"])
+def test_only_the_runs_own_folder_can_be_written(tmp_path: Path, name: Name) -> None:
+    sandbox = Sandbox(name, tmp_path, abi=7, bwrap="bwrap")
+    with RunFolder(tmp_path) as folder:
+        walls = sandbox.walls("local", folder, (Path("/usr/bin/bash"),))
+        own = str(folder.path)
+    rules = walls.rules
+    assert rules is not None
+    writable = [path for path, rights in rules["files"] if rights & landlock.MAKE_REG]
+    bound = [
+        walls.wrapper[index + 1]
+        for index, word in enumerate(walls.wrapper)
+        if word in ("--bind", "--bind-try", "--dev-bind")
+    ]
+    assert [*writable, *bound][-1:] == [own]
+    assert set(bound) <= {own, f"{own}/tmp"}
+
+
+def test_a_folder_that_holds_the_data_is_opened_around_it(tmp_path: Path) -> None:
+    data = tmp_path / "opt" / "punctual" / "data"
+    for name in ("opt/tool/bin", "opt/punctual/code", "opt/punctual/data/work"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "opt" / "link").symlink_to(data)
+    opt = tmp_path / "opt"
+    assert list(around(opt, data)) == [opt / "punctual" / "code", opt / "tool"]
+    assert list(around(opt / "tool", data)) == [opt / "tool"]
+    assert list(around(data / "work", data)) == []
+
+
+def test_a_program_brings_its_libraries_and_not_its_neighbours(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    real = tmp_path / "bin" / "node22"
+    real.touch()
+    link = tmp_path / "node"
+    link.symlink_to(real)
+    opened = readable((link,), Path("/nowhere"))
+    mine = [path for path in opened if path.startswith(str(tmp_path))]
+    beside = [f"{tmp_path}/{name}" for name in ("bin", "lib", "lib64")]
+    assert mine == [str(link), str(real), *beside]
+
+
+def test_a_folder_holds_what_lies_in_it_by_any_name(tmp_path: Path) -> None:
+    data = tmp_path / "a" / "data"
+    data.mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "a")
+    assert holds(tmp_path, data)
+    assert holds(tmp_path / "link", data)
+    assert holds(data, tmp_path / "link" / "data")
+    assert holds(data, data / "not" / "there")
+    assert not holds(data, tmp_path)
+    assert not holds(tmp_path / "b", data)
+
+
+def test_all_rights_of_a_version_are_handled() -> None:
+    assert [landlock.handled(abi).bit_length() for abi in range(1, 8)] == [
+        13,
+        14,
+        15,
+        15,
+        16,
+        16,
+        16,
+    ]
+    assert os.O_PATH
