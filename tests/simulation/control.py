@@ -1,7 +1,7 @@
 """The smaller ports over plain dicts: blobs, buckets, receipts, events, nudges."""
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from punctual.domain.placement import EPOCH
@@ -59,6 +59,19 @@ class MemoryBuckets:
         if self._watermark != old:
             return self._watermark == new
         self._watermark = new
+        return True
+
+    def reopen(self, current: datetime, since: datetime) -> bool:
+        last = max((bucket for bucket, _ in self.closed), default=EPOCH)
+        if self._watermark is not None:
+            last = max(last, self._watermark - timedelta(minutes=1))
+        if last < current:
+            return False
+        for place in [place for place in self.closed if place[0] >= since]:
+            self.closed.remove(place)
+            self._leases[place] = self._leases[place]._replace(owner="", until=EPOCH)
+        if self._watermark is not None:
+            self._watermark = min(self._watermark, since)
         return True
 
     def shards(self) -> int:

@@ -1,7 +1,6 @@
 """What drives the node's steps."""
 
 import asyncio
-from datetime import UTC, datetime
 from typing import Any, cast
 
 import pytest
@@ -11,8 +10,6 @@ from punctual.local import loop as module
 from punctual.local.loop import Loop
 from punctual.local.node import Node
 
-NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
-
 
 class Failing:
     """Its first step fails."""
@@ -21,10 +18,11 @@ class Failing:
         self._errors = [error]
         self._stepped = stepped
 
-    def step(self) -> None:
+    def step(self) -> float:
         if self._errors:
             raise self._errors.pop()
         self._stepped.set()
+        return 3_600.0
 
 
 @pytest.mark.parametrize(
@@ -40,7 +38,7 @@ def test_a_step_that_fails_is_told_and_tried_again(
     async def play() -> None:
         stepped = asyncio.Event()
         node = cast(Node, Failing(error, stepped))
-        loop = Loop(node, lambda: NOON, lambda name, **_: logged.append(name))
+        loop = Loop(node, lambda: 0.0, lambda name, **_: logged.append(name))
         loop.start()
         await asyncio.wait_for(stepped.wait(), 10)
         loop.stop()
@@ -54,11 +52,11 @@ def test_requests_of_one_turn_are_answered_each_with_its_own() -> None:
         def perform(self, requests: list[Any]) -> list[Any]:
             return [ValueError("no") if request() is None else request() for request in requests]
 
-        def next_at(self) -> None:
-            return None
+        def next_at(self) -> float:
+            return 3_600.0
 
     async def play() -> list[Any]:
-        loop = Loop(cast(Node, Echo()), lambda: NOON, lambda *_, **__: None)
+        loop = Loop(cast(Node, Echo()), lambda: 0.0, lambda *_, **__: None)
         turns = (loop.turn(lambda: 1), loop.turn(lambda: None), loop.turn(lambda: 3))
         return list(await asyncio.gather(*turns, return_exceptions=True))
 

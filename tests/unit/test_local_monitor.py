@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from punctual.domain.run import Run, Status
+from punctual.engine.clocks import Reading
 from punctual.local.monitor import NodeMonitor
 
 AT = datetime(2026, 11, 18, 12, 0, 59, tzinfo=UTC)
@@ -30,7 +31,7 @@ class NoTasks:
 
 
 def a_monitor() -> NodeMonitor:
-    return NodeMonitor(NothingStored(), (), NoTasks(), "local")
+    return NodeMonitor(NothingStored(), (), NoTasks(), "local", lambda: 0.0, AT)
 
 
 def a_run(late: float, status: Status = Status.SUCCESS) -> Run:
@@ -91,6 +92,6 @@ def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
     monitor = a_monitor()
     monitor.performed([a_run(0.5)])
     later = AT + timedelta(minutes=30)
-    monitor.planned(later, later)
+    monitor.planned(Reading(later, 0.0), later)
     assert monitor.stats("t", later).lateness_ms["max"] == 500
     assert monitor.health(later).lateness_ms_p99 is None

@@ -1,6 +1,6 @@
 """Who looks after which minute: each step is a race that one wins, and no nudge is lost."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from punctual.engine.ports import BucketLease, Ports
 from tests.builders import NOON, after
@@ -154,3 +154,45 @@ def test_the_shard_count_only_grows(ports: Ports) -> None:
     assert ports.buckets.shards() == 8
     ports.buckets.grow(64)
     assert ports.buckets.shards() == 64
+
+
+def closed(ports: Ports, bucket: datetime) -> None:
+    lease = ports.buckets.acquire(bucket, 0, "p1", bucket, bucket + MINUTE)
+    assert lease is not None
+    assert ports.buckets.done(lease)
+
+
+def test_minutes_that_a_clock_ahead_has_closed_are_opened_again(ports: Ports) -> None:
+    buckets = ports.buckets
+    buckets.advance(None, NOON)
+    for number in range(4):
+        closed(ports, NOON + number * MINUTE)
+    buckets.advance(NOON, NOON + 4 * MINUTE)
+    assert buckets.reopen(NOON + 2 * MINUTE, NOON + MINUTE) is True
+    assert buckets.watermark() == NOON + MINUTE
+    assert [buckets.is_done(NOON + number * MINUTE, 0) for number in range(4)] == [
+        *(True, False, False, False)
+    ]
+    assert buckets.acquire(NOON + 2 * MINUTE, 0, "p2", NOON, after(500)) is not None
+
+
+def test_minutes_that_are_over_stay_closed(ports: Ports) -> None:
+    buckets = ports.buckets
+    buckets.advance(None, NOON)
+    assert buckets.reopen(NOON, NOON - MINUTE) is False
+    closed(ports, NOON)
+    buckets.advance(NOON, NOON + MINUTE)
+    assert buckets.reopen(NOON + MINUTE, NOON - MINUTE) is False
+    assert buckets.watermark() == NOON + MINUTE
+    assert buckets.is_done(NOON, 0) is True
+
+
+def test_what_was_opened_again_is_closed_again(ports: Ports) -> None:
+    buckets = ports.buckets
+    buckets.advance(None, NOON)
+    closed(ports, NOON)
+    buckets.advance(NOON, NOON + MINUTE)
+    assert buckets.reopen(NOON, NOON) is True
+    assert buckets.reopen(NOON, NOON) is False, "there are none now"
+    closed(ports, NOON)
+    assert buckets.is_done(NOON, 0) is True

@@ -9,6 +9,7 @@ from punctual.aws.attributes import Item, from_attribute, to_attribute, to_item
 from punctual.aws.calls import Refused
 from punctual.aws.dynamo import Condition, Dynamo, known
 from punctual.aws.sorting import moment, parse_moment
+from punctual.engine.planner import BUCKET
 from punctual.engine.ports import BucketLease, Clock, Receipt
 from punctual.engine.window import Place
 
@@ -20,6 +21,7 @@ _NAMES = {
     "#until": keys.UNTIL,
     "#done": keys.DONE,
 }
+_OPEN = "REMOVE #done, #owner, #until"
 _MINE = "attribute_not_exists(#done) AND #owner = :owner AND #token = :token AND #look = :look"
 
 
@@ -46,6 +48,15 @@ class DynamoBuckets:
             condition = Condition("#at = :old", names={"#at": keys.AT}, values=value)
         refused = self._dynamo.put_if(self._table, row, condition)
         return refused is None or (refused.ambiguous and refused.item.get(keys.AT) == wanted)
+
+    def reopen(self, current: datetime, since: datetime) -> bool:
+        mark = self.watermark()
+        if mark is None or mark <= current or not self.advance(mark, since):
+            return False
+        for number in range((mark - since) // BUCKET):
+            for shard in range(self.shards()):
+                self._change(since + number * BUCKET, shard, "attribute_exists(#done)", _OPEN, {})
+        return True
 
     def heartbeat(self) -> datetime | None:
         """When the planner last kept the watermark: every five minutes, more often with work."""

@@ -23,6 +23,12 @@ class Buckets(Protocol):
 
     def advance(self, old: datetime | None, new: datetime) -> bool: ...
 
+    def reopen(self, current: datetime, since: datetime) -> bool:
+        """Open all minutes from `since` on, if `current` or a later one is closed.
+
+        True if so: a clock ran ahead, and a timer in a closed minute is never looked at.
+        """
+
     def shards(self) -> int:
         """The largest shard count in force."""
 

@@ -17,6 +17,15 @@ class Reading(NamedTuple):
     wall: datetime
     steady: float
 
+    def steady_at(self, wall: datetime) -> float:
+        """Return when the steady clock reaches this wall time, unless the wall clock is set."""
+        return self.steady + (wall - self.wall).total_seconds()
+
+    def set_since(self, before: "Reading") -> timedelta:
+        """Return how far the wall clock was set in between: forward, or back where negative."""
+        ran = timedelta(seconds=self.steady - before.steady)
+        return self.wall - before.wall - ran
+
 
 class Clocks:
     def __init__(self, wall: Clock, steady: Callable[[], float]) -> None:

@@ -1,15 +1,16 @@
 """The claims that one executor holds: renewed beside the work, and ended when they are lost."""
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from typing import Literal, Protocol
 
 import msgspec
 
-from punctual.domain.run import Reason
+from punctual.domain.run import Reason, Run
 from punctual.domain.timing import BEAT, HOLD
 from punctual.engine.executor import Alive, Assignment, Executor
 from punctual.engine.ports import Key
+
+_BEAT = BEAT.total_seconds()
 
 
 class Stoppable(Protocol):
@@ -21,8 +22,8 @@ class Stoppable(Protocol):
 class _Held(msgspec.Struct):
     assignment: Assignment
     stop: Stoppable
-    beaten_at: datetime
-    renewed: float  # by the steady clock
+    beaten: float  # by the steady clock, as `renewed`: another may be set, and then beats stop
+    renewed: float
     beats: int = 0
 
 
@@ -37,8 +38,12 @@ class Claims:
     def __len__(self) -> int:
         return len(self._held)
 
-    def add(self, assignment: Assignment, stop: Stoppable, now: datetime) -> None:
-        self._held[_mark(assignment)] = _Held(assignment, stop, now, self._monotonic())
+    def add(self, assignment: Assignment, stop: Stoppable) -> None:
+        now = self._monotonic()
+        self._held[_mark(assignment)] = _Held(assignment, stop, now, now)
+
+    def holds(self, run: Run) -> bool:
+        return (run.run_id, run.token) in self._held
 
     def let_go(self, assignment: Assignment) -> None:
         self._held.pop(_mark(assignment), None)
@@ -56,11 +61,11 @@ class Claims:
         for held in list(self._held.values()):
             held.stop.stop("SHUTDOWN")
 
-    def beat(self, now: datetime, early: bool = False) -> list[Assignment]:
+    def beat(self, early: bool = False) -> list[Assignment]:
         """Renew what is due for it, or all; those whose leases a timer watches from now on."""
-        steady = self._monotonic()
+        now = self._monotonic()
         all_held = list(self._held.values())
-        due = [held for held in all_held if early or now - held.beaten_at >= BEAT]
+        due = [held for held in all_held if early or now - held.beaten >= _BEAT]
         new = [held for held in due if not held.beats]
         known = [held for held in due if held.beats]
         try:
@@ -68,7 +73,7 @@ class Claims:
                 if group:
                     found = self._executor.beat([_claim(held) for held in group], first)
                     for held, alive in zip(group, found, strict=True):
-                        _note(held, alive, now, steady)
+                        _note(held, alive, now)
         finally:
             self.end_the_lost()
         return [held.assignment for held in new]
@@ -83,8 +88,9 @@ class Claims:
         held = self._held.get(_mark(assignment))
         return held is not None and self._monotonic() - held.renewed > HOLD.total_seconds()
 
-    def next_beat(self) -> datetime | None:
-        return min((held.beaten_at + BEAT for held in list(self._held.values())), default=None)
+    def next_beat(self) -> float | None:
+        """When the next beat is due, by the steady clock."""
+        return min((held.beaten + _BEAT for held in list(self._held.values())), default=None)
 
 
 def _mark(assignment: Assignment) -> tuple[str, int]:
@@ -96,12 +102,12 @@ def _claim(held: _Held) -> tuple[Key, str, int]:
     return held.assignment.key, run.run_id, run.token
 
 
-def _note(held: _Held, alive: Alive, now: datetime, steady: float) -> None:
-    held.beaten_at = now
+def _note(held: _Held, alive: Alive, now: float) -> None:
+    held.beaten = now
     held.beats += 1
     if not alive.held:
         held.stop.stop("LOST")
         return
-    held.renewed = steady
+    held.renewed = now
     if alive.cancel is not Reason.NONE:
         held.stop.stop("CANCEL")

@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 from punctual.domain.errors import Unavailable
 from punctual.domain.placement import bucket_of
 from punctual.engine.calling import MANY, START, Call, wake_at
-from punctual.engine.planner import AHEAD, BUCKET
+from punctual.engine.planner import AHEAD, BUCKET, REOPENED
 from punctual.engine.poller import GRACE
 from punctual.engine.ports import BucketLease, Buckets, Timers
 from punctual.engine.window import Place
@@ -82,7 +82,7 @@ class Lookout:
         """
         self._unread = 0
         self._is_late = is_late
-        stored = self._stored(now)
+        stored = self._open_from(now)
         mark = max(stored, self._mark or stored)
         found = list(self._near(now, mark, shards)) + list(self._behind(now, mark, shards, pace))
         mark = self._advance(mark, shards)
@@ -92,12 +92,21 @@ class Lookout:
 
     def rest(self, now: datetime) -> datetime:
         """A tick that hands out nothing; when it does again, everything is looked at anew."""
-        stored = self._stored(now)
+        stored = self._open_from(now)
         kept_at = self._kept_at
         self.start_over()
         self._kept_at = kept_at
         self._keep(now, stored, stored)
         return stored
+
+    def _open_from(self, now: datetime) -> datetime:
+        """The watermark; where a clock ran ahead of this one, set back to minutes before now."""
+        stored, current = self._stored(now), bucket_of(now)
+        if max(stored, self._mark or stored) <= current:
+            return stored
+        self.start_over()
+        self._buckets.reopen(current, current - REOPENED)
+        return self._stored(now)
 
     def _stored(self, now: datetime) -> datetime:
         """Read once: should another planner write it, the next write here finds out."""

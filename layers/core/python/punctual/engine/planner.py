@@ -15,6 +15,7 @@ from punctual.engine.window import Place
 AHEAD = timedelta(minutes=2)
 BUCKET = timedelta(minutes=1)
 LEASE = timedelta(seconds=60)
+REOPENED = timedelta(minutes=10)  # before now: timers may have been put into these meanwhile
 OLD_BUCKETS = 1_440  # places behind are handed out so many at a time, and those of now first
 
 
@@ -29,8 +30,17 @@ class Planner:
         self._buckets = buckets
         self._owner = owner
 
+    def reopen(self, now: datetime) -> bool:
+        """Open the minutes that were closed while the clock ran ahead. True if there were any.
+
+        A timer that is put into a closed minute is never looked at.
+        """
+        current = bucket_of(now)
+        return self._buckets.reopen(current, current - REOPENED)
+
     def tick(self, now: datetime, held: Sequence[Place] = ()) -> Planned:
         """Hand out what nobody holds, from the watermark to two minutes ahead."""
+        self.reopen(now)
         shards = max(1, self._buckets.shards())
         watermark = self._advance(now, shards)
         wanted = _minutes(watermark, now)

@@ -66,6 +66,11 @@ class Poller:
         self._later = []
         self._window.start_over()
 
+    def forget_pauses(self) -> None:
+        """The clock was set: what waits for a moment of the old time is looked at now."""
+        self._failing = Failing()
+        self.start_over()
+
     def step(self, now: datetime) -> Stepped:
         """Look at what is due, a batch at most; close what is surely empty."""
         self._bring_back(now)

@@ -15,8 +15,8 @@ from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.domain.events import Claim, Event, Look
 from punctual.domain.head import Head
 from punctual.domain.line import resend_at
-from punctual.domain.run import Status
-from punctual.domain.timing import SAFETY
+from punctual.domain.run import Lease, Run, Status
+from punctual.domain.timing import LEASE, SAFETY
 from punctual.engine.change import Change, Result
 from punctual.engine.clocks import Reading
 from punctual.engine.effects import Effects
@@ -46,11 +46,13 @@ class Round:
         timers: TimerPuts,
         log: Callable[..., None],
         unit: AbstractContextManager[None] | None,
+        alive: Callable[[Run], bool] | None,
     ) -> None:
         self._ports = ports
         self._placing = placing
         self._timers = timers
         self._log = log
+        self._alive = alive
         self._unit = nullcontext() if unit is None else unit
         self._together = unit is not None
         self._effects = Effects(ports, log, self._together)
@@ -156,6 +158,8 @@ class Round:
                 return None
             held = blank_head(change.key, reached, change.writer, now)
             return Plan(number, change, None, Decision(head=held, changed=True), (), ())
+        if self._alive is not None:
+            stored = _with_living(stored, self._alive, now)
         head = stored.head
         event = change.event
         if isinstance(event, Look):
@@ -267,3 +271,13 @@ class Round:
             self._ports.wake.nudge(put)
         if gone:
             self._ports.timers.delete(gone)
+
+
+def _with_living(stored: Stored, alive: Callable[[Run], bool], now: datetime) -> Stored:
+    """The leases as they are, not as the wall clock shows them: a clock may have been set."""
+    living = {
+        run.run_id: Lease(run.token, now + LEASE, beaten=True)
+        for run in stored.head.runs
+        if run.held and alive(run)
+    }
+    return stored._replace(leases={**stored.leases, **living}) if living else stored

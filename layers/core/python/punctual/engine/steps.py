@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from punctual.domain.head import Head
+from punctual.domain.run import Run
 from punctual.engine.change import Change, Result
 from punctual.engine.clocks import Clocks
 from punctual.engine.held import Ending, Inline
@@ -24,6 +25,7 @@ class Steps:
     """Applies changes to heads, a batch at a time.
 
     `unit`: where all port calls inside stand or fall together, if the adapter has such.
+    `alive`: whether a held run is this very process's own, whatever its lease says.
     """
 
     def __init__(
@@ -33,11 +35,12 @@ class Steps:
         monotonic: Callable[[], float],
         log: Callable[..., None],
         unit: AbstractContextManager[None] | None = None,
+        alive: Callable[[Run], bool] | None = None,
     ) -> None:
         self.clocks = Clocks(clock, monotonic)
         self.placing = Placing(ports.buckets)
         self.timers = TimerPuts(ports.timers, self.placing, self.clocks)
-        self._round = Round(ports, self.placing, self.timers, log, unit)
+        self._round = Round(ports, self.placing, self.timers, log, unit, alive)
         self._log = log
 
     def tell(self, event: str, **facts: object) -> None:

@@ -15,11 +15,15 @@ _MINE = f"{_PLACE} AND token = ? AND until IS NOT NULL AND done = 0"
 
 
 class SqliteBuckets:
-    """Written at once, within the unit: their rows are few."""
+    """Written at once, within the unit: their rows are few.
+
+    `_closed`: no minute after this one is closed; None where the rows are to be asked.
+    """
 
     def __init__(self, unit: Unit, clock: Clock) -> None:
         self._unit = unit
         self._clock = clock
+        self._closed: int | None = None
 
     def watermark(self) -> datetime | None:
         value = self._value("watermark")
@@ -30,7 +34,38 @@ class SqliteBuckets:
             if self.watermark() != old:
                 return False
             self._set("watermark", micros(new))
+            self._note_closed(minute(new) - 1)
             return True
+
+    def reopen(self, current: datetime, since: datetime) -> bool:
+        if self._closed_to() < minute(current):
+            return False
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                "UPDATE buckets SET done = 0, until = NULL WHERE bucket >= ? AND done = 1",
+                (minute(since),),
+            )
+            mark = self.watermark()
+            if mark is not None and mark > since:
+                self._set("watermark", micros(since))
+            self._closed = minute(since) - 1
+            return True
+
+    def _closed_to(self) -> int:
+        """The last minute that may be closed."""
+        if self._closed is None:
+            with self._unit:
+                (last,) = self._unit.db.execute(
+                    "SELECT max(bucket) FROM buckets WHERE done = 1"
+                ).fetchone()
+                mark = self.watermark()
+            self._closed = max(last or 0, 0 if mark is None else minute(mark) - 1)
+        return self._closed
+
+    def _note_closed(self, last: int) -> None:
+        if self._closed is not None:
+            self._closed = max(self._closed, last)
 
     def shards(self) -> int:
         return self._value("shards") or 1
@@ -75,6 +110,7 @@ class SqliteBuckets:
     def done(self, lease: BucketLease) -> bool:
         with self._unit:
             if self._update(lease, "done = 1"):
+                self._note_closed(minute(lease.bucket))
                 return True
             row = self._unit.db.execute(
                 f"SELECT 1 FROM buckets {_PLACE} AND token = ? AND done = 1",
@@ -105,6 +141,15 @@ class SqliteBuckets:
                 return None
             owner, token, look, until = row
             return BucketLease(bucket, shard, owner, token, look, moment(until))
+
+    def flush(self) -> None:
+        pass
+
+    def keep(self) -> None:
+        pass
+
+    def drop(self) -> None:
+        self._closed = None
 
     def _update(self, lease: BucketLease, change: str, *values: int) -> bool:
         """Only for the holder, and only if it has seen every nudge."""

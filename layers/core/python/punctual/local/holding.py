@@ -1,7 +1,6 @@
 """The runs that this node holds: the work of each, for a thread, and what it leaves in files."""
 
 from collections.abc import Callable
-from datetime import datetime
 from time import sleep
 from typing import NamedTuple, Protocol
 
@@ -70,12 +69,14 @@ class Holding(Claims):
         self._registry = registry
         self._files = files
 
-    def take(
-        self, assignment: Assignment, now: datetime, ended: Callable[[Ended], None]
-    ) -> Callable[[], None]:
+    def is_lost(self, _assignment: Assignment) -> bool:
+        """Never: the lock on the folder proves that no other process can take the run."""
+        return False
+
+    def take(self, assignment: Assignment, ended: Callable[[Ended], None]) -> Callable[[], None]:
         """The work of a claimed run, to be called in a thread; it calls `ended` once."""
         stop = StopSignal()
-        self.add(assignment, stop, now)
+        self.add(assignment, stop)
 
         def work() -> None:
             ended(self._perform(assignment, stop))

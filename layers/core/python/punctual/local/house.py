@@ -1,63 +1,78 @@
 """What the node does now and then: remove what has expired, walk over all heads, sweep behind."""
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 
+from punctual.engine.clocks import Reading
 from punctual.engine.reconciler import LATE, Reconciler
 from punctual.engine.sweeper import Sweeper
 from punctual.local.store import Store
 
 Log = Callable[..., None]
-OFTEN = timedelta(seconds=60)
-SOON = timedelta(milliseconds=200)  # while there is more to remove
-DAILY = timedelta(hours=24)
+# All in seconds of the steady clock.
+OFTEN = 60.0
+SOON = 0.2  # while there is more to remove
+DAILY = 86_400.0
+SLICE = 0.1  # between two slices of the walk over all heads
 PURGED = 500
-AFTER_LOSS = LATE + timedelta(minutes=1)  # by then the walk takes a missing timer for lost
+WALKED = 50  # heads of one slice, which take about a millisecond: what is due waits for no more
+AFTER_LOSS = LATE.total_seconds() + 60  # by then the walk takes a missing timer for lost
 
 
 class House:
+    """The walk begins with the node: one that starts anew each day would never come to it."""
+
     def __init__(
-        self, store: Store, reconciler: Reconciler, sweeper: Sweeper, log: Log, now: datetime
+        self, store: Store, reconciler: Reconciler, sweeper: Sweeper, log: Log, now: float
     ) -> None:
         self._store = store
         self._reconciler = reconciler
         self._sweeper = sweeper
         self._log = log
-        self._kept_at = now
-        self._more = False
-        self._walked_at = now
+        self._keep_at = now + OFTEN
+        self._walk_at = now + SLICE
+        self._next_walk_at = now + DAILY  # the one after that
+        self._cursor: str | None = None
         self._swept_at = now
-        self._walk: str | None = None
         self._sweep: datetime | None = None
 
     @property
-    def next_at(self) -> datetime:
-        return self._kept_at + (SOON if self._more else OFTEN)
+    def next_at(self) -> float:
+        return min(self._keep_at, self._walk_at)
 
-    def keep(self, now: datetime) -> None:
-        if now < self.next_at:
-            return
-        self._kept_at = now
-        self._more = self._store.purge(now, PURGED)
-        if self._walk is not None or self._walk_is_due(now):
-            self._walk_on(now)
-        if self._sweep is not None or now - self._swept_at >= DAILY:
-            self._sweep_on(now)
+    def walk_soon(self, now: float) -> None:
+        """Walk over all heads from the first, though the last walk was less than a day ago."""
+        self._cursor, self._walk_at = None, now + SLICE
 
-    def _walk_is_due(self, now: datetime) -> bool:
+    def keep(self, now: Reading) -> None:
         if self._store.damage.lost_timer:
             self._store.damage.lost_timer = False
-            self._walked_at = min(self._walked_at, now + AFTER_LOSS - DAILY)
-        return now - self._walked_at >= DAILY
+            self._walk_again_by(now.steady + AFTER_LOSS)
+        if now.steady >= self._keep_at:
+            more = self._store.purge(now.wall, PURGED)
+            self._keep_at = now.steady + (SOON if more else OFTEN)
+            if self._sweep is not None or now.steady - self._swept_at >= DAILY:
+                self._sweep_on(now.steady)
+        if now.steady >= self._walk_at:
+            self._walk_on(now.steady)
 
-    def _walk_on(self, now: datetime) -> None:
+    def _walk_again_by(self, at: float) -> None:
+        """Begin another walk by then; one that is under way may have passed what it is for."""
+        self._next_walk_at = min(self._next_walk_at, at)
+        if self._cursor is None:
+            self._walk_at = min(self._walk_at, at)
+
+    def _walk_on(self, now: float) -> None:
+        if self._next_walk_at <= now:
+            self._next_walk_at = now + DAILY
         with self._store.work():
-            walked = self._reconciler.step(self._walk)
-        self._walk, self._walked_at = walked.cursor, now
+            walked = self._reconciler.step(self._cursor, WALKED)
+        self._cursor = walked.cursor
+        self._walk_at = self._next_walk_at if walked.cursor is None else now + SLICE
         if walked.mended:
             self._log("reconciler_mended", jobs=len(walked.mended))
 
-    def _sweep_on(self, now: datetime) -> None:
+    def _sweep_on(self, now: float) -> None:
         with self._store.work():
             swept = self._sweeper.step(self._sweep)
         self._sweep, self._swept_at = swept.cursor, now

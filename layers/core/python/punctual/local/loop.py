@@ -3,30 +3,31 @@
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports import Clock
 from punctual.local.node import Node
 
 T = TypeVar("T")
 Log = Callable[..., None]
 EARLY = 0.0015  # a loop's timer may wake up to a millisecond early: the rest is waited for exactly
 RETRY = 1.0
+CHECK = 1.0  # seconds: so often it is asked whether the wall clock was set; nothing tells
 
 
 class Loop:
-    def __init__(self, node: Node, clock: Clock, log: Log) -> None:
+    """Armed and compared by the steady clock alone: the wall clock may be set at any time."""
+
+    def __init__(self, node: Node, monotonic: Callable[[], float], log: Log) -> None:
         self._node = node
-        self._clock = clock
+        self._monotonic = monotonic
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._requests: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self._turning = False
         self._handle: asyncio.TimerHandle | None = None
-        self._at: datetime | None = None
+        self._at: float | None = None
         self._stopped = False
 
     async def turn(self, request: Callable[[], T]) -> T:
@@ -87,24 +88,24 @@ class Loop:
         self._log(event, error=error)
         self._handle = self._loop.call_later(RETRY, self._step)
 
-    def _arm(self, at: datetime | None) -> None:
-        if at is None or self._stopped or (self._at is not None and self._at <= at):
+    def _arm(self, at: float) -> None:
+        if self._stopped or (self._at is not None and self._at <= at):
             return
         if self._handle is not None:
             self._handle.cancel()
         self._at = at
-        seconds = (at - self._clock()).total_seconds()
-        self._handle = self._loop.call_later(max(0.0, seconds - EARLY), self._due)
+        seconds = min(at - self._monotonic() - EARLY, CHECK)
+        self._handle = self._loop.call_later(max(0.0, seconds), self._due)
 
     def _due(self) -> None:
         at = self._at
         if at is not None:
-            left = (at - self._clock()).total_seconds()
-            if left > EARLY:
+            left = at - self._monotonic()
+            if left > EARLY and not self._node.clock_was_set:
                 self._at = None
                 self._arm(at)
                 return
-            if left > 0:
+            if 0 < left <= EARLY:
                 time.sleep(left)
         self._step()
 

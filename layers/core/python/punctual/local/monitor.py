@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from punctual.domain.placement import bucket_of
+from punctual.domain.placement import EPOCH, bucket_of
 from punctual.domain.run import Run, Status
+from punctual.engine.clocks import Reading
 from punctual.engine.views import Health, HealthWarning, Stats
 
 HOUR = timedelta(hours=1)
+NEVER = EPOCH
 MILLISECOND = timedelta(milliseconds=1)
 SAMPLES = 10_000
 STALE = timedelta(
@@ -17,7 +19,7 @@ STALE = timedelta(
 )  # so old lateness is shown again: whoever asks often costs no run
 RECENT = timedelta(minutes=5)
 LATE = timedelta(seconds=15)
-SILENT = timedelta(seconds=60)
+SILENT = 60.0  # seconds without a plan
 COUNTED = {
     Status.SUCCESS.value: "succeeded",
     Status.FAILED.value: "failed",
@@ -47,12 +49,19 @@ class Typed(Protocol):
 
 
 class NodeMonitor:
+    """`monotonic` tells how long ago was planned; `since`: what was due before it makes none late.
+
+    That is the start, or when the wall clock was set: what is late then was due before.
+    """
+
     def __init__(
         self,
         store: Counted,
         holding: Sized,
         registry: Typed,
         executor_id: str,
+        monotonic: Callable[[], float],
+        since: datetime,
         warnings: Callable[[], Sequence[HealthWarning]] = tuple,
     ) -> None:
         self._store = store
@@ -60,16 +69,25 @@ class NodeMonitor:
         self._holding = holding
         self._types = tuple(sorted({"event", *registry.types}))
         self._executor_id = executor_id
+        self._monotonic = monotonic
+        self._since = since
         self._late: deque[tuple[datetime, datetime]] = deque(maxlen=SAMPLES)  # and when expected
         self._lateness_of: dict[timedelta, tuple[datetime, Mapping[str, float | None]]] = {}
         self._minutes: dict[datetime, dict[str, int]] = {}
         self._counted_at: datetime | None = None
         self._counted: dict[str, int] = {}
         self._planned_at: datetime | None = None
+        self._planned = 0.0  # by the steady clock
         self._watermark: datetime | None = None
 
-    def planned(self, now: datetime, watermark: datetime) -> None:
-        self._planned_at, self._watermark = now, watermark
+    def planned(self, now: Reading, watermark: datetime) -> None:
+        self._planned_at, self._planned, self._watermark = now.wall, now.steady, watermark
+
+    def clock_was_set(self, now: datetime) -> None:
+        """The lateness of what was due before is the clock's, and its times say nothing now."""
+        self._since = now
+        self._late.clear()
+        self._lateness_of.clear()
 
     def started(self, run: Run) -> None:
         started = run.attempt_at
@@ -138,20 +156,22 @@ class NodeMonitor:
             if now - minute < HOUR
         ]
 
-    def _lateness(self, now: datetime, past: timedelta) -> Mapping[str, float | None]:
+    def _lateness(
+        self, now: datetime, past: timedelta, due: datetime = NEVER
+    ) -> Mapping[str, float | None]:
         at, known = self._lateness_of.get(past, (None, {}))
         if at is None or not timedelta(0) <= now - at < STALE:
-            known = _quantiles(self._late, now - past)
+            known = _quantiles(self._late, now - past, due)
             self._lateness_of[past] = now, known
         return known
 
     def health(self, now: datetime) -> Health:
         """Late when runs start late; down when nothing has been planned for a minute."""
-        p99 = self._lateness(now, RECENT)["p99"]
+        p99 = self._lateness(now, RECENT, self._since)["p99"]
         status = "ok"
         if p99 is not None and p99 > LATE.total_seconds() * 1_000:
             status = "late"
-        if self._planned_at is None or now - self._planned_at > SILENT:
+        if self._planned_at is None or self._monotonic() - self._planned > SILENT:
             status = "down"
         planned = self._watermark, self._planned_at
         return Health(status, p99, *planned, self._types, self._warnings())
@@ -162,9 +182,11 @@ def _expected_at(run: Run) -> datetime:
 
 
 def _quantiles(
-    late: Iterable[tuple[datetime, datetime]], since: datetime
+    late: Iterable[tuple[datetime, datetime]], since: datetime, due_since: datetime
 ) -> Mapping[str, float | None]:
-    values = sorted(round((at - due) / MILLISECOND, 3) for at, due in late if at >= since)
+    values = sorted(
+        round((at - due) / MILLISECOND, 3) for at, due in late if at >= since and due >= due_since
+    )
     if not values:
         return {"p50": None, "p99": None, "max": None}
     return {

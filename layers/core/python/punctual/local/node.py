@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from punctual.domain.head import Lane
 from punctual.domain.run import Run
 from punctual.domain.timing import CLAIM_LEASE
+from punctual.engine.clocks import Clocks, Reading
 from punctual.engine.executor import Assignment, Executor, Finished, Handed
 from punctual.engine.jobs import Jobs
 from punctual.engine.limits import LimitsOf
@@ -22,6 +23,7 @@ from punctual.engine.reconciler import Reconciler
 from punctual.engine.search import Search
 from punctual.engine.steps import Steps
 from punctual.engine.sweeper import Sweeper
+from punctual.local.clock import Sets
 from punctual.local.groups import GroupFiles
 from punctual.local.holding import NOT_BEGUN, Ended, Holding
 from punctual.local.house import House
@@ -40,9 +42,9 @@ from punctual.tasks.registry import Registry
 T = TypeVar("T")
 Log = Callable[..., None]
 AHEAD = timedelta(seconds=2)  # fired so early, what is due together starts by its priority
-PLAN = timedelta(seconds=20)
-QUIET = timedelta(milliseconds=500)  # so long before the next step, the store may tidy up
-CATCH_UP = timedelta(milliseconds=200)  # between two plans while minutes behind are left
+PLAN = 20.0  # seconds
+QUIET = 0.5  # seconds: so long before the next step, the store may tidy up
+CATCH_UP = 0.2  # seconds: between two plans while minutes behind are left
 
 
 class _Starting(NamedTuple):
@@ -73,7 +75,7 @@ class Node:
     ) -> None:
         self._store = store
         self._groups = groups
-        self._clock = clock
+        self._clocks = Clocks(clock, monotonic)
         self._new_id = new_id
         self._log = log
         self._workers = workers
@@ -83,7 +85,7 @@ class Node:
         self._admission = Admission(limits_of, clock, store.starts, slots)
         self.ready = Ready(QueuedHeads(store.heads), INLINE_TYPES, self._admission)
         self.ports = store.ports(self.ready, wiring)
-        self.steps = Steps(self.ports, clock, monotonic, log, store.work())
+        self.steps = Steps(self.ports, clock, monotonic, log, store.work(), self._is_alive)
         self._looker = Looker(self.steps, new_id)
         self.executor = Executor(self.ports, self.steps, new_id, executor_id)
         performing = Performing(self.ports, self.steps, self.executor, new_id)
@@ -93,13 +95,17 @@ class Node:
         # One name for all nodes of a folder: its lock proves that a minute's former holder is gone.
         self._planner = Planner(store.buckets, "node")
         reconciler = Reconciler(self.ports, self.steps, self._looker)
-        now = clock()
-        self._house = House(store, reconciler, Sweeper(self.ports, self._looker), log, now)
+        now = self._clocks.read()
+        self._sets = Sets(now)
+        sweeper = Sweeper(self.ports, self._looker)
+        self._house = House(store, reconciler, sweeper, log, now.steady)
         self.holding = Holding(self.executor, registry, store.blobs, monotonic)
         self._wiring = wiring
         wiring.poller = self.poller
-        self.webhooks = Webhooks(*(store, self.ports, registry, webhook_secrets, clock, log, woken))
-        self.monitor = NodeMonitor(store, self.holding, registry, executor_id, store.warnings)
+        self.webhooks = Webhooks(*(store, self.ports, registry, webhook_secrets, log, woken))
+        self.monitor = NodeMonitor(
+            *(store, self.holding, registry, executor_id, monotonic, now.wall, store.warnings)
+        )
         self.search = Search(self.ports, clock, self.monitor, log)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
         self._counted: list[Admission | NodeQuotas] = [self._admission]
@@ -108,7 +114,7 @@ class Node:
         self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id, quotas=self.quotas)
         self._ended: deque[Ended] = deque()
         self._starting: list[_Starting] = []
-        self._plan_at = now
+        self._plan_at = now.steady
         self._closing = False
 
     def start(self) -> None:
@@ -127,7 +133,9 @@ class Node:
     def perform(self, requests: Sequence[Callable[[], T]]) -> list[T | Exception]:
         """Answer requests in one transaction; none of the answers is given before its commit."""
         answers: list[T | Exception] = []
+        now = self._clocks.read()
         with self._unit():
+            self._see_to_the_clock(now)
             for request in requests:
                 try:
                     answers.append(request())
@@ -158,17 +166,45 @@ class Node:
             self.holding.stop(self._wiring.kills)
             self._wiring.kills.clear()
 
-    def step(self) -> datetime | None:
-        """Do what is due, a batch of each kind at most; when to step again."""
+    def _is_alive(self, run: Run) -> bool:
+        """The lock on the folder proves that no other process holds the runs of this one."""
+        return self.holding.holds(run)
+
+    @property
+    def clock_was_set(self) -> bool:
+        """Whether a step is due for that alone."""
+        return self._sets.is_due(self._clocks.read())
+
+    def _see_to_the_clock(self, now: Reading) -> None:
+        """Before anything is decided: no timer may go into a minute that was closed too early."""
+        if self._planner.reopen(now.wall):
+            self._plan_at = now.steady
+            self._house.walk_soon(now.steady)
+            self._log("minutes_opened_again", since=now.wall.isoformat())
+        by = self._sets.by(now)
+        if not by:
+            return
+        self._log("clock_was_set", seconds=by.total_seconds())
+        self._plan_at = now.steady
+        self.poller.forget_pauses()
+        self.ready.start_over()
+        self._events.start_over()
+        self.monitor.clock_was_set(now.wall)
+        if by < timedelta(0):
+            self.webhooks.clock_was_set_back(now.wall)
+
+    def step(self) -> float:
+        """Do what is due, a batch of each kind at most; when to step again, as `next_at`."""
+        now = self._clocks.read()
         ended = list(self._ended)
         with self._unit():
-            now = self._clock()
-            self.holding.beat(now)
+            self._see_to_the_clock(now)
+            self.holding.beat()
             self._plan(now)
-            more = self.poller.step(now).handled >= BATCH
+            more = self.poller.step(now.wall).handled >= BATCH
             self._write(ended)
-            more |= self._run_inline()
-            self._claim_for_workers()
+            more |= self._run_inline(self._clocks.read().wall)
+            self._claim_for_workers(self._clocks.read().wall)
         for one in ended:
             self._ended.popleft()
             self.holding.let_go(one.assignment)
@@ -176,35 +212,35 @@ class Node:
         starting, self._starting = self._starting, []
         for one_more in starting:
             self._workers[one_more.lane].start(one_more.work)
-        self.webhooks.step(self._clock())
-        self._house.keep(self._clock())
-        if more or self._left():
-            return self._clock()
-        at = self.next_at()
-        if at is not None and at - self._clock() > QUIET:
+        now = self._clocks.read()
+        self.webhooks.step(now.wall)
+        self._house.keep(now)
+        now = self._clocks.read()
+        if more or self._left(now.wall):
+            return now.steady
+        at = self._work_at()
+        if at - now.steady > QUIET:
             self._store.tidy()
-        return at
+        return min(at, self._house.next_at)
 
-    def _left(self) -> bool:
+    def _left(self, now: datetime) -> bool:
         """What this step itself queued may have come behind the one that would have taken it."""
         if self._closing:
             return False
         free = [lane for lane in (Lane.QUICK, Lane.LONG) if self._workers[lane].free > 0]
-        now = self._clock()
         return any(self.ready.waiting(kind, now) for kind in (INLINE, *free))
 
-    def _plan(self, now: datetime) -> None:
-        if self._plan_at > now:
+    def _plan(self, now: Reading) -> None:
+        if self._plan_at > now.steady:
             return
-        planned: Planned = self._planner.tick(now, self.poller.places)
+        planned: Planned = self._planner.tick(now.wall, self.poller.places)
         for lease in planned.leases:
             self.poller.open(lease)
-        self._plan_at = now + (CATCH_UP if planned.behind else PLAN)
+        self._plan_at = now.steady + (CATCH_UP if planned.behind else PLAN)
         self.monitor.planned(now, planned.watermark)
 
-    def _run_inline(self) -> bool:
+    def _run_inline(self, now: datetime) -> bool:
         """Events are published in the commit that ends their runs."""
-        now = self._clock()
         if self._closing:
             return False
         ran = self._events.run(now, BATCH)
@@ -233,16 +269,15 @@ class Node:
         for message, at in messages:
             self.ready.again(message, at)
 
-    def _claim_for_workers(self) -> None:
+    def _claim_for_workers(self, now: datetime) -> None:
         if self._closing:
             return
-        now = self._clock()
         for lane in (Lane.QUICK, Lane.LONG):
             free = self._workers[lane].free
             messages = self.ready.take(lane, now, free) if free > 0 else []
             if messages:
                 for assignment in self._claim(lane, messages, now).granted:
-                    work = self.holding.take(assignment, now, self._on_ended)
+                    work = self.holding.take(assignment, self._on_ended)
                     self._starting.append(_Starting(lane, assignment, work))
 
     def _on_ended(self, ended: Ended) -> None:
@@ -290,11 +325,15 @@ class Node:
             error=finished.detail.error.partition("\n")[0],
         )
 
-    def next_at(self) -> datetime | None:
-        """When the next step is due."""
-        moments = [self.holding.next_beat(), self._house.next_at, self._plan_at]
-        moments += [self.poller.next_at(self._clock()), self.ready.next_at()]
-        moments.append(self.webhooks.next_at())
+    def next_at(self) -> float:
+        """When the next step is due, by the steady clock."""
+        return min(self._work_at(), self._house.next_at)
+
+    def _work_at(self) -> float:
+        now = self._clocks.read()
+        own = [self.holding.next_beat(), self._plan_at]
+        told = [self.poller.next_at(now.wall), self.ready.next_at(), self.webhooks.next_at()]
+        moments = [*own, *(now.steady_at(at) for at in told if at is not None)]
         return min(moment for moment in moments if moment is not None)
 
     def drain(self) -> None:

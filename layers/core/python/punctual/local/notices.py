@@ -81,6 +81,15 @@ class SqliteNotices:
             )
         self._known = False
 
+    def due_by(self, at: datetime) -> None:
+        """Let none wait for longer than until then."""
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                "UPDATE notices SET next_at = ? WHERE next_at > ?", (micros(at), micros(at))
+            )
+        self._known = False
+
     def settle(self, number: int) -> None:
         """It is told, or given up."""
         with self._unit:

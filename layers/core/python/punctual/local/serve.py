@@ -231,7 +231,7 @@ async def serve(
     if door is not None:
         show_first_token(tokens, key_was_there, options.data)
     remove_left_behind(options.data / "work")
-    loop = Loop(node, clock.wall, log)
+    loop = Loop(node, clock.monotonic, log)
     holder.append(loop)
     server = uvicorn.Server(
         uvicorn.Config(

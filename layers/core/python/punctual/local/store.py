@@ -72,7 +72,7 @@ class Store:
         self.notices = SqliteNotices(self._unit, clock)
         self.blobs = blobs
         parts = (self.timers, bodies, self.heads, self.history, self.feed, self.audit)
-        for part in (*parts, self._counts, self.notices):
+        for part in (*parts, self._counts, self.notices, self.buckets):
             self._unit.join(part)
         self._purge = Purge(self._unit, self._counts, self.heads, self.history, self.buckets, blobs)
 

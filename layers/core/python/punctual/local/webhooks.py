@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.notifying import Secrets, find
-from punctual.engine.ports import Clock, Ports
+from punctual.engine.ports import Ports
 from punctual.local.notices import Waiting
 from punctual.local.store import Store
 from punctual.local.workers import Workers
@@ -40,7 +40,6 @@ class Webhooks:
         ports: Ports,
         registry: Registry,
         secrets: Secrets,
-        clock: Clock,
         log: Log,
         woken: Callable[[], None],
     ) -> None:
@@ -49,7 +48,6 @@ class Webhooks:
         self._ports = ports
         self._registry = registry
         self._secrets = secrets
-        self._clock = clock
         self._log = log
         self._woken = woken
         self._workers = Workers("webhook", AT_A_TIME)
@@ -65,7 +63,7 @@ class Webhooks:
             return
         with self._unit:
             for one in said:
-                self._settle(one)
+                self._settle(one, now)
         for one in said:
             self._said.popleft()
             self._under_way.pop(one.one.number, None)
@@ -78,6 +76,10 @@ class Webhooks:
         if self._closing or len(self._under_way) >= AT_A_TIME:
             return None
         return self._notices.next_at(self._under_way)
+
+    def clock_was_set_back(self, now: datetime) -> None:
+        """What is to be tried again at a moment of the old time is tried now."""
+        self._notices.due_by(now)
 
     def close(self) -> None:
         """What is being told is broken off, and told after the next start."""
@@ -124,7 +126,7 @@ class Webhooks:
         self._said.append(_Said(one, self._registry.run(attempt, stop, NoLog())))
         self._woken()
 
-    def _settle(self, said: _Said) -> None:
+    def _settle(self, said: _Said, now: datetime) -> None:
         one, outcome = said
         if outcome.status == "CANCELLED":
             return  # it was broken off
@@ -132,7 +134,7 @@ class Webhooks:
         verdict = judged(outcome, one.notice, tries)
         ids = {"job_id": one.notice.job_id, "run_id": one.notice.run_id, "tries": tries}
         if verdict.again is not None:
-            self._notices.again(one.number, tries, self._clock() + verdict.again)
+            self._notices.again(one.number, tries, now + verdict.again)
             return
         self._notices.settle(one.number)
         if verdict.told:

@@ -165,7 +165,7 @@ class Batch:
                 continue
             tasks, is_lost = self._tasks(one.key.tenant), partial(self._claims.is_lost, one)
             attempt = Attempting(delivery, one, tasks, steady, left, is_lost)
-            self._claims.add(one, attempt.stop, now)
+            self._claims.add(one, attempt.stop)
             self._attempts.append(attempt)
             new.append(attempt)
             tell_started(self._tell, one.run)
@@ -181,7 +181,7 @@ class Batch:
             self._beside.start(self._admission.tend, "places_not_renewed")
         self._claims.end_the_lost()
         at = self._claims.next_beat()
-        if at is None or at > self._clock() or self._steady() < self._beat_at:
+        if at is None or self._steady() < max(at, self._beat_at):
             return
         self._beat_at = self._over  # not while one is under way
         self._beside.start(self._renew_beside, "beat_failed")
@@ -194,7 +194,7 @@ class Batch:
 
     def _renew(self, early: bool) -> None:
         """From its first beat on a timer watches the run, and its message has done its part."""
-        watched = {one.run.run_id for one in self._claims.beat(self._clock(), early)}
+        watched = {one.run.run_id for one in self._claims.beat(early)}
         carried = [
             one.delivery for one in list(self._attempts) if one.assignment.run.run_id in watched
         ]
@@ -290,7 +290,7 @@ class Batch:
             moments += [steady + pace.LOOK, self._write_at]
             at = self._claims.next_beat()
             if at is not None:
-                moments.append(max(self._beat_at, steady + (at - now).total_seconds()))
+                moments.append(max(self._beat_at, at))
         ended = [one.ended_at for one in self._attempts]
         moments += [at + pace.GATHER for at in ended if at is not None]
         if self._waiting:
