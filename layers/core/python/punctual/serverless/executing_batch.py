@@ -215,7 +215,7 @@ class Batch:
         ended = [one for one in self._attempts if one.ended_at is not None]
         if not ended or steady < self._write_at:
             return
-        first = min(one.ended_at or steady for one in ended)
+        first = min(one.ended_at for one in ended if one.ended_at is not None)
         if len(ended) < len(self._attempts) and steady < first + pace.GATHER:
             return
         try:
