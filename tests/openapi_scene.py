@@ -256,6 +256,8 @@ def _rest(scene: Scene) -> None:
     send("whoami", "on_a_node_without_tokens", "GET /whoami")
     send("getStats", "of_one_node", "GET /stats")
     send("getHealth", "of_one_node", "GET /health")
+    send("getLiveness", "of_one_node", "GET /health/live")
+    send("getReadiness", "of_one_node", "GET /health/ready")
 
 
 def text() -> str:

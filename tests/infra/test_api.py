@@ -7,7 +7,7 @@ import pytest
 
 from infra.app import context
 from infra.gateway import TOLD_HEADERS
-from punctual.web.contract import CALLS, PREFLIGHT
+from punctual.web.contract import CALLS, PREFLIGHT, PUBLIC
 from tests.infra.synthesised import (
     DOMAIN,
     STAGES,
@@ -61,7 +61,7 @@ def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: st
 
 def test_only_what_the_contract_says_is_asked_without_a_token(stage: str) -> None:
     public = {key for key, route in routes(stage).items() if route["AuthorizationType"] == "NONE"}
-    assert public == {"GET /health", "GET /openapi.json"}
+    assert public == {f"GET {path}" for path in PUBLIC}
     (authorizer,) = resources(assembly(stage), "AWS::ApiGatewayV2::Authorizer")
     for key, route in routes(stage).items():
         if key not in public:

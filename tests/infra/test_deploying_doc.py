@@ -111,8 +111,9 @@ def test_outputs_that_are_named_are_told() -> None:
 
 
 def test_calls_that_are_open_are_those_of_the_contract() -> None:
-    assert {call.path for call in CALLS if call.public} == {"/health", "/openapi.json"}
-    assert "`/health` and `/openapi.json`" in TEXT
+    public = {call.path for call in CALLS if call.public}
+    assert public == {"/health", "/health/live", "/health/ready", "/openapi.json"}
+    assert "`/health`, `/health/live`, `/health/ready` and `/openapi.json`" in TEXT
 
 
 def test_links_lead_somewhere() -> None:

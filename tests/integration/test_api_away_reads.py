@@ -114,6 +114,7 @@ def same(one: Answer, other: Answer) -> bool:
 
 def test_every_call_that_reads_has_its_trial(place: Place) -> None:
     known = {*place.reads(), "/health", "/schedules/preview", "/openapi.json"}
+    known |= {"/health/live", "/health/ready"}
     elsewhere = {"/whoami", "/tokens", "/tokens/{token_id}", "/audit", "/webhook-secret"}
     assert {call.path for call in CALLS if call.function == READER} <= known | elsewhere
 
@@ -142,7 +143,10 @@ def test_what_asks_no_store_is_answered_without_one(place: Place, away: Away) ->
     with away.at("silent", 0):
         assert place.api("POST", "/schedules/preview", asked).status == 200
         health = place.api("GET", "/health")
+        live, ready = place.api("GET", "/health/live"), place.api("GET", "/health/ready")
     assert (health.status, health.json["status"]) == (503, "down")
+    assert (ready.status, ready.json) == (503, {"status": "down"})
+    assert (live.status, live.json) == (200, {"status": "ok"})
 
 
 @contextmanager

@@ -434,6 +434,9 @@ def test_a_store_that_does_not_answer_is_down(client: Client) -> None:
     client.engine.error = Unavailable("The store does not answer.")
     health = client.get("/v1/health")
     assert (health.status, health.json["status"]) == (503, "down")
+    ready = client.get("/v1/health/ready")
+    assert (ready.status, ready.json) == (503, {"status": "down"})
+    assert client.get("/v1/health/live").status == 200
     answer = client.get("/v1/jobs")
     assert is_problem(answer, 503, "UNAVAILABLE")
     assert answer.headers["retry-after"] == "1"
@@ -443,6 +446,9 @@ def test_a_commit_that_failed_is_no_success(client: Client) -> None:
     client.turn_error = Unavailable("The disk is full.")
     assert is_problem(client.post("/v1/jobs", JOB), 503, "UNAVAILABLE")
     assert client.get("/v1/health").json["status"] == "down"
+    assert client.get("/v1/health/ready").status == 503
+    live = client.get("/v1/health/live")
+    assert (live.status, live.json) == (200, {"status": "ok"}), "it needs no commit"
     client.turn_error = OSError("secret path")
     answer = client.post("/v1/jobs", JOB)
     assert is_problem(answer, 500, "INTERNAL")

@@ -203,7 +203,7 @@ def _refused_by_head(answer: bytes) -> bool:
 
 
 @pytest.mark.parametrize("error", [Unavailable("no disk"), KeyError("x")])
-@pytest.mark.parametrize("target", ["/v1/jobs", "/v1/health"])
+@pytest.mark.parametrize("target", ["/v1/jobs", "/v1/health", "/v1/health/ready"])
 def test_a_turn_that_was_undone_is_told_the_same(error: Exception, target: str) -> None:
     async def play() -> None:
         ours, theirs = Node(Wire), Node(Connection)
@@ -211,6 +211,18 @@ def test_a_turn_that_was_undone_is_told_the_same(error: Exception, target: str) 
         answer = await answered(ours, [request("GET", target)])
         assert answer == await answered(theirs, [request("GET", target)])
         assert answer[0].split(b" ")[1] in (b"500", b"503")
+
+    asyncio.run(play())
+
+
+def test_that_the_process_is_alive_is_told_without_a_turn() -> None:
+    async def play() -> None:
+        for kind in (Wire, Connection):
+            node = Node(kind)
+            node.undone = Unavailable("no disk")
+            answer = await answered(node, [request("GET", "/v1/health/live")])
+            assert answer[0].startswith(b"HTTP/1.1 200 ")
+            assert answer[0].endswith(b'{"status":"ok"}')
 
     asyncio.run(play())
 

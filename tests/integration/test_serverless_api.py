@@ -256,8 +256,11 @@ def test_health_needs_no_token_and_says_when_nobody_plans(api: Deployed, clock: 
     assert well.json["version"] != "unknown"
     clock.move(7 * 60)
     assert api("GET", "/health").status == 200
+    assert api("GET", "/health/ready", authorizer=None).status == 200
     clock.move(2 * 60)
     assert api("GET", "/health", authorizer=None).json["status"] == "down"
+    assert api("GET", "/health/ready", authorizer=None).status == 503
+    assert api("GET", "/health/live", authorizer=None).status == 200
 
 
 def test_health_answers_when_the_store_does_not(

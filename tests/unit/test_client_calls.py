@@ -74,6 +74,8 @@ CALLS: list[tuple[str, Callable[[Any], Any], Any]] = [
     ("GET /whoami", lambda c: c.whoami(), {**TOKEN, "limits": {"burst": 5}}),
     ("GET /stats", lambda c: c.stats(), {"jobs": {"SCHEDULED": 1}}),
     ("GET /health", lambda c: c.health(), {"status": "ok"}),
+    ("GET /health/live", lambda c: c.live(), {"status": "ok"}),
+    ("GET /health/ready", lambda c: c.ready(), {"status": "ok"}),
     ("GET /openapi.json", lambda c: c.openapi(), {"openapi": "3.1.0"}),
 ]
 
@@ -106,7 +108,7 @@ def test_a_call_goes_where_the_contract_says(
     (asked,) = server.asked
     assert f"{asked.method} {asked.url.path.removeprefix('/v1')}" == spelled(name)
     assert found is not None
-    public = name in ("GET /health", "GET /openapi.json")
+    public = name.startswith("GET /health") or name == "GET /openapi.json"
     assert asked.headers.get("authorization") == (None if public else "Bearer pnc_t")
     assert asked.headers["user-agent"].startswith("punctual-python/")
     if asked.content:

@@ -1,15 +1,19 @@
 """What the node counts of runs, one by one and a batch at a time."""
 
 from collections.abc import Mapping
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from punctual.domain.run import Run, Status
 from punctual.engine.clocks import Reading
-from punctual.local.monitor import NodeMonitor
+from punctual.local.minutes import Minute
+from punctual.local.monitor import HOUR, NodeMonitor
 
 AT = datetime(2026, 11, 18, 12, 0, 59, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
 
 
 class NothingStored:
@@ -26,12 +30,26 @@ class NothingStored:
         return None
 
 
+class Keeps:
+    """What was put, as the store keeps it."""
+
+    def __init__(self) -> None:
+        self.rows: dict[datetime, Minute] = {}
+
+    def since(self, first: datetime) -> dict[datetime, Minute]:
+        return {at: one for at, one in self.rows.items() if at >= first}
+
+    def put(self, counted: Mapping[datetime, Minute], first: datetime) -> None:
+        self.rows.update(deepcopy(dict(counted)))
+        self.rows = {at: one for at, one in self.rows.items() if at >= first}
+
+
 class NoTasks:
     types: tuple[str, ...] = ()
 
 
 def a_monitor() -> NodeMonitor:
-    return NodeMonitor(NothingStored(), (), NoTasks(), "local", lambda: 0.0, AT)
+    return NodeMonitor(NothingStored(), Keeps(), (), NoTasks(), "local", lambda: 0.0, AT)
 
 
 def a_run(late: float, status: Status = Status.SUCCESS) -> Run:
@@ -64,18 +82,6 @@ def _counts(monitor: NodeMonitor, now: datetime) -> list[dict[str, int]]:
     return [{name: n for name, n in one.items() if name != "minute"} for one in found]
 
 
-def test_lateness_is_worked_out_anew_after_a_moment_and_not_for_each_who_asks() -> None:
-    monitor = a_monitor()
-    monitor.performed([a_run(0.001)])
-    now = AT + timedelta(seconds=1)
-    assert monitor.stats("t", now).lateness_ms["max"] == 1
-    monitor.performed([a_run(0.5)])
-    assert monitor.stats("t", now + timedelta(milliseconds=199)).lateness_ms["max"] == 1
-    assert monitor.stats("t", now + timedelta(milliseconds=200)).lateness_ms["max"] == 500
-    monitor.performed([a_run(0.7)])
-    assert monitor.stats("t", now).lateness_ms["max"] == 700  # the clock was set back
-
-
 def test_lateness_counts_from_when_its_own_job_let_a_run_in() -> None:
     let_in = replace(a_run(30), let_in_at=AT + timedelta(seconds=29))
     made_late = replace(let_in, created_at=AT + timedelta(seconds=20))  # by us: that counts
@@ -85,7 +91,7 @@ def test_lateness_counts_from_when_its_own_job_let_a_run_in() -> None:
         together.performed([run])
         singly.started(run)
         for monitor in (together, singly):
-            assert monitor.stats("t", AT).lateness_ms["max"] == late
+            assert monitor.stats("t", AT + MINUTE).lateness_ms["max"] == late
 
 
 def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
@@ -95,3 +101,87 @@ def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
     monitor.planned(Reading(later, 0.0), later)
     assert monitor.stats("t", later).lateness_ms["max"] == 500
     assert monitor.health(later).lateness_ms_p99 is None
+
+
+def test_lateness_is_right_to_five_in_a_hundred_and_its_maximum_exact() -> None:
+    monitor = a_monitor()
+    monitor.performed([a_run(number / 1_000) for number in range(1, 1_001)])
+    found = monitor.stats("t", AT + MINUTE).lateness_ms
+    assert found["p50"] == pytest.approx(500, rel=0.05)
+    assert found["p99"] == pytest.approx(990, rel=0.05)
+    assert found["max"] == 1_000
+
+
+def test_what_is_on_time_is_not_late_at_all() -> None:
+    monitor = a_monitor()
+    monitor.performed([a_run(0)])
+    assert monitor.stats("t", AT).lateness_ms == {"p50": 0, "p99": 0, "max": 0}
+
+
+def planned(monitor: NodeMonitor, now: datetime) -> NodeMonitor:
+    monitor.planned(Reading(now, 0.0), now)
+    return monitor
+
+
+def test_what_became_due_before_the_start_makes_the_node_not_late() -> None:
+    monitor = planned(a_monitor(), AT)
+    before = replace(a_run(600), due_at=AT - timedelta(minutes=5))
+    monitor.started(replace(before, created_at=AT - timedelta(minutes=5)))
+    now = AT + timedelta(minutes=10)
+    assert monitor.health(now).status == "ok"
+    assert monitor.stats("t", now).lateness_ms["max"] == 900_000, "it was late all the same"
+
+    monitor.performed([a_run(590)])
+    assert monitor.health(now).status == "late", "this became due here"
+
+
+def test_what_became_due_before_the_clock_was_set_makes_the_node_not_late() -> None:
+    monitor = planned(a_monitor(), AT)
+    monitor.clock_was_set(AT + timedelta(minutes=10))
+    monitor.performed([a_run(600)])
+    assert monitor.health(AT + timedelta(minutes=10)).status == "ok"
+
+
+def test_a_node_that_is_closing_is_down() -> None:
+    monitor = planned(a_monitor(), AT)
+    assert monitor.health(AT).status == "ok"
+    monitor.close()
+    assert monitor.health(AT).status == "down"
+
+
+def test_a_node_that_has_not_planned_for_a_minute_is_down_whatever_the_wall_clock_says() -> None:
+    steady = [0.0]
+    monitor = NodeMonitor(NothingStored(), Keeps(), (), NoTasks(), "local", lambda: steady[0], AT)
+    planned(monitor, AT)
+    assert monitor.health(AT + timedelta(hours=2)).status == "ok"
+    steady[0] = 61
+    assert monitor.health(AT).status == "down"
+
+
+def test_the_last_hour_outlives_a_restart() -> None:
+    kept = Keeps()
+    monitor = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, AT)
+    monitor.performed([a_run(0.5), a_run(2, Status.FAILED)])
+    monitor.write(Reading(AT, 5.0))
+    monitor.performed([a_run(0.25)])
+    monitor.write(Reading(AT, 5.5))  # too soon after the last
+    now = AT + MINUTE
+    before = monitor.stats("t", now)
+    monitor.write(Reading(AT, 6.1))
+
+    again = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, now)
+    assert again.stats("t", now).last_hour == before.last_hour
+    assert again.stats("t", now).lateness_ms == before.lateness_ms
+    later = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, now + HOUR)
+    assert later.stats("t", now + HOUR).last_hour == []
+
+
+def test_what_an_undone_unit_wrote_is_written_again() -> None:
+    kept = Keeps()
+    monitor = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, AT)
+    monitor.performed([a_run(0.5)])
+    monitor.write(Reading(AT, 5.0))
+    kept.rows.clear()
+    monitor.undone()
+    monitor.write(Reading(AT, 6.1))
+    assert [one.succeeded for one in kept.rows.values()] == [1]

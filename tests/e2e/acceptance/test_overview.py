@@ -27,6 +27,12 @@ def test_health_says_what_the_installation_can_do(api: Api) -> None:
     assert {"event", "http"} <= set(health["task_types"])
 
 
+def test_the_probes_say_that_it_is_alive_and_ready(api: Api) -> None:
+    for path in ("/health/live", "/health/ready"):
+        answer = api("GET", path)
+        assert (answer.status_code, answer.json()) == (200, {"status": "ok"})
+
+
 def test_health_needs_no_token(api: Api) -> None:
     with a_client(api.url, None) as stranger:
         assert Api(stranger)("GET", "/health").status_code in (200, 503)

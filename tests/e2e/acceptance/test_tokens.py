@@ -155,7 +155,7 @@ def test_without_a_good_token_nothing_is_answered(url: str, header: str) -> None
             assert answer.headers["WWW-Authenticate"].startswith("Bearer")
             assert answer.headers["Content-Type"] == "application/problem+json"
             assert answer.json()["code"] == "UNAUTHENTICATED"
-        for path in ("/health", "/openapi.json"):
+        for path in ("/health", "/health/live", "/health/ready", "/openapi.json"):
             assert nobody.get(path, headers=sent).status_code == 200
 
 

@@ -127,6 +127,8 @@ class AsyncPunctual(AsyncGroup):
     whoami = AsyncDoes(calls_rest.whoami)
     stats = AsyncDoes(calls_rest.stats)
     health = AsyncDoes(calls_rest.health)
+    live = AsyncDoes(calls_rest.live)
+    ready = AsyncDoes(calls_rest.ready)
     openapi = AsyncDoes(calls_rest.openapi)
     webhook_secret = AsyncDoes(calls_rest.webhook_secret)
     wait_for = AsyncDoes(calls_runs.wait_for)

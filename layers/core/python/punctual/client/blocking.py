@@ -127,6 +127,8 @@ class Punctual(Group):
     whoami = Does(calls_rest.whoami)
     stats = Does(calls_rest.stats)
     health = Does(calls_rest.health)
+    live = Does(calls_rest.live)
+    ready = Does(calls_rest.ready)
     openapi = Does(calls_rest.openapi)
     webhook_secret = Does(calls_rest.webhook_secret)
     wait_for = Does(calls_runs.wait_for)

@@ -11,6 +11,7 @@ from punctual.client.installation import (
     Identity,
     NewToken,
     Preview,
+    Probe,
     Stats,
     Token,
     Upcoming,
@@ -111,16 +112,30 @@ def stats(core: Core) -> Steps[Stats]:
 
 def health(core: Core) -> Steps[Health]:
     """How the installation does: `late` and `down` are answers too, and no error."""
+    return _probed(core, Health, "/health")
+
+
+def live(core: Core) -> Steps[Probe]:
+    """Whether the process answers at all."""
+    return _probed(core, Probe, "/health/live")
+
+
+def ready(core: Core) -> Steps[Probe]:
+    """Whether the installation takes requests and fires jobs: `down` is an answer too."""
+    return _probed(core, Probe, "/health/ready")
+
+
+def _probed(core: Core, kind: type[M], where: str) -> Steps[M]:
     request = Request(
         "GET",
-        "/health",
+        where,
         repeat=Repeat.READS,
         expected=SUCCESSFUL | {503},
         with_token=False,
     )
     answer = yield from ask(core, request)
     try:
-        return one(Health, answer)
+        return one(kind, answer)
     except Unexpected:
         if answer.status in SUCCESSFUL:
             raise

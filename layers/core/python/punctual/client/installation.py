@@ -86,6 +86,16 @@ class Health(Model, frozen=True, kw_only=True):
         return self.status == "ok"
 
 
+class Probe(Model, frozen=True, kw_only=True):
+    """What a load balancer asks: whether it is alive, or ready."""
+
+    status: str
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+
 class Limits(Model, frozen=True, kw_only=True):
     """Of a tenant; None: no limit."""
 

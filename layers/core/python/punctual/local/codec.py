@@ -61,3 +61,11 @@ def minute(bucket: datetime) -> int:
     3
     """
     return (bucket - EPOCH) // _MINUTE
+
+
+def of_minute(number: int) -> datetime:
+    """
+    >>> of_minute(minute(EPOCH + 3 * _MINUTE)) == EPOCH + 3 * _MINUTE
+    True
+    """
+    return EPOCH + number * _MINUTE

@@ -45,8 +45,7 @@ class Soon(Protocol):
     ) -> None: ...
 
 
-HEALTH = "/health"
-_HEALTH_PATH = f"{ROOT}{HEALTH}".encode()
+HEALTH, LIVE, READY = "/health", "/health/live", "/health/ready"
 OWNER = "owner"  # in the state of a scope: the user id that owns the client's socket
 _COMMON = [(name.encode(), value.encode()) for name, value in COMMON]
 _TYPES: dict[str, tuple[bytes, bytes]] = {}
@@ -101,7 +100,8 @@ class Application:
         own_user: OwnUser | None,
     ) -> None:
         self._answer = routes(services, log).answer
-        self._no_health = ScheduleRoutes(services).no_answer
+        reads = ScheduleRoutes(services)
+        self._no_answers = {HEALTH: reads.no_answer, READY: reads.not_ready}
         self._turn = turn
         self._long_work = LongWork(turn)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -175,18 +175,20 @@ class Application:
     ) -> None:
         request_id = self._new_id()
         raw_path, _, query = target.partition(b"?")
+        path = ""
 
         def done(reply: Answer | Exception) -> None:
             if isinstance(reply, Generator):
                 self._finish_beside(request, reply, done)
                 return
             if isinstance(reply, Exception):
-                reply = self._failed(reply, raw_path == _HEALTH_PATH, request_id)
+                reply = self._failed(reply, path, request_id)
             answer(reply, request_id)
             self._note(method, raw_path.decode("latin-1"), reply, request_id)
 
         try:
             request, most = self._request(method, raw_path, query, headers, request_id, caller)
+            path = request.path
             if len(body) > most:
                 raise too_large(most)
         except PunctualError as error:
@@ -196,7 +198,11 @@ class Application:
             done(error)
             return
         assert self._soon is not None
-        self._soon(partial(self._answer, request._replace(body=body)), done)
+        asked = partial(self._answer, request._replace(body=body))
+        if path == LIVE:  # it asks no store, and must be answered where a transaction fails
+            done(asked())
+        else:
+            self._soon(asked, done)
 
     def _finish_beside(
         self, request: Request, steps: Sliced[Reply], done: Callable[[Reply | Exception], None]
@@ -252,11 +258,12 @@ class Application:
         )
         if b"content-length" in request.headers or b"transfer-encoding" in request.headers:
             request = request._replace(body=await body_of(receive, most))
+        asked = partial(self._answer, request)
         try:
-            answer = await self._turn(partial(self._answer, request))
+            answer = asked() if request.path == LIVE else await self._turn(asked)
             return await self._whole(request, answer)
         except Exception as error:
-            return self._failed(error, request.path == HEALTH, request_id)
+            return self._failed(error, request.path, request_id)
 
     async def _caller(
         self, path: bytes, headers: RawHeaders, peer: str, owner: int | None
@@ -267,10 +274,11 @@ class Application:
         self._door.ask(path, headers, peer, partial(_settle, asked))
         return await asked
 
-    def _failed(self, error: Exception, asked_for_health: bool, request_id: str) -> Reply:
+    def _failed(self, error: Exception, path: str, request_id: str) -> Reply:
         """No answer at all: the turn itself was undone."""
         if isinstance(error, PunctualError):
-            return self._no_health() if asked_for_health else problem_reply(error, request_id)
+            no_answer = self._no_answers.get(path)
+            return problem_reply(error, request_id) if no_answer is None else no_answer()
         self._log("request_failed", request_id=request_id, error=type(error).__name__)
         return unknown_problem(request_id)
 

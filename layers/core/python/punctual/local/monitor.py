@@ -1,30 +1,25 @@
 """How the node does: lateness, what ran in the last hour, what waits."""
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Protocol
 
-from punctual.domain.placement import EPOCH, bucket_of
+from punctual.domain.placement import bucket_of
 from punctual.domain.run import Run, Status
 from punctual.engine.clocks import Reading
+from punctual.engine.lateness import quantiles, step_of, units_of
 from punctual.engine.views import Health, HealthWarning, Stats
+from punctual.local.minutes import Minute
 
 HOUR = timedelta(hours=1)
-NEVER = EPOCH
-MILLISECOND = timedelta(milliseconds=1)
-SAMPLES = 10_000
-STALE = timedelta(
-    milliseconds=200
-)  # so old lateness is shown again: whoever asks often costs no run
+MICROSECOND = timedelta(microseconds=1)
 RECENT = timedelta(minutes=5)
-LATE = timedelta(seconds=15)
+LATE = 15_000  # milliseconds
 SILENT = 60.0  # seconds without a plan
-COUNTED = {
-    Status.SUCCESS.value: "succeeded",
-    Status.FAILED.value: "failed",
-    Status.TIMED_OUT.value: "failed",
-}
+WRITTEN = 1.0  # seconds: so often what was counted is written, with the commit of a step
+SUCCEEDED = frozenset({Status.SUCCESS.value})
+FAILED = frozenset({Status.FAILED.value, Status.TIMED_OUT.value})
 
 
 class Counted(Protocol):
@@ -39,6 +34,14 @@ class Counted(Protocol):
     def oldest_queued(self, tenant: str) -> datetime | None: ...
 
 
+class Kept(Protocol):
+    """What outlives a restart; `SqliteMinutes` says more."""
+
+    def since(self, first: datetime, /) -> dict[datetime, Minute]: ...
+
+    def put(self, counted: Mapping[datetime, Minute], first: datetime, /) -> None: ...
+
+
 class Sized(Protocol):
     def __len__(self) -> int: ...
 
@@ -49,14 +52,15 @@ class Typed(Protocol):
 
 
 class NodeMonitor:
-    """`monotonic` tells how long ago was planned; `since`: what was due before it makes none late.
+    """`since`: what became due before the start, or before the wall clock was set, makes none late.
 
-    That is the start, or when the wall clock was set: what is late then was due before.
+    Lateness is counted in steps, which are right to five in a hundred; its maximum is exact.
     """
 
     def __init__(
         self,
         store: Counted,
+        minutes: Kept,
         holding: Sized,
         registry: Typed,
         executor_id: str,
@@ -66,76 +70,109 @@ class NodeMonitor:
     ) -> None:
         self._store = store
         self._warnings = warnings
+        self._kept = minutes
         self._holding = holding
         self._types = tuple(sorted({"event", *registry.types}))
         self._executor_id = executor_id
         self._monotonic = monotonic
         self._since = since
-        self._late: deque[tuple[datetime, datetime]] = deque(maxlen=SAMPLES)  # and when expected
-        self._lateness_of: dict[timedelta, tuple[datetime, Mapping[str, float | None]]] = {}
-        self._minutes: dict[datetime, dict[str, int]] = {}
-        self._counted_at: datetime | None = None
-        self._counted: dict[str, int] = {}
+        self._minutes = minutes.since(bucket_of(since - HOUR))
+        self._changed: set[datetime] = set()
+        self._written = 0.0
+        self._own: dict[datetime, Counter[int]] = {}  # lateness of what was due since
         self._planned_at: datetime | None = None
         self._planned = 0.0  # by the steady clock
         self._watermark: datetime | None = None
+        self._closing = False
 
     def planned(self, now: Reading, watermark: datetime) -> None:
         self._planned_at, self._planned, self._watermark = now.wall, now.steady, watermark
 
     def clock_was_set(self, now: datetime) -> None:
-        """The lateness of what was due before is the clock's, and its times say nothing now."""
+        """The lateness of what was due before is the clock's."""
         self._since = now
-        self._late.clear()
-        self._lateness_of.clear()
+        self._own.clear()
+
+    def close(self) -> None:
+        """The node starts nothing more."""
+        self._closing = True
+
+    def write(self, now: Reading) -> None:
+        """Keep what was counted, in the unit of a step that commits anyway."""
+        if not self._changed or (now.steady - self._written < WRITTEN and not self._closing):
+            return
+        counted = {at: self._minutes[at] for at in self._changed if at in self._minutes}
+        self._kept.put(counted, bucket_of(now.wall - HOUR))
+        self._changed.clear()
+        self._written = now.steady
+
+    def undone(self) -> None:
+        """What was written last may not be: write all again."""
+        self._changed.update(self._minutes)
 
     def started(self, run: Run) -> None:
-        started = run.attempt_at
-        if started is None:
-            return
-        self._count(started, "started")
-        if started == run.started_at:
-            self._late.append((started, _expected_at(run)))
+        if run.attempt_at is not None:
+            minute = self._at(run.attempt_at)
+            minute.started += 1
+            if run.attempt_at == run.started_at:
+                self._late(minute, run.attempt_at, _expected_at(run), 1)
 
     def performed(self, runs: Sequence[Run]) -> None:
         """What was started and ended by one swap, a batch at a time."""
-        self._late.extend(
-            (run.attempt_at, run.due_at if run.let_in_at is None else _expected_at(run))
-            for run in runs
-            if run.attempt_at is not None and run.attempt_at == run.started_at
+        first = Counter(
+            [
+                (run.attempt_at, run.due_at if run.let_in_at is None else _expected_at(run))
+                for run in runs
+                if run.attempt_at is not None and run.attempt_at == run.started_at
+            ]
         )
+        for (at, expected), many in first.items():
+            self._late(self._at(at), at, expected, many)
         counted = Counter([(run.attempt_at, run.ended_at, run.status._value_) for run in runs])
         for (started, ended, status), many in counted.items():
-            what = COUNTED.get(status)
             if started is not None:
-                self._count(started, "started", many)
-            if what is not None and ended is not None:
-                self._count(ended, what, many)
+                self._at(started).started += many
+            if ended is not None:
+                self._end(ended, status, many)
 
     def ended(self, run: Run) -> None:
-        what = COUNTED.get(run.status.value)
-        if what is not None and run.ended_at is not None:
-            self._count(run.ended_at, what)
+        if run.ended_at is not None:
+            self._end(run.ended_at, run.status.value, 1)
 
-    def _count(self, at: datetime, what: str, many: int = 1) -> None:
-        if at is not self._counted_at:  # those of one batch share their moment
-            self._counted_at, self._counted = at, self._of_minute(bucket_of(at))
-        self._counted[what] += many
+    def _end(self, at: datetime, status: str, many: int) -> None:
+        if status in SUCCEEDED:
+            self._at(at).succeeded += many
+        elif status in FAILED:
+            self._at(at).failed += many
 
-    def _of_minute(self, minute: datetime) -> dict[str, int]:
-        counts = self._minutes.get(minute)
-        if counts is None:
-            self._minutes = {m: c for m, c in self._minutes.items() if minute - m < HOUR}
-            counts = self._minutes[minute] = {"started": 0, "succeeded": 0, "failed": 0}
-        return counts
+    def _late(self, minute: Minute, at: datetime, expected: datetime, many: int) -> None:
+        late = (at - expected) // MICROSECOND
+        step = step_of(late)
+        minute.late[step] = minute.late.get(step, 0) + many
+        minute.latest = max(minute.latest, late)
+        if expected >= self._since:
+            self._own.setdefault(bucket_of(at), Counter())[step] += many
+
+    def _at(self, at: datetime) -> Minute:
+        """The minute of that moment, to be changed."""
+        bucket = bucket_of(at)
+        self._changed.add(bucket)
+        found = self._minutes.get(bucket)
+        if found is None:
+            oldest = bucket - HOUR
+            self._minutes = {at: one for at, one in self._minutes.items() if at > oldest}
+            self._own = {at: one for at, one in self._own.items() if at > oldest}
+            found = self._minutes[bucket] = Minute()
+        return found
 
     def stats(self, tenant: str, now: datetime) -> Stats:
         oldest = self._store.oldest_queued(tenant)
+        hour = [(at, one) for at, one in sorted(self._minutes.items()) if _is_past(at, now, HOUR)]
         return Stats(
             jobs=self._store.count_jobs(tenant),
             runs=self._store.count_runs(tenant),
-            last_hour=self._last_hour(now),
-            lateness_ms=self._lateness(now, HOUR),
+            last_hour=[_shown(at, one) for at, one in hour],
+            lateness_ms=_lateness([one for _, one in hour]),
             queue={
                 "depth": self._store.count_queued(tenant),
                 "oldest_seconds": max(0.0, (now - oldest).total_seconds()) if oldest else 0,
@@ -149,29 +186,18 @@ class NodeMonitor:
             ],
         )
 
-    def _last_hour(self, now: datetime) -> Sequence[Mapping[str, Any]]:
-        return [
-            {"minute": minute, **counts}
-            for minute, counts in sorted(self._minutes.items())
-            if now - minute < HOUR
-        ]
-
-    def _lateness(
-        self, now: datetime, past: timedelta, due: datetime = NEVER
-    ) -> Mapping[str, float | None]:
-        at, known = self._lateness_of.get(past, (None, {}))
-        if at is None or not timedelta(0) <= now - at < STALE:
-            known = _quantiles(self._late, now - past, due)
-            self._lateness_of[past] = now, known
-        return known
-
     def health(self, now: datetime) -> Health:
         """Late when runs start late; down when nothing has been planned for a minute."""
-        p99 = self._lateness(now, RECENT, self._since)["p99"]
+        steps: Counter[int] = Counter()
+        for at, counted in self._own.items():
+            if _is_past(at, now, RECENT):
+                steps.update(counted)
+        p99 = quantiles(steps, _milliseconds)["p99"]
         status = "ok"
-        if p99 is not None and p99 > LATE.total_seconds() * 1_000:
+        if p99 is not None and p99 > LATE:
             status = "late"
-        if self._planned_at is None or self._monotonic() - self._planned > SILENT:
+        silent = self._planned_at is None or self._monotonic() - self._planned > SILENT
+        if silent or self._closing:
             status = "down"
         planned = self._watermark, self._planned_at
         return Health(status, p99, *planned, self._types, self._warnings())
@@ -181,16 +207,25 @@ def _expected_at(run: Run) -> datetime:
     return run.due_at + run.in_line
 
 
-def _quantiles(
-    late: Iterable[tuple[datetime, datetime]], since: datetime, due_since: datetime
-) -> Mapping[str, float | None]:
-    values = sorted(
-        round((at - due) / MILLISECOND, 3) for at, due in late if at >= since and due >= due_since
-    )
-    if not values:
-        return {"p50": None, "p99": None, "max": None}
-    return {
-        "p50": values[len(values) // 2],
-        "p99": values[min(len(values) - 1, len(values) * 99 // 100)],
-        "max": values[-1],
-    }
+def _is_past(minute: datetime, now: datetime, span: timedelta) -> bool:
+    return bucket_of(now - span) < minute <= now
+
+
+def _shown(at: datetime, one: Minute) -> dict[str, Any]:
+    counts = {"started": one.started, "succeeded": one.succeeded, "failed": one.failed}
+    return {"minute": at, **counts}
+
+
+def _lateness(minutes: Sequence[Minute]) -> Mapping[str, float | None]:
+    steps: Counter[int] = Counter()
+    for one in minutes:
+        steps.update(one.late)
+    most = max((one.latest for one in minutes), default=0) / 1_000
+    found = quantiles(steps, _milliseconds)
+    shown = {name: None if late is None else min(late, most) for name, late in found.items()}
+    return {**shown, "max": most if steps else None}
+
+
+def _milliseconds(step: int) -> float:
+    """The first step is what is on time to a microsecond."""
+    return round(units_of(step) / 1_000, 3) if step else 0.0

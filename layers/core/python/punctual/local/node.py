@@ -104,7 +104,8 @@ class Node:
         wiring.poller = self.poller
         self.webhooks = Webhooks(*(store, self.ports, registry, webhook_secrets, log, woken))
         self.monitor = NodeMonitor(
-            *(store, self.holding, registry, executor_id, monotonic, now.wall, store.warnings)
+            *(store, store.minutes, self.holding, registry, executor_id, monotonic, now.wall),
+            store.warnings,
         )
         self.search = Search(self.ports, clock, self.monitor, log)
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
@@ -159,6 +160,7 @@ class Node:
             self._events.start_over()
             for counted in self._counted:
                 counted.undo()
+            self.monitor.undone()
             raise
         for counted in self._counted:
             counted.keep()
@@ -205,6 +207,7 @@ class Node:
             self._write(ended)
             more |= self._run_inline(self._clocks.read().wall)
             self._claim_for_workers(self._clocks.read().wall)
+            self.monitor.write(now)
         for one in ended:
             self._ended.popleft()
             self.holding.let_go(one.assignment)
@@ -339,6 +342,7 @@ class Node:
     def drain(self) -> None:
         """Start nothing more, and let what runs go on to its end."""
         self._closing = True
+        self.monitor.close()
         self.webhooks.close()
 
     def close(self) -> None:

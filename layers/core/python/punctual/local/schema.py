@@ -242,9 +242,11 @@ _NOTICES: Sequence[Step] = (
     "CREATE INDEX notices_by_time ON notices (next_at)",
 )
 
+_MINUTES = ("CREATE TABLE minutes (minute INTEGER PRIMARY KEY, counted BLOB NOT NULL)",)
+
 MIGRATIONS: Sequence[Sequence[Step]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH),
-    *(_EIGHTH, _QUEUED, _NOTICES),
+    *(_EIGHTH, _QUEUED, _NOTICES, _MINUTES),
 )
 
 

@@ -23,6 +23,7 @@ from punctual.local.files import OWNER_FILE, close_to_others, make_folder, sync_
 from punctual.local.folder_lock import FolderLock
 from punctual.local.heads import SqliteHeads
 from punctual.local.history import SqliteHistory
+from punctual.local.minutes import SqliteMinutes
 from punctual.local.notices import SqliteNotices
 from punctual.local.purge import Purge
 from punctual.local.schema import connect
@@ -70,6 +71,7 @@ class Store:
         self.tokens = SqliteTokens(self._unit)
         self.starts = SqliteStarts(self._unit)
         self.notices = SqliteNotices(self._unit, clock)
+        self.minutes = SqliteMinutes(self._unit)
         self.blobs = blobs
         parts = (self.timers, bodies, self.heads, self.history, self.feed, self.audit)
         for part in (*parts, self._counts, self.notices, self.buckets):

@@ -3,11 +3,11 @@
 from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from math import log2
 
 from punctual.domain.placement import bucket_of
 from punctual.domain.run import ENDED as OVER
 from punctual.domain.run import Run, Status
+from punctual.engine.lateness import step_of, units_of
 from punctual.serverless.changes import Changes, RunChange
 
 JOB, RUN, LATE = "job_", "run_", "late_"  # what the names of counts begin with
@@ -19,7 +19,6 @@ _COUNTED_AS = {
     Status.FAILED: FAILED,
     Status.TIMED_OUT: FAILED,
 }
-_STEPS = 8  # to the double of a lateness
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -78,7 +77,7 @@ def step(lateness: timedelta) -> int:
     >>> [step(timedelta(milliseconds=ms)) for ms in (0, 1, 2, 1000, 1024)]
     [0, 0, 8, 80, 80]
     """
-    return round(_STEPS * log2(max(1.0, lateness / _MILLISECOND)))
+    return step_of(lateness / _MILLISECOND)
 
 
 def milliseconds(step: int) -> float:
@@ -86,4 +85,4 @@ def milliseconds(step: int) -> float:
     >>> milliseconds(0), milliseconds(80)
     (1.0, 1024.0)
     """
-    return round(float(2 ** (step / _STEPS)), 3)
+    return round(units_of(step), 3)

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from punctual.aws.tallies import Minute, Tallies
 from punctual.domain.placement import bucket_of
 from punctual.domain.timing import LEASE
+from punctual.engine.lateness import quantiles
 from punctual.engine.ports import Key, Stored
 from punctual.engine.views import Health, Stats
 from punctual.serverless.counting import ENDED, JOB, LATE, QUEUED, RUN, STARTED, milliseconds
@@ -20,8 +21,6 @@ SILENT = timedelta(minutes=8)
 AHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
 ASKED = 200  # jobs of each slot at most, to see who executes them
 TENANTS = ("default",)  # whose counts tell how the whole does
-
-_NO_LATENESS: Mapping[str, float | None] = {"p50": None, "p99": None, "max": None}
 
 
 class Planned(Protocol):
@@ -126,21 +125,4 @@ def _lateness(minutes: Sequence[Minute]) -> Mapping[str, float | None]:
         for name, count in one.counts.items():
             if name.startswith(LATE):
                 steps[int(name.removeprefix(LATE))] += count
-    total = sum(steps.values())
-    if not total:
-        return _NO_LATENESS
-    return {
-        "p50": _at(steps, total // 2),
-        "p99": _at(steps, min(total - 1, total * 99 // 100)),
-        "max": _at(steps, total - 1),
-    }
-
-
-def _at(steps: Mapping[int, int], place: int) -> float:
-    """The lateness of the run at this place, where all stand in order."""
-    passed = 0
-    for step in sorted(steps):
-        passed += steps[step]
-        if passed > place:
-            return milliseconds(step)
-    raise AssertionError("the place is one of those counted")
+    return quantiles(steps, milliseconds)

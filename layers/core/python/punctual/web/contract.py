@@ -10,7 +10,7 @@ REST = READER  # what no route names: 404, 405, HEAD and OPTIONS
 PREFLIGHT = "OPTIONS /{proxy+}"
 
 # Asked without a token.
-PUBLIC = frozenset({"/health", "/openapi.json"})
+PUBLIC = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json"})
 
 
 class Call(NamedTuple):
@@ -53,6 +53,8 @@ CALLS: tuple[Call, ...] = (
             "/schedules/upcoming",
             "/stats",
             "/health",
+            "/health/live",
+            "/health/ready",
             "/openapi.json",
         )
     ),

@@ -35,6 +35,8 @@ class ScheduleRoutes:
         table.get("/jobs/<job_id>/explain")(self.explain)
         table.get("/stats")(self.stats)
         table.get("/health")(self.health)
+        table.get("/health/live")(self.live)
+        table.get("/health/ready")(self.ready)
 
     def preview(self, request: Request) -> Reply:
         from punctual.web import requests  # it checks by pydantic, which no other read waits for
@@ -86,6 +88,21 @@ class ScheduleRoutes:
             return self.no_answer()
         status = 200 if health.status == "ok" else 503
         return json_reply(status, health_json(health, self._api.about))
+
+    def live(self, _request: Request) -> Reply:
+        """It asks nothing: that there is an answer is what it says."""
+        return json_reply(200, {"status": "ok"})
+
+    def ready(self, _request: Request) -> Reply:
+        """Whether requests are taken and jobs are fired. Lateness is no reason to send none."""
+        try:
+            down = self._api.search.health().status == "down"
+        except Unavailable:
+            return self.not_ready()
+        return self.not_ready() if down else json_reply(200, {"status": "ok"})
+
+    def not_ready(self) -> Reply:
+        return json_reply(503, {"status": "down"})
 
     def no_answer(self) -> Reply:
         """The health of an installation whose store does not answer."""

@@ -267,6 +267,10 @@ class HealthWarning(Answer):
     text: str
 
 
+class Probe(Answer):
+    status: Literal["ok", "down"]
+
+
 class Health(Answer):
     status: Literal["ok", "late", "down"]
     lateness_ms_p99: float | None

@@ -33,8 +33,9 @@ ABOUT = (
     "run` takes calls of its own user without one. Refusals are problem documents (RFC 9457) whose "
     "`errors` name every wrong field at once. Every address that answers GET also answers HEAD "
     "and OPTIONS; another method than those named is 405, with `Allow`. A query parameter that a "
-    "call does not name is 422; /health and /openapi.json pass over it. An `Idempotency-Key` is "
-    "honoured by the calls that name it, and by no other. The document is the whole contract: what "
+    "call does not name is 422; /openapi.json and what begins with /health pass over it. "
+    "An `Idempotency-Key` is honoured by the calls that name it, and by no other. The document is "
+    "the whole contract: what "
     "an installation does not have yet is 422 on its field."
 )
 _RUN = "/jobs/{job_id}/runs/{run_id}"
@@ -71,6 +72,8 @@ ID_OF = {
     ("GET", "/audit"): "listAudit",
     ("GET", "/stats"): "getStats",
     ("GET", "/health"): "getHealth",
+    ("GET", "/health/live"): "getLiveness",
+    ("GET", "/health/ready"): "getReadiness",
     ("GET", "/openapi.json"): "getOpenApi",
 }
 _ANSWERED: tuple[type[BaseModel], ...] = (
@@ -87,6 +90,7 @@ _ANSWERED: tuple[type[BaseModel], ...] = (
     answers.Explanation,
     answers.Stats,
     answers.Health,
+    answers.Probe,
     answers.Problem,
     answers_access.Whoami,
     answers_access.Token,

@@ -145,6 +145,21 @@ INSTALLATION = (
         },
     ),
     Operation(
+        "getLiveness",
+        "Installation",
+        "Whether the process answers",
+        {200: Answer("It answers.", "Probe")},
+    ),
+    Operation(
+        "getReadiness",
+        "Installation",
+        "Whether the installation takes requests and fires jobs",
+        {
+            200: Answer("It does.", "Probe"),
+            503: Answer("It does not, or the store does not answer.", "Probe"),
+        },
+    ),
+    Operation(
         "getOpenApi",
         "Installation",
         "This document",
