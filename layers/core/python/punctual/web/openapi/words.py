@@ -264,9 +264,11 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "last_heartbeat": "When it was last heard of.",
         "running": "How many runs it holds.",
     },
+    "Probe": {"status": "ok, or down. Lateness is no reason for down."},
     "Health": {
-        "status": "ok; late: later than 15 s; down: the store does not answer.",
-        "lateness_ms_p99": "How late 99 of 100 runs of the last minutes started at most.",
+        "status": "ok; late: later than 15 s; down: nothing fires, or the store does not answer.",
+        "lateness_ms_p99": "How late 99 of 100 runs of the last minutes started at most. A node "
+        "counts those that became due since its start.",
         "watermark": "All that was due before this time has been handled.",
         "planner_heartbeat": "When the planner last worked.",
         "version": "Of Punctual.",
