@@ -178,7 +178,8 @@ def _deadline(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -
 
 def _outage(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
     if moved.is_cancelled and moved.old.state is not State.PAUSED:
-        return run.status is Status.MISSED and run.scheduled_at <= at
+        overdue = (moved.is_overdue(run.scheduled_at, at, limits) for limits in moved.limits)
+        return run.status is Status.MISSED and any(overdue)
     if run.status is not Status.MISSED or was is not None:
         return False
     last = run.last_at or run.scheduled_at

@@ -230,3 +230,12 @@ def test_a_cancelled_run_between_attempts_ends_at_once() -> None:
     story.fail(story.claim())
     story.cancel_run(story.head.runs[0])
     assert story.outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]
+
+
+def test_an_occurrence_that_waits_for_its_jitter_is_cancelled_with_its_job() -> None:
+    """It was not missed: its time, the jitter included, is still to come."""
+    for horizon in (None, 60):
+        story = Story(a_job(every(60), jitter_ms=30_000)).at(65)
+        story.look(horizon=horizon)
+        story.at(70).cancel()
+        assert story.outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]

@@ -156,6 +156,8 @@ def _go_on(d: Draft) -> None:
 def _why_not(d: Draft) -> tuple[Status, Reason]:
     if d.state is State.PAUSED:
         return Status.SKIPPED, Reason.PAUSED
+    if d.behind is None:  # nothing was missed: it waits for its jitter
+        return Status.CANCELLED, Reason.CANCELLED
     return Status.MISSED, Reason.OUTAGE
 
 
