@@ -73,16 +73,16 @@ def test_nothing_is_on_the_disk_before_the_unit_ends(store: Store, folder: Path)
 
 def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -> None:
     """What its holder left cannot be read: neither stands, and the next look does both."""
-    held = a_run(
-        status=Status.RUNNING,
+    ended = a_run(
+        status=Status.SUCCESS,
         token=1,
         claimer="e",
         nonce="m.0",
         attempt_at=NOON,
-        cancel=Reason.CANCELLED,
+        ended_at=after(1),
     )
     store.heads.put_bodies([a_body()])
-    store.heads.swap([Swap(a_head(runs=(held,)), 0)])
+    store.heads.swap([Swap(a_head(ended=(ended,)), 0)])
     ports = store.ports(cast(Any, None), cast(Any, None))
     steps = Steps(ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.work())
 
@@ -93,11 +93,11 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
         patch.setattr(store.blobs, "get", _deaf)
         with pytest.raises(Unavailable):
             look()
-    assert [run.run_id for run in store.heads.load([HERE])[HERE].head.runs] == [RUN]
+    assert [run.run_id for run in store.heads.load([HERE])[HERE].head.ended] == [RUN]
     look()
-    assert store.heads.load([HERE])[HERE].head.runs == ()
+    assert store.heads.load([HERE])[HERE].head.ended == ()
     (row,) = store.history.get([RunKey(*HERE, RUN)], after(60)).values()
-    assert row.run.status is Status.CANCELLED
+    assert row.run.status is Status.SUCCESS
 
 
 def _deaf(*_: Any) -> Any:

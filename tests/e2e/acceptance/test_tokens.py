@@ -34,6 +34,7 @@ LIMITS = {
     "jobs",
     "runs_per_minute",
     "concurrent_runs",
+    "lane_percent",
     "payload_bytes",
 }
 Make = Callable[..., dict[str, Any]]
