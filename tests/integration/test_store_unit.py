@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.events import Look
-from punctual.domain.run import Lease, Reason, Status
+from punctual.domain.run import Lease, Status
 from punctual.engine.change import Change
 from punctual.engine.ports import Beat, Key, RunKey, Swap
 from punctual.engine.steps import Steps
