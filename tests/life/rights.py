@@ -17,7 +17,6 @@ STAGES = ("dev", "rehearsal", "prod")
 LIVED = ("dev", "rehearsal")  # with one queue a lane, and with one for each priority and limits
 
 MADE = "Lambda asks it when it begins to take from the queue: without, it takes nothing"
-TRACED = "Lambda sends what it traced, and no code of ours: without, this function has no traces"
 UNUSED: Mapping[Named, str] = {
     Named("poller", "sqs:GetQueueAttributes", "wake"): MADE,
     **{
@@ -31,11 +30,6 @@ UNUSED: Mapping[Named, str] = {
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda asks it when it begins to read the stream: without, it reads nothing"
     ),
-    **{
-        Named(function, f"xray:{action}", "*"): TRACED
-        for function in FUNCTIONS
-        for action in ("PutTraceSegments", "PutTelemetryRecords")
-    },
 }
 """Granted, not used in these lives, and needed all the same."""
 
@@ -50,8 +44,6 @@ WIDE: Mapping[tuple[str, str], str] = {
     ("logs:CreateLogStream", "its log group, *"): "streams of its own log group, named by Lambda",
     ("logs:PutLogEvents", "its log group, *"): "streams of its own log group, named by Lambda",
     ("dynamodb:ListStreams", "*"): "AWS lists the streams of all tables or none",
-    ("xray:PutTraceSegments", "*"): "X-Ray has no resources",
-    ("xray:PutTelemetryRecords", "*"): "X-Ray has no resources",
     ("lambda:InvokeFunction", "function:task-*"): "`tasksMayReach` names functions by prefix",
     ("sqs:SendMessage", "task-*"): "`tasksMayReach` names queues by prefix",
     ("secretsmanager:GetSecretValue", "secret:punctual/STAGE/*"): (
