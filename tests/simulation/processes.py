@@ -194,8 +194,11 @@ class ExecutorProcess(Process):
             for work in self._works:
                 if (work.assignment.key, work.assignment.run.run_id) == (key, run_id):
                     self._stop(work)
-        for work in list(self._works):
+        works = self._works
+        for work in list(works):
             self._attend(work)
+            if self._works is not works:
+                return  # it has died of this one, and with it all others
         room = AT_ONCE - len(self._works)
         if room:
             self._claim(room)

@@ -1,11 +1,14 @@
 """What a swap left to be sent is sent, whoever died or did not answer."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from punctual.domain.errors import Unavailable
+from punctual.domain.events import Look
 from punctual.domain.run import Status
+from punctual.engine.change import Change, Result
 from punctual.engine.looker import Looker
 from punctual.engine.ports import Message, RunKey
 from tests.simulation.hand import NOON, Hand, a_finish
@@ -138,6 +141,42 @@ def test_a_run_let_in_by_a_finish_that_died_before_sending_is_sent() -> None:
     hand.step_until(95, every=1)
     sent = [message.run_id for message in hand.memory.queue.sent]
     assert waiting in sent
+
+
+def test_a_message_that_is_delivered_twice_stays_until_its_holder_is_done() -> None:
+    """The second receiver looks before the holder's end, and reads the job once more after it."""
+    hand = Hand()
+    key = hand.submit(schedule_type="CRON", cron_expression="0 0 * * *")
+    hand.jobs.run_now(*key)
+    first = hand.claim("e1")
+    delivery = hand.message()
+    hand.jobs.run_now(*key)  # waits for room
+    dying = hand.executor("e1", hand.interrupted("e1"))
+
+    def end_and_die() -> None:
+        hand.plan.before("messages.send", _die)
+        with pytest.raises(_Dead):
+            dying.finish([a_finish(first, Status.SUCCESS)])
+
+    other = hand.executor("e2")
+    looked = other._steps.apply
+
+    def look_and_stand(changes: list[Change], **how: Any) -> list[Result]:
+        results = looked(changes, **how)
+        if isinstance(changes[0].event, Look):
+            end_and_die()
+        return results
+
+    other._steps.apply = look_and_stand  # type: ignore[method-assign,assignment]
+    handed = other.claim([delivery])
+    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED], "let in, and not sent"
+    assert list(handed.settled) == []
+    assert [message for message, _ in handed.again] == [delivery]
+    hand.wait(31)
+    handed = hand.executor("e3").claim([delivery])
+    assert list(handed.settled) == [delivery]
+    sent = [message.run_id for message in hand.memory.queue.sent]
+    assert hand.head(key).runs[0].run_id in sent
 
 
 def test_a_run_that_waits_as_long_as_the_safety_timer_keeps_its_own_timer() -> None:

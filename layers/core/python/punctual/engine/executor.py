@@ -202,16 +202,13 @@ class Executor:
         seen = self._steps.apply(
             [Change(key, events.Look(), self._new_id(), spared=True) for key in keys]
         )
-        stored, _ = load(self._ports.heads, list(dict.fromkeys(keys)))
-        for message, key, result in zip(looks, keys, seen, strict=True):
-            found = stored.get(key)
-            held = None
-            if found is not None:
-                held = next(
-                    (r for r in found.head.runs if r.run_id == message.run_id and r.held), None
-                )
-            if held is not None and found is not None:
-                lease = found.leases.get(held.run_id)
+        held = [_held(result, message) for message, result in zip(looks, seen, strict=True)]
+        wanted = [key for key, run in zip(keys, held, strict=True) if run is not None]
+        stored = load(self._ports.heads, list(dict.fromkeys(wanted)))[0] if wanted else {}
+        for message, key, result, run in zip(looks, keys, seen, held, strict=True):
+            if run is not None:
+                found = stored.get(key)
+                lease = None if found is None else found.leases.get(run.run_id)
                 again.append((message, lease.until if lease else now + LEASE))
             elif not result.effects_done:
                 again.append((message, now + LEASE))
@@ -292,6 +289,16 @@ class Executor:
                 for message in messages
             ]
         )
+
+
+def _held(look: Result, message: Message) -> Run | None:
+    """The message's run, if it was held when the look decided.
+
+    A head read after the look may show that the run has ended since. Its holder may die before the
+    effects of that end, which no look has seen to yet, and this message may be their only trigger.
+    """
+    runs = () if look.decision is None else look.decision.head.runs
+    return next((run for run in runs if run.run_id == message.run_id and run.held), None)
 
 
 def _body_of(key: Key, head: Head, run: Run) -> tuple[Key, str]:
