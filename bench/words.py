@@ -52,6 +52,7 @@ _BUYS = (
     (r"event status Run State Change", "told on the bus that it ended; `runEvents` turns it off"),
     (r"event status Job State Change", "told on the bus that the job is there, or has ended"),
     # objects, functions, logs
+    (r"s3-put reconciler payloads: ListObjectsV2", "names of payloads, a thousand a request"),
     (r"s3-put \S+ \S+: PutObject", "the outputs of a batch in one object"),
     (r"s3-get \S+ \S+: GetObject", "a payload too large for a row"),
     (r"lambda-request \S+ ", "an invocation"),

@@ -12,7 +12,10 @@ RESTORABLE = Duration.days(35)
 
 
 class Bucket(Construct):
-    """Private, encrypted, over TLS only; outputs expire by retention, payloads with their job."""
+    """Private, encrypted, over TLS only; outputs expire by retention.
+
+    Payloads go with their job, or by the daily walk.
+    """
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
         super().__init__(scope, construct_id)

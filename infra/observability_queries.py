@@ -91,9 +91,11 @@ authorizerError, requestId, agent
         "what the reconciler found",
         ("reconciler",),
         """\
-# Jobs that were mended, timers that were left behind, and walks that ended. Time range: 2 days.
+# Jobs that were mended, timers and payloads that were left behind, walks that ended. \
+Time range: 2 days.
 fields @timestamp, message, number, jobs.0, jobs.1, jobs.2, timers, finds, over, @message
-| filter message in ["reconciler_mended", "head_unreadable", "timers_behind_watermark", "walked"]
+| filter message in ["reconciler_mended", "head_unreadable", "timers_behind_watermark", \
+"orphans_removed", "walked"]
 | sort @timestamp desc
 | limit 1000""",
     ),

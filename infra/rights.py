@@ -11,7 +11,7 @@ from aws_cdk import aws_iam as iam
 
 from punctual.aws.keys import BEATING, LEFT_BY_RUNS
 from punctual.aws.limit_keys import SHARES
-from punctual.aws.status_keys import COUNTED, TOTALS
+from punctual.aws.status_keys import BODIES, COUNTED, TOTALS
 from punctual.aws.token_keys import DOORS, LISTS
 
 PAYLOADS = "payloads/"
@@ -186,6 +186,8 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
         _places(data),
         _shared_timers(data),
         _dynamodb(data.jobs, "Scan"),
+        _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(rows=BODIES),
+        Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
         _dynamodb(data.control, "UpdateItem")._replace(rows=TOTALS),  # counts that were wrong

@@ -39,7 +39,7 @@ PLANNER = Shape(
 RECONCILER = Shape(
     "reconciler",
     "reconciler",
-    "Once a day, in pieces: looks for jobs with something to come and no timer, and mends them",
+    "Once a day, in pieces: mends jobs without a timer, and removes payloads without a job",
     seconds=900,
     without_dead_letters=NEXT_WALK,
     retries=1,

@@ -207,12 +207,33 @@ def test_only_the_walk_scans_and_nobody_deletes_a_table(stage: str) -> None:
         assert actions(made, name, "dynamodb") <= READS | writes | STREAM
 
 
-def test_only_who_follows_the_stream_reads_it_and_deletes_what_a_job_left(stage: str) -> None:
+def test_only_who_follows_the_stream_reads_it(stage: str) -> None:
+    readers = {name for name in FUNCTIONS if actions(assembly(stage), name, "dynamodb") & STREAM}
+    assert readers == {"status"}
+
+
+def test_only_what_a_job_left_is_deleted_by_who_follows_the_stream_and_by_the_walk(
+    stage: str,
+) -> None:
     made = assembly(stage)
-    for name in FUNCTIONS:
-        mine = name == "status"
-        assert bool(actions(made, name, "dynamodb") & STREAM) is mine
-        assert ("DeleteObject" in actions(made, name, "s3")) is mine
+    deleted = {
+        (name, one.resource.rpartition("/")[0].rpartition("/")[2])
+        for name in FUNCTIONS
+        for one in granted(made, name)
+        if one.action == "s3:DeleteObject"
+    }
+    assert deleted == {("status", "payloads"), ("reconciler", "payloads")}
+
+
+def test_the_walk_deletes_rows_of_definitions_and_no_heads(stage: str) -> None:
+    deleting = [
+        one
+        for one in policies(assembly(stage), "reconciler")
+        if "dynamodb:BatchWriteItem" in listed(one["Action"]) and "Jobs" in str(one["Resource"])
+    ]
+    assert [one["Condition"] for one in deleting] == [
+        {"ForAllValues:StringLike": {"dynamodb:LeadingKeys": ["*#body"]}}
+    ]
 
 
 def test_an_executor_takes_from_its_own_lane_alone(stage: str) -> None:

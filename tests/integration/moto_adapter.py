@@ -13,6 +13,7 @@ from email.utils import format_datetime
 from functools import cache
 from itertools import groupby
 from typing import Any
+from unittest import mock
 
 import boto3
 from moto import mock_aws
@@ -122,7 +123,10 @@ def moto(clock: Clock) -> Iterator[Moto]:
         for client in (clients.dynamodb, clients.sqs, clients.s3, clients.events):
             _watch(client, calls, written)
         _date(clients.dynamodb, clock)
-        yield Moto(replace(ports, history=history), clients, settings, lists, calls, written, slept)
+        with mock.patch("moto.s3.models.utcnow", side_effect=lambda: clock().replace(tzinfo=None)):
+            yield Moto(
+                replace(ports, history=history), clients, settings, lists, calls, written, slept
+            )
 
 
 def _date(client: Any, clock: Clock) -> None:

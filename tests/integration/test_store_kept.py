@@ -12,6 +12,7 @@ from punctual.domain.head import Head, Lane, Priority, Rules, State
 from punctual.domain.placement import EPOCH
 from punctual.domain.run import Lease, Status, Waiting
 from punctual.domain.timing import RETENTION
+from punctual.engine.documents import payload_name
 from punctual.engine.placing import blank_head
 from punctual.engine.ports import Detail, Key, RunKey, Swap
 from punctual.local.clock import ManualClock
@@ -197,6 +198,19 @@ def test_expired_jobs_are_removed_with_all_they_had(store: Store, limit: int) ->
     assert store.blobs.get(f"payload/{gone[0].job_id}") is None
     assert store.blobs.get(f"payload/{kept.job_id}") == b"large"
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "COMPLETED": 1}
+
+
+def test_a_run_of_its_own_payload_takes_it_along_when_it_expires(store: Store) -> None:
+    ended: dict[str, Any] = {"status": Status.SUCCESS, "ended_at": NOON, "token": 2}
+    names = []
+    for number, own in ((1, True), (2, True), (3, False)):
+        run = a_run(an_id(number), own_payload=own, **ended)
+        expires = NOON + (RETENTION if number != 2 else MONTH * 2)
+        store.history.put([a_row(run.run_id, run=run, expires_at=expires)])
+        names.append(payload_name(Key("acme", JOB), run.run_id))
+        store.blobs.put(names[-1], b"{}", "application/json")
+    purge_all(store, NOON + MONTH, 10)
+    assert [store.blobs.get(name) for name in names] == [None, b"{}", b"{}"]
 
 
 @pytest.mark.parametrize("limit", [1, 3, 1_000])

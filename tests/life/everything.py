@@ -47,7 +47,9 @@ def lived(world: World) -> None:
     _poisoned(world)
     mending.mended(world, api)
     _grown(world)
+    mending.lost_before_its_head(world, api, "BatchWriteItem")
     _expired(world)
+    mending.orphans_removed(world)
 
 
 def _tokens(world: World, api: Gateway) -> None:

@@ -1,7 +1,8 @@
-"""What the daily walk finds and mends: timers that are gone, and those that came too late."""
+"""What the daily walk mends: timers that are gone or too late, and payloads without a job."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from punctual.aws import keys, walk
 from punctual.aws.attributes import to_item
@@ -13,15 +14,18 @@ from tests.life.gateway import Gateway
 from tests.life.left import (
     AT_ONCE,
     EVENT,
+    GONE,
     OFTEN,
+    by,
     is_over,
     queues,
+    struck,
     unreadable,
     unrecorded,
     ways,
     without_executors,
 )
-from tests.life.scenes import submitted
+from tests.life.scenes import SMALL, submitted
 from tests.life.world import MINUTE, SECOND, World
 
 
@@ -56,13 +60,30 @@ def _forget_timers(world: World, job: str) -> None:
 
 def walk_from(world: World, minute: datetime) -> None:
     """Today's walk is to go on there with its sweep: two days of minutes take their time."""
+    _put_progress(world, {walk.SWEEP: moment(bucket_of(minute)), walk.WALKED: False})
+
+
+def lost_before_its_head(world: World, api: Gateway, operation: str) -> None:
+    """The function that takes a large submission dies when this call of it is answered."""
+    large = {"name": "n", **OFTEN, "payload": {**SMALL, "text": "x" * 10_000}}
+    with struck(world, by(world, "job-service", operation, answered=True), GONE):
+        assert api.post("/jobs", large).status >= 500
+
+
+def orphans_removed(world: World) -> None:
+    """The last part of the walk."""
+    _put_progress(world, {walk.WALKED: True, walk.SWEPT: True})
+    world.tick("reconciler")
+    world.run(SECOND)
+
+
+def _put_progress(world: World, says: Mapping[str, Any]) -> None:
     values = {
         keys.FORMAT: keys.LAYOUT,
         walk.STARTED: moment(world.clock.now),
-        walk.SWEEP: moment(bucket_of(minute)),
-        walk.WALKED: False,
         walk.OVER: False,
         walk.STEP: 1,
+        **says,
     }
     row = {**keys.walk().item(), **to_item(values)}
     world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)

@@ -80,6 +80,12 @@ def needed(call: Call) -> list[Right]:
             for table, wanted in call.params["RequestItems"].items()
             for key in wanted["Keys"]
         ]
+    if call.operation == "BatchWriteItem":
+        return [
+            Right(call.role, "dynamodb:BatchWriteItem", arn("dynamodb", f"table/{table}"), row)
+            for table, requests in call.params["RequestItems"].items()
+            for row in {_written(request) for request in requests} or {""}
+        ]
     rule = RULES.get((call.service, call.operation))
     actions = rule.actions if rule else (f"{call.service}:{call.operation}",)
     rows = _rows(call.params) if call.service == "dynamodb" else ""
@@ -93,6 +99,12 @@ def needed(call: Call) -> list[Right]:
         bucket = f"arn:aws:s3:::{call.params['Bucket']}"
         found.append(Right(call.role, "s3:ListBucket", bucket))
     return found
+
+
+def _written(request: Mapping[str, Any]) -> str:
+    """The partition of a row that a batch puts or deletes."""
+    put = request.get("PutRequest", {}).get("Item")
+    return str((put or request["DeleteRequest"]["Key"])["pk"]["S"])
 
 
 def _rows(params: Mapping[str, Any]) -> str:

@@ -297,6 +297,17 @@ class World(Feeding):
         """The lines of history: one a run that ended."""
         return [row for row in self.rows(keys.HISTORY) if row[keys.SK]["S"].startswith("run#")]
 
+    def payloads(self) -> list[str]:
+        """Names of the large payloads in the bucket."""
+        buckets = self.clients.s3.list_buckets()["Buckets"]
+        return [
+            one["Key"]
+            for bucket in buckets
+            for one in self.clients.s3.list_objects_v2(
+                Bucket=bucket["Name"], Prefix="payloads/"
+            ).get("Contents", [])
+        ]
+
     def published(self) -> list[Mapping[str, Any]]:
         """All that was put on the bus, in order."""
         return [
@@ -332,6 +343,9 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
             ),
             # Who asks for nothing but a client gets one that is watched, too.
             mock.patch.object(Clients, "_client", lambda _, service: world.client(service)),
+            mock.patch(
+                "moto.s3.models.utcnow", side_effect=lambda: world.clock().replace(tzinfo=None)
+            ),
         ):
             try:
                 yield world

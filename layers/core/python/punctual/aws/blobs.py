@@ -1,8 +1,9 @@
 """Blobs: S3 objects. Each name carries its tenant."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from botocore.exceptions import ClientError
 
@@ -13,10 +14,21 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.ports import Blob
 
 MOST_DELETED = 1_000
+LISTED = 1_000  # blobs in a page, the most that S3 answers
 LINK_SECONDS = 300
 LONGEST_TYPE = 255
 MISSING = frozenset({"NoSuchKey", "404"})
 BEHIND = "InvalidRange"
+
+
+class Listed(NamedTuple):
+    name: str
+    stored_at: datetime
+
+
+class Page(NamedTuple):
+    blobs: Sequence[Listed]
+    cursor: str | None  # the name to go on behind, None at the end
 
 
 class S3Blobs:
@@ -49,6 +61,18 @@ class S3Blobs:
         """What S3 could not delete is tried again; one that is not there is no error."""
         for chunk in chunked(names, MOST_DELETED):
             self._delete(chunk)
+
+    def listed(self, prefix: str, after: str | None) -> Page:
+        """Some blobs whose names begin so, in the order of their names."""
+        start = {} if after is None else {"StartAfter": after}
+        response = answer(
+            "listing blobs",
+            lambda: self._client().list_objects_v2(
+                Bucket=self._bucket, Prefix=prefix, MaxKeys=LISTED, **start
+            ),
+        )
+        found = [Listed(one["Key"], one["LastModified"]) for one in response.get("Contents", [])]
+        return Page(found, found[-1].name if found and response["IsTruncated"] else None)
 
     def link(self, name: str, content_type: str) -> str | None:
         typed = _typed("ResponseContentType", content_type)

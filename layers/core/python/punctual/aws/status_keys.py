@@ -14,7 +14,8 @@ HEADS_ONLY: tuple[dict[str, Any], ...] = tuple(
 
 
 PARTS = 4  # rows of a tenant's counts, so that readers who meet at one take another
-TOTALS, COUNTED = ("*#totals",), ("*#counted#*",)  # what partition keys of these rows are like
+# What partition keys of these rows are like.
+TOTALS, COUNTED, BODIES = ("*#totals",), ("*#counted#*",), ("*#body",)
 
 
 def totals(tenant: str, part: int) -> RowKey:

@@ -10,12 +10,15 @@ from punctual.aws.dynamo import Condition, Dynamo, known
 from punctual.aws.sorting import moment, parse_moment
 
 STARTED, HEADS, SWEEP = "started", "heads", "sweep"
-WALKED, OVER, STEP = "walked", "over", "step"
+PAYLOADS, WALKED, SWEPT = "payloads", "walked", "swept"
+OVER, STEP = "over", "step"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """`heads`: where to go on, None at an end; `sweep` likewise. `over`: the walk is done.
+    """`heads`, `sweep`, `payloads`: where each part goes on, None at an end.
+
+    `walked` and `swept`: the first two parts are done. `over`: all are.
 
     `step` counts what was written, so that of two who walk at a time only one goes on.
     """
@@ -23,7 +26,9 @@ class Progress:
     started_at: datetime
     heads: str | None = None
     sweep: datetime | None = None
+    payloads: str | None = None
     walked: bool = False
+    swept: bool = False
     over: bool = False
     step: int = 0
 
@@ -42,7 +47,9 @@ class WalkProgress:
             started_at=parse_moment(values[STARTED]),
             heads=values.get(HEADS),
             sweep=_moment(values.get(SWEEP)),
+            payloads=values.get(PAYLOADS),
             walked=values[WALKED],
+            swept=values.get(SWEPT, False),
             over=values[OVER],
             step=values[STEP],
         )
@@ -53,6 +60,7 @@ class WalkProgress:
             keys.FORMAT: keys.LAYOUT,
             STARTED: moment(progress.started_at),
             WALKED: progress.walked,
+            SWEPT: progress.swept,
             OVER: progress.over,
             STEP: progress.step + 1,
         }
@@ -60,6 +68,8 @@ class WalkProgress:
             values[HEADS] = progress.heads
         if progress.sweep is not None:
             values[SWEEP] = moment(progress.sweep)
+        if progress.payloads is not None:
+            values[PAYLOADS] = progress.payloads
         condition = Condition(
             "attribute_not_exists(#step) OR #step = :step",
             names={"#step": STEP},

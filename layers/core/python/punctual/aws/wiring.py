@@ -58,6 +58,7 @@ class AwsPorts(Ports):
 
     buckets: DynamoBuckets
     heads: DynamoHeads
+    blobs: S3Blobs
     timers: DynamoTimers
     wake: SqsWake
     audit: DynamoAudit

@@ -15,6 +15,7 @@ from punctual.engine.ports import Blob, Body, Key, Ports
 
 SMALL = 8_192  # bytes of payload that a row keeps
 JSON = "application/json"
+PAYLOADS = "payloads/"  # what the names of large payloads begin with
 CHAIN = 10_000  # former definitions that a search for one goes through at most
 
 
@@ -116,4 +117,14 @@ class Documents:
 
 def payload_name(key: Key, given_by: str) -> str:
     """Of a large payload, filed by its definition, or of a run's own."""
-    return f"payloads/{key.tenant}/{key.job_id}/{given_by}"
+    return f"{PAYLOADS}{key.tenant}/{key.job_id}/{given_by}"
+
+
+def job_of(name: str) -> Key | None:
+    """The job that a payload is filed under; None if the name is not one of a payload.
+
+    >>> job_of(payload_name(Key("acme", "01900000"), "1-abc"))
+    Key(tenant='acme', job_id='01900000')
+    """
+    parts = name.removeprefix(PAYLOADS).split("/")
+    return Key(*parts[:2]) if name.startswith(PAYLOADS) and len(parts) == 3 else None

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from punctual.domain.placement import sortable_id
 from punctual.domain.timing import RETENTION
+from punctual.engine.documents import payload_name
 from punctual.engine.ports import AttemptRow, Key
 from punctual.local.blobs import FileBlobs
 from punctual.local.bodies import BODY
@@ -112,6 +113,8 @@ class Purge:
             details = [attempt.detail for attempt in attempts]
             for detail in details if kept is None else [kept.detail, *details]:
                 names += [detail.output_blob, detail.log_blob]
+            if kept is not None and kept.run.own_payload:
+                names.append(payload_name(Key(tenant, job_id), run_id))
             self._counts.changes[tenant, RUN, status] -= 1
         self._blobs.delete([name for name in names if name])
         keys = [(tenant, run_id, job_id) for run_id, job_id, *_ in rows]

@@ -1,8 +1,9 @@
-"""The daily walk over all heads, and the sweep behind the watermark, an invocation at a time."""
+"""The daily walk: all heads, the sweep behind the watermark, and payloads without a job."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from punctual.aws.orphans import Orphans
 from punctual.aws.tallies import Tallies
 from punctual.aws.walk import Progress, WalkProgress
 from punctual.engine.reconciler import Reconciler
@@ -13,7 +14,7 @@ from punctual.serverless.telling import Metric
 
 DAILY = timedelta(hours=24)
 SLACK = timedelta(hours=1)  # a rule that comes a little early each day is not put off to the next
-SPARE = timedelta(seconds=60)  # one page of heads, and what it may mend
+SPARE = timedelta(seconds=60)  # one page, and what it may mend
 NAMED = 20  # jobs in a line of the log
 
 
@@ -25,6 +26,7 @@ class Walking:
         runtime: Runtime,
         reconciler: Reconciler,
         sweeper: Sweeper,
+        orphans: Orphans,
         kept: WalkProgress,
         tallies: Tallies,
     ) -> None:
@@ -32,6 +34,7 @@ class Walking:
         self._tell = runtime.tell
         self._reconciler = reconciler
         self._sweeper = sweeper
+        self._orphans = orphans
         self._kept = kept
         self._tallies = tallies
         self._recount: Recount | None = None  # where this invocation saw the walk begin
@@ -69,7 +72,7 @@ class Walking:
         return len(corrected)
 
     def _on(self, progress: Progress) -> tuple[int, Progress]:
-        """One page of heads; when all are seen, some minutes of the sweep."""
+        """One page of heads; when all are seen, of the sweep; then one of payloads."""
         if not progress.walked:
             walked = self._reconciler.step(progress.heads)
             if self._recount is not None:
@@ -82,18 +85,31 @@ class Walking:
                 self._tell.problem("head_unreadable", **ids, error=why)
             following = replace(progress, heads=walked.cursor, walked=walked.cursor is None)
             return len(walked.mended) + len(walked.unread), following
+        if progress.swept:
+            return 0, self._clear(progress)
         swept = self._sweeper.step(progress.sweep)
         if swept.found:
             self._tell.problem("timers_behind_watermark", timers=swept.found)
-        return swept.found, replace(progress, sweep=swept.cursor, over=swept.cursor is None)
+        return swept.found, replace(progress, sweep=swept.cursor, swept=swept.cursor is None)
+
+    def _clear(self, progress: Progress) -> Progress:
+        """What is removed is no find: a client that gave up may have left it."""
+        removed = self._orphans.remove(progress.payloads)
+        if removed.payloads:
+            jobs = [f"{key.tenant}/{key.job_id}" for key in removed.jobs]
+            self._tell("orphans_removed", number=removed.payloads, jobs=jobs[:NAMED])
+        return replace(progress, payloads=removed.cursor, over=removed.cursor is None)
 
 
 def walk(runtime: Runtime, seconds: float) -> None:
     """Go on with today's walk for so many seconds, if it is not over."""
     reconciler = Reconciler(runtime.ports, runtime.steps, runtime.looker)
     sweeper = Sweeper(runtime.ports, runtime.looker)
+    orphans = Orphans(
+        runtime.ports.blobs, runtime.dynamo, runtime.settings.jobs_table, runtime.clock
+    )
     kept = WalkProgress(runtime.dynamo, runtime.settings.control_table)
     with runtime.tell.told():
         until = runtime.clock() + timedelta(seconds=seconds) - SPARE
         tallies = Tallies(runtime.dynamo, runtime.settings.control_table)
-        Walking(runtime, reconciler, sweeper, kept, tallies).run(until)
+        Walking(runtime, reconciler, sweeper, orphans, kept, tallies).run(until)
