@@ -145,6 +145,13 @@ class Book:
         ended = [run.last_at for run in self.ended.values() if run.last_at is not None]
         return max([*self.fired.values(), *ended], default=None)
 
+    def _last_end(self, old: Head) -> datetime | None:
+        """What counts from completion is dealt with up to there, by the clock that saw the end."""
+        if old.schedule is None or not counts_from_completion(old.schedule):
+            return None
+        mine = [run for run in self.ended.values() if run.trigger is Trigger.SCHEDULE]
+        return max([run.ended_at for run in mine if run.ended_at is not None], default=None)
+
     def _turn(self, moved: Moved) -> None:
         """Open and close the spans in which occurrences are to be expected."""
         new, now = moved.new, moved.new.updated_at
@@ -163,7 +170,7 @@ class Book:
         current = self.periods[-1].span
         if moved.is_rescheduled:
             current.until = now
-            since = max(now, last or now)
+            since = max(now, last or now, self._last_end(moved.old) or now)
             if isinstance(new.schedule, Once):
                 since = min(since, new.schedule.at - _INSTANT)
             self.periods.append(Period(new.schedule, Span(since)))

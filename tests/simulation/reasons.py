@@ -78,6 +78,11 @@ class Moved:
         due = scheduled_at + limits.jitter
         return due <= at if self.is_resumed else due < at - limits.grace
 
+    def may_be_missed(self, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
+        """The same with the moment at which the grace ends: a catch-up takes it along."""
+        due = scheduled_at + limits.jitter
+        return due <= (at if self.is_resumed else at - limits.grace)
+
     def following(self, scheduled_at: datetime) -> datetime | None:
         """The occurrence behind this one; None for what counts from completion."""
         schedule = self.old.schedule
@@ -184,7 +189,7 @@ def _outage(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> 
         return False
     last = run.last_at or run.scheduled_at
     return any(
-        Misfire.SKIP in moved.policies(limits) and moved.is_overdue(last, at, limits)
+        Misfire.SKIP in moved.policies(limits) and moved.may_be_missed(last, at, limits)
         for limits in moved.limits
     )
 
@@ -196,7 +201,8 @@ def _coalesced(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) 
         and was is None
         and following is not None
         and any(
-            Misfire.RUN_ONCE in moved.policies(limits) and moved.is_overdue(following, at, limits)
+            Misfire.RUN_ONCE in moved.policies(limits)
+            and moved.may_be_missed(following, at, limits)
             for limits in moved.limits
         )
     )
@@ -329,14 +335,15 @@ def check_order(moved: Moved) -> None:
             ]
             assert not older, f"{run.run_id} is replaced, and {older} are older"
     queued = [
-        run.scheduled_at
+        run
         for run in moved.new.runs
         if run.trigger is Trigger.SCHEDULE and run.status is Status.QUEUED and not run.begun
     ]
-    waiting = [one.scheduled_at for one in moved.new.line if one.trigger is Trigger.SCHEDULE]
-    assert not queued or not waiting or max(queued) <= min(waiting), (
-        f"{max(queued)} goes before {min(waiting)}, which waits"
-    )
+    for waiting in moved.new.line:
+        for run in queued:  # of one definition, for a changed schedule may name an earlier time
+            if waiting.trigger is Trigger.SCHEDULE and waiting.definition == run.definition:
+                in_order = run.scheduled_at <= waiting.scheduled_at
+                assert in_order, f"{run.scheduled_at} goes before {waiting.scheduled_at}"
 
 
 def check_taken_back(moved: Moved) -> None:
@@ -349,10 +356,15 @@ def check_taken_back(moved: Moved) -> None:
             unclaimed = run.status is Status.QUEUED and not run.begun
             is_ahead = early and unclaimed and run.trigger is Trigger.SCHEDULE
             assert is_ahead, f"{run} left no trace"
+    if moved.old.state is not State.PAUSED and moved.new.state is State.PAUSED:
+        was = {run.run_id: run for run in moved.old.runs}
+        for waiting in moved.new.line:
+            is_early = waiting.run_id in was and waiting.due_at > moved.new.updated_at
+            assert not is_early, f"{waiting.due_at} is held by a pause as if it were due before it"
     if not moved.is_rescheduled:
         return
     for run in moved.new.runs:
-        early = run.due_at > moved.new.updated_at and run in moved.old.runs
-        assert not (early and run.trigger is Trigger.SCHEDULE and not run.begun), (
+        is_early = run.due_at > moved.new.updated_at and run in moved.old.runs
+        assert not (is_early and run.trigger is Trigger.SCHEDULE and not run.begun), (
             f"{run.scheduled_at} of the former schedule is not taken back"
         )

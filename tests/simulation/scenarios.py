@@ -406,6 +406,12 @@ SCENARIOS = [
         check=all_succeed(1),
     ),
     Scenario(
+        "given back without an end",
+        [Action(1, "submit", submit("k", document()))],
+        plot=lambda _: Plot(0.5, back=Back()),
+        check=_given_up,
+    ),
+    Scenario(
         "payloads beside the row",
         [
             Action(1, "submit", submit("k", {**TWENTY, "payload": LARGE})),
