@@ -183,7 +183,9 @@ def test_what_is_not_built_is_refused_and_says_so(api: Api, task: str) -> None:
     }
     answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, "task": {"type": task, **own[task]}})
     if task in built:
-        assert answer.status_code == 202
+        # A stage may say what the tasks of a tenant reach: then the target is refused by its name.
+        target = f"task.{next(iter(own[task]))}"
+        assert answer.status_code == 202 or fields_of(answer) == {target}
     else:
         assert fields_of(answer) == {"task.type"}
 

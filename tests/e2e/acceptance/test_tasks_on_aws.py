@@ -9,7 +9,15 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.e2e.acceptance.contract import PATIENCE, Api, Json, eventually, soon, unique
+from tests.e2e.acceptance.contract import (
+    PATIENCE,
+    Api,
+    Json,
+    eventually,
+    fields_of,
+    soon,
+    unique,
+)
 
 PAYLOAD = {"a": [1, None], "ü": "é", "kept": "{{run_id}}"}
 TOMORROW = 86_400
@@ -123,19 +131,28 @@ def test_a_function_that_takes_too_long_is_timed_out(api: Api, function: str) ->
 @pytest.mark.needs("lambda")
 @pytest.mark.usefixtures("function")
 def test_a_function_that_is_not_there_or_not_open_fails_without_a_retry(api: Api) -> None:
-    run = ran(api, invoke(unique("nobodys")), max_retries=3)
+    """Named by the payload, which only the executor sees."""
+    payload = {"where": unique("nobodys")}
+    run = ran(api, invoke("{{payload.where}}"), payload=payload, max_retries=3)
     assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
     assert run["error_message"] in (
         "There is no such function",
         "Punctual may not invoke this function",
+        "The function is not one that tasks of this tenant may reach (tasksMayReach)",
     )
 
 
 @pytest.mark.needs("lambda")
-def test_a_function_that_tasks_may_not_reach_is_not_invoked(api: Api, closed: str) -> None:
-    run = ran(api, invoke(closed), max_retries=3)
+def test_a_function_that_tasks_may_not_reach_is_refused(api: Api, closed: str) -> None:
+    assert refused_fields(api, invoke(closed)) == {"task.function"}
+    run = ran(api, invoke("{{payload.where}}"), payload={"where": closed}, max_retries=3)
     assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
-    assert run["error_message"] == "Punctual may not invoke this function"
+    assert "may reach (tasksMayReach)" in run["error_message"]
+
+
+def refused_fields(api: Api, task: Json) -> set[str]:
+    answer = api("POST", "/jobs", {"name": "n", "schedule_type": "IMMEDIATE", "task": task})
+    return set(fields_of(answer))
 
 
 @pytest.mark.needs("sqs")
@@ -159,10 +176,12 @@ def test_a_queue_may_be_named_by_the_payload(api: Api, inbox: Inbox) -> None:
 def test_a_queue_that_is_not_there_or_not_open_fails_without_a_retry(
     api: Api, inbox: Inbox
 ) -> None:
-    nobodys = inbox.url.rpartition("/")[0] + f"/{unique('nobodys')}"
-    run = ran(api, send(nobodys), max_retries=3)
+    """Named by the payload, which only the executor sees."""
+    payload = {"where": inbox.url.rpartition("/")[0] + f"/{unique('nobodys')}"}
+    run = ran(api, send("{{payload.where}}"), payload=payload, max_retries=3)
     assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
     assert run["error_message"] in (
         "There is no such queue in this region",
         "Punctual may not send to this queue",
+        "The queue is not one that tasks of this tenant may reach (tasksMayReach)",
     )
