@@ -131,7 +131,9 @@ class Execution(Stack):
             window=Duration.seconds(1),
             at_a_time=stage.concurrency.status_batches,
             only=HEADS_ONLY,
-            retries=100,
+            # A store that refuses every call fails an invocation in a fraction of a second: a
+            # hundred tries would be over in half a minute. The age is what ends them.
+            retries=2_000,
             oldest=Duration.hours(6),
         )
 

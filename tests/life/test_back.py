@@ -65,6 +65,8 @@ def test_what_is_written_in_the_newest_layout_does_not() -> None:
     assert kinds == {
         "timers moment#digits | moment#default#id#number#mark",
         "runs default#pack#number | digest",
+        "control default#totals | -",
+        "control default#minutes | moment",
     }
 
 

@@ -146,7 +146,7 @@ CEILINGS = {
     "submission": 5.54,
     "large submission": 6.17,
     "minute": 1.18,
-    "day": 443.86,
+    "day": 449.54,
     "round": 1.44,
 }
 

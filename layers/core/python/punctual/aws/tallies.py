@@ -109,8 +109,21 @@ class Tallies:
         raise Unavailable(f"The counts of {tenant} change too often.")
 
     def _counted(self, where: str) -> frozenset[bytes]:
-        rows = self._dynamo.query(self._table, Range(where), MINUTES)
-        return frozenset(mark for row in rows for mark in _marks(known(row)))
+        """Return the marks of what is counted.
+
+        A store that is away for half a minute is waited for: Lambda hands a batch out only so
+        often, and a failure that takes no time would use that up at once.
+        """
+        for attempt in range(_TRIES):
+            try:
+                rows = list(self._dynamo.query(self._table, Range(where), MINUTES))
+            except Unavailable:
+                if attempt == _TRIES - 1:
+                    raise
+                self._dynamo.wait(attempt, where)
+            else:
+                return frozenset(mark for row in rows for mark in _marks(known(row)))
+        raise AssertionError("the last attempt returns or raises")
 
     def _writes(
         self,
