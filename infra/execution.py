@@ -131,9 +131,7 @@ class Execution(Stack):
             window=Duration.seconds(1),
             at_a_time=stage.concurrency.status_batches,
             only=HEADS_ONLY,
-            # A store that refuses every call fails an invocation in a fraction of a second: a
-            # hundred tries would be over in half a minute. The age is what ends them.
-            retries=2_000,
+            retries=100,
             oldest=Duration.hours(6),
         )
 
