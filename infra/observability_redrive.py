@@ -111,13 +111,17 @@ def _plain(value: Any) -> Any:
 
 
 def _messages(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
+    """Each message once, also those that are seen again because a try took longer than `HIDDEN`."""
+    seen: set[str] = set()
     while True:
         answer = sqs.receive_message(
             QueueUrl=queue, MaxNumberOfMessages=AT_A_TIME, VisibilityTimeout=HIDDEN
         )
-        if not answer.get("Messages"):
+        new = [one for one in answer.get("Messages", []) if one["MessageId"] not in seen]
+        if not new:
             return
-        yield from answer["Messages"]
+        seen.update(one["MessageId"] for one in new)
+        yield from new
 
 
 def _hand_on(client: Any, function: str) -> Callable[[Sequence[Mapping[str, Any]]], int]:

@@ -154,6 +154,19 @@ def test_what_fails_again_stays(world: World, crashes: bool) -> None:
     assert [f"punctual-dev-status {why}" in line for line in world.said] == [True, True]
 
 
+def test_it_ends_where_each_try_lasts_until_the_message_is_seen_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A function that waits for its store takes half a minute, and a queue may hold hundreds."""
+    monkeypatch.setattr("infra.observability_redrive.HIDDEN", 0)
+    places = world.write("a", "b", "c")
+    for place in places:
+        world.fail(place, place)
+    world.status.crashes = True
+    assert world.redrive() == 3
+    assert sorted(keys(world)) == ["a", "b", "c"]
+
+
 def test_what_the_stream_has_forgotten_stays_and_is_said(world: World) -> None:
     (place,) = world.write("a")
     world.fail(place, place)
