@@ -56,14 +56,15 @@ class Api(Stack):
         make = Functions(self, stage, environment)
         arns, queues = data.arns, scheduling.arns
 
+        trust = stage.trust.to_env() if stage.trust else {}
         self.authorizer = make(
             AUTHORIZER,
             rights.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
-            {**_named(environment), **(stage.trust.to_env() if stage.trust else {})},
+            {**_named(environment), **trust},
         )
         self.service = make(SERVICE, rights.job_service(arns, queues, token_key, webhook_key))
         limited = stage.limits is not None
-        self.search = make(SEARCH, rights.job_search(arns, limited))
+        self.search = make(SEARCH, rights.job_search(arns, limited), {**environment, **trust})
         self.gateway = Gateway(
             self,
             "Gateway",

@@ -333,6 +333,7 @@ def _trust(fields: Fields | None) -> Trust | None:
         fields.text("audience", CLAIM, "what the issuer's tokens are meant for"),
         fields.text_or_null("tenantClaim", CLAIM, "a claim's name") or TENANT_CLAIM,
         fields.text_or_null("roleClaim", CLAIM, "a claim's name") or ROLE_CLAIM,
+        fields.text_or_null("clientId", CLAIM, "the client that people log in with"),
     )
     fields.finish()
     return trust

@@ -430,8 +430,9 @@ class MemoryEngine:
 
     def stats(self, tenant: str) -> Stats:
         self._ask("stats", tenant)
-        minute = {"minute": self.now, "started": 1, "succeeded": 1, "failed": 0}
         lateness = {"p50": 0.1, "p99": 0.2, "max": 0.3}
+        counts = {"started": 1, "succeeded": 1, "failed": 0}
+        minute = {"minute": self.now, **counts, "lateness_ms": lateness}
         return Stats(
             {"SCHEDULED": 1}, {}, [minute], lateness, {"depth": 0, "oldest_seconds": 0}, []
         )

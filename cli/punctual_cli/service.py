@@ -96,6 +96,7 @@ def _health(session: Session, found: "Health") -> None:
             ("Guarantee", found.guarantee),
             ("Tasks", ", ".join(found.task_types)),
             ("Sandbox", found.sandbox),
+            ("Issuer", found.auth and found.auth.issuer),
             ("Time zones", found.tzdata and f"tzdata {found.tzdata}"),
             *(("Warning", one.text) for one in found.warnings),
         ]

@@ -125,8 +125,19 @@ def test_a_jwt_lets_in_and_an_issuer_that_is_down_makes_nobody_wrong(tmp_path: P
                 made = http.post("/jobs", content=_pieces(job), headers=JSON)
                 assert (made.status_code, made.json()["created_by"]) == (202, "ada")
                 assert http.get("/tokens").status_code == 403
+                auth = http.get("/health").json()["auth"]
+                assert auth == {"issuer": issuer.address, "client_id": None}
             with client(node, issuer.token(now, aud="wiki")) as http:
                 assert http.get("/whoami").status_code == 401
+
+
+def test_health_tells_strangers_where_to_log_in(tmp_path: Path) -> None:
+    with an_issuer() as issuer:
+        trust = {"PUNCTUAL_OIDC_ISSUER": issuer.address, "PUNCTUAL_OIDC_AUDIENCE": AUDIENCE}
+        login = {**trust, "PUNCTUAL_OIDC_CLIENT_ID": "pages"}
+        with a_node(tmp_path / "data", PUNCTUAL_AUTH="on", **login) as node, client(node) as http:
+            auth = http.get("/health").json()["auth"]
+            assert auth == {"issuer": issuer.address, "client_id": "pages"}
 
 
 JSON = {"content-type": "application/json"}

@@ -28,6 +28,7 @@ ISSUER = {
     "issuer": "https://id.example.com/realms/a",
     "audience": "punctual",
     "tenantClaim": "https://example.com/tenant",
+    "clientId": "punctual-pages",
 }
 FULL = {
     "vpc": VPC,

@@ -97,6 +97,15 @@ def plain(value: Any) -> str:
     return "reference"
 
 
+TRUSTED = {
+    "PUNCTUAL_OIDC_ISSUER": ISSUER["issuer"],
+    "PUNCTUAL_OIDC_AUDIENCE": ISSUER["audience"],
+    "PUNCTUAL_OIDC_TENANT_CLAIM": "https://example.com/tenant",
+    "PUNCTUAL_OIDC_ROLE_CLAIM": "role",
+    "PUNCTUAL_OIDC_CLIENT_ID": "punctual-pages",
+}
+
+
 def test_an_executor_knows_its_lane_and_the_authorizer_whom_to_trust(stage: str) -> None:
     made = functions(assembly(stage))
     told = {name: one.properties["Environment"]["Variables"] for name, one in made.items()}
@@ -105,14 +114,11 @@ def test_an_executor_knows_its_lane_and_the_authorizer_whom_to_trust(stage: str)
     ours = {name for name in told["authorizer"] if name.startswith("PUNCTUAL_")}
     assert ours == {"PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS"}
     assert told["authorizer"]["PUNCTUAL_KNOBS"] == f"/punctual/{stage}/"
-    trusting = functions(full())["authorizer"]
-    environment = trusting.properties["Environment"]["Variables"]
-    assert {name: environment[name] for name in environment if "OIDC" in name} == {
-        "PUNCTUAL_OIDC_ISSUER": ISSUER["issuer"],
-        "PUNCTUAL_OIDC_AUDIENCE": ISSUER["audience"],
-        "PUNCTUAL_OIDC_TENANT_CLAIM": "https://example.com/tenant",
-        "PUNCTUAL_OIDC_ROLE_CLAIM": "role",
-    }
+    for name, function in functions(full()).items():
+        environment = function.properties["Environment"]["Variables"]
+        trusting = {key: value for key, value in environment.items() if "OIDC" in key}
+        # job-search tells of the issuer in GET /health.
+        assert trusting == (TRUSTED if name in ("authorizer", "job-search") else {})
 
 
 def test_dead_letters_knows_the_queue_behind_each_lane(stage: str) -> None:

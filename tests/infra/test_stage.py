@@ -118,6 +118,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         for wrong in ("http://127.0.0.1:1", "https://", "https://a.example/?b", "id", 7)
     ),
     ({"oidcIssuer": {**ISSUER, "tenantClaim": "a b"}}, "`oidcIssuer.tenantClaim` must be a claim"),
+    ({"oidcIssuer": {**ISSUER, "clientId": ""}}, "`oidcIssuer.clientId` must be the client that"),
     ({"oidcIssuer": {**ISSUER, "scope": "x"}}, "`oidcIssuer.scope` is unknown"),
     ({"domain": {"name": "jobs.example.com"}}, "`domain.certificateArn` is not set"),
     ({"domain": {**DOMAIN, "zone": "x"}}, "`domain.zone` is unknown"),

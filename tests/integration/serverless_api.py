@@ -10,6 +10,7 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from punctual.access.trust import Trust
 from punctual.aws.calls import Patience
 from punctual.aws.crew import Crew
 from punctual.domain.placement import sortable_id
@@ -148,6 +149,7 @@ class Deployed:
         pause: Callable[[float], None] | None = None,
         crew: int = 1,
         first_id: int = 1,
+        trust: Trust | None = None,
     ) -> None:
         self.store = store
         pause = pause or store.slept.append
@@ -170,7 +172,7 @@ class Deployed:
             )
 
         self.runtimes = {function: runtime(function) for function in (READER, WRITER)}
-        reader, writer = reading(self.runtimes[READER]), writing(self.runtimes[WRITER])
+        reader, writer = reading(self.runtimes[READER], trust), writing(self.runtimes[WRITER])
         self._apps = {READER: reader, WRITER: writer}
         self._ids = count(1)
 

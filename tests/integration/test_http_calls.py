@@ -426,6 +426,7 @@ def test_stats_and_health(client: Client) -> None:
         "guarantee",
         "margin_seconds",
         "sandbox",
+        "auth",
         "warnings",
     }
 

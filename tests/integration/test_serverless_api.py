@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from punctual.access.trust import Trust
 from punctual.domain.placement import bucket_of
 from punctual.web.contract import CALLS, PREFLIGHT, READER, WRITER
 from tests.integration.moto_adapter import Moto
@@ -261,6 +262,17 @@ def test_health_needs_no_token_and_says_when_nobody_plans(api: Deployed, clock: 
     assert api("GET", "/health", authorizer=None).json["status"] == "down"
     assert api("GET", "/health/ready", authorizer=None).status == 503
     assert api("GET", "/health/live", authorizer=None).status == 200
+
+
+@pytest.mark.parametrize("client_id", [None, "pages"])
+def test_health_names_the_issuer_that_the_stage_trusts(
+    api: Deployed, clock: Hand, client_id: str | None
+) -> None:
+    assert api("GET", "/health", authorizer=None).json["auth"] is None
+    trust = Trust("https://id.example.com", "punctual", client_id=client_id)
+    trusting = Deployed(api.store, clock, first_id=1_000, trust=trust)
+    told = trusting("GET", "/health", authorizer=None).json["auth"]
+    assert told == {"issuer": "https://id.example.com", "client_id": client_id}
 
 
 def test_health_answers_when_the_store_does_not(

@@ -158,6 +158,8 @@ def test_trust_is_read_whole_or_not_at_all() -> None:
     assert Trust.from_env({"PUNCTUAL_AUTH": "on", "PUNCTUAL_OIDC_ISSUER": ""}) is None
     full = Trust("https://id.example.com", "punctual", "org", "groups")
     assert Trust.from_env(full.to_env()) == full
+    named = full._replace(client_id="pages")
+    assert Trust.from_env(named.to_env()) == named
     least = {"PUNCTUAL_OIDC_ISSUER": full.issuer, "PUNCTUAL_OIDC_AUDIENCE": "punctual"}
     assert Trust.from_env(least) == full._replace(tenant_claim="tenant", role_claim="role")
 
@@ -176,6 +178,7 @@ def test_trust_is_read_whole_or_not_at_all() -> None:
         {"AUDIENCE": "a b"},
         {"TENANT_CLAIM": "a\n"},
         {"ROLE_CLAIM": "x" * 513},
+        {"CLIENT_ID": "a b"},
     ],
 )
 def test_an_issuer_that_cannot_be_is_refused(changed: dict[str, str]) -> None:

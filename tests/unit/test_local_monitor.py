@@ -79,7 +79,8 @@ def test_a_batch_counts_as_its_runs_one_by_one() -> None:
 
 def _counts(monitor: NodeMonitor, now: datetime) -> list[dict[str, int]]:
     found = monitor.stats("t", now).last_hour
-    return [{name: n for name, n in one.items() if name != "minute"} for one in found]
+    others = ("minute", "lateness_ms")
+    return [{name: n for name, n in one.items() if name not in others} for one in found]
 
 
 def test_lateness_counts_from_when_its_own_job_let_a_run_in() -> None:
@@ -110,6 +111,25 @@ def test_lateness_is_right_to_five_in_a_hundred_and_its_maximum_exact() -> None:
     assert found["p50"] == pytest.approx(500, rel=0.05)
     assert found["p99"] == pytest.approx(990, rel=0.05)
     assert found["max"] == 1_000
+
+
+def test_each_minute_has_the_lateness_of_its_own_runs() -> None:
+    monitor = a_monitor()
+    monitor.performed([a_run(0.5), a_run(0.5)])
+    monitor.performed([a_run(4)])  # it starts in the next minute
+    once_more = replace(a_run(9), started_at=AT)
+    monitor.performed([once_more])  # another attempt is not late
+    first, second = monitor.stats("t", AT + MINUTE).last_hour
+    assert first["lateness_ms"]["max"] == 500
+    assert first["lateness_ms"]["p50"] == pytest.approx(500, rel=0.05)
+    assert second["lateness_ms"]["max"] == 4_000
+
+
+def test_a_minute_in_which_nothing_started_has_no_lateness() -> None:
+    monitor = a_monitor()
+    monitor.ended(a_run(0))
+    (minute,) = monitor.stats("t", AT + MINUTE).last_hour
+    assert minute["lateness_ms"] == {"p50": None, "p99": None, "max": None}
 
 
 def test_what_is_on_time_is_not_late_at_all() -> None:

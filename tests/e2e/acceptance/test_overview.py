@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, a_client, eventually, instant
+from tests.e2e.acceptance.contract import NEVER_SOON, Api, Json, a_client, eventually, instant, iso
 from tests.e2e.acceptance.target import Target
 
 SKEW = timedelta(seconds=5)  # clocks of executors and of the installation
@@ -19,10 +19,12 @@ def test_health_says_what_the_installation_can_do(api: Api) -> None:
     assert answer.status_code in (200, 503)
     assert {
         *("status", "lateness_ms_p99", "watermark", "planner_heartbeat", "version", "tzdata"),
-        *("task_types", "guarantee", "margin_seconds", "sandbox"),
+        *("task_types", "guarantee", "margin_seconds", "sandbox", "auth"),
     } <= set(health)
     assert health["sandbox"] in (None, "landlock", "bubblewrap", "none")
     assert (health["sandbox"] is not None) == ("script" in health["task_types"])
+    auth = health["auth"]
+    assert auth is None or (set(auth) == {"issuer", "client_id"} and auth["issuer"])
     assert health["status"] in {"ok", "late"}
     assert {"event", "http"} <= set(health["task_types"])
 
@@ -54,7 +56,7 @@ def test_stats_count_jobs_and_runs(api: Api, target: Target) -> None:
     assert set(stats["lateness_ms"]) == {"p50", "p99", "max"}
     assert set(stats["queue"]) == {"depth", "oldest_seconds"}
     for minute in stats["last_hour"]:
-        assert set(minute) == {"minute", "started", "succeeded", "failed"}
+        assert set(minute) == {"minute", "started", "succeeded", "failed", "lateness_ms"}
 
 
 def test_stats_tell_who_executes_what_takes_longer_than_a_moment(api: Api, target: Target) -> None:
@@ -90,6 +92,24 @@ def test_stats_follow_what_happens(api: Api, target: Target) -> None:
         return all(now > then for now, then in zip(counts(), before, strict=True))
 
     assert eventually(grew)
+
+
+def test_each_minute_says_how_late_its_runs_started(api: Api) -> None:
+    run = api.only_run(api.create(schedule_type="IMMEDIATE")["job_id"])
+    minute_of_start = iso(instant(run["start_time"]).replace(second=0, microsecond=0))
+
+    def seen() -> Json:
+        hour = {minute["minute"]: minute for minute in api.get("/stats")["last_hour"]}
+        minute = hour.get(minute_of_start, {"lateness_ms": {"max": None}})
+        return minute if minute["lateness_ms"]["max"] is not None else None
+
+    minute = eventually(seen)
+    late = minute["lateness_ms"]
+    assert set(late) == {"p50", "p99", "max"}
+    assert 0 <= late["p50"] <= late["p99"] <= late["max"]
+    # AWS counts in steps from a millisecond, right to five in a hundred.
+    assert late["max"] >= run["lateness_ms"] * 0.95 - 1
+    assert api.get("/stats")["lateness_ms"]["max"] >= late["max"]
 
 
 def test_what_was_cancelled_has_not_failed(api: Api, target: Target) -> None:

@@ -21,6 +21,7 @@ class Trust(NamedTuple):
     audience: str
     tenant_claim: str = TENANT_CLAIM
     role_claim: str = ROLE_CLAIM
+    client_id: str | None = None  # of the client that people log in with
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "Trust | None":
@@ -39,12 +40,14 @@ query; PUNCTUAL_OIDC_AUDIENCE must be 1 to 512 printable characters without spac
             said["audience"],
             said["tenant_claim"] or TENANT_CLAIM,
             said["role_claim"] or ROLE_CLAIM,
+            said["client_id"] or None,
         )
         wrong = []
         if not is_issuer(trust.issuer):
             wrong.append(f"{PREFIX}ISSUER must be an https address without query")
         for name in cls._fields[1:]:
-            if not _TEXT.fullmatch(getattr(trust, name)):
+            value = getattr(trust, name)
+            if value is not None and not _TEXT.fullmatch(value):
                 text = "must be 1 to 512 printable characters without spaces"
                 wrong.append(f"{PREFIX}{name.upper()} {text}")
         if wrong:
@@ -52,7 +55,7 @@ query; PUNCTUAL_OIDC_AUDIENCE must be 1 to 512 printable characters without spac
         return trust
 
     def to_env(self) -> dict[str, str]:
-        return {PREFIX + name.upper(): value for name, value in self._asdict().items()}
+        return {PREFIX + name.upper(): value for name, value in self._asdict().items() if value}
 
 
 def is_issuer(address: str) -> bool:

@@ -28,19 +28,20 @@ class Upcoming(Model, frozen=True, kw_only=True):
     local: At
 
 
-class Minute(Model, frozen=True, kw_only=True):
-    minute: At
-    started: int = 0
-    succeeded: int = 0
-    failed: int = 0
-
-
 class Lateness(Model, frozen=True, kw_only=True):
     """In milliseconds; None where nothing has run."""
 
     p50: float | None = None
     p99: float | None = None
     max: float | None = None
+
+
+class Minute(Model, frozen=True, kw_only=True):
+    minute: At
+    started: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    lateness_ms: Lateness | None = None
 
 
 class Queue(Model, frozen=True, kw_only=True):
@@ -68,6 +69,13 @@ class HealthWarning(Model, frozen=True, kw_only=True):
     text: str
 
 
+class Login(Model, frozen=True, kw_only=True):
+    """The OIDC issuer that people log in with, and the client to do it by."""
+
+    issuer: str
+    client_id: str | None = None
+
+
 class Health(Model, frozen=True, kw_only=True):
     status: str
     lateness_ms_p99: float | None = None
@@ -79,6 +87,7 @@ class Health(Model, frozen=True, kw_only=True):
     guarantee: str | None = None
     margin_seconds: float | None = None
     sandbox: str | None = None
+    auth: Login | None = None
     warnings: tuple[HealthWarning, ...] = ()
 
     @property

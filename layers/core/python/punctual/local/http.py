@@ -27,7 +27,7 @@ from punctual.web.app import routes
 from punctual.web.features import Features
 from punctual.web.guards import check_body, check_loopback, too_large
 from punctual.web.problems import Refused, problem_reply, unknown_problem
-from punctual.web.render_rest import About
+from punctual.web.render_rest import About, Login
 from punctual.web.request import COMMON, Caller, Reply, Request
 from punctual.web.routes_schedules import ScheduleRoutes
 from punctual.web.routing import Answer, Log
@@ -69,12 +69,13 @@ def application(
     own_user: OwnUser | None = None,
     webhook_secret: ReadSecret = no_secret,
     sandbox: str | None = None,
+    login: Login | None = None,
 ) -> "Application":
     """`access`, where given, is called with each answer's method, path, status and id.
 
     Without a `door` no tokens are asked for: `own_user` admits the callers, or all are admitted.
     """
-    about = About(_version(), tuple(features.task_types), sandbox)
+    about = About(_version(), tuple(features.task_types), sandbox, login)
     admit = None if quotas is None else quotas.call
     services = Services(
         *(jobs, search, clock, features, about, tokens),

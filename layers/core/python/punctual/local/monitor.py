@@ -213,7 +213,7 @@ def _is_past(minute: datetime, now: datetime, span: timedelta) -> bool:
 
 def _shown(at: datetime, one: Minute) -> dict[str, Any]:
     counts = {"started": one.started, "succeeded": one.succeeded, "failed": one.failed}
-    return {"minute": at, **counts}
+    return {"minute": at, **counts, "lateness_ms": _lateness([one])}
 
 
 def _lateness(minutes: Sequence[Minute]) -> Mapping[str, float | None]:

@@ -52,6 +52,7 @@ from punctual.tasks.http import HttpTask
 from punctual.tasks.registry import Registry
 from punctual.tasks.run_folder import remove_left_behind
 from punctual.tasks.sandbox import Sandbox
+from punctual.web.render_rest import Login
 
 QUICK_WORKERS = 32
 LONG_WORKERS = 8
@@ -216,7 +217,7 @@ async def serve(
     key_was_there = key.is_there
     if options.auth or key_was_there:
         key.read()
-    limits_of = limits_here(options, log)
+    limits_of, trust = limits_here(options, log), options.trust
     sandbox = options.scripts.sandbox(options.data, options.auth, log)
     node, http = build(store, options.data, log, lambda: holder[0].wake(), sandbox, limits_of)
     node.start()
@@ -224,7 +225,7 @@ async def serve(
         store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
     )
     beside = OwnThread()
-    door = door_of(store, key, options.trust, beside, log) if options.auth else None
+    door = door_of(store, key, trust, beside, log) if options.auth else None
     own_user = None
     if door is None:
         own_user = OwnUser(Peers().owner, local_token(options.data), own_uid())
@@ -249,6 +250,7 @@ async def serve(
                 webhook_secret=WebhookSecretReader(webhook_keys.shown, store.audit).read,
                 features=features_with(sandbox),
                 sandbox=sandbox.name,
+                login=trust and Login(trust.issuer, trust.client_id),
             ),
             http=cast(type[asyncio.Protocol], partial(Wire, most=connections)),
             loop="none",

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+from punctual.access.trust import Trust
 from punctual.domain.access import Role
 from punctual.serverless.telling import Telling
 from punctual.settings import VERSION
 from punctual.web.challenge import unauthenticated, unsure
 from punctual.web.contract import PUBLIC
-from punctual.web.render_rest import About
+from punctual.web.render_rest import About, Login
 from punctual.web.request import Caller
 
 TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
@@ -24,8 +25,9 @@ MOST = 5_900_000  # bytes of one list, quoted: with its frame it stays under Lam
 _NOBODY = Caller("", "")
 
 
-def about() -> About:
-    return About(VERSION, tuple(sorted(TASK_TYPES)))
+def about(trust: Trust | None = None) -> About:
+    login = None if trust is None else Login(trust.issuer, trust.client_id)
+    return About(VERSION, tuple(sorted(TASK_TYPES)), login=login)
 
 
 def caller_of(event: Mapping[str, Any], path: str) -> Caller:

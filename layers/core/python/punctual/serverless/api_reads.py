@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any, NoReturn
 
+from punctual.access.trust import Trust
 from punctual.aws.control import DynamoBuckets
 from punctual.aws.tallies import Tallies
 from punctual.engine.search import Search
@@ -23,7 +24,7 @@ from punctual.web.routes_schedules import ScheduleRoutes
 from punctual.web.services import Reads
 
 
-def reading(runtime: Runtime) -> Any:
+def reading(runtime: Runtime, trust: Trust | None = None) -> Any:
     """A resolver for the calls that read, and for whatever no route names."""
     table = runtime.settings.control_table
     planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
@@ -32,7 +33,7 @@ def reading(runtime: Runtime) -> Any:
     search = Search(runtime.ports, runtime.clock, monitor, of_engine(runtime.tell))
     limited, made = limiting.api(runtime), tokens(runtime, key=_not_asked)
     reads = Reads(
-        *(search, runtime.clock, about(), made),
+        *(search, runtime.clock, about(trust), made),
         most=MOST,
         limits_of=limited.limits_of,
         all_by_any_time=False,  # the list over all jobs is filed by scheduled times

@@ -115,7 +115,8 @@ def _happened(one: Minute) -> bool:
 
 
 def _shown(one: Minute) -> dict[str, Any]:
-    return {"minute": one.at, **{name: one.counts.get(name, 0) for name in (STARTED, *ENDED)}}
+    counts = {name: one.counts.get(name, 0) for name in (STARTED, *ENDED)}
+    return {"minute": one.at, **counts, "lateness_ms": _lateness([one])}
 
 
 def _lateness(minutes: Sequence[Minute]) -> Mapping[str, float | None]:

@@ -11,12 +11,20 @@ GUARANTEE = "at-least-once start, one holder at a time, every effect fenced"
 MARGIN_SECONDS = 2
 
 
+class Login(NamedTuple):
+    """Where people log in: the OIDC issuer, and the client that asks it on their behalf."""
+
+    issuer: str
+    client_id: str | None
+
+
 class About(NamedTuple):
     """What an installation says of itself, whether its store answers or not."""
 
     version: str
     task_types: tuple[str, ...]
     sandbox: str | None = None  # of scripts; None where there are none
+    login: Login | None = None  # None where tokens alone are accepted
 
 
 def preview_json(found: Preview) -> dict[str, Any]:
@@ -76,6 +84,7 @@ def health_json(health: Health, about: About) -> dict[str, Any]:
         "guarantee": GUARANTEE,
         "margin_seconds": MARGIN_SECONDS,
         "sandbox": about.sandbox,
+        "auth": None if about.login is None else about.login._asdict(),
         "warnings": [{"code": one.code, "text": one.text} for one in health.warnings],
     }
 

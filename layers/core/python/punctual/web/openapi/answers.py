@@ -229,17 +229,18 @@ class Explanation(Answer):
     next: Time | None
 
 
+class Lateness(Answer):
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+
 class MinuteCounts(Answer):
     minute: Time
     started: Count
     succeeded: Count
     failed: Count
-
-
-class Lateness(Answer):
-    p50: float | None
-    p99: float | None
-    max: float | None
+    lateness_ms: Lateness
 
 
 class Queue(Answer):
@@ -271,6 +272,11 @@ class Probe(Answer):
     status: Literal["ok", "down"]
 
 
+class Login(Answer):
+    issuer: str
+    client_id: str | None
+
+
 class Health(Answer):
     status: Literal["ok", "late", "down"]
     lateness_ms_p99: float | None
@@ -282,4 +288,5 @@ class Health(Answer):
     guarantee: str
     margin_seconds: int
     sandbox: Literal["landlock", "bubblewrap", "none"] | None
+    auth: Login | None
     warnings: list[HealthWarning]

@@ -249,6 +249,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "started": "Runs that started in it.",
         "succeeded": "Runs that succeeded in it.",
         "failed": "Runs that failed in it.",
+        "lateness_ms": "How late the runs that first started in it were.",
     },
     "Lateness": {
         "p50": "Half of the runs were at most this late.",
@@ -277,7 +278,12 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "guarantee": "What is promised of each due run.",
         "margin_seconds": "How late a run may start.",
         "sandbox": "What scripts run in; null where there are no script tasks.",
+        "auth": "The OIDC issuer whose JWTs are accepted besides tokens; null is none.",
         "warnings": "What a person should see to; empty on AWS, which has alarms.",
+    },
+    "Login": {
+        "issuer": "The issuer's address.",
+        "client_id": "The client that people log in with; null where none is configured.",
     },
     "HealthWarning": {
         "code": "What it is.",
