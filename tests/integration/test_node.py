@@ -10,6 +10,7 @@ from punctual.domain.head import State
 from punctual.domain.run import Status
 from punctual.engine.jobs import Submission
 from punctual.local.clock import ManualClock
+from punctual.tasks.contract import Outcome
 from tests.integration.node_world import NOON, T, World, a_world
 
 
@@ -75,6 +76,24 @@ def test_a_failed_task_is_tried_again_after_its_delay_and_then_given_up(world: W
     full = world.do(lambda: world.node.search.run(T, job, view.run.run_id))
     assert [row.status for row in full.attempts] == ["FAILED", "FAILED"]
     assert world.gate.attempts == [1, 2, 3]
+
+
+def test_what_a_script_printed_stays_with_its_run_and_out_of_the_log(
+    world: World, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = "Exit code 3\npassword: hush"
+    monkeypatch.setattr(world.gate, "run", lambda *_: Outcome.failed(error))
+    job = world.submit(task={"type": "script"}, max_retries=1)
+    world.node.step()
+    world.settle()
+    clock.advance(timedelta(minutes=5))
+    world.node.step()
+    world.settle()
+    (view,) = world.runs(job)
+    assert (view.run.status, view.detail.error) == (Status.FAILED, error)
+    told = [facts["error"] for event, facts in world.lines if "error" in facts]
+    assert told == ["Exit code 3"] * 2
+    assert "hush" not in str(world.lines)
 
 
 def test_cancelling_a_job_stops_what_runs(world: World) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from punctual.tasks import bubblewrap, seccomp
 from punctual.tasks.sandbox import OpenPath, Sandbox, choose
+from tests.integration.other_user import run_python
 from tests.integration.script_runs import Log, an_attempt, execute, unconfined
 from tests.kernel import needs
 
@@ -241,3 +242,19 @@ def test_rules_that_the_kernel_refuses_run_nothing(
     outcome = execute(root, an_attempt("echo ran"))
     assert (outcome.status, outcome.output) == ("FAILED", b"")
     assert outcome.error == "The sandbox could not be entered: Invalid argument"
+
+
+LAUNCHED = """
+import tempfile
+from pathlib import Path
+from tests.integration.script_runs import an_attempt, execute, unconfined
+code = "cat /proc/$PPID/environ; ls /proc/$PPID/fd"
+print(execute(Path(tempfile.mkdtemp()), an_attempt(code), sandbox=unconfined()).error)
+"""
+
+
+def test_a_launcher_hides_from_its_script_without_a_sandbox_too() -> None:
+    """As another user where we are root: to root nothing is hidden."""
+    user = "nobody" if os.geteuid() == 0 else "ours"
+    said = run_python(user, "-c", LAUNCHED)
+    assert said.count("Permission denied") == 2

@@ -46,6 +46,12 @@ def test_a_run_that_failed_tells_why_in_so_many_letters(status: Status) -> None:
     assert told.measured == [Metric.FINISHED, Metric.FAILED]
 
 
+def test_only_the_first_line_of_an_error_is_told() -> None:
+    """What follows is what the task printed, which may be anything."""
+    ((_, fields),) = ended(Status.FAILED, "Exit code 3\npassword: hush").lines
+    assert fields["error"] == "Exit code 3"
+
+
 def test_a_run_that_went_well_pays_for_no_such_field() -> None:
     told = ended(Status.SUCCESS, "")
     ((_, fields),) = told.lines
