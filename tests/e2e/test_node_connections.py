@@ -1,6 +1,5 @@
 """A real node under connections that never send their request to its end."""
 
-import asyncio
 import os
 import resource
 import socket
@@ -10,26 +9,16 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from bench.client import Client
 from bench.running import RunningNode
+from tests.e2e.node_calls import call
 
 HALF_SENT = 1_100
 HALF = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appli"
 RUNS = 12
 PATIENCE = 120.0  # seconds; a busy machine may need some of them
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[RunningNode]:
-    node = RunningNode(tmp_path / "data").start()
-    try:
-        yield node
-    finally:
-        node.stop()
 
 
 @contextmanager
@@ -49,14 +38,6 @@ def half_sent(port: int, number: int) -> Iterator[list[socket.socket]]:
         for one in sockets:
             one.close()
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-async def call(port: int, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    client = await Client(port).connect()
-    try:
-        return await client.call(method, path, body)
-    finally:
-        client.close()
 
 
 @pytest.mark.parametrize("open_files", [None, 1_024])
@@ -93,13 +74,13 @@ def _runs_beside_half_sent_requests(node: RunningNode) -> None:
         for task in (script, http)
     ]
     with half_sent(node.port, HALF_SENT):
-        status, _ = asyncio.run(call(node.port, "POST", "/jobs/batch", {"jobs": jobs}))
+        status, _ = call(node, "POST", "/jobs/batch", {"jobs": jobs})
         assert status == 207
         until = time.monotonic() + PATIENCE
         ended: dict[str, int] = {}
         while sum(ended.get(one, 0) for one in ("SUCCESS", "FAILED", "TIMED_OUT")) < RUNS:
             assert time.monotonic() < until, ended
-            ended = asyncio.run(call(node.port, "GET", "/stats"))[1]["runs"]
+            ended = call(node, "GET", "/stats")[1]["runs"]
             time.sleep(0.05)
     assert ended == {"SUCCESS": RUNS}
 
@@ -111,6 +92,13 @@ def test_half_sent_requests_are_answered_and_closed(node: RunningNode) -> None:
             one.settimeout(PATIENCE)
             assert one.recv(12) == b"HTTP/1.1 408"
         assert time.monotonic() - began > 5
+
+
+def test_a_head_of_more_than_64_kib_is_answered_431(node: RunningNode) -> None:
+    start = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nx-long: "
+    with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as one:
+        one.sendall(start + b"a" * (64 * 1024 + 1 - len(start)))
+        assert one.recv(12) == b"HTTP/1.1 431"
 
 
 def test_an_endless_header_takes_no_memory(node: RunningNode) -> None:
@@ -126,4 +114,4 @@ def test_an_endless_header_takes_no_memory(node: RunningNode) -> None:
             pass
     assert sent < 50_000_000
     assert node.memory_mb - before < 30
-    assert asyncio.run(call(node.port, "GET", "/health"))[0] == 200
+    assert call(node, "GET", "/health")[0] == 200

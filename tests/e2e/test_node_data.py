@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.running import RunningNode, a_node
-from tests.e2e.test_node_process import call, eventually, refusal
+from tests.e2e.node_calls import call, eventually, refusal
 
 SLEEPS = {"type": "script", "runtime": "bash", "code": "echo out; sleep 600"}
 SPEAKS = {"type": "script", "runtime": "bash", "code": "echo out; echo err >&2"}

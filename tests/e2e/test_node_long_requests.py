@@ -1,27 +1,14 @@
 """A real node answers other calls while one that takes long is worked on."""
 
 import asyncio
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
-
-import pytest
 
 from bench.client import Client
 from bench.running import RunningNode
 
 BATCHES = 4
 MORE_THAN_COULD_BE = 60.0
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[RunningNode]:
-    node = RunningNode(tmp_path / "data").start()
-    try:
-        yield node
-    finally:
-        node.stop()
 
 
 def costly_jobs() -> list[dict[str, Any]]:

@@ -1,65 +1,16 @@
 """The node as people run it: its own process, killed, stopped, refused."""
 
 import asyncio
-import os
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from bench.client import Client
 from bench.running import RunningNode
 from bench.scenarios import future, runs, store
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[RunningNode]:
-    node = RunningNode(tmp_path / "data").start()
-    try:
-        yield node
-    finally:
-        node.stop()
-
-
-def call(node: RunningNode, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-    async def once() -> tuple[int, Any]:
-        client = await Client(node.port).connect()
-        try:
-            return await client.call(method, path, body)
-        finally:
-            client.close()
-
-    return asyncio.run(once())
-
-
-def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
-    until = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < until, "it did not come about"
-        time.sleep(0.02)
-
-
-def refusal(folder: Path, port: int = 0) -> str:
-    env = {**os.environ, "PUNCTUAL_PORT": str(port), "PUNCTUAL_DATA": str(folder)}
-    done = subprocess.run(
-        [sys.executable, "-m", "punctual.local"],
-        env=env,
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    return done.stderr
+from tests.e2e.node_calls import call, eventually, refusal
 
 
 def test_a_first_job_runs_and_shows_its_output(node: RunningNode) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bench.running import RunningNode, a_node
-from tests.e2e.test_node_process import call, eventually
+from tests.e2e.node_calls import call, eventually
 
 
 def script(code: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from punctual.engine.ports import Timer
 from punctual.local.clock import ManualClock
 from punctual.local.data_folder import disk_warning
 from punctual.local.errors import StoreError
@@ -49,6 +50,16 @@ def blob(folder: Path) -> None:
     store.close()
 
 
+def timers(folder: Path) -> list[Timer]:
+    """What a start finds, once it has added a timer."""
+    store = Store.open(folder, CLOCK)
+    try:
+        store.timers.put([a_timer()])
+        return list(store.timers.due(NOON, 0, NOON, None, 9).timers)
+    finally:
+        store.close()
+
+
 @pytest.mark.parametrize("lose", [remove, empty])
 @pytest.mark.parametrize("leave", [key, webhook_key, groups, blob])
 def test_a_database_that_was_lost_beside_what_its_node_left_is_refused(
@@ -76,7 +87,7 @@ def test_a_first_start_that_was_cut_short_begins_again(tmp_path: Path) -> None:
     """The lock, the empty folder of blobs and an empty database are all that it can leave."""
     Store.open(tmp_path, CLOCK).close()
     (tmp_path / FILE).write_bytes(b"")
-    Store.open(tmp_path, CLOCK).close()
+    assert timers(tmp_path) == [a_timer()]
 
 
 def test_a_first_start_that_was_cut_short_while_it_made_its_tables_begins_again(
@@ -94,14 +105,14 @@ def test_a_first_start_that_was_cut_short_while_it_made_its_tables_begins_again(
     assert ended.returncode == 9
     assert path.stat().st_size > 0
     (tmp_path / f"{FILE}-wal").write_bytes(b"half of a frame")
-    Store.open(tmp_path, CLOCK).close()
+    assert timers(tmp_path) == [a_timer()]
 
 
 def test_limits_that_were_written_before_the_first_start_are_no_sign_of_loss(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "limits.json").write_text("{}")
-    Store.open(tmp_path, CLOCK).close()
+    assert timers(tmp_path) == [a_timer()]
 
 
 def test_a_database_without_its_folder_of_blobs_is_refused(tmp_path: Path) -> None:

@@ -231,25 +231,6 @@ def test_of_one_batch_the_next_starts_where_one_has_ended() -> None:
             assert at >= ended[number - 2]
 
 
-def test_another_instance_has_to_wait_for_places() -> None:
-    with executing("concurrent_runs=1") as world:
-        slow, other = world.submit(payload={"lasts": 25}), world.submit()
-        records = world.records()
-        second: list[list[str]] = []
-        elsewhere = world.new_runtime()
-
-        def invoke_elsewhere() -> None:
-            second.append(world.invoke(records[1:], runtime=elsewhere))
-
-        world.hands.at(NOON + timedelta(seconds=20), invoke_elsewhere)
-        assert world.invoke(records[:1]) == []
-        assert len(second[0]) == 1  # places were renewed: 20 s are over
-        assert world.status(slow) is Status.SUCCESS
-        assert world.status(other) is Status.QUEUED
-        assert world.invoke(receives(records[1:], 2), runtime=elsewhere) == []
-        assert world.status(other) is Status.SUCCESS
-
-
 def test_however_often_a_limit_holds_it_back_a_run_is_never_taken_for_dead() -> None:
     with executing("runs_per_minute=1") as world:
         world.submit()
@@ -352,9 +333,10 @@ def test_the_tool_says_where_a_stage_has_no_limits(capsys: pytest.CaptureFixture
         assert "set `limits` in cdk.json" in capsys.readouterr().err
 
 
-def test_a_tenants_slow_run_keeps_its_executors_from_more_than_their_part() -> None:
+@pytest.mark.parametrize("limits", ["concurrent_runs=1", "lane_percent=25"])
+def test_a_tenants_slow_run_keeps_its_executors_from_more_than_their_part(limits: str) -> None:
     """Four executors take from the queue: a quarter of them is one."""
-    with executing("lane_percent=25") as world:
+    with executing(limits) as world:
         slow, other = world.submit(payload={"lasts": 25}), world.submit()
         records = world.records()
         second: list[list[str]] = []
@@ -365,7 +347,7 @@ def test_a_tenants_slow_run_keeps_its_executors_from_more_than_their_part() -> N
 
         world.hands.at(NOON + timedelta(seconds=20), invoke_elsewhere)
         assert world.invoke(records[:1]) == []
-        assert len(second[0]) == 1
+        assert len(second[0]) == 1  # places were renewed: 20 s are over
         assert world.status(slow) is Status.SUCCESS
         assert world.status(other) is Status.QUEUED  # it waits, and does not fail
         assert world.invoke(receives(records[1:], 2), runtime=elsewhere) == []

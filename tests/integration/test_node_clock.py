@@ -329,6 +329,8 @@ def test_the_loop_notices_within_seconds_that_the_clock_was_set(tmp_path: Path) 
 
     with a_world(tmp_path, clock) as world:
         asyncio.run(play(world))
+        set_by = [facts["seconds"] for event, facts in world.lines if event == "clock_was_set"]
+    assert [round(seconds / 60) for seconds in set_by] == [60, -60]
 
 
 async def until(is_so: Callable[[], bool]) -> None:

@@ -52,8 +52,14 @@ def test_a_second_node_is_refused_and_told_who_the_first_is(tmp_path: Path) -> N
 
 
 def test_a_folder_is_free_again_when_its_node_has_ended(tmp_path: Path) -> None:
-    Store.open(tmp_path, CLOCK).close()
-    Store.open(tmp_path, CLOCK).close()
+    first = Store.open(tmp_path, CLOCK)
+    first.timers.put([a_timer()])
+    first.close()
+    second = Store.open(tmp_path, CLOCK)
+    try:
+        assert second.timers.due(NOON, 0, NOON, None, 9).timers == [a_timer()]
+    finally:
+        second.close()
 
 
 def test_a_refusal_leaves_the_folder_to_its_holder(tmp_path: Path) -> None:

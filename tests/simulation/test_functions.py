@@ -8,6 +8,7 @@ import pytest
 
 from tests.simulation.drawn import NEVER, on_functions
 from tests.simulation.functions import OnFunctions
+from tests.simulation.scenario import is_over
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.seeds import share
 from tests.simulation.torn import Call, Fault, Tear, tears
@@ -68,14 +69,14 @@ def test_a_function_that_dies_or_repeats_anywhere_breaks_no_rule(story: OnFuncti
 
 @every_story
 def test_wake_ups_that_are_lost_are_found_by_the_ticks(story: OnFunctions) -> None:
-    played(story, nudges_lost=True)
+    assert is_over(played(story, nudges_lost=True))
 
 
 @every_story
 def test_two_ticks_at_a_time_break_no_rule(story: OnFunctions) -> None:
-    played(story, twin_ticks=True)
+    assert is_over(played(story, twin_ticks=True))
 
 
 @every_story
 def test_without_ticks_for_minutes_all_is_caught_up(story: OnFunctions) -> None:
-    played(story, NEVER, no_ticks=(30.0, 400.0))
+    assert is_over(played(story, NEVER, no_ticks=(30.0, 400.0)))

@@ -9,7 +9,7 @@ from punctual.domain.run import Status
 from punctual.engine.looker import Looker
 from punctual.engine.ports import Timer
 from tests.simulation.hand import Hand
-from tests.simulation.scenario import Scenario
+from tests.simulation.scenario import Scenario, is_over, outcomes
 from tests.simulation.scenarios import SCENARIOS
 from tests.simulation.torn import Fault, Tear
 
@@ -94,7 +94,8 @@ def test_a_timer_that_becomes_due_in_a_slow_call_is_still_looked_at(
     name: str, faults: list[Fault], setup: dict[str, Any]
 ) -> None:
     scenario: Scenario = BY_NAME[name]
-    scenario.play(faults, **setup)
+    world = scenario.play(faults, **setup)
+    assert is_over(world), outcomes(world)
 
 
 def unavailable() -> None:
