@@ -44,7 +44,7 @@ def test_memory_of_all_processes_counts_however_they_detach(tmp_path: Path) -> N
         "for _ in range(3):\n"
         "    if os.fork() == 0:\n"
         "        os.setsid()\n"
-        f"        print(os.getpid()); x = bytearray(40_000_000); {WAIT}\n"
+        f"        os.write(1, b'%d\\n' % os.getpid()); x = bytearray(40_000_000); {WAIT}\n"
         f"{WAIT}"
     )
     outcome = python(tmp_path, code)
@@ -140,7 +140,7 @@ def test_more_processes_than_allowed_end_the_run_and_all_of_them(tmp_path: Path)
         "import os, time\n"
         "for _ in range(20):\n"
         "    if os.fork() == 0:\n"
-        "        os.setsid(); print(os.getpid()); time.sleep(60); os._exit(0)\n"
+        "        os.setsid(); os.write(1, b'%d\\n' % os.getpid()); time.sleep(60); os._exit(0)\n"
         "time.sleep(60)"
     )
     outcome = python(tmp_path, code, FEW, 512)
