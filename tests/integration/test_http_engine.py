@@ -347,3 +347,18 @@ def test_a_change_that_sends_nothing_changes_nothing(client: NodeClient, method:
     assert client.call(method, path, b"{}", {"if-match": 'W/"1"'}).status == 412
     client.call("DELETE", path)
     assert client.call(method, path, b"{}").status == 409
+
+
+def test_a_late_node_is_alive_and_ready(client: NodeClient) -> None:
+    """A probe that fails for lateness would restart the node, which makes it later."""
+    submitted(
+        client,
+        {"name": "l", "schedule_type": "FUTURE", "schedule_time": f"{NOON:%Y-%m-%dT}12:00:05Z"},
+    )
+    client.clock.advance(timedelta(seconds=40))  # the thread hangs
+    client.until(NOON + timedelta(seconds=45))
+    health = client.get("/v1/health")
+    assert (health.status, health.json["status"]) == (503, "late")
+    for probe in ("live", "ready"):
+        answer = client.get(f"/v1/health/{probe}")
+        assert (answer.status, answer.json) == (200, {"status": "ok"})

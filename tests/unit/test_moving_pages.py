@@ -53,6 +53,15 @@ def matching(rule: Callable[[date], bool]) -> set[date]:
 def test_kubernetes_page_keeps_the_days(schedule: str, rule: Callable[[date], bool]) -> None:
     moved = functions_of("move-from-kubernetes-cronjob.md")["schedule_of"](schedule, "UTC")
     assert days_of(moved["cron_expression"]) == matching(rule)
+    assert (moved["dst_gap"], moved["dst_fold"]) == ("SKIP", "BOTH")
+
+
+def test_kubernetes_page_makes_an_interval_of_every() -> None:
+    schedule_of = functions_of("move-from-kubernetes-cronjob.md")["schedule_of"]
+    assert schedule_of("@every 90m", "UTC") == {
+        "schedule_type": "INTERVAL",
+        "interval_seconds": 5400,
+    }
 
 
 @pytest.mark.parametrize(
