@@ -4,6 +4,7 @@ import importlib.util
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 
 from punctual.domain.run import Reason, Status
 from punctual.serverless.runtime import Runtime
+from punctual.tasks.reach import Reach, text_of
 from tests.integration.executor_world import ExecutorWorld, Left, executor_world
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +65,21 @@ def test_every_type_of_task_runs_in_one_batch(world: ExecutorWorld) -> None:
     assert "may not be called" in failed[http].detail.error
     assert failed[own].detail.error == "The function is one of Punctual's own"
     assert failed[secret].detail.error == "There is no secret named 'none'"
+
+
+def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: ExecutorWorld) -> None:
+    """A job that was taken before the stage was changed fails when it runs."""
+    world.aws.settings = replace(world.aws.settings, reach=text_of(Reach({}, {"*": ["task-*"]})))
+    sqs = world.aws.clients.sqs
+    urls = [sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("task-a", "orders")]
+    allowed, refused = (world.submit(task={"type": "sqs", "queue_url": url}) for url in urls)
+    invoked = world.submit(task={"type": "lambda", "function": "orders"})
+    assert execute(world) == {"batchItemFailures": []}
+    assert world.status(allowed) is Status.SUCCESS
+    for key in (refused, invoked):
+        assert world.status(key) is Status.FAILED
+        assert "(tasksMayReach)" in world.run(key).detail.error
+    assert "Messages" not in sqs.receive_message(QueueUrl=urls[1])
 
 
 def test_a_warm_function_takes_one_batch_after_another(world: ExecutorWorld) -> None:

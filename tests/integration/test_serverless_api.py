@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from punctual.access.trust import Trust
 from punctual.domain.placement import bucket_of
+from punctual.tasks.reach import Reach, text_of
 from punctual.web.contract import CALLS, PREFLIGHT, READER, WRITER
 from tests.integration.moto_adapter import Moto
 from tests.integration.serverless_api import (
@@ -82,6 +84,19 @@ def test_every_call_reaches_the_function_that_serves_it(api: Deployed) -> None:
         assert answer.status not in (405, 421, 500), (route, answer)
         if answer.status >= 400:
             assert answer.headers["content-type"] == "application/problem+json", route
+
+
+def test_a_job_may_name_only_what_its_tenant_reaches(api: Deployed, clock: Hand) -> None:
+    reach = Reach({"default": ["orders"], "*": ["task-*"]}, {})
+    api.store.settings = replace(api.store.settings, reach=text_of(reach))
+    limited = Deployed(api.store, clock)
+
+    def sent(function: str) -> Answer:
+        return limited("POST", "/jobs", {**DAILY, "task": {"type": "lambda", "function": function}})
+
+    assert sent("orders").status == 202
+    problem = a_problem(sent("task-a"), 422, "INVALID")
+    assert [error["field"] for error in problem["errors"]] == ["task.function"]
 
 
 def test_a_whole_life_of_calls(api: Deployed) -> None:
