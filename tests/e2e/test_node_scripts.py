@@ -19,6 +19,7 @@ from bench.running import RunningNode, a_node
 from punctual.tasks import bubblewrap
 from tests.integration import attacks
 from tests.integration.other_user import environment, identity, python_for
+from tests.integration.test_script_survivors import CLEARED
 from tests.kernel import needs
 
 ATTACKS = Path(attacks.__file__).read_text()
@@ -226,6 +227,15 @@ def test_what_outlives_launcher_and_node_ends_with_the_next_start(data: Path) ->
         node.start()
         eventually(lambda: not Path(f"/proc/{detached}").exists())
         assert not Path(f"/proc/{script}").exists()
+
+
+def test_what_cleared_its_environment_and_killed_its_launcher_dies_with_its_run(data: Path) -> None:
+    """No id of a run tells it apart, so the node has to adopt it."""
+    with a_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
+        done = run(http, job(CLEARED, "python"))
+        assert done["status"] == "FAILED"
+        logs = http.get(f"/jobs/{done['job_id']}/runs/{done['run_id']}/logs").text
+        assert not Path(f"/proc/{int(logs)}").exists()
 
 
 def test_a_node_hides_from_other_processes_of_its_user(tmp_path: Path) -> None:

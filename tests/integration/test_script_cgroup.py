@@ -5,9 +5,24 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from punctual.local import script_settings
+from punctual.local.groups import GroupFiles
+from punctual.tasks import cgroup
 from punctual.tasks.cgroup import Cgroups
-from punctual.tasks.contract import Outcome
-from tests.integration.script_runs import PATIENCE, RUN, Log, an_attempt, execute, exists
+from punctual.tasks.contract import Outcome, StopSignal
+from punctual.tasks.registry import Registry
+from punctual.tasks.survivors import Children
+from tests.integration.script_runs import (
+    PATIENCE,
+    RUN,
+    Log,
+    an_attempt,
+    execute,
+    exists,
+    unconfined,
+)
 
 
 def run_with(tmp_path: Path, code: str, kernel: Callable[[Path], None]) -> Outcome:
@@ -63,3 +78,17 @@ def test_the_launcher_is_in_the_group_and_the_group_is_killed(tmp_path: Path) ->
     outcome = run_with(tmp_path, "echo $PPID; sleep 0.3", look)
     assert seen == [int(outcome.output)]
     assert (tmp_path / "groups" / f"punctual-run-{RUN}" / "cgroup.kill").read_text() == "1"
+
+
+def test_the_scripts_of_a_node_run_in_the_groups_that_it_may_make(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = tmp_path / "groups"
+    (groups / "punctual-run-old").mkdir(parents=True)
+    monkeypatch.setattr(cgroup, "find", lambda: Cgroups(groups))
+    monkeypatch.setattr(script_settings, "Children", lambda adopt: Children())
+    task = script_settings.script_task(tmp_path, GroupFiles(tmp_path / "files"), unconfined())
+    assert (groups / "punctual-run-old" / "cgroup.kill").read_text() == "1"
+    outcome = Registry({"script": task}).run(an_attempt("echo $PPID"), StopSignal(), Log())
+    entered = (groups / f"punctual-run-{RUN}" / "cgroup.procs").read_text()
+    assert int(entered) == int(outcome.output)
