@@ -41,10 +41,12 @@ bench-poller: ## print how many recurring jobs a second a poller dispatches per 
 
 acceptance: ## hold an installation to the contract: URL=https://…/v1 TOKEN=… [FUNCTION=name] [QUEUE=https://sqs…]
 	@test -n "$(URL)" || { echo "make acceptance URL=https://…/v1 TOKEN=… [PATIENCE=3]" \
-		"[FUNCTION=name, for lambda tasks] [CLOSED=another] [QUEUE=https://sqs…, for sqs tasks]" >&2; exit 2; }
+		"[FUNCTION=name, for lambda tasks] [CLOSED=another] [QUEUE=https://sqs…, for sqs tasks]" \
+		"[TENANT=name TENANT_FUNCTION=name TENANT_QUEUE=https://sqs…, which it alone may reach]" >&2; exit 2; }
 	@requirements/install dev
 	@PUNCTUAL_URL="$(URL)" PUNCTUAL_TOKEN="$(TOKEN)" PUNCTUAL_PATIENCE="$(PATIENCE)" \
 		PUNCTUAL_TASK_FUNCTION="$(FUNCTION)" PUNCTUAL_TASK_QUEUE="$(QUEUE)" PUNCTUAL_TASK_CLOSED="$(CLOSED)" \
+		PUNCTUAL_TENANT="$(TENANT)" PUNCTUAL_TENANT_FUNCTION="$(TENANT_FUNCTION)" PUNCTUAL_TENANT_QUEUE="$(TENANT_QUEUE)" \
 		$(PYTHON_IN_VENV) -m pytest -rs tests/e2e/acceptance $(T)
 
 openapi: ## write the OpenAPI document, its copy in docs/ and docs/reference/api.md, with examples as answered

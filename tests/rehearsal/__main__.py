@@ -94,10 +94,9 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
         deployment = Deployment(folder, account.environment, CONTEXT)
         with step("cdk bootstrap"):
             deployment.bootstrap()
-        under_roles = "AUTH" in one.options
-        if under_roles:
+        if "AUTH" in one.options:
             guarded(account)
-        environment = {**account.environment, **put_targets(account, under_roles).environment}
+        environment = {**account.environment, **put_targets(account)}
         before = standing(account.client)
         token = deployed(account, deployment, before)
         url = address(account)

@@ -3,7 +3,6 @@
 import io
 import json
 import zipfile
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.acceptance import task_function
@@ -12,7 +11,10 @@ from tests.rehearsal.emulator import Account
 FUNCTION = "task-answers"
 QUEUE = "task-inbox"
 CLOSED = "somebody-elses"
-"""The stage says which names tasks may reach: `tasksMayReach` in cdk.json."""
+TENANT = "acme"
+TENANT_FUNCTION = "acme-answers"
+TENANT_QUEUE = "acme-inbox"
+"""The stage says which names tasks of which tenants may reach: `tasksMayReach` in cdk.json."""
 
 FOR_LAMBDA = {
     "Effect": "Allow",
@@ -21,27 +23,25 @@ FOR_LAMBDA = {
 }
 
 
-@dataclass(frozen=True)
-class Targets:
-    """`closed` is a function that tasks may not invoke, where there is anybody to refuse it."""
+def put_targets(account: Account) -> dict[str, str]:
+    """Return what the acceptance suite is told of them.
 
-    function: str
-    queue_url: str
-    closed: str | None
-
-    @property
-    def environment(self) -> dict[str, str]:
-        """What the acceptance suite is told of them."""
-        told = {"PUNCTUAL_TASK_FUNCTION": self.function, "PUNCTUAL_TASK_QUEUE": self.queue_url}
-        return {**told, "PUNCTUAL_TASK_CLOSED": self.closed} if self.closed else told
-
-
-def put_targets(account: Account, guarded: bool) -> Targets:
-    """They stand before the deploy, and are to stand after the destroy."""
-    for name in (FUNCTION, CLOSED):
+    They stand before the deploy, and are to stand after the destroy.
+    """
+    for name in (FUNCTION, CLOSED, TENANT_FUNCTION):
         _put_function(account, name)
-    queue = account.client("sqs").create_queue(QueueName=QUEUE)
-    return Targets(FUNCTION, queue["QueueUrl"], CLOSED if guarded else None)
+    urls = {
+        name: str(account.client("sqs").create_queue(QueueName=name)["QueueUrl"])
+        for name in (QUEUE, TENANT_QUEUE)
+    }
+    return {
+        "PUNCTUAL_TASK_FUNCTION": FUNCTION,
+        "PUNCTUAL_TASK_CLOSED": CLOSED,
+        "PUNCTUAL_TASK_QUEUE": urls[QUEUE],
+        "PUNCTUAL_TENANT": TENANT,
+        "PUNCTUAL_TENANT_FUNCTION": TENANT_FUNCTION,
+        "PUNCTUAL_TENANT_QUEUE": urls[TENANT_QUEUE],
+    }
 
 
 def _put_function(account: Account, name: str) -> None:

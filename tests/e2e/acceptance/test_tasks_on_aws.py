@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -13,6 +14,7 @@ from tests.e2e.acceptance.contract import (
     PATIENCE,
     Api,
     Json,
+    a_client,
     eventually,
     fields_of,
     soon,
@@ -62,8 +64,35 @@ class Inbox:
 
 @pytest.fixture
 def inbox() -> Inbox:
-    url = named("PUNCTUAL_TASK_QUEUE", "queue to send to")
+    return inbox_at(named("PUNCTUAL_TASK_QUEUE", "queue to send to"))
+
+
+def inbox_at(url: str) -> Inbox:
     return Inbox(url, boto3.client("sqs", region_name=os.environ.get("AWS_REGION")))
+
+
+@dataclass(frozen=True)
+class OneTenant:
+    """A tenant that `tasksMayReach` names, and the function and queue that it alone may reach."""
+
+    api: Api
+    function: str
+    inbox: Inbox
+
+
+@pytest.fixture
+def tenant(api: Api) -> Iterator[OneTenant]:
+    name = named("PUNCTUAL_TENANT", "tenant with a function and a queue of its own")
+    function = named("PUNCTUAL_TENANT_FUNCTION", "function of one tenant")
+    inbox = inbox_at(named("PUNCTUAL_TENANT_QUEUE", "queue of one tenant"))
+    body = {"name": unique("acceptance"), "role": "admin", "tenant": name}
+    made = api("POST", "/tokens", body)
+    assert made.status_code == 201, made.text
+    with a_client(api.url, made.json()["token"]) as http:
+        caller = Api(http)
+        yield OneTenant(caller, function, inbox)
+        caller.clear()
+        assert caller("DELETE", f"/tokens/{made.json()['token_id']}").status_code == 200
 
 
 def named(variable: str, what: str) -> str:
@@ -185,3 +214,38 @@ def test_a_queue_that_is_not_there_or_not_open_fails_without_a_retry(
         "Punctual may not send to this queue",
         "The queue is not one that tasks of this tenant may reach (tasksMayReach)",
     )
+
+
+@pytest.mark.needs("lambda")
+def test_a_function_of_one_tenant_runs_for_that_tenant_alone(api: Api, tenant: OneTenant) -> None:
+    assert refused_fields(api, invoke(tenant.function)) == {"task.function"}
+    payload = {"where": tenant.function}
+    filled_in = ran(api, invoke("{{payload.where}}"), payload=payload, max_retries=3)
+    assert (filled_in["status"], len(filled_in["attempts"])) == ("FAILED", 1)
+    assert "may reach (tasksMayReach)" in filled_in["error_message"]
+    run = ran(tenant.api, invoke(tenant.function), payload=PAYLOAD)
+    assert (run["status"], run["error_message"]) == ("SUCCESS", None)
+    assert json.loads(tenant.api.output(run)) == {"sent": PAYLOAD}
+
+
+@pytest.mark.needs("sqs")
+def test_a_queue_of_one_tenant_gets_messages_of_that_tenant_alone(
+    api: Api, tenant: OneTenant
+) -> None:
+    assert refused_fields(api, send(tenant.inbox.url)) == {"task.queue_url"}
+    payload = {"where": tenant.inbox.url}
+    filled_in = ran(api, send("{{payload.where}}"), payload=payload, max_retries=3)
+    assert (filled_in["status"], len(filled_in["attempts"])) == ("FAILED", 1)
+    assert "may reach (tasksMayReach)" in filled_in["error_message"]
+    run = ran(tenant.api, send(tenant.inbox.url), payload=PAYLOAD)
+    assert run["status"] == "SUCCESS"
+    assert json.loads(eventually(partial(tenant.inbox.message, run))["Body"]) == PAYLOAD
+
+
+@pytest.mark.needs("lambda", "sqs")
+def test_a_tenant_that_is_named_reaches_what_is_named_for_it_and_no_more(
+    tenant: OneTenant, function: str, inbox: Inbox
+) -> None:
+    """`*` stands for the tenants that are not named."""
+    assert refused_fields(tenant.api, invoke(function)) == {"task.function"}
+    assert refused_fields(tenant.api, send(inbox.url)) == {"task.queue_url"}
