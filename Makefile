@@ -58,7 +58,7 @@ fuzz: ## send 10,000 and more generated calls to a node here, and hold each answ
 	@requirements/install dev
 	@$(PYTHON_IN_VENV) -m tests.fuzz
 
-rehearse: node_modules/.package-lock.json ## deploy to an emulator of AWS here, hold it to the contract, destroy it: PASS=whole or roles
+rehearse: node_modules/.package-lock.json ## deploy to an emulator of AWS here, hold it to the contract, destroy it: PASS=whole, roles or recovery
 	@requirements/install dev
 	@requirements/install rehearse
 	@$(PYTHON_IN_VENV) -m tests.rehearsal $(PASS)

@@ -53,6 +53,11 @@ class Restore:
         self._s3 = session.client("s3")
         self._ssm = session.client("ssm")
 
+    def check(self, at: datetime) -> None:
+        """Raise unless all tables can go back to this moment; nothing is changed."""
+        for source in self._sources().values():
+            self._check_window(source, at)
+
     def stop(self) -> None:
         """No run starts and no change is let in, until `resume`."""
         self._dispatch("off")
@@ -64,11 +69,8 @@ class Restore:
 
     def copy(self, at: datetime) -> dict[str, str]:
         """Restore all tables of one moment; what a restore leaves out is set again."""
-        sources = {name: str(getattr(self._settings, f"{name}_table")) for name in TABLES}
         targets = {name: self._target(name, at) for name in TABLES}
-        for source in sources.values():
-            self._check_window(source, at)
-        for name, source in sources.items():
+        for name, source in self._sources().items():
             if self._described(targets[name]) is None:
                 self._dynamodb.restore_table_to_point_in_time(
                     SourceTableName=source, TargetTableName=targets[name], RestoreDateTime=at
@@ -135,6 +137,9 @@ class Restore:
             for page in pages.paginate(FunctionName=self._stage.physical(writer)):
                 for one in page["EventSourceMappings"]:
                     self._lambda.update_event_source_mapping(UUID=one["UUID"], Enabled=enabled)
+
+    def _sources(self) -> dict[str, str]:
+        return {name: str(getattr(self._settings, f"{name}_table")) for name in TABLES}
 
     def _target(self, name: str, at: datetime) -> str:
         return f"{self._stage.prefix}-{name}-{at:%Y%m%dT%H%M%SZ}"
@@ -250,6 +255,7 @@ def main(
             restore.resume()
             return 0
         at = moment(what)
+        restore.check(at)
         restore.stop()
         tables = restore.copy(at)
         restore.bring_back(at)

@@ -142,13 +142,17 @@ def test_a_restore_that_was_interrupted_goes_on(session: Session) -> None:
     assert len([line for line in said if line.startswith("Restoring")]) == len(TABLES)
 
 
-def test_a_moment_that_no_table_can_go_back_to_is_refused_before_anything(
-    session: Session,
+def test_a_moment_that_no_table_can_go_back_to_is_refused_and_nothing_stops(
+    session: Session, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session.first = AT + timedelta(seconds=1)
-    with pytest.raises(NotReady, match="prod-jobs can be restored to a moment from"):
-        restoring(session, [], []).copy(AT)
+    file = tmp_path / "cdk.json"
+    assert main(["prod", AT.isoformat()], session, print, lambda _: None, file) == 1
+    assert "prod-jobs can be restored to a moment from" in capsys.readouterr().err
     assert len(session.client("dynamodb").list_tables()["TableNames"]) == len(TABLES)
+    gate = session.client("lambda").get_function_concurrency(FunctionName=GATE)
+    assert "ReservedConcurrentExecutions" not in gate
+    assert feeds(session) == ["Enabled"]
 
 
 def test_what_was_deleted_since_is_brought_back_and_what_was_deleted_before_is_not(

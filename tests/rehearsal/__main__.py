@@ -12,15 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.e2e.acceptance.contract import a_client, eventually
 from tests.rehearsal.acceptance import PAGES, SUITE, Accepted, accept, together
 from tests.rehearsal.changes import change
 from tests.rehearsal.crossing import crossed
-from tests.rehearsal.deployment import STAGE, Deployment
+from tests.rehearsal.deployment import Deployment, address, destroyed, ticking
 from tests.rehearsal.emulator import ROOT, Account, emulator
 from tests.rehearsal.guard import guarded
 from tests.rehearsal.left_behind import Standing, standing
 from tests.rehearsal.progress import Failed, step
+from tests.rehearsal.recovery import recover
 from tests.rehearsal.targets import put_targets
 
 CONTEXT = {"vendorFor": "host"}
@@ -37,31 +37,28 @@ TICKED = [SUITE, *(f"--ignore={name}" for name in UNTICKED)]
 
 @dataclass(frozen=True)
 class Pass:
-    """One deployment, from nothing to nothing, held to the whole contract; `more`: all the rest."""
+    """One deployment, from nothing to nothing, held to the whole contract; `more`: all the rest.
+
+    `recovers`: instead, the first deployment fails, and what stands is taken back to one moment.
+    """
 
     name: str
     what: str
     options: Mapping[str, str] = field(default_factory=dict)
     more: bool = False
+    recovers: bool = False
 
 
 PASSES = (
     Pass("whole", "everything, as one account's owner", more=True),
     Pass("roles", "each function under its own role", {"AUTH": "true"}),
+    Pass(
+        "recovery",
+        "a first deployment that fails, and a restore to one moment",
+        {"AUTH": "true", "LAMBDA_ACCOUNT_CONCURRENCY": "400"},
+        recovers=True,
+    ),
 )
-
-
-def address(account: Account) -> str:
-    """Where this emulator serves the HTTP API; the stack's output names AWS's own address."""
-    apis = account.client("apigatewayv2").get_apis()["Items"]
-    (api,) = [api for api in apis if api["Name"].startswith(f"punctual-{STAGE}")]
-    return f"{account.endpoint}/_aws/execute-api/{api['ApiId']}/v1"
-
-
-def ticking(url: str) -> None:
-    """A deployment is down until its planner has been seen, a minute at most."""
-    with a_client(url, None) as http:
-        eventually(lambda: http.get("/health").status_code == 200, 90)
 
 
 def deployed(account: Account, deployment: Deployment, before: Standing) -> str:
@@ -77,16 +74,6 @@ def deployed(account: Account, deployment: Deployment, before: Standing) -> str:
     return token
 
 
-def destroyed(account: Account, deployment: Deployment, before: Standing) -> None:
-    with step("make destroy"):
-        deployment.destroy()
-    after = standing(account.client)
-    if str(after - before):
-        raise Failed(f"make destroy left behind: {after - before}")
-    if str(before - after):
-        raise Failed(f"make destroy took what was never its own: {before - after}")
-
-
 def rehearse(one: Pass, folder: Path) -> Accepted:
     chosen = os.environ.get("T", "").split()
     with emulator(folder, one.options) as account:
@@ -96,6 +83,8 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
             deployment.bootstrap()
         if "AUTH" in one.options:
             guarded(account)
+        if one.recovers:
+            return recover(account, folder)
         environment = {**account.environment, **put_targets(account)}
         before = standing(account.client)
         token = deployed(account, deployment, before)
@@ -115,7 +104,9 @@ def rehearse(one: Pass, folder: Path) -> Accepted:
                 accept(url, token, environment, [PAGES], folder, "docs")
         if one.more:
             change(url, token, account, deployment, folder)
-        destroyed(account, deployment, before)
+        with step("make destroy"):
+            deployment.destroy()
+        destroyed(account, before)
         return together(results)
 
 
@@ -138,7 +129,7 @@ def main(asked: Sequence[str]) -> int:
     shutil.rmtree(FOLDER, ignore_errors=True)
     summaries: list[str] = []
     for one in PASSES:
-        if asked and one.name not in asked:
+        if (asked and one.name not in asked) or (one.recovers and os.environ.get("T")):
             continue
         folder = FOLDER / one.name
         folder.mkdir(parents=True)

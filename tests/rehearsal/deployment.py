@@ -5,7 +5,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.rehearsal.emulator import ACCOUNT, REGION, ROOT
+from tests.e2e.acceptance.contract import a_client, eventually
+from tests.rehearsal.emulator import ACCOUNT, REGION, ROOT, Account
+from tests.rehearsal.left_behind import Standing, standing
 from tests.rehearsal.progress import Failed, checked, run, step
 
 CDK = "node_modules/.bin/cdk"
@@ -30,13 +32,7 @@ class Deployment:
 
     def deploy(self, tree: Path = ROOT) -> str | None:
         """The admin token, if this deploy made one."""
-        said = self._run("deploy", tree, *DEPLOY, "deploy", STAGE, *self._context)
-        kept = KEPT.search(said)
-        if kept is None:
-            return None
-        token = Path(kept[1]).read_text().strip()
-        Path(kept[1]).unlink()
-        return token
+        return token_in(self._run("deploy", tree, *DEPLOY, "deploy", STAGE, *self._context))
 
     def destroy(self) -> None:
         self._run("destroy", ROOT, *DESTROY)
@@ -95,3 +91,35 @@ def whole_name(stack: str) -> str:
     'Punctual-rehearsal-Execution'
     """
     return f"Punctual-{STAGE}-{stack}"
+
+
+def token_in(said: str) -> str | None:
+    """The admin token, if this deploy made one; it is taken out of the file that keeps it."""
+    kept = KEPT.search(said)
+    if kept is None:
+        return None
+    token = Path(kept[1]).read_text().strip()
+    Path(kept[1]).unlink()
+    return token
+
+
+def address(account: Account) -> str:
+    """Where this emulator serves the HTTP API; the stack's output names AWS's own address."""
+    apis = account.client("apigatewayv2").get_apis()["Items"]
+    (api,) = [api for api in apis if api["Name"].startswith(f"punctual-{STAGE}")]
+    return f"{account.endpoint}/_aws/execute-api/{api['ApiId']}/v1"
+
+
+def ticking(url: str) -> None:
+    """A deployment is down until its planner has been seen, a minute at most."""
+    with a_client(url, None) as http:
+        eventually(lambda: http.get("/health").status_code == 200, 90)
+
+
+def destroyed(account: Account, before: Standing) -> None:
+    """Nothing of the stage stands any more, and all that stood before it."""
+    after = standing(account.client)
+    if str(after - before):
+        raise Failed(f"make destroy left behind: {after - before}")
+    if str(before - after):
+        raise Failed(f"make destroy took what was never its own: {before - after}")

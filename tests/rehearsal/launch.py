@@ -5,6 +5,7 @@ docs/decisions/rehearsal.md.
 """
 
 import hashlib
+import json
 import tempfile
 import threading
 import zipfile
@@ -18,6 +19,7 @@ from ministack.core import iam_actions, lambda_runtime  # type: ignore[import-no
 from ministack.services import (  # type: ignore[import-not-found]
     apigateway,
     cloudwatch_logs,
+    dynamodb,
     lambda_svc,
 )
 from ministack.services.cloudformation import provisioners  # type: ignore[import-not-found]
@@ -96,6 +98,98 @@ def into_what_stands(write: Callable[..., None]) -> Callable[..., None]:
     return emit
 
 
+def to_its_moment(restore: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
+    """A table goes back to the newest backup before the moment, not to what it holds now."""
+
+    def restored(asked: Handler) -> Any:
+        before = [
+            (made, arn)
+            for made, arn in _backups_of(asked["SourceTableName"])
+            if made <= asked["RestoreDateTime"]
+        ]
+        if not before:
+            why = "no backup is as old as this moment"
+            return dynamodb.error_response_json("InvalidRestoreTimeException", why, 400)
+        return restore({"TargetTableName": asked["TargetTableName"], "BackupArn": max(before)[1]})
+
+    return restored
+
+
+def since_its_backups(describe: Callable[[Handler], Any]) -> Callable[[Handler], Any]:
+    """A table with point-in-time recovery can go back as far as it has backups."""
+
+    def described(asked: Handler) -> Any:
+        status, headers, body = describe(asked)
+        backups = _backups_of(asked["TableName"])
+        told = json.loads(body)
+        recovery = told.get("ContinuousBackupsDescription", {}).get(
+            "PointInTimeRecoveryDescription", {}
+        )
+        if "EarliestRestorableDateTime" not in recovery or not backups:
+            return status, headers, body
+        recovery["EarliestRestorableDateTime"] = min(backups)[0]
+        return status, headers, json.dumps(told).encode()
+
+    return described
+
+
+def _backups_of(table: str) -> list[tuple[float, str]]:
+    return [
+        (one["BackupDetails"]["BackupCreationDateTime"], arn)
+        for arn, one in dynamodb._backups.items()
+        if one["SourceTableDetails"]["TableName"] == table
+    ]
+
+
+def restorable(handlers: dict[str, Handler]) -> None:
+    """A stack's table has the point-in-time recovery that its template asks for."""
+    known = handlers["AWS::DynamoDB::Table"]
+
+    def create(logical_id: str, props: Props, stack: str) -> Any:
+        name, attributes = known["create"](logical_id, props, stack)
+        asked = props.get("PointInTimeRecoverySpecification")
+        if asked:
+            spec = {"PointInTimeRecoverySpecification": asked}
+            dynamodb._update_continuous_backups({"TableName": name, **spec})
+        return name, attributes
+
+    handlers["AWS::DynamoDB::Table"] = {**known, "create": create}
+
+
+def within_the_limit(handlers: dict[str, Handler]) -> None:
+    """A stack's functions reserve executions, of which the account keeps a hundred free."""
+    known = handlers["AWS::Lambda::Function"]
+    functions, wanted_as = lambda_svc._functions, "ReservedConcurrentExecutions"
+
+    def reserve(name: str, wanted: Any) -> None:
+        others = (one for known_as, one in functions.items() if known_as != name)
+        taken = sum(int(one.get("concurrency") or 0) for one in others)
+        if wanted and lambda_svc._ACCOUNT_CONCURRENCY_CAP - taken - int(wanted) < 100:
+            raise ValueError(
+                "Specified ReservedConcurrentExecutions for function decreases account's "
+                "UnreservedConcurrentExecution below its minimum value of [100]."
+            )
+        functions[name]["concurrency"] = int(wanted) if wanted else None
+
+    def create(logical_id: str, props: Props, stack: str) -> Any:
+        name, attributes = known["create"](logical_id, props, stack)
+        try:
+            reserve(name, props.get(wanted_as))
+        except ValueError:
+            known["delete"](name, props)
+            raise
+        return name, attributes
+
+    def update(physical_id: str, old: Props, new: Props, stack: str, logical_id: str = "") -> Any:
+        updated = known["update"](physical_id, old, new, stack, logical_id)
+        if old.get(wanted_as) != new.get(wanted_as):
+            reserve(physical_id, new.get(wanted_as))
+        return updated
+
+    own = {"create": create, "update": update, "update_with_logical_id": True}
+    handlers["AWS::Lambda::Function"] = {**known, **own}
+
+
 class Unpacked(zipfile.ZipFile):
     """A layer is unpacked once, not for each environment: they are some thousand files."""
 
@@ -126,7 +220,7 @@ def taken(handlers: dict[str, Handler], kind: str, where: Callable[[Props], bool
 
     def update(physical_id: str, old: Props, new: Props, stack: str, logical_id: str = "") -> Any:
         if where(new):
-            return physical_id, {}
+            return physical_id, {"Arn": f"arn:aws:taken:::{physical_id}"}
         return known["update"](physical_id, old, new, stack, logical_id)
 
     def delete(physical_id: str, props: Props) -> None:
@@ -150,6 +244,10 @@ lambda_runtime.zipfile = SimpleNamespace(
     BadZipFile=zipfile.BadZipFile,
     LargeFileError=zipfile.LargeZipFile,
 )
+dynamodb._restore_table_to_point_in_time = to_its_moment(dynamodb._restore_table_from_backup)
+dynamodb._describe_continuous_backups = since_its_backups(dynamodb._describe_continuous_backups)
+restorable(provisioners._RESOURCE_HANDLERS)
+within_the_limit(provisioners._RESOURCE_HANDLERS)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::Logs::QueryDefinition", lambda _props: True)
 taken(provisioners._RESOURCE_HANDLERS, "AWS::CloudWatch::Alarm", lambda props: "Metrics" in props)
 app._port_is_bindable = lambda *_place: False  # it would open 443 as well

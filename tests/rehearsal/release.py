@@ -5,36 +5,54 @@ It is protected besides: an update protects the stage then, and the way back ope
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from punctual.settings import VERSION
 from tests.rehearsal.deployment import STAGE
 from tests.rehearsal.emulator import ROOT
 
 COPIED = ("functions", "infra", "layers")
-SHARED = (".venv", "node_modules", "build")
+SHARED = (".venv", "node_modules", "build", "package.json", "package-lock.json")
 NEXT = f"{VERSION}+rehearsal"
 SAYS = Path("layers/core/python/punctual/settings.py")
+SET_UP = "#!/bin/sh\n# The virtualenv is another checkout's, and is set up.\n"
+
+Described = dict[str, Any]
+
+
+def checkout(tree: Path) -> Path:
+    """Make a checkout of its own: what is deployed, cdk.json, and the commands of the Makefile."""
+    skipped = shutil.ignore_patterns("__pycache__", "*.pyc")
+    for name in COPIED:
+        shutil.copytree(ROOT / name, tree / name, ignore=skipped)
+    for name in ("cdk.json", "Makefile"):
+        shutil.copy(ROOT / name, tree / name)
+    for name in SHARED:
+        (tree / name).symlink_to(ROOT / name)
+    install = tree / "requirements/install"
+    install.parent.mkdir()
+    install.write_text(SET_UP)
+    install.chmod(0o755)
+    return tree
+
+
+def describe(tree: Path, change: Callable[[Described], None]) -> None:
+    """Change what cdk.json of a checkout says of the stage."""
+    file = tree / "cdk.json"
+    whole = json.loads(file.read_text())
+    change(whole["context"]["stages"][STAGE])
+    file.write_text(json.dumps(whole, indent=2))
 
 
 def next_release(folder: Path) -> Path:
     """Its own copy of all that is deployed, with another version in it."""
-    tree = folder / "next"
-    skipped = shutil.ignore_patterns("__pycache__", "*.pyc")
-    for name in COPIED:
-        shutil.copytree(ROOT / name, tree / name, ignore=skipped)
-    (tree / "cdk.json").write_text(_protected((ROOT / "cdk.json").read_text()))
-    for name in SHARED:
-        (tree / name).symlink_to(ROOT / name)
+    tree = checkout(folder / "next")
+    describe(tree, lambda stage: stage.update(protected=True))
     says = tree / SAYS
     before = says.read_text()
     after = before.replace(f'VERSION = "{VERSION}"', f'VERSION = "{NEXT}"')
     assert after != before
     says.write_text(after)
     return tree
-
-
-def _protected(described: str) -> str:
-    whole = json.loads(described)
-    whole["context"]["stages"][STAGE]["protected"] = True
-    return json.dumps(whole)

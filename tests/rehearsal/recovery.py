@@ -1,0 +1,147 @@
+"""What goes wrong and is put right: a first deployment that fails, and a restore to one moment.
+
+What is typed is what docs/runbook.md prints, in a checkout of its own. The stage is protected there
+and reserves executions as `prod` does.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from tests.e2e.acceptance.contract import Api, a_client
+from tests.e2e.acceptance.target import a_target
+from tests.rehearsal.acceptance import Accepted
+from tests.rehearsal.deployment import (
+    CDK,
+    STAGE,
+    address,
+    destroyed,
+    ticking,
+    token_in,
+    whole_name,
+)
+from tests.rehearsal.emulator import ROOT, Account
+from tests.rehearsal.left_behind import standing
+from tests.rehearsal.moment import Moment, back_up
+from tests.rehearsal.progress import Failed, step
+from tests.rehearsal.release import Described, checkout, describe
+from tests.rehearsal.runbook import Person, printed
+
+STACKS = ("Data", "Scheduling", "Execution", "Api", "Observability")
+LEFT = f"/aws/lambda/punctual-{STAGE}-job-search"
+LOWER = re.compile(rf"`concurrencyPercent` of {STAGE} to (\d+) in cdk.json")
+CONTEXT = "--context=vendorFor=host"
+DEPLOY = "make deploy STAGE=$STAGE"
+
+
+def recover(account: Account, folder: Path) -> Accepted:
+    tree = checkout(folder / "checkout")
+    describe(tree, _like_prod)
+    person = Person(account, tree, folder / "typed.log", {"STAGE": STAGE, "CDK": CONTEXT})
+    before = standing(account.client)
+    token = _first_deployment(account, person, tree)
+    url = address(account)
+    with step("the first tick"):
+        ticking(url)
+    with a_client(url, token) as http, a_target() as target:
+        api = Api(http)
+        moment = Moment(account, api, target)
+        with step("jobs before one moment, and what is done to them after it"):
+            moment.before()
+            at = back_up(account)
+            moment.after()
+        _restore(account, person, moment, f"{at:%Y-%m-%dT%H:%M:%SZ}")
+        with step("jobs, runs and schedules of that moment are there, and run"):
+            moment.is_back()
+        api.clear()
+    _remove(account, person, tree)
+    destroyed(account, before)
+    return Accepted("a failed first deployment mended, a moment restored", {})
+
+
+def _like_prod(stage: Described) -> None:
+    stages = json.loads((ROOT / "cdk.json").read_text())["context"]["stages"]
+    reserved = {name: stages["prod"][name] for name in ("lanes", "reservedConcurrency")}
+    stage.update(protected=True, **reserved)
+
+
+def _first_deployment(account: Account, person: Person, tree: Path) -> str:
+    """Return the admin token."""
+    stacks, export, events, deploy, *_ = printed("A first deployment that failed")
+    with step("a first deployment that finds out half way that the account's limit is too low"):
+        person.is_refused(f"{CDK} deploy --all --require-approval=never {_stage()}")
+        rows = [line.split("\t") for line in person.types(stacks).splitlines()]
+        (stack,) = [name for name, state in rows if state == "ROLLBACK_COMPLETE"]
+        person.exports(export, stack)
+        _expect("below its minimum value of [100]", person.types(events))
+    with step("make deploy names what to lower, and then what an earlier stage left"):
+        account.client("logs").create_log_group(logGroupName=LEFT)
+        refused = person.is_refused(deploy, "has a limit of 400")
+        (percent,) = LOWER.findall(refused)
+        describe(tree, lambda stage: stage.update(concurrencyPercent=int(percent)))
+        opened = f"{stack} was protected from deletion"
+        refused = person.is_refused(deploy, opened, "left its logs")
+        for line in re.findall(r"^ +(aws logs delete-log-group .*)$", refused, re.MULTILINE):
+            person.types(line)
+    with step("make deploy makes the failed stack anew, and protects all"):
+        said = person.types(deploy)
+        _expect(f"{stack} could not be created before (ROLLBACK_COMPLETE)", said)
+        _all_protected(account)
+    token = token_in(said)
+    if token is None:
+        raise Failed("the first deploy made no admin token")
+    return token
+
+
+def _all_protected(account: Account) -> None:
+    client = account.client("cloudformation")
+    for stack in STACKS:
+        (found,) = client.describe_stacks(StackName=whole_name(stack))["Stacks"]
+        if not found["EnableTerminationProtection"]:
+            raise Failed(f"{whole_name(stack)} is not protected from deletion")
+    for table in _tables(account):
+        found = account.client("dynamodb").describe_table(TableName=table)["Table"]
+        if not found["DeletionProtectionEnabled"]:
+            raise Failed(f"{table} is not protected from deletion")
+
+
+def _restore(account: Account, person: Person, moment: Moment, at: str) -> None:
+    export, restore, deploy, resume = printed("Restore to one moment")
+    former = _tables(account)
+    person.exports(export, at)
+    with step("make restore"):
+        person.types(restore)
+        moment.is_closed()
+    with step("make deploy, with what was restored"):
+        person.types(deploy)
+        moment.is_closed()
+    with step("make resume"):
+        person.types(resume)
+    if not former < _tables(account):
+        raise Failed("a protected stage lost its former tables")
+
+
+def _remove(account: Account, person: Person, tree: Path) -> None:
+    """As a person would who gives up the stage, restored tables and all."""
+    off, delete = printed("A first deployment that failed")[-2:]
+    with step("make destroy, and the tables of which no stack knows"):
+        describe(tree, lambda stage: stage.update(protected=False))
+        person.types(DEPLOY)
+        person.types("make destroy STAGE=$STAGE YES=1")
+        for table in sorted(_tables(account)):
+            person.exports("export TABLE=", table)
+            person.types(off)
+            person.types(delete)
+
+
+def _tables(account: Account) -> set[str]:
+    return set(account.client("dynamodb").list_tables()["TableNames"])
+
+
+def _stage() -> str:
+    return f"--context=stage={STAGE} --output=cdk.out/{STAGE} {CONTEXT}"
+
+
+def _expect(part: str, said: str) -> None:
+    if part not in said:
+        raise Failed(f"{part!r} is not said:\n{said[-3_000:]}")

@@ -1,0 +1,106 @@
+"""Commands of docs/runbook.md, typed as they stand there."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template
+from typing import Any
+
+import jmespath  # type: ignore[import-untyped]
+from botocore import xform_name
+
+from tests.rehearsal.emulator import ROOT, Account
+from tests.rehearsal.progress import Failed, run
+
+PAGE = ROOT / "docs/runbook.md"
+SHOWN = re.compile(r"^ *(✅|❌)|: (deploying|destroying)|restored?\b|is complete|walked over")
+
+
+def printed(section: str) -> list[str]:
+    """The lines that a section of the page has its reader type."""
+    _, _, rest = PAGE.read_text().partition(f"\n## {section}\n")
+    blocks = re.findall(r"^```sh\n(.*?)```", rest.partition("\n## ")[0], re.DOTALL | re.MULTILINE)
+    return [line for block in blocks for line in block.splitlines() if line]
+
+
+class Person:
+    """Types into a shell in a checkout. `aws` is played with boto3: no lock holds that program."""
+
+    def __init__(self, account: Account, tree: Path, log: Path, variables: Mapping[str, str]):
+        self._account = account
+        self._tree = tree
+        self._log = log
+        self._variables = dict(variables)
+
+    def types(self, line: str) -> str:
+        code, said = self.tries(line)
+        if code:
+            raise Failed(f"`{line}` failed with {code}:\n{said[-3_000:]}")
+        return said
+
+    def is_refused(self, line: str, *why: str) -> str:
+        code, said = self.tries(line)
+        missing = [part for part in why if part not in said]
+        if not code or missing:
+            raise Failed(f"`{line}` ended with {code}, without {missing}:\n{said[-3_000:]}")
+        return said
+
+    def tries(self, line: str) -> tuple[int, str]:
+        print(f"   $ {line}", flush=True)
+        if line.lstrip().startswith("aws "):
+            return 0, aws(self._account, shlex.split(Template(line).substitute(self._variables)))
+        inherited = self._account.environment.items()
+        environment = {
+            # What `make rehearse` was asked is not for the `make` that is typed here.
+            **{name: value for name, value in inherited if not name.startswith(("MAKE", "MFLAGS"))},
+            **self._variables,
+            "PYTHONPATH": f"{self._tree}:{self._tree / 'layers/core/python'}",
+        }
+        return run(
+            ["sh", "-c", line],
+            environment,
+            self._log,
+            lambda said: bool(SHOWN.search(said)),
+            self._tree,
+        )
+
+    def exports(self, line: str, value: str) -> None:
+        """Set the variable that the page sets in `line`, to a value of this account."""
+        name = line.removeprefix("export ").partition("=")[0]
+        self._variables[name] = value
+
+
+def aws(account: Account, words: Sequence[str]) -> str:
+    """Answer as the AWS command line does, `aws SERVICE COMMAND --option value …`, in text."""
+    _, service, command, *options = words
+    client = account.client(service)
+    method = command.replace("-", "_")
+    name = client.meta.method_to_api_mapping[method]
+    shape = client.meta.service_model.operation_model(name).input_shape
+    members = {xform_name(one, "-"): (one, kind) for one, kind in shape.members.items()}
+    asked: dict[str, Any] = {}
+    query = "@"
+    given = iter(options)
+    for option in given:
+        plain = option.removeprefix("--")
+        if plain in ("query", "output"):
+            value = next(given)
+            query = value if plain == "query" else query
+            continue
+        member, kind = members[plain.removeprefix("no-")]
+        if kind.type_name == "boolean":
+            asked[member] = not plain.startswith("no-")
+        else:
+            asked[member] = [next(given)] if kind.type_name == "list" else next(given)
+    return in_text(jmespath.search(query, getattr(client, method)(**asked)))
+
+
+def in_text(found: Any) -> str:
+    r"""
+    >>> in_text([["a", "b"], ["c", None]])
+    'a\tb\nc\tNone\n'
+    """
+    rows = found if isinstance(found, list) else [found]
+    lines = ["\t".join(map(str, row)) if isinstance(row, list) else str(row) for row in rows]
+    return "".join(f"{line}\n" for line in lines)
