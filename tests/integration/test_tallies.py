@@ -1,10 +1,13 @@
 """What is counted is what happened: in any order of jobs, again, in parts, and after deaths."""
 
 import random
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
+from heapq import heappop, heappush
+from itertools import count
 from typing import Any
 from zlib import crc32
 
@@ -13,7 +16,7 @@ import pytest
 from punctual.aws.attributes import size
 from punctual.aws.calls import Patience
 from punctual.aws.crew import Crew
-from punctual.aws.dynamo import Dynamo
+from punctual.aws.dynamo import Dynamo, Range
 from punctual.aws.status_keys import PARTS, totals
 from punctual.aws.tallies import MOST_NAMED, Change, Tallies, mark_of
 from punctual.domain.errors import Unavailable
@@ -36,8 +39,11 @@ class Dying(Dynamo):
         patience = Patience(aws.slept.append, seed="t")
         super().__init__(lambda: aws.clients.dynamodb, Crew(1), patience)
         self.fates: list[str] = []
+        self.meanwhile: list[Callable[[], None]] = []
 
     def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
+        if self.meanwhile:
+            self.meanwhile.pop()()
         fate = self.fates.pop() if self.fates else ""
         if fate == "before":
             raise Died
@@ -47,6 +53,67 @@ class Dying(Dynamo):
         if fate == "after":
             raise Died
         return answer and fate != "no answer"
+
+
+class Turns:
+    """Threads of which one runs at a time, in the order of their moments on a clock of the test."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._numbers = count()
+        self._waiting: list[tuple[float, int, threading.Semaphore]] = []
+        self._turn = threading.Semaphore(0)
+
+    def pause(self, seconds: float) -> None:
+        """Let the other threads run until so many seconds have passed."""
+        go_on = threading.Semaphore(0)
+        heappush(self._waiting, (self._now + seconds, next(self._numbers), go_on))
+        self._turn.release()
+        go_on.acquire()
+
+    def play(self, works: Sequence[Callable[[], None]]) -> None:
+        threads = [threading.Thread(target=self._work, args=[work]) for work in works]
+        for thread in threads:
+            thread.start()
+            self._turn.acquire()
+        while self._waiting:
+            self._now, _, go_on = heappop(self._waiting)
+            go_on.release()
+            self._turn.acquire()
+        for thread in threads:
+            thread.join()
+
+    def _work(self, work: Callable[[], None]) -> None:
+        try:
+            self.pause(0)
+            work()
+        finally:
+            self._turn.release()
+
+
+class Slow(Dynamo):
+    """The store of one reader among others: each call takes some milliseconds."""
+
+    def __init__(self, aws: Moto, turns: Turns, chance: random.Random) -> None:
+        patience = Patience(turns.pause, seed=str(chance.random()))
+        super().__init__(lambda: aws.clients.dynamodb, Crew(1), patience)
+        self._turns, self._chance = turns, chance
+        self.transactions = 0
+
+    def query(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        self._takes_time()
+        yield from list(super().query(*arguments, **options))
+        self._takes_time()
+
+    def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
+        self._takes_time()
+        answer = super().transact(writes)
+        self.transactions += 1
+        self._takes_time()
+        return answer
+
+    def _takes_time(self) -> None:
+        self._turns.pause(self._chance.uniform(0.003, 0.012))
 
 
 @pytest.fixture(scope="module")
@@ -121,6 +188,48 @@ def test_one_that_meets_others_adds_to_another_row(
     assert tallies.totals("met") == {"job_SCHEDULED": 2}
 
 
+@pytest.mark.parametrize(("mine", "theirs"), [("ab", "bc"), ("bc", "ab"), ("abc", "b")])
+def test_readers_that_share_some_changes_at_the_same_moment_count_each_once(
+    dynamo: Dying, tallies: Tallies, mine: str, theirs: str
+) -> None:
+    """One reader counts its changes after the other one has read, and before that one writes."""
+    changes = {name: Change(name.encode() * 8, NOON, MORE) for name in "abc"}
+    tenant = f"shared {mine} {theirs}"
+    dynamo.meanwhile = [lambda: tallies.count(tenant, [changes[name] for name in theirs])]
+    tallies.count(tenant, [changes[name] for name in mine])
+    assert dynamo.meanwhile == []
+    assert tallies.totals(tenant) == {"job_SCHEDULED": len({*mine, *theirs})}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_eight_readers_of_one_tenant_and_slice_count_each_change_once(aws: Moto, seed: int) -> None:
+    """A reader that meets the others too often fails, and Lambda hands out its batch again."""
+    chance, turns, tenant = random.Random(seed), Turns(), f"eight {seed}"
+    table = aws.settings.control_table
+    changes = [a_change(place) for place in range(100)]
+    stores = [Slow(aws, turns, random.Random(f"{seed} {reader}")) for reader in range(8)]
+    failures: list[int] = []
+
+    def read(reader: int) -> None:
+        own = list({*range(reader * 12, reader * 12 + 16), *chance.sample(range(100), 4)})
+        for places in (own[:10], own[10:], own):
+            batch = [changes[place] for place in places]
+            for _ in range(10):
+                try:
+                    Tallies(stores[reader], table).count(tenant, batch)
+                    break
+                except Unavailable:
+                    failures.append(reader)
+
+    turns.play([partial(read, reader) for reader in range(8)])
+    transactions = sum(store.transactions for store in stores)
+    print(f"{transactions} transactions, {len(failures)} batches again")
+    assert Tallies(stores[0], table).totals(tenant) == {"job_SCHEDULED": 100}
+    rows = Dynamo(lambda: aws.clients.dynamodb, Crew(1), Patience(aws.slept.append, seed="t"))
+    named = list(rows.query(table, Range(f"eight$20{seed}#counted"), 100))
+    assert [row["sk"]["S"][-3:] for row in named] == [f"{row:03}" for row in range(len(named))]
+
+
 def test_counts_that_others_change_all_the_time_end_in_an_error(
     dynamo: Dying, tallies: Tallies
 ) -> None:
@@ -130,16 +239,18 @@ def test_counts_that_others_change_all_the_time_end_in_an_error(
     assert len(dynamo.fates) > 90
 
 
-def test_rows_of_counts_and_of_names_stay_under_a_kilobyte(
+def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
     aws: Moto, dynamo: Dying, tallies: Tallies
 ) -> None:
     counts = {f"job_{one}": 10**6 for one in State} | {f"run_{one}": 10**9 for one in Status}
     changes = [a_change(place, counts) for place in range(MOST_NAMED + 1)]
     tallies.count("whole", changes)
     rows = aws.rows(aws.settings.control_table)
-    ours = [size(row) for row in rows if row["pk"]["S"].startswith("whole#")]
-    assert len(ours) == 4, "two rows of names, totals, a minute"
-    assert max(ours) <= 1024
+    names = [size(row) for row in rows if row["pk"]["S"] == "whole#counted"]
+    others = [size(row) for row in rows if row["pk"]["S"] in ("whole#totals", "whole#minutes")]
+    assert (len(names), len(others)) == (2, 2)
+    assert max(names) <= 2 * 1024
+    assert max(others) <= 1024
 
 
 def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Tallies) -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 from punctual.aws.keys import STATE, RowKey, body
-from punctual.aws.sorting import LAST_CHAR, joined, parted
+from punctual.aws.sorting import LAST_CHAR, joined, number, parted
 
 _OWN = "own-"
 
@@ -15,7 +15,7 @@ HEADS_ONLY: tuple[dict[str, Any], ...] = tuple(
 
 PARTS = 4  # rows of a tenant's counts, so that readers who meet at one take another
 # What partition keys of these rows are like.
-TOTALS, COUNTED, BODIES = ("*#totals",), ("*#counted#*",), ("*#body",)
+TOTALS, COUNTED, BODIES = ("*#totals",), ("*#counted",), ("*#body",)
 
 
 def totals(tenant: str, part: int) -> RowKey:
@@ -47,13 +47,23 @@ def minutes(tenant: str, start: str, end: str) -> tuple[str, str, str]:
     return joined(tenant, "minutes"), start, f"{end}#{LAST_CHAR}"
 
 
-def counted(tenant: str, slice_at: str) -> str:
-    """The partition of the rows that name which changes of these ten seconds are counted.
+def counted(tenant: str, slice_at: str, row: int) -> RowKey:
+    """Return the key of a row that names counted changes of this slice; rows count from 0.
 
-    >>> counted("acme", "2026-12-01T10:00:10.000000Z").rpartition("#")[0]
-    'acme#counted'
+    >>> counted("acme", "2026-12-01T10:00:05.000000Z", 7).sk
+    '2026-12-01T10:00:05.000000Z#000000000007'
     """
-    return joined(tenant, "counted", slice_at)
+    return RowKey(joined(tenant, "counted"), f"{slice_at}#{number(row)}")
+
+
+def counted_between(tenant: str, start: str, end: str) -> tuple[str, str, str]:
+    """Return the partition of those rows, and the first and last sort key from `start` to `end`.
+
+    >>> low, high = counted_between("acme", "a", "b")[1:]
+    >>> low < counted("acme", "a", 0).sk < counted("acme", "b", 10**9).sk < high
+    True
+    """
+    return joined(tenant, "counted"), start, f"{end}#{LAST_CHAR}"
 
 
 def is_body(pk: str) -> bool:

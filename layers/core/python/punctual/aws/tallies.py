@@ -3,11 +3,15 @@
 A stream hands out the changes of one job in order, those of two jobs in any order, and any of them
 again. So no row can tell from a change's place whether it is counted. Instead:
 
-1. A change is filed by the ten seconds in which it was made, which never differ between its copies.
-2. A reader asks which changes of those ten seconds are counted, and leaves these out.
-3. One transaction adds the rest to the counts, and writes a row that names them.
+1. A change belongs to the slice of ten seconds in which it was made, the same in each copy.
+2. A reader asks which changes of that slice are counted, and leaves these out.
+3. One transaction adds the rest to the counts, and appends a row that names them.
 
 A crash before the transaction leaves nothing, and after it the row tells what was counted.
+
+The rows of a slice are numbered without a gap. The new row's number is the number of rows that
+the reader saw, and the transaction fails where that row exists. So of two transactions that were
+decided on the same rows only one succeeds, and the other reader reads again.
 """
 
 from collections import Counter
@@ -28,9 +32,11 @@ from punctual.domain.placement import EPOCH
 KEPT = timedelta(hours=3)
 KNOWN = timedelta(hours=30)  # a stream holds a change for a day, and may hand it out until then
 SLICE = timedelta(seconds=10)
+SHIFT = timedelta(seconds=5)  # most changes are made around a full minute: one slice has them all
 MINUTES = 120  # rows a page
+NAMING = 1_000  # rows a page, which name changes
 
-MOST_NAMED = 100  # changes in one row: about a kilobyte
+MOST_NAMED = 200  # changes in one row, as many as Lambda hands out: under two kilobytes
 MOST_MINUTES = 90  # a transaction writes up to a hundred rows
 _MARK = 8  # bytes that name a change
 _TRIES = 6  # then Lambda hands out the batch again
@@ -96,52 +102,56 @@ class Tallies:
         ]
 
     def _count(self, tenant: str, slice_at: datetime, changes: Sequence[Change]) -> None:
-        """Try again where another transaction met ours: each try takes other rows to add to."""
-        where = status_keys.counted(tenant, moment(slice_at))
+        """Count the changes of one slice.
+
+        A try that fails met another transaction: the next one reads again, and adds to other rows.
+        """
         for attempt in range(_TRIES):
-            counted = self._counted(where)
+            rows = self._rows(tenant, slice_at)
+            counted = {mark for row in rows for mark in _marks(known(row))}
             left = [one for one in changes if one.mark not in counted]
             if not left:
                 return
-            if self._dynamo.transact(self._writes(tenant, where, slice_at, left, attempt % PARTS)):
+            named = self._named(tenant, slice_at, len(rows), left)
+            added = self._added(tenant, left, attempt % PARTS)
+            if self._dynamo.transact([named, *added]):
                 return
-            self._dynamo.wait(attempt, where)
+            self._dynamo.wait(attempt, f"{tenant} {slice_at}")
         raise Unavailable(f"The counts of {tenant} change too often.")
 
-    def _counted(self, where: str) -> frozenset[bytes]:
-        """Return the marks of what is counted.
+    def _rows(self, tenant: str, slice_at: datetime) -> list[Item]:
+        """Return the rows that name what is counted of this slice.
 
         A store that is away for half a minute is waited for: Lambda hands a batch out only so
         often, and a failure that takes no time would use that up at once.
         """
+        at = moment(slice_at)
+        where = Range(*status_keys.counted_between(tenant, at, at))
         for attempt in range(_TRIES):
             try:
-                rows = list(self._dynamo.query(self._table, Range(where), MINUTES))
+                return list(self._dynamo.query(self._table, where, NAMING))
             except Unavailable:
                 if attempt == _TRIES - 1:
                     raise
-                self._dynamo.wait(attempt, where)
-            else:
-                return frozenset(mark for row in rows for mark in _marks(known(row)))
+                self._dynamo.wait(attempt, f"{tenant} {slice_at}")
         raise AssertionError("the last attempt returns or raises")
 
-    def _writes(
-        self,
-        tenant: str,
-        where: str,
-        slice_at: datetime,
-        changes: Sequence[Change],
-        part: int,
-    ) -> list[dict[str, Any]]:
-        marks = sorted(one.mark for one in changes)
-        named = {
-            **keys.RowKey(where, marks[0].hex()).item(),
+    def _named(
+        self, tenant: str, slice_at: datetime, row: int, changes: Sequence[Change]
+    ) -> dict[str, Any]:
+        """Return the write that appends the row, if no other transaction has."""
+        item = {
+            **status_keys.counted(tenant, moment(slice_at), row).item(),
             keys.FORMAT: to_attribute(keys.LAYOUT),
             keys.TTL: to_attribute(keys.expiry(slice_at + KNOWN)),
-            keys.ROW: to_attribute(b"".join(marks)),
+            keys.ROW: to_attribute(b"".join(sorted(one.mark for one in changes))),
         }
         absent = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
-        writes = [{"Put": {"TableName": self._table, "Item": named, **absent.arguments()}}]
+        return {"Put": {"TableName": self._table, "Item": item, **absent.arguments()}}
+
+    def _added(self, tenant: str, changes: Sequence[Change], part: int) -> list[dict[str, Any]]:
+        """Return the writes that add these changes to the counts."""
+        writes = []
         totals = _sum(one.totals for one in changes)
         if totals:
             writes.append(self._adding(status_keys.totals(tenant, part), totals, {}))
@@ -175,7 +185,8 @@ class Tallies:
 
 
 def _slice_of(change: Change) -> datetime:
-    return EPOCH + (change.made_at - EPOCH) // SLICE * SLICE
+    """From five seconds past to the next five seconds past."""
+    return EPOCH - SHIFT + (change.made_at - EPOCH + SHIFT) // SLICE * SLICE
 
 
 def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
