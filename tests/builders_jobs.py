@@ -181,8 +181,10 @@ class Story:
     def fail(self, run: Run) -> Decision:
         return self.finish(run, Status.FAILED)
 
-    def release(self, run: Run, begun: bool = True, waits: bool = False) -> Decision:
-        return self.do(Release(run.run_id, run.token, begun, waits))
+    def release(
+        self, run: Run, begun: bool = True, waits: bool = False, unstarted: bool = False
+    ) -> Decision:
+        return self.do(Release(run.run_id, run.token, begun, waits, unstarted))
 
     def beat(self, run: Run) -> None:
         self.leases[run.run_id] = Lease(token=run.token, until=self.now + LEASE, beaten=True)

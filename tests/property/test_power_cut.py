@@ -45,8 +45,9 @@ class Writer:
         before = self.promised.get(path, frozenset([None]))
         whole = b"".join(one for one in before if one is not None) + data
         self.promised[path] = frozenset([*before, whole, b""])
-        self.blobs.append(path, data)
-        self.blobs.seal(path)
+        file = self.blobs.open_log(path)
+        file.write(data)
+        file.end()
         self.promised[path] = frozenset([whole])
 
     def draw_key(self) -> None:

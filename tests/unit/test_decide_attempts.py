@@ -1,5 +1,6 @@
 """From claim to end: holders, attempts, retries, losses, deadlines."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -237,6 +238,30 @@ def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_
         story.look()
     assert claims == 4 * 11
     assert [(r.status, r.reason) for r in story.ledger.values()] == [(Status.FAILED, Reason.LOST)]
+
+
+@pytest.mark.parametrize("at_most_once", [True, False])
+def test_what_was_provably_not_started_waits_however_often_that_happens(
+    at_most_once: bool,
+) -> None:
+    story, run = a_claimed_run(at_most_once=at_most_once, max_retries=0)
+    for _ in range(100):
+        assert story.release(run, begun=False, unstarted=True).attempts == ()
+        (waiting,) = story.head.runs
+        assert (waiting.status, waiting.reason) == (Status.WAITING, Reason.BACKOFF)
+        assert waiting.next_at is not None
+        assert timedelta(seconds=15) <= waiting.next_at - story.now <= timedelta(minutes=5)
+        story.now = waiting.next_at
+        story.look()
+        run = story.claim()
+        assert run.attempt == 1
+
+
+def test_what_was_not_started_and_is_cancelled_ends() -> None:
+    story, run = a_claimed_run(at_most_once=True, max_retries=0)
+    story.cancel_run(run)
+    story.release(run, begun=False, unstarted=True)
+    assert [r.status for r in story.ledger.values()] == [Status.CANCELLED]
 
 
 def test_a_lease_that_is_over_makes_the_attempt_lost_and_requires_what_was_read() -> None:

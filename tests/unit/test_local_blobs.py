@@ -24,11 +24,21 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
 
 def test_a_log_grows_and_is_read_from_any_place(tmp_path: Path) -> None:
     blobs = FileBlobs(tmp_path)
-    assert blobs.seal("log") == 0
-    blobs.append("log", b"one ")
-    blobs.append("log", b"two")
-    assert blobs.seal("log") == 7
+    log = blobs.open_log("log")
+    log.write(b"one ")
+    assert blobs.get("log") == b"one "
+    log.write(b"two")
+    assert log.end() == 7
     assert blobs.get("log", 4) == b"two"
+
+
+def test_an_empty_log_and_one_that_is_discarded_leave_no_file(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    assert blobs.open_log("empty").end() == 0
+    log = blobs.open_log("discarded")
+    log.write(b"1")
+    log.discard()
+    assert files(tmp_path) == []
 
 
 def test_a_write_that_fails_leaves_the_former_blob(

@@ -10,7 +10,13 @@ from punctual.domain.head import Rules, State
 from punctual.domain.placement import fraction
 from punctual.domain.run import NOT_RUN, Lease, Reason, Run, Status, Trigger, Waiting
 from punctual.domain.schedule import Every, after_completion
-from punctual.domain.timing import CLAIM_LEASE, LOST_AT_MOST, RETURN, RETURN_MOST
+from punctual.domain.timing import (
+    CLAIM_LEASE,
+    LOST_AT_MOST,
+    RETURN,
+    RETURN_MOST,
+    RETURNED_AT_MOST,
+)
 
 
 def end_run(d: Draft, run: Run, status: Status, reason: Reason = Reason.NONE) -> None:
@@ -197,7 +203,7 @@ def hold_back(d: Draft, run: Run) -> None:
         claimer="",
         nonce="",
         returns=run.returns + 1,
-        next_at=d.now + min(RETURN * 2**run.returns, RETURN_MOST),
+        next_at=d.now + min(RETURN * 2 ** min(run.returns, RETURNED_AT_MOST), RETURN_MOST),
         changed_at=d.now,
     )
     d.put(waited)

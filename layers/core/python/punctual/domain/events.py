@@ -53,13 +53,16 @@ class Perform(Struct, frozen=True, gc=False):
 class Release(Struct, frozen=True, gc=False):
     """The holder gives a run back; `begun` when the work may have had effects.
 
-    `waits`: it could not be begun, nor could it anywhere else for now.
+    `waits`: it could not be begun, nor could it anywhere else for now. `unstarted`: the machine
+    lacked what a start needs, and the holder proves that nothing was started. Then the run waits
+    however often that happens, with AT_MOST_ONCE as well.
     """
 
     run_id: str
     token: int
     begun: bool = True
     waits: bool = False
+    unstarted: bool = False
 
 
 class Poison(Struct, frozen=True, gc=False):

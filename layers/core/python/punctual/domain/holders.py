@@ -116,7 +116,12 @@ def release(d: Draft, event: events.Release) -> Answer:
     run = d.run(event.run_id)
     if run is None or run.token != event.token or not run.held:
         return Answer(Verdict.FENCED)
-    if event.begun or d.rules_of(run.definition).at_most_once:
+    if event.unstarted:
+        if run.cancel:
+            end_run(d, run, Status.CANCELLED, run.cancel)
+        else:
+            hold_back(d, run)
+    elif event.begun or d.rules_of(run.definition).at_most_once:
         lose(d, run)
     elif run.returns >= RETURNED_AT_MOST:
         lose(d, replace(run, returns=0) if event.waits else run)

@@ -49,6 +49,7 @@ class Unread(NamedTuple):
     message: Message
     nonce: str
     run: Run
+    error: Unavailable
 
 
 class Handed(NamedTuple):
@@ -144,8 +145,8 @@ class Executor:
                 if unread and over():  # the others' claims would not outlive it
                     raise Unavailable("The store of payloads does not answer.")
                 granted.append(self._assignment(*run, bodies))
-            except Unavailable:
-                unread.append(Unread(message, nonce, run[2]))
+            except Unavailable as error:
+                unread.append(Unread(message, nonce, run[2], error))
         return granted, unread
 
     def assign(self, runs: Sequence[tuple[Key, Head, Run]]) -> list[Assignment | None]:
@@ -242,10 +243,16 @@ class Executor:
         )
 
     def release(
-        self, key: Key, run_id: str, token: int, begun: bool, waits: bool = False
+        self,
+        key: Key,
+        run_id: str,
+        token: int,
+        begun: bool,
+        waits: bool = False,
+        unstarted: bool = False,
     ) -> Result:
         """Give a run back, so that another executor takes it, or none for a while."""
-        release = events.Release(run_id, token, begun, waits)
+        release = events.Release(run_id, token, begun, waits, unstarted)
         change = Change(key, release, self._new_id(), safety=True, spared=True)
         return self._steps.apply([change])[0]
 

@@ -38,29 +38,12 @@ class FileBlobs:
         for blob in blobs:
             self.put(*blob)
 
-    def append(self, name: str, data: bytes) -> None:
-        """For a log that grows: seen at once, and there after the process is killed.
-
-        A power cut may take it, until `seal`.
-        """
+    def open_log(self, name: str) -> "LogFile":
+        """Open a blob that grows, and keep it open until its end."""
         path = self._path(name)
         with _answering():
             self._make_place(path)
-            with open(os.open(path, _APPENDING, OWNER_FILE), "ab", buffering=0) as file:
-                file.write(data)
-
-    def seal(self, name: str) -> int:
-        """Bring a log that has ended to the disk, before a row names it; 0 where there is none."""
-        path = self._path(name)
-        with _answering():
-            try:
-                with path.open("rb") as file:
-                    os.fsync(file.fileno())
-                    size = os.fstat(file.fileno()).st_size
-            except FileNotFoundError:
-                return 0
-            sync_folder(path.parent)
-            return size
+            return LogFile(path)
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         with _answering():
@@ -88,6 +71,54 @@ class FileBlobs:
         if not path.parent.is_dir():
             path.parent.mkdir(mode=OWNER_FOLDER, exist_ok=True)
             sync_folder(self._folder)
+
+
+class LogFile:
+    """A log that grows: seen at once, and there after the process is killed.
+
+    A power cut may take it until `end`. No method opens a file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            self._file = os.open(path, _APPENDING, OWNER_FILE)
+        except BaseException:
+            os.close(self._folder)
+            raise
+
+    def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        with _answering():
+            while left:
+                left = left[os.write(self._file, left) :]
+
+    def end(self) -> int:
+        """Bring the log to the disk, before a row names it; return its size. None stays empty."""
+        try:
+            with _answering():
+                size = os.fstat(self._file).st_size
+                if size:
+                    os.fsync(self._file)
+                    os.fsync(self._folder)
+                else:
+                    self._path.unlink(missing_ok=True)
+                return size
+        finally:
+            self._close()
+
+    def discard(self) -> None:
+        """Remove the log of an attempt that did not begin."""
+        try:
+            with _answering():
+                self._path.unlink(missing_ok=True)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        os.close(self._file)
+        os.close(self._folder)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """The runs that this node holds: the work of each, for a thread, and what it leaves in files."""
 
 from collections.abc import Callable
-from time import sleep
+from contextlib import suppress
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -14,8 +14,8 @@ from punctual.engine.ports import Detail, Key
 from punctual.engine.search import log_name, output_name
 from punctual.tasks.attempting import attempt_of as attempt_of
 from punctual.tasks.attempting import detail_of
-from punctual.tasks.contract import Outcome, StopSignal
-from punctual.tasks.open_files import NO_MORE, retried
+from punctual.tasks.contract import Attempt, Outcome, StopSignal
+from punctual.tasks.open_files import NotBegun, beginning, retried, until_free
 from punctual.tasks.registry import Registry
 
 NOT_BEGUN = "NOT_BEGUN"  # why a run is given back: there was no room to begin it
@@ -26,9 +26,17 @@ class Files(Protocol):
 
     def put(self, name: str, data: bytes, content_type: str) -> None: ...
 
-    def append(self, name: str, data: bytes) -> None: ...
+    def open_log(self, name: str) -> "LogFile": ...
 
-    def seal(self, name: str) -> int: ...
+
+class LogFile(Protocol):
+    """A log that is open for as long as its attempt lasts."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def end(self) -> int: ...
+
+    def discard(self) -> None: ...
 
 
 class Ended(NamedTuple):
@@ -50,9 +58,29 @@ class _Log:
     def __init__(self, files: Files, name: str) -> None:
         self._files = files
         self._name = name
+        self._file: LogFile | None = None
+
+    def open(self) -> None:
+        """Open the log of a task that may print, before it begins."""
+        with beginning():
+            self._file = self._files.open_log(self._name)
 
     def log(self, data: bytes) -> None:
-        retried(lambda: self._files.append(self._name, data), sleep)
+        if self._file is None:
+            self._file = until_free(lambda: self._files.open_log(self._name))
+        self._file.write(data)
+
+    def end(self) -> tuple[str, int]:
+        """Return the name and the size of what a row is to name; no name for an empty log."""
+        file, self._file = self._file, None
+        size = 0 if file is None else file.end()
+        return (self._name if size else ""), size
+
+    def discard(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(PunctualError):  # what stays has no row, and no reader finds it
+                file.discard()
 
 
 class Holding(Claims):
@@ -85,14 +113,16 @@ class Holding(Claims):
 
     def _perform(self, assignment: Assignment, stop: StopSignal) -> Ended:
         key, run = assignment.key, assignment.run
-        log = log_name(key, run.run_id, run.token)
-        outcome = self._registry.run(attempt_of(assignment), stop, _Log(self._files, log))
+        log = _Log(self._files, log_name(key, run.run_id, run.token))
+        outcome = self._run(attempt_of(assignment), stop, log)
         stopped = stop.wanted()
-        if outcome.error.endswith(NO_MORE) and outcome.http_status is None and not stopped:
-            outcome, stopped = Outcome("CANCELLED", NO_MORE), NOT_BEGUN
         try:
-            detail = retried(lambda: self._keep(key, assignment, outcome, log), sleep)
+            if not outcome.begun:
+                log.discard()
+                outcome, stopped = Outcome("CANCELLED", outcome.error), NOT_BEGUN
+            detail = self._keep(key, assignment, outcome, log)
         except (OSError, PunctualError) as error:
+            log.discard()
             outcome = Outcome.failed(f"The output could not be stored: {error}")
             detail = detail_of(outcome)
         finished = Finished(
@@ -100,16 +130,25 @@ class Holding(Claims):
         )
         return Ended(assignment, finished, stopped or stop.wanted())
 
-    def _keep(self, key: Key, assignment: Assignment, outcome: Outcome, log: str) -> Detail:
+    def _run(self, attempt: Attempt, stop: StopSignal, log: _Log) -> Outcome:
+        try:
+            if attempt.task["type"] == "script":
+                retried(log.open, stop.wait)
+        except NotBegun as error:
+            return Outcome("FAILED", str(error), begun=False)
+        except PunctualError as error:
+            return Outcome.failed(f"The log could not be opened: {error.message}")
+        return self._registry.run(attempt, stop, log)
+
+    def _keep(self, key: Key, assignment: Assignment, outcome: Outcome, log: _Log) -> Detail:
+        """Store the output and the log; a lack of open files delays it for as long as it lasts."""
         detail = detail_of(outcome)
         run = assignment.run
         if outcome.output:
             name = output_name(key, run.run_id, run.token)
-            self._files.put(name, outcome.output, outcome.output_type)
+            until_free(lambda: self._files.put(name, outcome.output, outcome.output_type))
             detail = msgspec.structs.replace(
                 detail, output_blob=name, output_size=len(outcome.output)
             )
-        size = self._files.seal(log)
-        if size:
-            detail = msgspec.structs.replace(detail, log_blob=log, log_size=size)
-        return detail
+        blob, size = log.end()
+        return msgspec.structs.replace(detail, log_blob=blob, log_size=size) if blob else detail

@@ -18,7 +18,7 @@ from punctual.engine.notifying import Secrets
 from punctual.engine.performing import Performing
 from punctual.engine.planner import Planned, Planner
 from punctual.engine.poller import BATCH, Poller
-from punctual.engine.ports import Clock, Message, NewId
+from punctual.engine.ports import Clock, Key, Message, NewId
 from punctual.engine.reconciler import Reconciler
 from punctual.engine.search import Search
 from punctual.engine.steps import Steps
@@ -37,6 +37,7 @@ from punctual.local.store import Store
 from punctual.local.webhooks import Webhooks, no_secrets
 from punctual.local.wiring import Wiring
 from punctual.local.workers import Workers
+from punctual.tasks.open_files import is_full
 from punctual.tasks.registry import Registry
 
 T = TypeVar("T")
@@ -265,7 +266,13 @@ class Node:
         begun = ((one.key.tenant, one.run) for one in handed.granted)
         self._admission.begin(begun, lane)
         over = now + CLAIM_LEASE
-        self._come_again([*handed.again, *((one.message, over) for one in handed.unread)])
+        self._come_again(handed.again)
+        for one in handed.unread:
+            if is_full(one.error):
+                key = Key(one.message.tenant, one.message.job_id)
+                self.executor.release(key, one.run.run_id, one.run.token, False, unstarted=True)
+            else:
+                self._come_again([(one.message, over)])
         return handed
 
     def _come_again(self, messages: Sequence[tuple[Message, datetime]]) -> None:
@@ -299,7 +306,7 @@ class Node:
             finished = one.finished
             begun = one.stopped != NOT_BEGUN
             self.executor.release(
-                finished.key, finished.run_id, finished.token, begun, waits=not begun
+                finished.key, finished.run_id, finished.token, begun, unstarted=not begun
             )
 
     def _finish(self, finished: Sequence[Finished]) -> None:

@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from punctual.tasks.contract import BadTask
+from punctual.tasks.open_files import NotBegun, is_full
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -25,7 +26,9 @@ def system_resolver(host: str, port: int) -> Sequence[str]:
     """All addresses of a name, as the operating system knows them."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
+    except (OSError, UnicodeError) as error:
+        if is_full(error):  # no name server was asked, so nothing is known of the name
+            raise NotBegun from error
         raise Unresolved(f"{host} has no address") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 

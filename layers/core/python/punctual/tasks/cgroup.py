@@ -6,10 +6,11 @@ a control group of its own. Elsewhere the launcher looks at what a run uses.
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 from punctual.tasks.limits import RunLimits
+from punctual.tasks.open_files import is_full
 
 CONTROLLERS = frozenset({"memory", "pids"})
 NODE = "punctual-node"
@@ -53,7 +54,7 @@ class Cgroups:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ending: set[Path] = set()
+        self._ending: dict[Path, bool] = {}  # whether each was killed
 
     @contextmanager
     def for_run(self, run_id: str, limits: RunLimits) -> Iterator[Cgroup]:
@@ -71,15 +72,24 @@ class Cgroups:
 
     def _end(self, folders: Iterable[Path]) -> None:
         """Kill what is in these groups, and delete all groups that have become empty since."""
-        for folder in folders:
-            _kill(folder)
-            self._ending.add(folder)
-        self._ending -= {folder for folder in list(self._ending) if _is_gone(folder)}
+        self._ending.update((folder, False) for folder in folders)
+        for folder, was_killed in list(self._ending.items()):
+            self._ending[folder] = was_killed or _kill(folder)
+            if _is_gone(folder):
+                self._ending.pop(folder, None)
 
 
-def _kill(folder: Path) -> None:
-    with suppress(FileNotFoundError):  # Linux before 5.14 has no such file
+def _kill(folder: Path) -> bool:
+    """Kill what is in a group; return whether that need not be done again."""
+    try:
         (folder / "cgroup.kill").write_text("1")
+    except FileNotFoundError:
+        return True  # Linux before 5.14 has no such file
+    except OSError as error:
+        if not is_full(error):
+            raise
+        return False
+    return True
 
 
 def _is_gone(folder: Path) -> bool:

@@ -10,6 +10,7 @@ from typing import Protocol
 from punctual.tasks.contract import Stop
 from punctual.tasks.group import Group
 from punctual.tasks.limits import RunLimits
+from punctual.tasks.open_files import FULL
 from punctual.tasks.sandbox import Walls
 
 
@@ -81,4 +82,4 @@ def signal_name(number: int) -> str:
 
 def may_pass(start_error: int) -> bool:
     """Whether a command that could not be started might be, a little later."""
-    return start_error in (errno.EAGAIN, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
+    return start_error in (errno.EAGAIN, errno.ENOMEM, *FULL)

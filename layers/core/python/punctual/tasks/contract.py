@@ -42,7 +42,10 @@ class Attempt(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How an attempt ended; `retryable` matters for FAILED only."""
+    """How an attempt ended; `retryable` matters for FAILED only.
+
+    `begun` is false where nothing of the attempt was started or sent, and that is proven.
+    """
 
     status: Status
     error: str = ""
@@ -54,6 +57,7 @@ class Outcome(msgspec.Struct, frozen=True):
     exit_code: int | None = None
     http_status: int | None = None
     http_headers: tuple[tuple[str, str], ...] = ()
+    begun: bool = True
 
     @classmethod
     def failed(cls, error: str, *, retryable: bool = True) -> "Outcome":

@@ -3,7 +3,7 @@
 import itertools
 import ssl
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing
 from dataclasses import dataclass, field
 from time import thread_time
 
@@ -31,6 +31,7 @@ from punctual.tasks.http_status import (
 )
 from punctual.tasks.limits import MAX_ANSWER_BYTES, MAX_HEADER_BYTES, MAX_REDIRECTS
 from punctual.tasks.network import CPU_SECONDS, CheckedBackend, OutOfTime, Stopped, Watch
+from punctual.tasks.open_files import NotBegun
 
 IDLE_SECONDS = 5.0
 MAX_IDLE_CONNECTIONS = 100
@@ -101,7 +102,7 @@ class HttpTask:
         watch = Watch(deadline, stop, self._monotonic, cpu_deadline, self._cpu)
         with self._backend.watched(watch):
             try:
-                self._follow(attempt, request, expected, answer)
+                self._follow(attempt, request, expected, answer, watch)
             except OutOfTime:
                 return _outcome(answer, "TIMED_OUT", timeout_text(attempt.timeout))
             except Stopped as stopped:
@@ -113,12 +114,17 @@ class HttpTask:
         return _judged(answer, expected)
 
     def _follow(
-        self, attempt: Attempt, request: Request, expected: Expected, answer: _Answer
+        self,
+        attempt: Attempt,
+        request: Request,
+        expected: Expected,
+        answer: _Answer,
+        watch: Watch,
     ) -> None:
         limit = min(attempt.task.get("follow_redirects") or 0, MAX_REDIRECTS)
         for hop in itertools.count():
             answer.host = request.url.host
-            with self._response(request) as response:
+            with closing(self._sent(request, watch, has_begun=hop > 0)) as response:
                 answer.take(response)
                 if limit == 0 or not answer.leads_on(expected):
                     _read(response, answer)
@@ -128,10 +134,19 @@ class HttpTask:
             location = answer.header("location")
             request = redirected(request, response.status, location, attempt.secrets)
 
-    @contextmanager
-    def _response(self, request: Request) -> Iterator[httpcore.Response]:
+    def _sent(self, request: Request, watch: Watch, *, has_begun: bool) -> httpcore.Response:
+        """Send the request; after a redirect wait for a socket for as long as the attempt may."""
+        while True:
+            try:
+                return self._send(request)
+            except NotBegun:
+                if not has_begun:
+                    raise
+            watch.stop.wait(watch.left())
+
+    def _send(self, request: Request) -> httpcore.Response:
         url = request.url
-        response = self._pool.handle_request(
+        return self._pool.handle_request(
             httpcore.Request(
                 method=request.method,
                 url=httpcore.URL(
@@ -144,10 +159,6 @@ class HttpTask:
                 content=request.body,
             )
         )
-        try:
-            yield response
-        finally:
-            response.close()
 
 
 def _read(response: httpcore.Response, answer: _Answer) -> None:

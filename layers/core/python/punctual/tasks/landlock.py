@@ -4,6 +4,7 @@ The node reads the version of the kernel here, and the launcher enters the rules
 """
 
 import ctypes
+import errno
 import os
 import sys
 from collections.abc import Iterable
@@ -70,7 +71,9 @@ def restrict(library: ctypes.CDLL, abi: int, rules: Iterable[Rule]) -> None:
 def _allow(library: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
         # Not on this system, or closed to our user: then there is nothing to open to a script.
         return
     try:

@@ -3,8 +3,9 @@
 It runs in an isolated interpreter and imports only what starts fast.
 
 1. Adopt all orphans to come (Linux), report `ready`, read what to run from the control pipe, fork.
-2. Report `started PID` before the script begins, or after that `failed ERRNO`; `unconfined ERRNO`
-   if the sandbox could not be entered.
+2. Report `started PID`. The script begins when the control pipe says `G`, and never where the pipe
+   says anything else or ends. What keeps it from beginning is reported as `failed ERRNO`, or
+   `unconfined ERRNO` if the sandbox could not be entered.
 3. A `T` on the control pipe ends the script's group politely, a `K` at once; so does the end of
    the pipe, which is how the death of the process above shows.
 4. Look at what the script uses. Beyond a limit report `limit NAME` and end it.
@@ -38,6 +39,7 @@ SIGKILL, SIGPIPE, SIGTERM, SIGSTOP, SIGXFSZ = 9, 13, 15, 19, 25
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LENGTH_BYTES = 8
 READY = b"."
+GO = b"G"
 LOOK_SECONDS = 0.1
 DISK_SECONDS = 1.0
 FILES_AT_ONCE = 4000
@@ -59,8 +61,11 @@ def main(monotonic: Callable[[], float]) -> None:
         library.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     _say(report, "ready")
     spec = _read_spec(control)
-    pid = _start(spec, library, report)
-    _let_go_of_streams()
+    try:
+        pid = _start(spec, library, control, report)
+    except OSError as error:
+        _say(report, f"failed {error.errno}")
+        return
     if pid is None:
         return
     script = Script(pid)
@@ -190,14 +195,16 @@ def _read(descriptor: int, length: int) -> bytes:
     return data
 
 
-def _start(spec: dict[str, Any], library: ctypes.CDLL, report: int) -> int | None:
-    """The script's process, or nothing if it could not be executed.
+def _start(spec: dict[str, Any], library: ctypes.CDLL, control: int, report: int) -> int | None:
+    """The script's process, or nothing if it may not begin or could not be executed.
 
     It is named above before it may begin: a script could kill us first and keep its group secret.
+    All files that are needed while it runs are opened before it begins.
     """
     us = os.getpid()
     answers, answer = os.pipe()
     go, let_go = os.pipe()
+    null = os.open(os.devnull, os.O_RDWR)
     pid = os.fork()
     if pid == 0:
         try:
@@ -211,10 +218,20 @@ def _start(spec: dict[str, Any], library: ctypes.CDLL, report: int) -> int | Non
             os._exit(127)
     os.close(answer)
     os.close(go)
-    os.read(answers, len(READY))
-    _pin(spec, pid)
-    _say(report, f"started {pid}")
-    os.close(let_go)
+    may_begin = False
+    try:
+        os.read(answers, len(READY))
+        _pin(spec, pid)
+        _say(report, f"started {pid}")
+        may_begin = os.read(control, len(GO)) == GO
+    finally:
+        if not may_begin:
+            _kill(pid, SIGKILL)
+            os.waitpid(pid, 0)
+    if not may_begin:
+        return None
+    _let_go_of_streams(null)
+    os.write(let_go, GO)
     failure = os.read(answers, 64)
     if not failure:
         return pid
@@ -239,8 +256,7 @@ def _prepare(spec: dict[str, Any], library: ctypes.CDLL, parent: int, answer: in
     if _LINUX:
         library.prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0)
     os.write(answer, READY)
-    os.read(go, 1)
-    if os.getppid() != parent:
+    if os.read(go, len(GO)) != GO or os.getppid() != parent:
         os._exit(127)
     if _LINUX:
         offer_to_the_oom_killer(library)
@@ -265,9 +281,8 @@ def _confine(spec: dict[str, Any], library: ctypes.CDLL, answer: int) -> None:
         os._exit(127)
 
 
-def _let_go_of_streams() -> None:
-    # Held open here, a pipe that the script closed would never end for whoever is at its far end.
-    null = os.open(os.devnull, os.O_RDWR)
+def _let_go_of_streams(null: int) -> None:
+    # Held open here, a pipe that the script closed would never end for the reader at its far end.
     for stream in (0, 1, 2):
         os.dup2(null, stream)
 

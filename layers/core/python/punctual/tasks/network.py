@@ -28,7 +28,7 @@ from punctual.tasks.addresses import (
     literal,
 )
 from punctual.tasks.contract import Stop
-from punctual.tasks.open_files import NO_MORE, is_full, retried
+from punctual.tasks.open_files import beginning
 
 POLL_SECONDS = 0.1
 CONNECT_SECONDS = 10.0
@@ -228,9 +228,10 @@ def _ready(sock: socket.socket, event: int, seconds: float) -> bool:
 def _connected(address: Address, port: int, watch: Watch) -> socket.socket:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     try:
-        sock = retried(lambda: _socket(family), _waiting(watch))
+        with beginning():
+            sock = _socket(family)
     except OSError as error:
-        raise httpcore.ConnectError(NO_MORE if is_full(error) else _said(error)) from None
+        raise httpcore.ConnectError(_said(error)) from None
     try:
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -246,15 +247,6 @@ def _connected(address: Address, port: int, watch: Watch) -> socket.socket:
 
 def _socket(family: int) -> socket.socket:
     return socket.socket(family, socket.SOCK_STREAM)
-
-
-def _waiting(watch: Watch) -> Callable[[float], None]:
-    def wait(seconds: float) -> None:
-        until = watch.monotonic() + seconds
-        while watch.monotonic() < until:
-            watch.stop.wait(min(watch.left(), POLL_SECONDS))
-
-    return wait
 
 
 def _connect(sock: socket.socket, address: tuple[str, int], watch: Watch) -> None:

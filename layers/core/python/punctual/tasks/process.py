@@ -6,7 +6,7 @@ import selectors
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from punctual.tasks import launcher
 from punctual.tasks.cgroup import Cgroup
 from punctual.tasks.command import Command, Ended, Patience, Sink
 from punctual.tasks.group import Group, group_of, kill_group
+from punctual.tasks.open_files import beginning, is_full, until_free
 from punctual.tasks.sandbox import interpreter
 from punctual.tasks.survivors import RUN_ID, Children, end_survivors
 from punctual.tasks.usage import descendants
@@ -39,8 +40,13 @@ def run_process(
     children: Children,
     cgroup: Cgroup | None = None,
 ) -> Ended:
-    """Returns once nothing of the command is alive; also when it raises."""
-    process = _Process(command, sink, patience, on_started, children, cgroup)
+    """Returns once nothing of the command is alive; also when it raises.
+
+    It raises `NotBegun` where no file could be opened before the command began. All that the
+    command needs of files is open when it begins.
+    """
+    with beginning():
+        process = _Process(command, sink, patience, on_started, children, cgroup)
     try:
         return process.run()
     finally:
@@ -60,22 +66,22 @@ class _Process:
     kill_at: float | None = None
     give_up_at: float | None = None
     unread_report: bytes = b""
-    begun: bool = False
+    is_told: bool = False  # the launcher knows the command
+    may_begin: bool = False
 
     def __post_init__(self) -> None:
-        control, self.control = os.pipe()
-        self.report, report = os.pipe()
-        try:
-            self.popen = self.children.start(partial(self._launch, control, report))
-        except BaseException:
-            os.close(self.control)
-            os.close(self.report)
-            raise
-        finally:
-            os.close(control)
-            os.close(report)
         self.unsent = memoryview(self.command.stdin)
-        self.selector = selectors.DefaultSelector()
+        with ExitStack() as ours, ExitStack() as launchers:
+            self.selector = selectors.DefaultSelector()
+            ours.callback(self.selector.close)
+            control, self.control = os.pipe()
+            launchers.callback(os.close, control)
+            ours.callback(os.close, self.control)
+            self.report, report = os.pipe()
+            launchers.callback(os.close, report)
+            ours.callback(os.close, self.report)
+            self.popen = self.children.start(partial(self._launch, control, report))
+            ours.pop_all()
 
     def _launch(self, control: int, report: int) -> "subprocess.Popen[bytes]":
         launch = (interpreter(), "-I", "-S", "-c", LAUNCH, str(control), str(report))
@@ -99,7 +105,7 @@ class _Process:
             if not self._press(deadline):
                 break
         self._drain()
-        self._ask_cgroup()
+        until_free(self._ask_cgroup)
         return self.ended
 
     def close(self) -> None:
@@ -110,8 +116,8 @@ class _Process:
         except subprocess.TimeoutExpired:
             self._kill_from_here()
         self.children.ended(self.popen.pid)
-        if self.popen.returncode != 0:
-            self._end_what_is_left()
+        if self.popen.returncode != 0 and self.may_begin:
+            until_free(self._end_what_is_left)
         self.selector.close()
         os.close(self.report)
         for stream in (self.popen.stdin, self.popen.stdout, self.popen.stderr):
@@ -128,9 +134,10 @@ class _Process:
     def _begin(self) -> None:
         """Tell the launcher what to run, once its limits hold for it and for what is around it."""
         if self.cgroup is not None:
-            for pid in (self.popen.pid, *descendants(self.popen.pid, sys.maxsize)):
-                self.cgroup.enter(pid)
-        self.begun = True
+            with beginning():
+                for pid in (self.popen.pid, *descendants(self.popen.pid, sys.maxsize)):
+                    self.cgroup.enter(pid)
+        self.is_told = True
         with suppress(BrokenPipeError):  # killed meanwhile, which shows at the end
             self._send_spec()
 
@@ -210,10 +217,7 @@ class _Process:
                 self._begin()
             elif word == "started":
                 # Within namespaces of its own, the number means nothing here.
-                leader = self.popen.pid if self.command.walls.wrapper else int(number)
-                self.group = group_of(leader)
-                self.ended.started = True
-                self.on_started(self.group)
+                self._let_begin(self.popen.pid if self.command.walls.wrapper else int(number))
             elif word == "limit":
                 self.ended.limit = number
             elif word == "failed":
@@ -225,10 +229,19 @@ class _Process:
             else:
                 self.ended.signal = int(number)
 
+    def _let_begin(self, leader: int) -> None:
+        """Record the group of the script, which waits until that is done."""
+        with beginning():
+            self.group = group_of(leader)
+            self.on_started(self.group)
+        self.ended.started = True
+        self.may_begin = True
+        self._order(launcher.GO)
+
     def _press(self, deadline: float) -> bool:
         """Ask, then insist, then give up; whether to go on waiting."""
         now = self.patience.monotonic()
-        if self._ask_cgroup() and self.kill_at is None:
+        if self._has_passed_a_limit() and self.kill_at is None:
             self.kill_at = now
         if self.give_up_at is not None:
             return now < self.give_up_at
@@ -236,7 +249,7 @@ class _Process:
             self.ended.stopped = self.patience.stop.wanted()
             self.ended.timed_out = not self.ended.stopped and now >= deadline
             if self.ended.stopped or self.ended.timed_out:
-                if not self.begun:
+                if not self.is_told:
                     return False
                 self._order(b"T")
                 self.kill_at = now + self._grace()
@@ -246,6 +259,14 @@ class _Process:
             self._order(b"K")
             self.give_up_at = now + GIVE_UP_SECONDS
         return True
+
+    def _has_passed_a_limit(self) -> bool:
+        try:
+            return self._ask_cgroup()
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return False  # it is asked again, the last time when the script has ended
 
     def _ask_cgroup(self) -> bool:
         if self.cgroup is not None and not self.ended.limit:

@@ -5,7 +5,7 @@ import traceback
 
 from punctual.domain.errors import Invalid, PunctualError
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Runners, Stop
-from punctual.tasks.open_files import NO_MORE, is_full, retried
+from punctual.tasks.open_files import NO_MORE, NotBegun, retried
 from punctual.tasks.placeholders import Secrets, expand, no_secrets
 from punctual.tasks.redaction import Redactor
 
@@ -33,9 +33,10 @@ class Registry:
             attempt = expand(attempt, self._secrets)
             redactor = Redactor(attempt.secrets)
             expanded = attempt
-            # What a runner raises so had not begun: once it has, it deals with it itself.
             outcome = retried(lambda: self._run(expanded, stop, recorder), stop.wait)
             return redactor.outcome(outcome)
+        except NotBegun:
+            return Outcome("FAILED", NO_MORE, begun=False)
         except BadTask as error:
             return Outcome.failed(redactor.text(str(error)), retryable=False)
         except PunctualError as error:
@@ -43,8 +44,6 @@ class Registry:
             retryable = not isinstance(error, Invalid)
             return Outcome.failed(redactor.text(error.message), retryable=retryable)
         except Exception as error:
-            if is_full(error):
-                return Outcome.failed(NO_MORE)
             _log_crash(attempt, error)
             return Outcome.failed(f"The task failed inside Punctual: {type(error).__name__}")
 

@@ -6,6 +6,8 @@ import tempfile
 from pathlib import Path
 from types import TracebackType
 
+from punctual.tasks.open_files import NotBegun, until_free
+
 _PREFIX = "run-"
 _OWNER_ONLY = 0o700
 _OWNERS_FILE = 0o600
@@ -22,6 +24,7 @@ class RunFolder:
         self.home = self._make("home")
         self.temporary = self._make("tmp")
         self._code = self._make("code")
+        self._files: list[Path] = []
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -32,10 +35,23 @@ class RunFolder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        _remove(self.path)
+        if not isinstance(error, NotBegun) or not self._remove_unused():
+            _remove(self.path)
+
+    def _remove_unused(self) -> bool:
+        """Remove what this object made, which needs no open file; return whether that was all."""
+        try:
+            for file in self._files:
+                file.unlink(missing_ok=True)
+            for folder in (self.work, self.home, self.temporary, self._code, self.path):
+                folder.rmdir()
+        except OSError:
+            return False
+        return True
 
     def write(self, name: str, code: bytes) -> Path:
         file = self._code / name
+        self._files.append(file)
         file.touch(_OWNERS_FILE)
         file.write_bytes(code)
         return file
@@ -56,7 +72,7 @@ def remove_left_behind(root: Path) -> int:
 
 def _remove(folder: Path) -> None:
     try:
-        _empty(folder)
+        until_free(lambda: _empty(folder))
         folder.rmdir()
     except OSError as error:
         # The run itself is done, and its outcome should not depend on our housekeeping.

@@ -5,7 +5,7 @@ import resource
 import shutil
 import signal
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from punctual.tasks.contract import (
 )
 from punctual.tasks.group import Group
 from punctual.tasks.limits import DEFAULT_MEMORY_MB, RESERVED_ENV_PREFIX, RunLimits
+from punctual.tasks.open_files import FULL, NotBegun, beginning, says_full
 from punctual.tasks.process import run_process
 from punctual.tasks.redaction import Redactor
 from punctual.tasks.run_folder import RunFolder
@@ -92,11 +93,14 @@ class ScriptTask:
             raise BadTask(refusal)
         program = self._program(attempt.task)
         with RunFolder(self._root) as folder:
-            command = self._command(attempt, program, folder)
+            with beginning():
+                command = self._command(attempt, program, folder)
             capture = Capture(
                 recorder, Redactor(attempt.secrets), denials=DENIALS[self._sandbox.name]
             )
             ended = self._execute(command, attempt, stop, capture)
+            if _lacked_files(ended, capture):
+                raise NotBegun
         capture.end()
         return self._outcome(attempt, ended, capture, command.most)
 
@@ -110,7 +114,9 @@ class ScriptTask:
         seconds = attempt.timeout.total_seconds()
         patience = Patience(seconds, self._grace.total_seconds(), stop, self._monotonic)
         try:
-            with self._cgroup(attempt, command) as cgroup:
+            with ExitStack() as stack:
+                with beginning():
+                    cgroup = stack.enter_context(self._cgroup(attempt, command))
                 return run_process(command, capture, patience, on_started, self._children, cgroup)
         finally:
             for group in started:
@@ -217,6 +223,16 @@ def _limits(most: RunLimits) -> tuple[tuple[int, int], ...]:
         (resource.RLIMIT_NOFILE, MAX_OPEN_FILES),
         (resource.RLIMIT_NPROC, MAX_PROCESSES_OF_USER),
     )
+
+
+def _lacked_files(ended: Ended, capture: Capture) -> bool:
+    """Return whether the script was kept from starting because no file could be opened.
+
+    Where the launcher has not reported a start, what was written is of the launcher alone.
+    """
+    if ended.start_error in FULL or ended.sandbox_error in FULL:
+        return True
+    return not ended.started and says_full(capture.tail)
 
 
 def _verdict(attempt: Attempt, ended: Ended, most: RunLimits) -> tuple[Status, str, bool]:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 
+from punctual.tasks.open_files import is_full
 from punctual.tasks.usage import children
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -95,7 +96,9 @@ def _user(number: str) -> int:
             for line in status:
                 if line.startswith(b"Uid:"):
                     return int(line.split()[2])
-    except OSError:
+    except OSError as error:
+        if is_full(error):
+            raise
         # It ended while we looked.
         return -1
     return -1
@@ -105,7 +108,9 @@ def _environment(pid: int) -> list[bytes]:
     try:
         with open(f"/proc/{pid}/environ", "rb") as environment:
             return environment.read().split(b"\0")
-    except OSError:
+    except OSError as error:
+        if is_full(error):
+            raise
         # It ended, or it hides itself.
         return []
 

@@ -156,7 +156,10 @@ def _proportional(pid: int) -> int:
 
 def _children_by_parent(parent: int) -> list[int]:
     """For kernels that do not list children: look at all processes."""
-    numbers = [name for name in os.listdir("/proc") if name.isdigit()]
+    try:
+        numbers = [name for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
     return [int(number) for number in numbers if parent_of(number) == parent]
 
 

@@ -47,7 +47,7 @@ JOB = {
     "max_retries": "Retries after FAILED or TIMED_OUT attempts; 0 where delivery is AT_MOST_ONCE.",
     "retry": "How long to wait before the next attempt.",
     "deadline_seconds": "A run not started so long after due_time is MISSED.",
-    "delivery": "AT_MOST_ONCE: no attempt after a claim, and max_retries is 0.",
+    "delivery": "AT_MOST_ONCE: no attempt after one that may have begun, and max_retries is 0.",
     "notify": "Signed webhooks, each told of the outcomes that it names. The definition in force "
     "when a run ends counts.",
     "tags": "Keys of 1 to 128 characters without `:`, values to 256.",

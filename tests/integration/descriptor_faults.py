@@ -1,0 +1,132 @@
+"""Makes the opening of a file fail, at any place in this process or in a launcher."""
+
+import errno
+import os
+import selectors
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from punctual.tasks import process
+
+EVENTS = frozenset({"open", "os.listdir", "os.scandir", "socket.__new__", "socket.getaddrinfo"})
+THREADS = (
+    "MainThread",
+    "quick",
+    "long",
+    "resolve",
+)  # those of a node, not those of a test's server
+
+
+class Openings:
+    """Counts openings; those from number `first` on fail, so many of them."""
+
+    def __init__(self, first: int, many: int, number: int = errno.EMFILE) -> None:
+        self._first = first
+        self._many = many
+        self._number = number
+        self._lock = threading.Lock()
+        self.count = 0
+        self.failed = 0
+
+    def take(self) -> None:
+        with self._lock:
+            self.count += 1
+            if not self._first <= self.count < self._first + self._many:
+                return
+            self.failed += 1
+        raise OSError(self._number, os.strerror(self._number))
+
+
+_armed: list[Openings] = []
+
+
+def _hook(event: str, _arguments: Any) -> None:
+    if _armed and event in EVENTS and threading.current_thread().name.startswith(THREADS):
+        _armed[-1].take()
+
+
+_hooked = False
+
+
+@contextmanager
+def failing(monkeypatch: pytest.MonkeyPatch, openings: Openings) -> Iterator[Openings]:
+    """Let this process's openings fail: those that Python reports, pipes, and selectors."""
+    global _hooked
+    if not _hooked:
+        sys.addaudithook(_hook)  # it cannot be taken away, only be idle
+        _hooked = True
+
+    def counted(make: Callable[[], Any]) -> Callable[[], Any]:
+        def made() -> Any:
+            _hook("open", ())
+            return make()
+
+        return made
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pipe", counted(os.pipe))
+        patch.setattr(selectors, "DefaultSelector", counted(selectors.DefaultSelector))
+        _armed.append(openings)
+        try:
+            yield openings
+        finally:
+            _armed.clear()
+
+
+# Runs in the launcher before its own code, and in the script's process until its program begins.
+# The file `armed` holds the number of the first opening that fails; the first launcher takes it.
+_IN_LAUNCHER = """
+import os, sys
+def arm(armed, many, number):
+    import punctual.tasks.launcher  # what it imports is open by then
+    try:
+        first = int(os.readlink(armed))
+        os.unlink(armed)
+    except FileNotFoundError:
+        return
+    count = 0
+    def opening(event, _arguments):
+        nonlocal count
+        if event in ("open", "os.listdir", "os.scandir"):
+            count += 1
+            if first <= count < first + many:
+                if not os.path.lexists(armed + ".met"):
+                    os.symlink("1", armed + ".met")
+                raise OSError(number, os.strerror(number))
+    sys.addaudithook(opening)
+    pipe = os.pipe
+    def counted():
+        opening("open", ())
+        return pipe()
+    os.pipe = counted
+arm({armed!r}, {many}, {number})
+"""
+
+
+class LauncherFaults:
+    """Lets the first launcher that starts fail at its opening number `first`."""
+
+    def __init__(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        folder: Path,
+        first: int,
+        many: int = 1,
+        number: int = errno.EMFILE,
+    ) -> None:
+        armed = folder / f"armed-{first}"
+        armed.symlink_to(str(first))  # a link is made and read without opening it
+        self._met = Path(f"{armed}.met")
+        setup, start = process.LAUNCH.split("import time; ", 1)
+        code = _IN_LAUNCHER.format(armed=str(armed), many=many, number=int(number))
+        monkeypatch.setattr(process, "LAUNCH", f"{setup}exec({code!r}); import time; {start}")
+
+    @property
+    def were_met(self) -> bool:
+        return self._met.is_symlink()
