@@ -32,6 +32,7 @@ from punctual.engine.views import (
     Explanation,
     Health,
     JobView,
+    LogPiece,
     Output,
     Page,
     RunView,
@@ -407,8 +408,8 @@ class MemoryEngine:
             raise NotFound("The run has no output, or none yet.")
         return self.outputs[run_id]
 
-    def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> bytes:
-        return self.output(tenant, job_id, run_id).data[after:]
+    def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:
+        return LogPiece(self.output(tenant, job_id, run_id).data[after:])
 
     def explain(self, tenant: str, job_id: str, at: datetime | None) -> Explanation:
         self.job(tenant, job_id)

@@ -51,12 +51,12 @@ def test_a_task_in_a_thread_ends_with_output_and_log(world: World) -> None:
     (running,) = world.runs(job)
     assert running.run.status is Status.RUNNING
     run_id = running.run.run_id
-    assert world.do(lambda: world.node.search.logs(T, job, run_id, 0)) == b"begun\n"
+    assert world.do(lambda: world.node.search.logs(T, job, run_id, 0).data) == b"begun\n"
     world.gate.open.set()
     world.settle()
     assert world.statuses(job) == ["SUCCESS"]
     assert world.do(lambda: world.node.search.output(T, job, run_id)).data == b"done"
-    assert world.do(lambda: world.node.search.logs(T, job, run_id, 3)) == b"un\n"
+    assert world.do(lambda: world.node.search.logs(T, job, run_id, 3).data) == b"un\n"
 
 
 def test_a_failed_task_is_tried_again_after_its_delay_and_then_given_up(world: World) -> None:

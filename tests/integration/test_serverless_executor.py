@@ -599,9 +599,9 @@ def test_logs_are_read_from_a_pack_at_any_offset(world: ExecutorWorld) -> None:
     world.submit(payload={"out": "p" * 100, "log": "another's"})
     world.invoke(world.records())
     run_id = world.run(key).run.run_id
-    assert world.search.logs(*key, run_id, 0) == b"line one\nline two\n"
-    assert world.search.logs(*key, run_id, 9) == b"line two\n"
-    assert world.search.logs(*key, run_id, 18) == b""
+    assert world.search.logs(*key, run_id, 0).data == b"line one\nline two\n"
+    assert world.search.logs(*key, run_id, 9).data == b"line two\n"
+    assert world.search.logs(*key, run_id, 18).data == b""
     assert output(world, key) == b"o" * 100
 
 

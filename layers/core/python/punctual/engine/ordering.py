@@ -65,6 +65,7 @@ class Ordering:
             return made
         check_order(self._quotas, tenant)
         if payload is not UNSET:
+            self._load(job)  # without a job nothing would ever remove the payload
             self._documents.put_payload(job, run_id, payload)
         given = payload is not UNSET
         event = events.Order(run_id, own_payload=given, keyed=key is not None)

@@ -23,6 +23,7 @@ from punctual.engine.views import (
     Explanation,
     Health,
     JobView,
+    LogPiece,
     Monitor,
     Output,
     Page,
@@ -187,12 +188,13 @@ class Search:
         data = self._ports.blobs.get(detail.output_blob, start, end)
         if data is None:
             raise NotFound("The run's output is not kept any more.")
-        return Output(data, detail.output_type, None, detail.output_truncated)
+        is_cut = detail.output_truncated or len(data) < detail.output_size
+        return Output(data, detail.output_type, None, is_cut)
 
     def _detail(self, tenant: str, job_id: str, run_id: str) -> Detail:
         return self.run(tenant, job_id, run_id).detail
 
-    def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> bytes:
+    def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:
         """What the attempt that runs, or ran last, has printed from `after` on."""
         view = self.run(tenant, job_id, run_id)
         run = view.run
@@ -202,7 +204,9 @@ class Search:
         if not blob:
             raise NotFound("The run has no logs, or none yet.")
         start, end = _slice(view.detail.log_at, view.detail.log_size)
-        return self._ports.blobs.get(blob, start + after, end) or b""
+        data = self._ports.blobs.get(blob, start + after, end) or b""
+        size = view.detail.log_size if view.detail.log_blob else 0
+        return LogPiece(data, max(0, size - after - len(data)))
 
     def explain(self, tenant: str, job_id: str, at: datetime | None) -> Explanation:
         """Explain a moment, a local time of the job's zone, or without `at` the last due time."""

@@ -56,6 +56,16 @@ class Output(NamedTuple):
     truncated: bool = False
 
 
+class LogPiece(NamedTuple):
+    """A part of a run's log up to its end.
+
+    `missing`: so many bytes that were kept cannot be read behind it, since the file was damaged.
+    """
+
+    data: bytes
+    missing: int = 0
+
+
 class Upcoming(NamedTuple):
     at: datetime
     local: datetime

@@ -1,26 +1,43 @@
 """Blobs as files: written beside their place, flushed, then renamed into it."""
 
 import os
+from base64 import b32decode, b32encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
+from punctual.engine.documents import PAYLOADS
 from punctual.engine.ports import Blob
 from punctual.local.files import OWNER_FILE, OWNER_FOLDER, make_folder, sync_folder, write_durably
 
+Place = tuple[str, str]  # a folder of payloads, and a file in it
+_LONGEST_FILE = 240
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+
+
+class Stored(NamedTuple):
+    """A payload's name, and since when it stands."""
+
+    name: str
+    stored_at: datetime
 
 
 class FileBlobs:
     """Safe to use from several threads. A file is named by a hash of the blob's name, so that no
     name leads out of the folder, is too long for it, or differs from another in case only.
+
+    Payloads stand apart under names that tell the blob's, so that those without a row are found.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
+        self._payloads = folder / "payloads"
+        make_folder(self._payloads)
         self._new = folder / "new"
         self._numbers = count()  # its next() is atomic
         make_folder(self._new)
@@ -59,18 +76,53 @@ class FileBlobs:
             for name in names:
                 self._path(name).unlink(missing_ok=True)
 
+    def payloads(self, after: Place | None, most: int) -> tuple[list[Stored], Place | None]:
+        """Return some payloads in a fixed order, and where to go on; None at the end."""
+        place: Place = after or ("", "")
+        with _answering():
+            for folder in sorted(os.listdir(self._payloads)):
+                if folder < place[0]:
+                    continue
+                behind = place[1] if folder == place[0] else ""
+                files = sorted(
+                    name for name in os.listdir(self._payloads / folder) if name > behind
+                )
+                if files:
+                    found = [self._stored(folder, file) for file in files[:most]]
+                    return [one for one in found if one is not None], (folder, files[:most][-1])
+        return [], None
+
+    def _stored(self, folder: str, file: str) -> Stored | None:
+        try:
+            stored_at = (self._payloads / folder / file).stat().st_mtime
+        except FileNotFoundError:
+            return None  # removed meanwhile
+        return Stored(_decoded(file), datetime.fromtimestamp(stored_at, UTC))
+
     def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 nobody else serves files
         return None
 
     def _path(self, name: str) -> Path:
         digest = blake2b(name.encode(), digest_size=20).hexdigest()
+        if name.startswith(PAYLOADS) and len(coded := _coded(name)) <= _LONGEST_FILE:
+            return self._payloads / digest[:2] / coded
         return self._folder / digest[:2] / digest[2:]
 
     def _make_place(self, path: Path) -> None:
         """Make one folder at most: a data folder that was deleted must not come back empty."""
         if not path.parent.is_dir():
             path.parent.mkdir(mode=OWNER_FOLDER, exist_ok=True)
-            sync_folder(self._folder)
+            sync_folder(path.parent.parent)
+
+
+def _coded(name: str) -> str:
+    """A file's name for a payload's: in lower case alone, since some systems know only one case."""
+    return b32encode(name.removeprefix(PAYLOADS).encode()).decode().lower().rstrip("=")
+
+
+def _decoded(file: str) -> str:
+    padded = file.upper() + "=" * (-len(file) % 8)
+    return PAYLOADS + b32decode(padded).decode()
 
 
 class LogFile:

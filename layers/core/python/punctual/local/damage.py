@@ -21,6 +21,7 @@ class Damage:
         self._log = log
         self._known: set[tuple[str, Row]] = set()
         self.lost_timer = False  # one was removed: its job needs another
+        self._problems: Sequence[str] = ()
 
     def note(self, table: str, row: Row, error: Exception) -> None:
         """`row` is the key that the row is found by."""
@@ -29,14 +30,26 @@ class Damage:
             named = "/".join(str(part) for part in row)
             self._log("row_unreadable", table=table, row=named, error=type(error).__name__)
 
+    def found(self, problems: Sequence[str]) -> None:
+        """Tell what a check of the whole database has found."""
+        self._problems = tuple(problems)
+        self._log("database_damaged", problems=self._problems)
+
     def warnings(self) -> Sequence[HealthWarning]:
-        count = len(self._known)
-        if not count:
-            return ()
-        text = (
-            f"Rows of the store that cannot be read: {count}. The log names each (row_unreadable)."
-        )
-        return (HealthWarning("ROWS_UNREADABLE", text),)
+        found = []
+        if self._problems:
+            text = (
+                f"The database is damaged: {self._problems[0]}. The log has more "
+                "(database_damaged). Restore it from a backup."
+            )
+            found.append(HealthWarning("DATABASE_DAMAGED", text))
+        if count := len(self._known):
+            text = (
+                f"Rows of the store that cannot be read: {count}. "
+                "The log names each (row_unreadable)."
+            )
+            found.append(HealthWarning("ROWS_UNREADABLE", text))
+        return found
 
     def refuse(self, keys: Sequence[tuple[str, str]]) -> None:
         """Raise where there are any. Outside of a unit, for reading in vain undoes no write."""

@@ -1,6 +1,7 @@
 """What a start finds in the data folder: whole, new, or without a part that it needs."""
 
 import os
+import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -46,6 +47,15 @@ class OpenDatabase:
                 )
                 self.when_lost(error)
                 raise error
+
+    def damaged(self, error: sqlite3.Error) -> StoreLost:
+        """Tell that SQLite found damage, and return what to raise: more writes could lose more."""
+        lost = StoreLost(
+            f"The database {self._paths[0]} is damaged ({error}): the node ends, since what it "
+            f"goes on to write could be lost. Restore it from a backup ({GUIDE})."
+        )
+        self.when_lost(lost)
+        return lost
 
 
 def disk_warning(

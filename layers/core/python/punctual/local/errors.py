@@ -8,4 +8,4 @@ class StoreError(Unavailable):
 
 
 class StoreLost(StoreError):
-    """The database was deleted or replaced while the node runs: nothing can be kept any more."""
+    """The database was deleted, replaced or damaged while the node runs: it has to end."""

@@ -6,6 +6,7 @@ from datetime import datetime
 from punctual.engine.clocks import Reading
 from punctual.engine.reconciler import LATE, Reconciler
 from punctual.engine.sweeper import Sweeper
+from punctual.local.blobs import Place
 from punctual.local.store import Store
 
 Log = Callable[..., None]
@@ -35,10 +36,12 @@ class House:
         self._cursor: str | None = None
         self._swept_at = now
         self._sweep: datetime | None = None
+        self._files_at = now + SLICE
+        self._file: Place | None = None
 
     @property
     def next_at(self) -> float:
-        return min(self._keep_at, self._walk_at)
+        return min(self._keep_at, self._walk_at, self._files_at)
 
     def walk_soon(self, now: float) -> None:
         """Walk over all heads from the first, though the last walk was less than a day ago."""
@@ -55,6 +58,15 @@ class House:
                 self._sweep_on(now.steady)
         if now.steady >= self._walk_at:
             self._walk_on(now.steady)
+        if now.steady >= self._files_at:
+            self._look_at_files(now)
+
+    def _look_at_files(self, now: Reading) -> None:
+        """Walk over the payloads, at each start and then each day."""
+        removed, self._file = self._store.remove_orphans(self._file, now.wall)
+        self._files_at = now.steady + (DAILY if self._file is None else SLICE)
+        if removed:
+            self._log("payloads_without_row_removed", payloads=removed)
 
     def _walk_again_by(self, at: float) -> None:
         """Begin another walk by then; one that is under way may have passed what it is for."""

@@ -27,6 +27,7 @@ from punctual.identity import new_id
 from punctual.local import clock
 from punctual.local.connection import IDLE_SECONDS, MAX_CONNECTIONS, SWEEP_SECONDS, sweep
 from punctual.local.data_folder import DATABASE
+from punctual.local.database_check import DatabaseCheck
 from punctual.local.descriptors import connections_within, least_limit, raise_limit
 from punctual.local.door import NodeDoor, OwnThread
 from punctual.local.files import write_durably
@@ -271,6 +272,8 @@ async def serve(
     store.database.when_lost = stop.fail
     spare_the_collector()
     loop.start()
+    check = DatabaseCheck(options.data / DATABASE, store.damage, log)
+    check.start()
     serving = asyncio.create_task(_serve_only(server, listener))
     greet(options, listener.getsockname()[1], log)
     await stop.asked.wait()
@@ -282,6 +285,7 @@ async def serve(
     await serving
     http.close()
     beside.close()
+    check.stop()
     log("stopped")
     if stop.error is not None:
         raise stop.error

@@ -10,7 +10,7 @@ from punctual.engine.listing import Log, untold
 from punctual.engine.ports import Clock, Feed, Key, Messages, Ports, Wake
 from punctual.engine.views import HealthWarning
 from punctual.local.audit import SqliteAudit
-from punctual.local.blobs import FileBlobs
+from punctual.local.blobs import FileBlobs, Place
 from punctual.local.bodies import SqliteBodies
 from punctual.local.clock import wall
 from punctual.local.control import SqliteBuckets, SqliteReceipts
@@ -25,6 +25,7 @@ from punctual.local.heads import SqliteHeads
 from punctual.local.history import SqliteHistory
 from punctual.local.minutes import SqliteMinutes
 from punctual.local.notices import SqliteNotices
+from punctual.local.orphans import Orphans
 from punctual.local.purge import Purge
 from punctual.local.schema import connect
 from punctual.local.starts import SqliteStarts
@@ -76,6 +77,7 @@ class Store:
         parts = (self.timers, bodies, self.heads, self.history, self.feed, self.audit)
         for part in (*parts, self._counts, self.notices, self.buckets):
             self._unit.join(part)
+        self._orphans = Orphans(self._unit, blobs)
         self._purge = Purge(self._unit, self._counts, self.heads, self.history, self.buckets, blobs)
 
     @classmethod
@@ -178,6 +180,10 @@ class Store:
         """Remove some of what has expired; True when there is more to do."""
         self.watch_disk()
         return self._purge.step(now, limit)
+
+    def remove_orphans(self, after: Place | None, now: datetime) -> tuple[int, Place | None]:
+        """Remove some payloads that no row names; how many, and where to go on, None at the end."""
+        return self._orphans.remove(after, now)
 
     def close(self) -> None:
         self._db.close()

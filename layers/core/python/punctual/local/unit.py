@@ -64,7 +64,7 @@ class Unit:
         else:
             self._leave(failed=kind is not None)
         if isinstance(error, sqlite3.Error):
-            raise unavailable(error) from error
+            raise self._unavailable(error) from error
 
     def _leave(self, failed: bool) -> None:
         broken, self._broken = self._broken, False
@@ -81,7 +81,7 @@ class Unit:
                 self.db.execute("COMMIT")
         except sqlite3.Error as error:
             self._undo()
-            raise unavailable(error) from error
+            raise self._unavailable(error) from error
         except BaseException:
             self._undo()
             raise
@@ -93,6 +93,15 @@ class Unit:
             part.drop()
         if self.db.in_transaction:
             self.db.execute("ROLLBACK")
+
+    def _unavailable(self, error: sqlite3.Error) -> Unavailable:
+        return self._database.damaged(error) if is_damage(error) else unavailable(error)
+
+
+def is_damage(error: sqlite3.Error) -> bool:
+    """Return whether SQLite found that the file is not what it wrote. Extended codes count."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def unavailable(error: sqlite3.Error) -> Unavailable:

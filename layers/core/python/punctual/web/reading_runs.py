@@ -67,8 +67,13 @@ class RunReading:
         query = Query(request.query, ("after",))
         after = query.number("after", 0, 0, MAX_OFFSET)
         query.finish()
-        data = self._api.search.logs(request.caller.tenant, *ids, after)[: self._piece]
-        following = ("x-next-offset", str(after + len(data)))
+        found = self._api.search.logs(request.caller.tenant, *ids, after)
+        data = found.data[: self._piece]
+        end = after + len(data)
+        if found.missing and len(data) == len(found.data):
+            data += f"\n[The log is damaged: {found.missing} bytes cannot be read.]\n".encode()
+            end += found.missing  # a client that goes on from there is at the end
+        following = ("x-next-offset", str(end))
         return Reply(200, data, (following, *_AS_DATA), f"{TEXT}; charset=utf-8")
 
     def _list(self, request: Request, job_id: str | None) -> Sliced[Reply]:

@@ -264,7 +264,7 @@ class Stats(Answer):
 
 
 class HealthWarning(Answer):
-    code: Literal["ROWS_UNREADABLE", "DISK_NEARLY_FULL"]
+    code: Literal["DATABASE_DAMAGED", "ROWS_UNREADABLE", "DISK_NEARLY_FULL"]
     text: str
 
 

@@ -36,7 +36,7 @@ HEADERS: dict[str, Schema] = {
         "schema": {"type": "integer", "minimum": 0},
     },
     "X-Output-Truncated": {
-        "description": "Whether the output was longer than what is kept.",
+        "description": "Whether the output was longer than what can be read of it.",
         "schema": {"type": "string", "enum": ["true", "false"]},
     },
     "Content-Disposition": {
