@@ -77,6 +77,25 @@ def test_no_step_of_a_list_of_times_looks_at_more_than_one_job(
     assert 366 <= longest <= 2 * 366
 
 
+@pytest.mark.parametrize(
+    ("expression", "apart", "most"), [("* * * * * *", 1, 100), ("* * * * * MON", 7, 40 * 366)]
+)
+def test_an_explanation_passes_over_excluded_days_whole(
+    client: NodeClient,
+    monkeypatch: pytest.MonkeyPatch,
+    expression: str,
+    apart: int,
+    most: int,
+) -> None:
+    """Of a year of excluded days in a row, and of 366 that stand alone."""
+    days = [f"{NOON.date() + timedelta(days=5 + apart * n)}" for n in range(366)]
+    fields = {"cron_expression": expression, "exclude": days}
+    job_id = submitted(client, {**EACH_SECOND, **fields})["job_id"]
+    for at in (days[0], days[183], days[365]):
+        path = f"/v1/jobs/{job_id}/explain?at={at}T12:00:00Z"
+        assert _longest_step(client, monkeypatch, lambda path=path: client.get(path)) <= most
+
+
 def _longest_step(client: NodeClient, monkeypatch: pytest.MonkeyPatch, call: Any) -> int:
     """How many local times are looked for between two looks at the clock, at most."""
     steps = [0]
