@@ -190,7 +190,9 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
         Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
-        _dynamodb(data.control, "UpdateItem")._replace(rows=TOTALS),  # counts that were wrong
+        # Counts that were wrong.
+        _dynamodb(data.control, "UpdateItem")._replace(rows=TOTALS),
+        _dynamodb(data.control, "Query")._replace(rows=COUNTED),
     ]
 
 

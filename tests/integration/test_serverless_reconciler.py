@@ -7,16 +7,17 @@ from typing import Any
 import pytest
 
 from punctual.aws import keys
-from punctual.aws.tallies import Tallies
 from punctual.aws.walk import Progress, WalkProgress
 from punctual.engine import reconciler, sweeper
 from punctual.engine.jobs import Submission
 from punctual.engine.ports import Key, Timer
+from punctual.serverless.following import following
 from punctual.serverless.telling import Metric
 from punctual.serverless.walking import walk
 from tests.builders import NOON, after
 from tests.integration.moto_faults import lost_answers
 from tests.integration.serverless_world import Functions, functions
+from tests.integration.stream_records import Stream
 
 DAY = timedelta(days=1)
 
@@ -45,6 +46,11 @@ def walked(deployed: Functions, seconds: float = 900) -> None:
     walk(deployed.runtime(), seconds)
 
 
+def followed(deployed: Functions) -> None:
+    """Let the status function count all jobs, so that the walk finds the counts right."""
+    assert following(deployed.runtime()).follow(Stream(deployed.aws).catch()) == []
+
+
 def kept(deployed: Functions) -> Progress:
     found = WalkProgress(deployed.runtime().dynamo, keys.CONTROL.name).read()
     assert found is not None
@@ -53,6 +59,7 @@ def kept(deployed: Functions) -> Progress:
 
 def test_a_walk_that_finds_nothing_says_so(deployed: Functions) -> None:
     deployed.submit(schedule_type="CRON", cron_expression="0 0 * * *")
+    followed(deployed)
     walked(deployed)
     assert kept(deployed).over
     assert deployed.told.problems == []
@@ -150,6 +157,7 @@ def test_it_goes_on_where_its_time_was_over(
     monkeypatch.setattr(reconciler, "PAGE", 2)
     for _ in range(5):
         forgotten(deployed)
+    followed(deployed)
     pieces = 0
     real = deployed.runtime().ports.heads.__class__.walk
 
@@ -170,7 +178,7 @@ def test_once_a_day_and_no_more(deployed: Functions) -> None:
     walked(deployed)
     first = kept(deployed)
     forgotten(deployed, 200_000)
-    counts(deployed).correct("acme", {"job_SCHEDULED": 1})
+    followed(deployed)
     deployed.clock.set(NOON + timedelta(hours=22))
     spent = deployed.spend(lambda: walked(deployed))
     assert spent == {"BatchGetItem": 1}
@@ -190,39 +198,3 @@ def test_of_two_that_walk_at_a_time_only_one_goes_on(deployed: Functions) -> Non
     assert standing.heads == "here"
     with lost_answers(deployed.aws.clients.dynamodb, "PutItem", 1):
         assert rows.keep(standing), "its own write, the answer to which was lost"
-
-
-def counts(deployed: Functions) -> Tallies:
-    return Tallies(deployed.runtime().dynamo, keys.CONTROL.name)
-
-
-@pytest.mark.parametrize(
-    ("counted", "found"),
-    [
-        ({"job_SCHEDULED": 3}, []),
-        ({"job_SCHEDULED": 7, "job_PAUSED": -1, "run_QUEUED": 5}, ["counts_corrected"]),
-        ({}, ["counts_corrected"]),
-    ],
-)
-def test_jobs_are_counted_anew(
-    deployed: Functions, counted: dict[str, int], found: list[str]
-) -> None:
-    for _ in range(3):
-        deployed.submit(schedule_type="CRON", cron_expression="0 0 1 1 *")
-    counts(deployed).correct("acme", counted)
-    deployed.clock.set(after(7_200))
-    walked(deployed)
-    assert kept(deployed).over
-    assert deployed.told.problems == found
-    jobs = {"job_SCHEDULED": 3}
-    runs = {name: count for name, count in counted.items() if name.startswith("run")}
-    assert counts(deployed).totals("acme") == jobs | runs
-
-
-def test_a_tenant_whose_jobs_changed_lately_is_not_counted_anew(deployed: Functions) -> None:
-    """What is on its way in the stream would be counted twice."""
-    deployed.submit(schedule_type="CRON", cron_expression="0 0 1 1 *")
-    deployed.clock.set(after(1_800))
-    walked(deployed)
-    assert kept(deployed).over
-    assert (deployed.told.problems, counts(deployed).totals("acme")) == ([], {})

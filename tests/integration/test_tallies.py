@@ -22,6 +22,7 @@ from punctual.aws.tallies import MOST_NAMED, Change, Tallies, mark_of
 from punctual.domain.errors import Unavailable
 from punctual.domain.head import State
 from punctual.domain.run import Status
+from punctual.serverless.counting import standing
 from tests.builders import NOON, after
 from tests.integration.moto_adapter import Moto, moto
 
@@ -243,7 +244,8 @@ def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
     aws: Moto, dynamo: Dying, tallies: Tallies
 ) -> None:
     counts = {f"job_{one}": 10**6 for one in State} | {f"run_{one}": 10**9 for one in Status}
-    changes = [a_change(place, counts) for place in range(MOST_NAMED + 1)]
+    moved = dict.fromkeys(standing(counts), 4)
+    changes = [a_change(n, counts)._replace(moved=moved) for n in range(MOST_NAMED + 1)]
     tallies.count("whole", changes)
     rows = aws.rows(aws.settings.control_table)
     names = [size(row) for row in rows if row["pk"]["S"] == "whole#counted"]

@@ -50,6 +50,9 @@ def lived(world: World) -> None:
     mending.lost_before_its_head(world, api, "BatchWriteItem")
     _expired(world)
     mending.orphans_removed(world)
+    submitted(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
+    world.run(5 * SECOND)
+    mending.recounted(world, {"job_SCHEDULED": 100})
 
 
 def _tokens(world: World, api: Gateway) -> None:

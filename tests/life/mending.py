@@ -1,15 +1,16 @@
-"""What the daily walk mends: timers that are gone or too late, and payloads without a job."""
+"""What the daily walk mends: timers gone or too late, payloads without a job, and counts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from punctual.aws import keys, walk
+from punctual.aws import keys, status_keys, walk
 from punctual.aws.attributes import to_item
 from punctual.aws.sorting import moment
 from punctual.aws.timer_rows import read_row, rows_for
 from punctual.domain.placement import bucket_of
 from punctual.engine.ports import Timer
+from punctual.serverless.recounting import LAG
 from tests.life.gateway import Gateway
 from tests.life.left import (
     AT_ONCE,
@@ -75,6 +76,21 @@ def orphans_removed(world: World) -> None:
     _put_progress(world, {walk.WALKED: True, walk.SWEPT: True})
     world.tick("reconciler")
     world.run(SECOND)
+
+
+def recounted(world: World, wrong: Mapping[str, int]) -> None:
+    """What two invocations do that are apart: the counts of a tenant are wrong by so much."""
+    world.bare.update_item(
+        TableName=world.table(keys.CONTROL),
+        Key=status_keys.totals("default", 0).item(),
+        UpdateExpression="ADD " + ", ".join(f"{name} :{name}" for name in wrong),
+        ExpressionAttributeValues=to_item({f":{name}": number for name, number in wrong.items()}),
+    )
+    walk_from(world, world.clock.now - MINUTE)
+    world.tick("reconciler")
+    world.run(LAG + MINUTE)
+    world.tick("reconciler")
+    world.run(10 * SECOND)
 
 
 def _put_progress(world: World, says: Mapping[str, Any]) -> None:

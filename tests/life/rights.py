@@ -24,9 +24,6 @@ UNUSED: Mapping[Named, str] = {
         for queue in ("quick.fifo", "quick-high.fifo", "quick-normal.fifo", "quick-low.fifo")
     },
     Named("executor-long", "sqs:GetQueueAttributes", "long.fifo"): MADE,
-    Named("reconciler", "dynamodb:UpdateItem", "control, rows *#totals"): (
-        "to correct a count that is wrong: no life has a tenant that rests for an hour"
-    ),
     Named("status", "dynamodb:ListStreams", "*"): (
         "Lambda asks it when it begins to read the stream: without, it reads nothing"
     ),

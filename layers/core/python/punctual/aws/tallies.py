@@ -22,7 +22,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from punctual.aws import keys, status_keys
-from punctual.aws.attributes import Item, to_attribute
+from punctual.aws.attributes import Item, to_attribute, to_item
 from punctual.aws.dynamo import Condition, Dynamo, Range, known
 from punctual.aws.sorting import moment, parse_moment
 from punctual.aws.status_keys import PARTS
@@ -52,6 +52,7 @@ class Change(NamedTuple):
     made_at: datetime  # as the stream says: the same in each copy
     totals: Counts
     minutes: Mapping[datetime, Counts] = {}
+    moved: Mapping[str, int] = {}  # by how much it changes what heads show, up or down
 
     @property
     def counts(self) -> bool:
@@ -76,16 +77,16 @@ class Tallies:
 
     def count(self, tenant: str, changes: Sequence[Change]) -> None:
         """Add each change that is not counted yet."""
-        wanted = sorted((one for one in changes if one.counts), key=_slice_of)
-        for slice_at, some in groupby(wanted, key=_slice_of):
+        wanted = sorted((one for one in changes if one.counts), key=_made_in)
+        for slice_at, some in groupby(wanted, key=_made_in):
             for part in _parts(list(some)):
                 self._count(tenant, slice_at, part)
 
-    def correct(self, tenant: str, missing: Counts) -> bool:
-        """Add what a count of all jobs found missing, or too much; False where it was not done."""
-        added = _sum([missing])
-        write = self._adding(status_keys.totals(tenant, 0), added, {})
-        return bool(added) and self._dynamo.transact([write])
+    def moved(self, tenant: str, start: datetime, end: datetime) -> Iterator[Counts]:
+        """Return how much the changes made from `start` to `end` moved, in parts to be summed."""
+        slices = (moment(_slice_of(start)), moment(_slice_of(end)))
+        where = Range(*status_keys.counted_between(tenant, *slices))
+        return (_counts(row) for row in self._dynamo.query(self._table, where, NAMING))
 
     def totals(self, tenant: str) -> Counts:
         places = [status_keys.totals(tenant, part) for part in range(PARTS)]
@@ -145,6 +146,7 @@ class Tallies:
             keys.FORMAT: to_attribute(keys.LAYOUT),
             keys.TTL: to_attribute(keys.expiry(slice_at + KNOWN)),
             keys.ROW: to_attribute(b"".join(sorted(one.mark for one in changes))),
+            **to_item(_sum(one.moved for one in changes)),
         }
         absent = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
         return {"Put": {"TableName": self._table, "Item": item, **absent.arguments()}}
@@ -184,9 +186,13 @@ class Tallies:
         }
 
 
-def _slice_of(change: Change) -> datetime:
-    """From five seconds past to the next five seconds past."""
-    return EPOCH - SHIFT + (change.made_at - EPOCH + SHIFT) // SLICE * SLICE
+def _made_in(change: Change) -> datetime:
+    return _slice_of(change.made_at)
+
+
+def _slice_of(at: datetime) -> datetime:
+    """Return where the slice begins: five seconds past, fifteen seconds past, and so on."""
+    return EPOCH - SHIFT + (at - EPOCH + SHIFT) // SLICE * SLICE
 
 
 def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:

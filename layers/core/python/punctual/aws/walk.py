@@ -11,6 +11,7 @@ from punctual.aws.sorting import moment, parse_moment
 
 STARTED, HEADS, SWEEP = "started", "heads", "sweep"
 PAYLOADS, WALKED, SWEPT = "payloads", "walked", "swept"
+COUNTS, CLEARED = "counts", "cleared"
 OVER, STEP = "over", "step"
 
 
@@ -18,7 +19,9 @@ OVER, STEP = "over", "step"
 class Progress:
     """`heads`, `sweep`, `payloads`: where each part goes on, None at an end.
 
-    `walked` and `swept`: the first two parts are done. `over`: all are.
+    `walked`, `swept` and `cleared`: the first three parts are done. `over`: all are.
+
+    `counts`: what the walk counted of heads, packed, as long as it is needed.
 
     `step` counts what was written, so that of two who walk at a time only one goes on.
     """
@@ -29,6 +32,8 @@ class Progress:
     payloads: str | None = None
     walked: bool = False
     swept: bool = False
+    counts: bytes = b""
+    cleared: bool = False
     over: bool = False
     step: int = 0
 
@@ -50,6 +55,8 @@ class WalkProgress:
             payloads=values.get(PAYLOADS),
             walked=values[WALKED],
             swept=values.get(SWEPT, False),
+            counts=values.get(COUNTS, b""),
+            cleared=values.get(CLEARED, False),
             over=values[OVER],
             step=values[STEP],
         )
@@ -61,6 +68,7 @@ class WalkProgress:
             STARTED: moment(progress.started_at),
             WALKED: progress.walked,
             SWEPT: progress.swept,
+            CLEARED: progress.cleared,
             OVER: progress.over,
             STEP: progress.step + 1,
         }
@@ -70,6 +78,8 @@ class WalkProgress:
             values[SWEEP] = moment(progress.sweep)
         if progress.payloads is not None:
             values[PAYLOADS] = progress.payloads
+        if progress.counts:
+            values[COUNTS] = progress.counts
         condition = Condition(
             "attribute_not_exists(#step) OR #step = :step",
             names={"#step": STEP},

@@ -1,7 +1,7 @@
 """What a change adds to the counts: of jobs and runs as they stand, and of each minute."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from punctual.domain.placement import bucket_of
@@ -19,6 +19,7 @@ _COUNTED_AS = {
     Status.FAILED: FAILED,
     Status.TIMED_OUT: FAILED,
 }
+LIVE = frozenset(RUN + status for status in Status if status not in OVER)
 _MILLISECOND = timedelta(milliseconds=1)
 
 
@@ -37,6 +38,24 @@ def totals(changes: Changes) -> Counter[str]:
         if change.after is not None:
             found[RUN + change.after.status] += _weight(change.after)
     return found
+
+
+def standing(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return the counts of jobs and live runs, which heads show at any time.
+
+    >>> standing({"job_PAUSED": 1, "run_QUEUED": 2, "run_SUCCESS": 3})
+    {'job_PAUSED': 1, 'run_QUEUED': 2}
+    """
+    return {name: count for name, count in counts.items() if name.startswith(JOB) or name in LIVE}
+
+
+def moved(counts: Mapping[str, int]) -> dict[str, int]:
+    """Return by how much a change moves those counts, up or down.
+
+    >>> moved({"run_QUEUED": -1, "run_RUNNING": 1, "run_SUCCESS": 1})
+    {'run_QUEUED': 1, 'run_RUNNING': 1}
+    """
+    return {name: abs(count) for name, count in standing(counts).items() if count}
 
 
 def minutes(changes: Changes) -> Iterator[tuple[datetime, str, int]]:

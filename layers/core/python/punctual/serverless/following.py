@@ -216,7 +216,9 @@ class Following:
                     minutes.setdefault(minute, Counter())[name] += count
             head = record.head
             mark = mark_of(record.place, head.job_id)
-            change = Change(mark, record.at, counting.totals(found), minutes)
+            totals = counting.totals(found)
+            moved = counting.moved(totals)
+            change = Change(mark, record.at, totals, minutes, moved)
             wanted.setdefault(head.tenant, []).append(change)
         for tenant, counted in wanted.items():
             self._tallies.count(tenant, counted)

@@ -1,61 +1,159 @@
-"""The daily walk counts jobs anew, and corrects what `status` counted of tenants at rest."""
+"""The daily walk counts jobs and live runs anew, and corrects what `status` counted.
 
+Jobs change while they are counted. So a difference is compared with what changed around the walk:
+
+1. The walk reads a tenant's counts when it meets the tenant's first head, and counts all its heads.
+2. A change is in both numbers, in none, or in one of them. It can be in one of them only if it was
+   made during the walk, or shortly before: `status` counts a change within minutes.
+3. The rows that name counted changes tell how much these changes moved each count: the slack.
+   A difference up to the slack may be right. A larger one is corrected by what exceeds it.
+
+So a correction never makes a right count wrong, and the counts of a tenant at rest become exact.
+"""
+
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
+from hashlib import blake2b
 
-from punctual.aws.tallies import Counts, Tallies
+import msgspec
+
+from punctual.aws.sorting import moment
+from punctual.aws.tallies import Change, Tallies, mark_of
 from punctual.domain.head import Head
-from punctual.serverless.counting import JOB
+from punctual.serverless import counting
+from punctual.serverless.changes import between
 
-AT_REST = timedelta(hours=1)  # `status` has counted what changed before, or an alarm rang long ago
+LAG = timedelta(minutes=15)  # `status` has counted a change by then, or an alarm rang long ago
+MARGIN = timedelta(minutes=2)  # a page takes its time, and clocks differ
+MOST_TENANTS = 1_000  # in one walk: their counts travel with its place, in one row
+LONGEST = timedelta(days=1)  # of a longer walk, rows that name its changes may be gone
+
+
+class Tenant(msgspec.Struct):
+    since: datetime  # when the walk met its first head
+    counted: dict[str, int]  # by `status`, at that moment
+    seen: dict[str, int]  # by the walk
+    readable: bool = True  # each of its heads
+
+
+class Seen(msgspec.Struct):
+    """What a walk has seen so far."""
+
+    tenants: dict[str, Tenant] = msgspec.field(default_factory=dict)
+    until: datetime | None = None  # when it read its last page
+    some_left_out: bool = False
 
 
 class Recount:
-    """Jobs by tenant and status, of one walk over all heads.
+    """One walk's counts; `packed` lets another invocation go on with them."""
 
-    A count can be compared only where nothing changes meanwhile: a tenant whose jobs changed
-    within the hour before the walk, or during it, is left to the next day.
-    """
-
-    def __init__(self, tallies: Tallies, began_at: datetime) -> None:
+    def __init__(self, tallies: Tallies, started_at: datetime, packed: bytes) -> None:
         self._tallies = tallies
-        self._since = began_at - AT_REST
-        self._seen: dict[str, Counter[str]] = {}
-        self._before: dict[str, Counts] = {}
-        self._changing: set[str] = set()
+        self._started_at = started_at
+        self._seen = msgspec.json.decode(zlib.decompress(packed), type=Seen) if packed else Seen()
 
-    def add(self, heads: Sequence[Head], unread: Sequence[str]) -> None:
-        """Take the heads of one page; `unread` are tenants of heads that cannot be read."""
-        self._changing.update(unread)
+    @property
+    def packed(self) -> bytes:
+        return zlib.compress(msgspec.json.encode(self._seen))
+
+    @property
+    def some_left_out(self) -> bool:
+        return self._seen.some_left_out
+
+    @property
+    def tenants(self) -> Sequence[str]:
+        """Return the tenants that are still to be corrected, once the walk has seen all heads."""
+        return list(self._seen.tenants)
+
+    def add(self, heads: Sequence[Head], unread: Sequence[str], now: datetime) -> None:
+        """Count the heads of one page; `unread` are the tenants of heads that cannot be read."""
+        self._seen.until = now
+        for tenant in unread:
+            found = self._tenant(tenant, now)
+            if found is not None:
+                found.readable = False
+        counts: dict[str, Counter[str]] = {}
         for head in heads:
-            tenant = head.tenant
-            if tenant not in self._seen:
-                self._seen[tenant] = Counter()
-                self._before[tenant] = _jobs(self._tallies.totals(tenant))
-            if not head.blank:
-                self._seen[tenant][JOB + head.state] += 1
-            if (
-                max(head.created_at, head.updated_at, head.ended_at or head.created_at)
-                > self._since
-            ):
-                self._changing.add(tenant)
+            of_head = counting.standing(counting.totals(between(None, head)))
+            counts.setdefault(head.tenant, Counter()).update(of_head)
+        for tenant, of_page in counts.items():
+            found = self._tenant(tenant, now)
+            if found is not None:
+                found.seen = dict(Counter(found.seen) + of_page)
 
-    def correct(self) -> list[str]:
-        """Return the tenants whose counts were wrong; they are right now."""
-        corrected = []
-        for tenant, seen in self._seen.items():
-            before = self._before[tenant]
-            if tenant in self._changing or before == seen:
-                continue
-            if _jobs(self._tallies.totals(tenant)) != before:
-                continue
-            names = sorted(before.keys() | seen.keys())
-            missing = {name: seen[name] - before.get(name, 0) for name in names}
-            if self._tallies.correct(tenant, missing):
-                corrected.append(tenant)
-        return corrected
+    def keep_differing(self) -> None:
+        """Forget the tenants that need no correction, or can have none."""
+        self._seen.tenants = {
+            name: tenant
+            for name, tenant in self._seen.tenants.items()
+            if tenant.readable and any(_differences(tenant).values())
+        }
+
+    def is_due(self, now: datetime) -> bool:
+        """Return whether `status` has counted all changes that were made during the walk."""
+        return self._seen.until is None or now >= self._seen.until + LAG
+
+    def correct(self, name: str) -> bool:
+        """Correct the counts of one tenant; return whether they were wrong.
+
+        The correction is counted as a change is, so it is added once, however often it is tried.
+        """
+        tenant = self._seen.tenants.pop(name)
+        missing = self._beyond_slack(name, tenant)
+        if not any(missing.values()):
+            return False
+        mark = mark_of(f"recount {moment(self._started_at)}", name)
+        self._tallies.count(name, [Change(mark, self._started_at, missing)])
+        return True
+
+    def _beyond_slack(self, name: str, tenant: Tenant) -> dict[str, int]:
+        """Return how much each difference exceeds what changed around the walk."""
+        assert self._seen.until is not None, "a page had the tenant's first head"
+        differences = _differences(tenant)
+        slack: Counter[str] = Counter()
+        rows = self._tallies.moved(name, tenant.since - LAG, self._seen.until + MARGIN)
+        for moved in rows:
+            slack.update(moved)
+            if all(abs(difference) <= slack[of] for of, difference in differences.items()):
+                return {}
+        return {of: _beyond(difference, slack[of]) for of, difference in differences.items()}
+
+    def _tenant(self, name: str, now: datetime) -> Tenant | None:
+        """Return the tenant's counts; None where this walk leaves it out.
+
+        Of too many tenants the walk takes those of the lowest rank, which each day draws anew.
+        The limit only falls, so each tenant taken was counted from its first head.
+        """
+        tenants = self._seen.tenants
+        if name in tenants:
+            return tenants[name]
+        if len(tenants) == MOST_TENANTS:
+            self._seen.some_left_out = True
+            last = max(tenants, key=lambda tenant: _rank(self._started_at, tenant))
+            if _rank(self._started_at, last) < _rank(self._started_at, name):
+                return None
+            del tenants[last]
+        tenants[name] = Tenant(now, counting.standing(self._tallies.totals(name)), {})
+        return tenants[name]
 
 
-def _jobs(totals: Counts) -> dict[str, int]:
-    return {name: count for name, count in totals.items() if name.startswith(JOB)}
+def _differences(tenant: Tenant) -> dict[str, int]:
+    names = sorted(tenant.counted.keys() | tenant.seen.keys())
+    return {name: tenant.seen.get(name, 0) - tenant.counted.get(name, 0) for name in names}
+
+
+def _beyond(difference: int, slack: int) -> int:
+    """
+    >>> _beyond(5, 3), _beyond(-5, 3), _beyond(2, 3)
+    (2, -2, 0)
+    """
+    size = max(0, abs(difference) - slack)
+    return size if difference > 0 else -size
+
+
+@lru_cache(maxsize=4 * MOST_TENANTS)
+def _rank(started_at: datetime, tenant: str) -> bytes:
+    return blake2b(f"{moment(started_at)}\0{tenant}".encode(), digest_size=8).digest()

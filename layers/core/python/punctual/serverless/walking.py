@@ -1,4 +1,4 @@
-"""The daily walk: all heads, the sweep behind the watermark, and payloads without a job."""
+"""The daily walk: heads, the sweep behind the watermark, payloads without a job, and counts."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -8,7 +8,7 @@ from punctual.aws.tallies import Tallies
 from punctual.aws.walk import Progress, WalkProgress
 from punctual.engine.reconciler import Reconciler
 from punctual.engine.sweeper import Sweeper
-from punctual.serverless.recounting import Recount
+from punctual.serverless.recounting import LONGEST, Recount
 from punctual.serverless.runtime import Runtime
 from punctual.serverless.telling import Metric
 
@@ -37,22 +37,23 @@ class Walking:
         self._orphans = orphans
         self._kept = kept
         self._tallies = tallies
-        self._recount: Recount | None = None  # where this invocation saw the walk begin
+        self._corrected: list[str] = []  # tenants, by this invocation
 
     def run(self, until: datetime) -> None:
         progress = self._begin()
-        if progress.heads is None and not progress.walked:
-            self._recount = Recount(self._tallies, self._clock())
         finds = 0
-        while not progress.over and self._clock() < until:
-            found, following = self._on(progress)
+        while not progress.over and (now := self._clock()) < until:
+            found, following = self._on(progress, now)
+            if following is progress:
+                break  # counts are not corrected yet: another invocation goes on
             finds += found
             if not self._kept.keep(following):
                 self._tell("walk_is_anothers")
                 break
             progress = replace(following, step=following.step + 1)
-            if progress.over:
-                finds += self._correct()
+        if self._corrected:
+            told = {"number": len(self._corrected), "tenants": self._corrected[:NAMED]}
+            self._tell.problem("counts_corrected", **told)
         self._tell.measure(Metric.RECONCILER_FINDS, finds)
         self._tell("walked", over=progress.over, finds=finds)
 
@@ -64,41 +65,61 @@ class Walking:
             return Progress(started_at=now, step=last.step)
         return last
 
-    def _correct(self) -> int:
-        corrected = [] if self._recount is None else self._recount.correct()
-        if corrected:
-            told = {"number": len(corrected), "tenants": corrected[:NAMED]}
-            self._tell.problem("counts_corrected", **told)
-        return len(corrected)
-
-    def _on(self, progress: Progress) -> tuple[int, Progress]:
-        """One page of heads; when all are seen, of the sweep; then one of payloads."""
+    def _on(self, progress: Progress, now: datetime) -> tuple[int, Progress]:
+        """One page of heads; then one of the sweep; then one of payloads; then one tenant."""
+        recount = Recount(self._tallies, progress.started_at, progress.counts)
         if not progress.walked:
             walked = self._reconciler.step(progress.heads)
-            if self._recount is not None:
-                self._recount.add(walked.heads, [key.tenant for key, _ in walked.unread])
+            recount.add(walked.heads, [key.tenant for key, _ in walked.unread], now)
             if walked.mended:
                 jobs = [f"{key.tenant}/{key.job_id}" for key in walked.mended]
                 self._tell.problem("reconciler_mended", number=len(jobs), jobs=jobs[:NAMED])
             for key, why in walked.unread:
                 ids = {"tenant": key.tenant, "job_id": key.job_id}
                 self._tell.problem("head_unreadable", **ids, error=why)
-            following = replace(progress, heads=walked.cursor, walked=walked.cursor is None)
+            if walked.cursor is None:
+                recount.keep_differing()
+                if recount.some_left_out:
+                    self._tell("counts_left_out", why="too many tenants")
+            following = replace(
+                progress,
+                heads=walked.cursor,
+                walked=walked.cursor is None,
+                counts=recount.packed,
+            )
             return len(walked.mended) + len(walked.unread), following
+        if progress.cleared:
+            return self._correct(progress, recount, now)
         if progress.swept:
-            return 0, self._clear(progress)
+            return 0, self._clear(progress, bool(recount.tenants))
         swept = self._sweeper.step(progress.sweep)
         if swept.found:
             self._tell.problem("timers_behind_watermark", timers=swept.found)
         return swept.found, replace(progress, sweep=swept.cursor, swept=swept.cursor is None)
 
-    def _clear(self, progress: Progress) -> Progress:
+    def _correct(self, progress: Progress, recount: Recount, now: datetime) -> tuple[int, Progress]:
+        """Correct one tenant's counts, as soon as `status` has counted what the walk saw."""
+        if not recount.is_due(now):
+            return 0, progress
+        if now - progress.started_at > LONGEST:
+            self._tell("counts_left_out", why="the walk took too long")
+            return 0, replace(progress, counts=b"", over=True)
+        tenant, *others = recount.tenants
+        wrong = recount.correct(tenant)
+        if wrong:
+            self._corrected.append(tenant)
+        counts = recount.packed if others else b""
+        return int(wrong), replace(progress, counts=counts, over=not others)
+
+    def _clear(self, progress: Progress, differ: bool) -> Progress:
         """What is removed is no find: a client that gave up may have left it."""
         removed = self._orphans.remove(progress.payloads)
         if removed.payloads:
             jobs = [f"{key.tenant}/{key.job_id}" for key in removed.jobs]
             self._tell("orphans_removed", number=removed.payloads, jobs=jobs[:NAMED])
-        return replace(progress, payloads=removed.cursor, over=removed.cursor is None)
+        cleared = removed.cursor is None
+        over = cleared and not differ
+        return replace(progress, payloads=removed.cursor, cleared=cleared, over=over)
 
 
 def walk(runtime: Runtime, seconds: float) -> None:
