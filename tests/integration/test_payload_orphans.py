@@ -13,6 +13,7 @@ from punctual.engine.ports import Key
 from punctual.local import orphans
 from punctual.local.clock import ManualClock
 from tests.builders import an_id
+from tests.integration.descriptor_faults import Openings, failing
 from tests.integration.node_world import NOON, T, World, a_world
 
 LARGE = "x" * 20_000
@@ -112,4 +113,17 @@ def test_an_order_for_a_job_that_does_not_exist_stores_nothing(tmp_path: Path) -
     with a_world(tmp_path, ManualClock(NOON)) as world:
         with pytest.raises(NotFound):
             world.do(lambda: world.node.jobs.run_now(T, an_id(77), LARGE))
+        assert payload_files(tmp_path) == []
+
+
+def test_a_walk_that_cannot_read_the_folder_stops_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        with failing(monkeypatch, Openings(1, 100)):
+            world.until(5)
+        assert world.events.count("payloads_not_walked") == 1
+        put(world, (Key(T, an_id(77)), "1-abc"))
+        make_old(payload_files(tmp_path), 2 * HOUR)
+        world.until(120)
         assert payload_files(tmp_path) == []

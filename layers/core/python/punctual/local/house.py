@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from datetime import datetime
 
+from punctual.domain.errors import Unavailable
 from punctual.engine.clocks import Reading
 from punctual.engine.reconciler import LATE, Reconciler
 from punctual.engine.sweeper import Sweeper
@@ -63,7 +64,12 @@ class House:
 
     def _look_at_files(self, now: Reading) -> None:
         """Walk over the payloads, at each start and then each day."""
-        removed, self._file = self._store.remove_orphans(self._file, now.wall)
+        try:
+            removed, self._file = self._store.remove_orphans(self._file, now.wall)
+        except Unavailable as error:  # what is due must not wait for it
+            self._log("payloads_not_walked", error=error.message)
+            self._files_at = now.steady + OFTEN
+            return
         self._files_at = now.steady + (DAILY if self._file is None else SLICE)
         if removed:
             self._log("payloads_without_row_removed", payloads=removed)
