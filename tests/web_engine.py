@@ -290,7 +290,8 @@ class MemoryEngine:
         key: str | None = None,
         fingerprint: str = "",
         by: Any = None,
-    ) -> RunView:
+    ) -> Sliced[RunView]:
+        yield
         if self.run(tenant, job_id, run_id).run.status not in ENDED:
             raise Conflict("This run is alive.")
         return cast(
@@ -359,8 +360,9 @@ class MemoryEngine:
 
     def jobs(
         self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
-    ) -> Page:
+    ) -> Sliced[Page]:
         self._ask("jobs", filters, limit, after)
+        yield
         mine = sorted((k[1] for k in self.views if k[0] == tenant), reverse=True)
         found = [
             view
@@ -411,7 +413,8 @@ class MemoryEngine:
     def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:
         return LogPiece(self.output(tenant, job_id, run_id).data[after:])
 
-    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Explanation:
+    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:
+        yield
         self.job(tenant, job_id)
         self._ask("explain", at)
         at = at or self.now

@@ -9,6 +9,7 @@ import pytest
 from punctual.domain.head import State
 from punctual.domain.run import Status
 from punctual.engine.jobs import Submission
+from punctual.engine.slices import finish
 from punctual.local.clock import ManualClock
 from punctual.tasks.contract import Outcome
 from tests.integration.node_world import NOON, T, World, a_world
@@ -209,7 +210,8 @@ def test_what_is_fired_ahead_is_not_shown_before_its_time(world: World) -> None:
     view = world.do(lambda: world.node.search.job(T, job))
     assert [run.due_at for run in view.head.runs] == [NOON + timedelta(minutes=2)]
     assert view.latest.run.scheduled_at == NOON + timedelta(minutes=1)
-    explained = world.do(lambda: world.node.search.explain(T, job, NOON + timedelta(minutes=2)))
+    at = NOON + timedelta(minutes=2)
+    explained = world.do(lambda: finish(world.node.search.explain(T, job, at)))
     assert (explained.outcome, explained.run_id) == ("PLANNED", None)
     world.do(lambda: world.node.jobs.pause(T, job))
     assert world.statuses(job) == ["SUCCESS"]

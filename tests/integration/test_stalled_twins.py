@@ -86,11 +86,11 @@ def test_a_retry_that_a_twin_ordered_and_that_is_over_is_not_made_again(
     live_on(aws, job)
 
     def twin() -> None:
-        aws.jobs.retry(*job, former, *KEY)
+        finish(aws.jobs.retry(*job, former, *KEY))
         live_on(aws, job)
 
     stalled(aws, monkeypatch, twin)
-    assert aws.jobs.retry(*job, former, *KEY).run.status is Status.SUCCESS
+    assert finish(aws.jobs.retry(*job, former, *KEY)).run.status is Status.SUCCESS
     assert aws.execute() == []
     assert len(runs(aws, job)) == 2
 

@@ -96,7 +96,7 @@ def test_calls_on_its_job_name_it_and_their_neighbours_are_answered(tmp_path: Pa
                 lambda: jobs.cancel(T, bad),
                 lambda: jobs.run_now(T, bad, "me"),
                 lambda: finish(search.runs(T, bad, RunFilters(), 10, None)),
-                lambda: search.jobs(T, JobFilters(), 10, None),
+                lambda: finish(search.jobs(T, JobFilters(), 10, None)),
             ]
         )
         refused = [answers[n] for n in (0, 2, 4, 5, 6, 7)]

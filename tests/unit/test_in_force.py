@@ -3,8 +3,9 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from punctual.domain.head import Head
 from punctual.domain.schedule import Cron, Every, Once
-from punctual.engine.in_force import periods
+from punctual.engine.in_force import Period, periods
 from punctual.engine.ports import Body
 from tests.builders import a_body, a_head
 
@@ -30,6 +31,10 @@ def bodies(*documents: dict[str, Any]) -> list[Body]:
     return made[::-1]
 
 
+def known(head: Head, made: list[Body]) -> list[Period]:
+    return [period for period in periods(head, made) if period is not None]
+
+
 def test_each_definition_holds_until_the_next_and_the_first_since_ever() -> None:
     now = Cron("0 7 * * *")
     first = {**DAILY, "max_runs": 2, "exclude": ["2026-11-02"]}
@@ -41,7 +46,7 @@ def test_each_definition_holds_until_the_next_and_the_first_since_ever() -> None
 
 def test_what_leaves_the_schedule_alone_keeps_its_phase() -> None:
     made = bodies(MINUTELY, {**MINUTELY, "max_runs": 5}, {**MINUTELY, "priority": "LOW"}, DAILY)
-    found = list(periods(a_head(schedule=Cron("0 6 * * *")), made))
+    found = known(a_head(schedule=Cron("0 6 * * *")), made)
     assert [one.schedule for one in found[1:]] == [Every(60, CREATED)] * 3
     assert [one.max_runs for one in found] == [None, None, 5, None]
     assert [one.until for one in found] == [None, *(CREATED + n * HOUR for n in (3, 2, 1))]
@@ -49,13 +54,13 @@ def test_what_leaves_the_schedule_alone_keeps_its_phase() -> None:
 
 def test_the_phase_in_force_is_the_head_s_own() -> None:
     ours = Every(60, CREATED)
-    found = list(periods(a_head(schedule=ours), bodies(MINUTELY, MINUTELY)))
+    found = known(a_head(schedule=ours), bodies(MINUTELY, MINUTELY))
     assert [one.schedule for one in found] == [ours, ours]
 
 
 def test_a_job_that_ran_at_once_is_not_moved_by_a_change() -> None:
     made = bodies(AT_ONCE, {**AT_ONCE, "priority": "LOW"}, DAILY)
-    found = list(periods(a_head(schedule=Cron("0 6 * * *")), made))
+    found = known(a_head(schedule=Cron("0 6 * * *")), made)
     assert [one.schedule for one in found[1:]] == [Once(CREATED)] * 2
 
 
@@ -66,3 +71,11 @@ def test_no_more_is_read_than_is_asked_for() -> None:
     next(found)
     next(found)
     assert list(read) == made[2:]
+
+
+def test_each_step_reads_one_definition_though_none_is_known_yet() -> None:
+    made = bodies(*[MINUTELY] * 5)
+    read = iter(made)
+    found = periods(a_head(schedule=None), read)
+    assert [next(found) for _ in range(3)] == [None] * 3
+    assert list(read) == made[3:]

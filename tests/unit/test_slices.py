@@ -8,7 +8,7 @@ import pytest
 
 from punctual.domain.errors import LimitExceeded, TooMuchWork, Unavailable
 from punctual.engine.slices import MAX_SECONDS, SLICE_SECONDS, Sliced, SlicedWork, finish
-from punctual.local.long_work import MAX_AT_ONCE, LongWork
+from punctual.local.long_work import MAX_AT_ONCE, SHORT_SECONDS, LongWork
 
 T = TypeVar("T")
 MILLISECOND = 0.001
@@ -39,6 +39,31 @@ def test_a_slice_ends_with_the_step_that_fills_it() -> None:
     slice_steps = round(SLICE_SECONDS / MILLISECOND)
     assert ends == [slice_steps, 2 * slice_steps]
     assert work.results == ["done"]
+
+
+def test_a_slice_ends_too_when_its_steps_wait_for_the_disk() -> None:
+    cpu, steady = Processor(), Processor()
+    steps = 0
+
+    def waiting() -> Sliced[str]:
+        nonlocal steps
+        for _ in range(12):
+            steps += 1
+            steady.now += 0.3 * SLICE_SECONDS
+            yield
+        return "done"
+
+    work = SlicedWork(waiting(), cpu, steady)
+    ends = []
+    while work.run_slice():
+        ends.append(steps)
+    assert ends == [4, 8, 12]
+    assert work.results == ["done"]
+
+
+def test_waiting_for_the_disk_is_no_work() -> None:
+    steady = Processor()
+    assert finish(steady.work(10 * round(MAX_SECONDS / MILLISECOND)), Processor()) == "done"
 
 
 def test_short_work_is_done_in_its_first_slice() -> None:
@@ -84,10 +109,22 @@ def test_long_requests_take_turns() -> None:
 
     async def play() -> list[str]:
         long_work = LongWork(turn, cpu)
-        return await asyncio.gather(*(long_work.finish("t", slow(name)) for name in "abc"))
+        return await asyncio.gather(
+            *(long_work.finish("t", SlicedWork(slow(name), cpu)) for name in "abc")
+        )
 
     assert asyncio.run(play()) == ["a", "b", "c"]
     assert order == list("abcabcabc")
+
+
+def test_short_work_is_done_in_the_turn_of_its_request() -> None:
+    cpu = Processor()
+    long_work = LongWork(turn, cpu, cpu)
+    assert long_work.begin(cpu.work(1)) == "done"
+    left = long_work.begin(cpu.work(50))
+    assert isinstance(left, SlicedWork)
+    assert cpu.now == pytest.approx(MILLISECOND + SHORT_SECONDS)
+    assert asyncio.run(long_work.finish("t", left)) == "done"
 
 
 def test_a_tenant_has_so_many_long_requests_at_once() -> None:
@@ -97,14 +134,17 @@ def test_a_tenant_has_so_many_long_requests_at_once() -> None:
 
     async def play() -> None:
         long_work = LongWork(turn)
-        tasks = [asyncio.create_task(long_work.finish("a", endless())) for _ in range(MAX_AT_ONCE)]
+        tasks = [
+            asyncio.create_task(long_work.finish("a", SlicedWork(endless())))
+            for _ in range(MAX_AT_ONCE)
+        ]
         await asyncio.sleep(0)
         with pytest.raises(LimitExceeded):
-            await long_work.finish("a", endless())
-        assert await long_work.finish("b", Processor().work(1)) == "done"
+            await long_work.finish("a", SlicedWork(endless()))
+        assert await long_work.finish("b", SlicedWork(Processor().work(1))) == "done"
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        assert await long_work.finish("a", Processor().work(1)) == "done"
+        assert await long_work.finish("a", SlicedWork(Processor().work(1))) == "done"
 
     asyncio.run(play())

@@ -43,8 +43,8 @@ def kept(world: World) -> World:
 
 
 ASKED: list[Callable[[Search], Any]] = [
-    lambda search: search.jobs("acme", JobFilters(), 50, None),
-    lambda search: search.jobs("acme", JobFilters(name_prefix="a"), 50, None),
+    lambda search: finish(search.jobs("acme", JobFilters(), 50, None)),
+    lambda search: finish(search.jobs("acme", JobFilters(name_prefix="a"), 50, None)),
     lambda search: search.job("acme", BARE),
     lambda search: finish(search.upcoming("acme", NOON, after(3_600), 50, None)),
 ]
@@ -65,8 +65,8 @@ def test_a_definition_that_is_missing_is_told_and_refused(
 
 def test_other_tenants_and_pages_are_not_concerned(kept: World) -> None:
     search, told = a_search(kept)
-    assert search.jobs("globex", JobFilters(), 50, None).items == []
-    (newest,) = search.jobs("acme", JobFilters(), 1, None).items
+    assert finish(search.jobs("globex", JobFilters(), 50, None)).items == []
+    (newest,) = finish(search.jobs("acme", JobFilters(), 1, None)).items
     assert (newest.head.job_id, told.lines) == (JOBS[2], [])
 
 
@@ -92,14 +92,14 @@ class Meanwhile:
 def test_what_was_changed_meanwhile_is_listed_as_it_is_now(kept: World) -> None:
     kept.ports.heads.put_bodies([a_body(BARE)])
     search, told = a_search(kept, cast(Heads, Meanwhile(kept, standing=True)))
-    found = search.jobs("acme", JobFilters(), 50, None).items
+    found = finish(search.jobs("acme", JobFilters(), 50, None)).items
     assert [view.head.job_id for view in found] == JOBS[::-1]
     assert told.lines == []
 
 
 def test_what_went_meanwhile_is_listed_no_more(kept: World) -> None:
     search, told = a_search(kept, cast(Heads, Meanwhile(kept, standing=False)))
-    found = search.jobs("acme", JobFilters(), 50, None).items
+    found = finish(search.jobs("acme", JobFilters(), 50, None)).items
     assert [view.head.job_id for view in found] == [JOBS[2], JOBS[0]]
     with pytest.raises(NotFound):
         search.job("acme", BARE)

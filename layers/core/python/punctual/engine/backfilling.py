@@ -70,6 +70,9 @@ class Backfilling:
             end = min(end, head.next_at)  # what is due from there on is about to have its outcome
         parts: list[tuple[Period, datetime, datetime]] = []
         for period in self._in_force(key, head, body, start, end):
+            yield
+            if period is None:
+                continue
             low, high = max(start, period.since or start), min(end, period.until or end)
             if low < high:
                 parts.append((period, low - _INSTANT, high - _INSTANT))
@@ -95,12 +98,12 @@ class Backfilling:
 
     def _in_force(
         self, key: Key, head: Head, body: Body, start: datetime, end: datetime
-    ) -> Iterator[Period]:
-        """Those of the range, latest first."""
+    ) -> Iterator[Period | None]:
+        """Those of the range, latest first; None for each other definition that was read."""
         for period in periods(head, _bounded(self._documents.history(key, body))):
-            if period.since is None or period.since < end:
-                yield period
-            if period.since is not None and period.since <= start:
+            is_later = period is None or (period.since is not None and period.since >= end)
+            yield None if is_later else period
+            if period is not None and period.since is not None and period.since <= start:
                 return
 
     def _cut_off(

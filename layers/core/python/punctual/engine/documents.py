@@ -1,6 +1,6 @@
 """Bodies and payloads: small ones stand in the row, large ones beside it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any
@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.run import Run
 from punctual.engine.ports import Blob, Body, Key, Ports
+from punctual.engine.slices import Sliced
 
 SMALL = 8_192  # bytes of payload that a row keeps
 JSON = "application/json"
@@ -79,7 +80,7 @@ class Documents:
     def own_payload(self, key: Key, run_id: str) -> Any:
         return self._read(payload_name(key, run_id))
 
-    def payload_of(self, key: Key, run: Run, present: Body) -> Any:
+    def payload_of(self, key: Key, run: Run, present: Body) -> Sliced[Any]:
         """What this run was given; UNSET where the present definition gives the same."""
         if run.own_payload:
             return self.own_payload(key, run.run_id)
@@ -88,6 +89,7 @@ class Documents:
         for body in self.history(key, present):
             if body.edition == run.definition:
                 return self.payload(body)
+            yield
         return UNSET
 
     def history(self, key: Key, present: Body) -> Iterator[Body]:
@@ -113,6 +115,12 @@ class Documents:
             return msgspec.json.decode(data)
         except msgspec.MsgspecError as error:
             raise Unreadable("A payload is damaged in the store.") from error
+
+
+def is_large(document: Mapping[str, Any]) -> bool:
+    """Whether the payload is stored beside the row: on the node that waits for the disk."""
+    payload = document.get("payload")
+    return payload is not None and len(msgspec.json.encode(payload)) > SMALL
 
 
 def payload_name(key: Key, given_by: str) -> str:

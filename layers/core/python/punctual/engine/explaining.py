@@ -23,6 +23,7 @@ from punctual.engine.backfilling import backfill_id
 from punctual.engine.documents import Documents
 from punctual.engine.in_force import Period, periods
 from punctual.engine.ports import Body, Key, Ports, RunKey
+from punctual.engine.slices import Sliced
 from punctual.engine.views import Explanation
 
 _INSTANT = timedelta(microseconds=1)
@@ -38,16 +39,16 @@ class Explaining:
 
     def explain(
         self, key: Key, head: Head, body: Body, at: datetime | None, now: datetime
-    ) -> Explanation:
+    ) -> Sliced[Explanation]:
         """Explain the occurrence within the second of `at`; without `at` the last due one.
 
         A time without a zone is in the job's zone.
         """
         if at is None:
-            at = self._last_due(key, head, body, now) or head.next_at or now
+            at = (yield from self._last_due(key, head, body, now)) or head.next_at or now
         elif at.tzinfo is None:
             at = in_zone_of(head.schedule, at)
-        then = self._in_force(key, head, body, at)
+        then = yield from self._in_force(key, head, body, at)
         at = _meant(head, then, at)
         run = self._outcome(key, head, at, now)
         if run is not None and run.trigger is Trigger.SCHEDULE and not views.covers(run, at):
@@ -68,17 +69,25 @@ class Explaining:
             next=following,
         )
 
-    def _in_force(self, key: Key, head: Head, body: Body, at: datetime) -> Period:
+    def _in_force(self, key: Key, head: Head, body: Body, at: datetime) -> Sliced[Period]:
         """The definition that was, or will be, in force at that time."""
+        earliest: Period | None = None
         for period in periods(head, self._documents.history(key, body)):
-            if period.since is None or at >= period.since:
-                break
-        return period
+            if period is not None:
+                earliest = period
+                if period.since is None or at >= period.since:
+                    break
+            yield
+        assert earliest is not None  # the present definition has one
+        return earliest
 
-    def _last_due(self, key: Key, head: Head, body: Body, now: datetime) -> datetime | None:
+    def _last_due(self, key: Key, head: Head, body: Body, now: datetime) -> Sliced[datetime | None]:
         """Return the latest time that was due by now, by the definition in force at that time."""
         before = now - head.limits.jitter + _INSTANT
         for then in periods(head, self._documents.history(key, body)):
+            yield
+            if then is None:
+                continue
             end = before if then.until is None else min(before, then.until)
             last = self._last_of(key, head, then, end, now)
             if last is None:

@@ -23,11 +23,12 @@ class Period(NamedTuple):
         return counts_from_completion(self.schedule)
 
 
-def periods(head: Head, bodies: Iterable[Body]) -> Iterator[Period]:
+def periods(head: Head, bodies: Iterable[Body]) -> Iterator[Period | None]:
     """Latest first, as `bodies` come; these are read as far as they are asked for.
 
     A change that leaves the schedule alone keeps its phase, which the first definition with that
-    schedule has set: those with a phase wait here until it is found.
+    schedule has set: those with a phase wait here until it is found. Each of them yields None
+    meanwhile, so that a step of the iteration reads one definition.
     """
     of_a_phase: list[Period] = []
     schedule = head.schedule
@@ -44,6 +45,7 @@ def periods(head: Head, bodies: Iterable[Body]) -> Iterator[Period]:
         period = Period(schedule or meaning.schedule, meaning.limits.max_runs, since, until)
         if schedule is None:
             of_a_phase.append(period)
+            yield None
         else:
             yield period
         following, until = meaning, body.created_at

@@ -79,7 +79,7 @@ class Ordering:
         key: str | None = None,
         fingerprint: str = "",
         by: Actor | None = None,
-    ) -> RunView:
+    ) -> Sliced[RunView]:
         """Once more, by the present definition, with the payload it had."""
         job, asked_at = Key(tenant, job_id), self._clock()
         former = self._search.run(tenant, job_id, run_id)
@@ -90,7 +90,7 @@ class Ordering:
         made = None if new_id == fresh else self._made(job, new_id)
         if made is not None:
             return made
-        payload = self._documents.payload_of(job, former.run, self._load(job)[1])
+        payload = yield from self._documents.payload_of(job, former.run, self._load(job)[1])
         check_order(self._quotas, tenant)
         if payload is not UNSET:
             self._documents.put_payload(job, new_id, payload)

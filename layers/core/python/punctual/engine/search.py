@@ -103,7 +103,7 @@ class Search:
 
     def jobs(
         self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
-    ) -> Page:
+    ) -> Sliced[Page]:
         """Newest first; a page may be short where a filter passes few."""
         before = after[0] if after else None
         wide = limit if filters == JobFilters() else max(limit, WIDE)
@@ -115,14 +115,15 @@ class Search:
                 if filters.admit(head, body):
                     found.append((head, body))
                     if len(found) == limit:
-                        return Page(self._listed(found), (before,))
+                        return Page((yield from self._listed(found)), (before,))
             before = following
             if before is None:
-                return Page(self._listed(found), None)
-        return Page(self._listed(found), (before,) if before else None)
+                break
+            yield
+        return Page((yield from self._listed(found)), (before,) if before else None)
 
-    def _listed(self, jobs: Sequence[tuple[Head, Body]]) -> list[JobView]:
-        """With their latest runs, which are read together."""
+    def _listed(self, jobs: Sequence[tuple[Head, Body]]) -> Sliced[list[JobView]]:
+        """With their latest runs, which are read together. A step reads one payload."""
         now = self._clock()
         wanted = [
             RunKey(head.tenant, head.job_id, run_id)
@@ -134,14 +135,12 @@ class Search:
             )
         ]
         rows = self._ports.history.get(wanted, now) if wanted else {}
-        return [
-            JobView(
-                head,
-                self._documents.full(body),
-                self._latest(Key(head.tenant, head.job_id), head, now, rows),
-            )
-            for head, body in jobs
-        ]
+        listed = []
+        for head, body in jobs:
+            latest = self._latest(Key(head.tenant, head.job_id), head, now, rows)
+            listed.append(JobView(head, self._documents.full(body), latest))
+            yield
+        return listed
 
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
         key, now = Key(tenant, job_id), self._clock()
@@ -208,11 +207,11 @@ class Search:
         size = view.detail.log_size if view.detail.log_blob else 0
         return LogPiece(data, max(0, size - after - len(data)))
 
-    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Explanation:
+    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:
         """Explain a moment, a local time of the job's zone, or without `at` the last due time."""
         key = Key(tenant, job_id)
         stored, body = self.load(key)
-        return self._explaining.explain(key, stored.head, body, at, self._clock())
+        return (yield from self._explaining.explain(key, stored.head, body, at, self._clock()))
 
     def stats(self, tenant: str) -> Stats:
         return self._monitor.stats(tenant, self._clock())

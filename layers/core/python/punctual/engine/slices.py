@@ -2,7 +2,8 @@
 
 A function that may take long is a generator: it yields after each step of a few milliseconds at
 most, and returns its result. It knows no clock. `SlicedWork` runs its steps for one slice at a
-time and ends it when it has used too much of the processor.
+time and ends it when it has used too much of the processor. A step that waits for the disk holds
+the thread as well, so a slice ends by either clock.
 """
 
 from collections.abc import Callable, Generator
@@ -14,29 +15,39 @@ from punctual.domain.errors import TooMuchWork
 T = TypeVar("T")
 Sliced = Generator[None, None, T]
 CpuTime = Callable[[], float]
+Steady = Callable[[], float]
 
-SLICE_SECONDS = 0.02  # of processor time, then other work has its turn
+SLICE_SECONDS = 0.02  # of processor time, or on the steady clock; then other work has its turn
 MAX_SECONDS = 2.0
 
 
 class SlicedWork(Generic[T]):
-    """One piece of long work; `cpu` is the processor time of the thread, in seconds."""
+    """One piece of long work.
 
-    def __init__(self, steps: Sliced[T], cpu: CpuTime = thread_time) -> None:
+    `cpu` is the processor time of the thread, in seconds. `steady` is a clock that only goes
+    forward, where others wait for this thread.
+    """
+
+    def __init__(
+        self, steps: Sliced[T], cpu: CpuTime = thread_time, steady: Steady = lambda: 0.0
+    ) -> None:
         self._steps = steps
         self._cpu = cpu
+        self._steady = steady
         self._spent = 0.0
         self.results: list[T] = []  # one, once the work is done
 
-    def run_slice(self) -> bool:
-        """Work for one slice; True when there is more to do."""
-        began, used = self._cpu(), 0.0
+    def run_slice(self, seconds: float = SLICE_SECONDS) -> bool:
+        """Work for `seconds` of processor time at most; True when there is more to do."""
+        began, used, end = self._cpu(), 0.0, self._steady() + SLICE_SECONDS
         try:
             if self._spent > MAX_SECONDS:
                 self._steps.throw(_too_much())
-            while used < SLICE_SECONDS:
+            while used < seconds:
                 next(self._steps)
                 used = self._cpu() - began
+                if self._steady() >= end:
+                    break
         except StopIteration as done:
             self.results.append(done.value)
             return False

@@ -136,24 +136,25 @@ class SqliteHeads:
         return Coming(heads, None if last is None else (moment(last[0]), last[1]))
 
     def busy(self, tenant: str) -> Iterator[Head]:
-        """Those that are busy at the first reading; each as it is when it is read."""
-        with self._unit:
-            self.flush()
-            found = self._unit.db.execute(
-                "SELECT id FROM heads INDEXED BY heads_busy "
-                f"WHERE busy = 1 AND tenant = ? AND {_KEPT}",
-                (tenant, micros(self._clock())),
-            ).fetchall()
-        for first in range(0, len(found), _TOGETHER):
+        """Each as it is when it is read.
+
+        In the order of row numbers, which never change: one that is busy all the while comes once.
+        """
+        last, now = 0, micros(self._clock())
+        while True:
             with self._unit:
                 self.flush()
-                rows = [
-                    self._unit.db.execute(f"{_HEADS} WHERE id = ?", number).fetchone()
-                    for number in found[first : first + _TOGETHER]
-                ]
-                heads, unread = read_heads(self._damage, [row for row in rows if row is not None])
+                rows = self._unit.db.execute(
+                    "SELECT tenant, job_id, head, id FROM heads INDEXED BY heads_of_busy "
+                    f"WHERE busy = 1 AND tenant = ? AND id > ? AND {_KEPT} ORDER BY id LIMIT ?",
+                    (tenant, last, now, _TOGETHER),
+                ).fetchall()
+                heads, unread = read_heads(self._damage, [row[:3] for row in rows])
             self._damage.refuse(unread)
             yield from heads
+            if len(rows) < _TOGETHER:
+                return
+            last = rows[-1][3]
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
         """In the order of tenant and job, so what is added meanwhile repeats nothing."""

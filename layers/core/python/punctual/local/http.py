@@ -1,7 +1,7 @@
 """The node's HTTP server: ASGI, from the socket to the routes and back."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
@@ -12,7 +12,7 @@ from punctual.domain.errors import PunctualError
 from punctual.engine.jobs import Jobs
 from punctual.engine.limits import LimitsOf, Quotas, unlimited
 from punctual.engine.search import Search
-from punctual.engine.slices import Sliced
+from punctual.engine.slices import SlicedWork
 from punctual.engine.tokens import Tokens
 from punctual.identity import new_id as id_maker
 from punctual.local import clock as clocks
@@ -30,10 +30,11 @@ from punctual.web.problems import Refused, problem_reply, unknown_problem
 from punctual.web.render_rest import About, Login
 from punctual.web.request import COMMON, Caller, Reply, Request
 from punctual.web.routes_schedules import ScheduleRoutes
-from punctual.web.routing import Answer, Log
+from punctual.web.routing import Log
 from punctual.web.services import ReadSecret, Services, no_secret
 
 T = TypeVar("T")
+Begun = Reply | SlicedWork[Reply]  # the answer, or what is left of the work for it
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 
@@ -45,6 +46,7 @@ class Soon(Protocol):
     ) -> None: ...
 
 
+TOGETHER = 100  # jobs of a batch that are stored in one step
 HEALTH, LIVE, READY = "/health", "/health/live", "/health/ready"
 OWNER = "owner"  # in the state of a scope: the user id that owns the client's socket
 _COMMON = [(name.encode(), value.encode()) for name, value in COMMON]
@@ -82,6 +84,7 @@ def application(
         limits_of=limits_of,
         admit=admit,
         webhook_secret=webhook_secret,
+        together=TOGETHER,
     )
     return Application(services, turn, log, new_id or id_maker(clock), access, soon, door, own_user)
 
@@ -178,8 +181,8 @@ class Application:
         raw_path, _, query = target.partition(b"?")
         path = ""
 
-        def done(reply: Answer | Exception) -> None:
-            if isinstance(reply, Generator):
+        def done(reply: Begun | Exception) -> None:
+            if isinstance(reply, SlicedWork):
                 self._finish_beside(request, reply, done)
                 return
             if isinstance(reply, Exception):
@@ -199,20 +202,20 @@ class Application:
             done(error)
             return
         assert self._soon is not None
-        asked = partial(self._answer, request._replace(body=body))
+        asked = partial(self._begin, request._replace(body=body))
         if path == LIVE:  # it asks no store, and must be answered where a transaction fails
             done(asked())
         else:
             self._soon(asked, done)
 
     def _finish_beside(
-        self, request: Request, steps: Sliced[Reply], done: Callable[[Reply | Exception], None]
+        self, request: Request, left: SlicedWork[Reply], done: Callable[[Reply | Exception], None]
     ) -> None:
         """Long work has a task of its own."""
 
         async def work() -> None:
             try:
-                reply: Reply | Exception = await self._whole(request, steps)
+                reply: Reply | Exception = await self._whole(request, left)
             except Exception as error:
                 reply = error
             done(reply)
@@ -221,7 +224,11 @@ class Application:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _whole(self, request: Request, answer: Answer) -> Reply:
+    def _begin(self, request: Request) -> Begun:
+        answer = self._answer(request)
+        return answer if isinstance(answer, Reply) else self._long_work.begin(answer)
+
+    async def _whole(self, request: Request, answer: Begun) -> Reply:
         if isinstance(answer, Reply):
             return answer
         return await self._long_work.finish(request.caller.tenant, answer)
@@ -259,7 +266,7 @@ class Application:
         )
         if b"content-length" in request.headers or b"transfer-encoding" in request.headers:
             request = request._replace(body=await body_of(receive, most))
-        asked = partial(self._answer, request)
+        asked = partial(self._begin, request)
         try:
             answer = asked() if request.path == LIVE else await self._turn(asked)
             return await self._whole(request, answer)

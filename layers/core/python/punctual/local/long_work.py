@@ -7,10 +7,12 @@ from time import thread_time
 from typing import Protocol, TypeVar
 
 from punctual.domain.errors import LimitExceeded
-from punctual.engine.slices import CpuTime, Sliced, SlicedWork
+from punctual.engine.slices import CpuTime, Sliced, SlicedWork, Steady
+from punctual.local import clock
 
 T = TypeVar("T")
 MAX_AT_ONCE = 16  # of one tenant
+SHORT_SECONDS = 0.002  # of processor time: shorter work is done in the turn of its request
 
 
 class Turn(Protocol):
@@ -22,19 +24,26 @@ class Turn(Protocol):
 class LongWork:
     """Runs at most one slice between two turns of the loop, whatever the number of requests."""
 
-    def __init__(self, turn: Turn, cpu: CpuTime = thread_time) -> None:
+    def __init__(
+        self, turn: Turn, cpu: CpuTime = thread_time, steady: Steady = clock.monotonic
+    ) -> None:
         self._turn = turn
         self._cpu = cpu
+        self._steady = steady
         self._next = asyncio.Lock()  # first come, first served
         self._at_once: Counter[str] = Counter()
 
-    async def finish(self, tenant: str, steps: Sliced[T]) -> T:
-        """Return the result of the steps; their last slice is durable by then."""
+    def begin(self, steps: Sliced[T]) -> T | SlicedWork[T]:
+        """Return the result of short work, or what is left to `finish`. Called within a turn."""
+        work = SlicedWork(steps, self._cpu, self._steady)
+        return work if work.run_slice(SHORT_SECONDS) else work.results[0]
+
+    async def finish(self, tenant: str, work: SlicedWork[T]) -> T:
+        """Return the result of the work; its last slice is durable by then."""
         if self._at_once[tenant] >= MAX_AT_ONCE:
-            steps.close()
+            work.close()
             raise LimitExceeded(f"{MAX_AT_ONCE} long requests are under way: try again later.")
         self._at_once[tenant] += 1
-        work = SlicedWork(steps, self._cpu)
         try:
             while True:
                 async with self._next:

@@ -244,9 +244,12 @@ _NOTICES: Sequence[Step] = (
 
 _MINUTES = ("CREATE TABLE minutes (minute INTEGER PRIMARY KEY, counted BLOB NOT NULL)",)
 
+# A list of runs walks along the busy heads of one tenant, some at a time.
+_BUSY = ("CREATE INDEX heads_of_busy ON heads (tenant) WHERE busy = 1",)
+
 MIGRATIONS: Sequence[Sequence[Step]] = (
     *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH),
-    *(_EIGHTH, _QUEUED, _NOTICES, _MINUTES),
+    *(_EIGHTH, _QUEUED, _NOTICES, _MINUTES, _BUSY),
 )
 
 

@@ -106,5 +106,5 @@ def is_damage(error: sqlite3.Error) -> bool:
 
 def unavailable(error: sqlite3.Error) -> Unavailable:
     if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-        return Unavailable("The disk is full: nothing of this was stored. Free some space first.")
+        return Unavailable("The disk is full: this was not stored. Free some space first.")
     return Unavailable(f"The store does not answer: {error}.")

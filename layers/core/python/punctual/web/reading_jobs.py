@@ -1,11 +1,11 @@
 """/jobs: list and read."""
 
-from typing import Any
-
 import msgspec
+from msgspec import Raw
 
 from punctual.domain.head import Kind, State
 from punctual.engine.search import JobFilters
+from punctual.engine.slices import Sliced
 from punctual.engine.views import Page
 from punctual.web.conditions import etag
 from punctual.web.query import LISTING, Query, filters_only, listing
@@ -30,7 +30,7 @@ class JobReading:
         table.get("/jobs/<job_id>/status")(self.status)
 
     @queried
-    def find(self, request: Request) -> Reply:
+    def find(self, request: Request) -> Sliced[Reply]:
         query = Query(request.query, (*_FILTERS, *LISTING), ("status", "tag"))
         filters = JobFilters(
             status=query.choices("status", STATES),
@@ -43,25 +43,28 @@ class JobReading:
         query.finish()
         tenant, bound = request.caller.tenant, filters_only(request.query)
         after = self._api.pager.after(tenant, "jobs", bound, token, 1)
-        page = self._api.search.jobs(tenant, filters, limit, after)
-        now = self._api.clock()
-        page, shown = self._fitting(page, [job_json(v, request.root, now) for v in page.items])
+        page = yield from self._api.search.jobs(tenant, filters, limit, after)
+        page, shown = yield from self._fitting(page, request)
         value = {
             "jobs": shown,
             "next_token": self._api.pager.token(tenant, "jobs", bound, page.after),
         }
         return json_reply(200, value)
 
-    def _fitting(self, page: Page, shown: list[Any]) -> tuple[Page, list[Any]]:
+    def _fitting(self, page: Page, request: Request) -> Sliced[tuple[Page, list[Raw]]]:
         """Payloads may be long: what does not fit into one answer comes with the next page."""
-        if self._api.most is None:
-            return page, shown
+        now, most = self._api.clock(), self._api.most
+        shown: list[Raw] = []
         weight = 0
-        for number, job in enumerate(shown):
-            weight += quoted(_encode(job)) + 1
-            if weight > self._api.most and number:
-                last = page.items[number - 1].head.job_id
-                return Page(page.items[:number], (last,)), shown[:number]
+        for number, view in enumerate(page.items):
+            job = _encode(job_json(view, request.root, now))
+            if most is not None:
+                weight += quoted(job) + 1
+                if weight > most and number:
+                    last = page.items[number - 1].head.job_id
+                    return Page(page.items[:number], (last,)), shown
+            shown.append(Raw(job))
+            yield
         return page, shown
 
     def read(self, request: Request, job_id: str) -> Reply:

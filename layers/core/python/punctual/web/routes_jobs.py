@@ -1,10 +1,11 @@
 """/jobs: submit, change, cancel, pause, resume."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from punctual.domain.errors import FieldError, Invalid, PunctualError
+from punctual.domain.errors import FieldError, Invalid, PunctualError, TooMuchWork
+from punctual.engine.documents import is_large
 from punctual.engine.jobs import Submission
 from punctual.engine.slices import Sliced
 from punctual.engine.views import JobView
@@ -20,6 +21,7 @@ from punctual.web.routing import Table
 from punctual.web.services import Services, checked_id
 
 SUBMIT = "POST /jobs"
+LARGE = 20  # jobs that a large payload counts as, where a batch is stored in parts
 
 
 class JobRoutes:
@@ -75,11 +77,28 @@ class JobRoutes:
                 wanted.append(self._submission(request, one, own_key))
             except Invalid as error:
                 apart[index] = _result(self._repeated(request, one, own_key) or error, request)
-        accepted = iter(self._submit(request, wanted))
+        accepted = iter((yield from self._submit_parts(request, wanted)))
         results = [
             apart.get(index) or _result(next(accepted), request) for index in range(len(items))
         ]
         return json_reply(207, {"results": results})
+
+    def _submit_parts(
+        self, request: Request, wanted: Sequence[Submission]
+    ) -> Sliced[Sequence[JobView | PunctualError]]:
+        """Submit some jobs at a time; other work may go on after each part.
+
+        Each job is accepted or refused on its own. Where the time runs out, the rest is refused:
+        what an earlier part stored cannot be taken back.
+        """
+        answers: list[JobView | PunctualError] = []
+        for part in _parts(wanted, self._api.together):
+            try:
+                yield
+            except TooMuchWork as error:
+                return [*answers, *[error] * (len(wanted) - len(answers))]
+            answers += self._submit(request, part)
+        return answers
 
     def change(self, request: Request, job_id: str) -> Reply:
         job_id = checked_id(job_id)
@@ -142,6 +161,23 @@ class JobRoutes:
 
 def _revised(old: dict[str, Any], *, parsed: Parsed, now: Any, features: Any) -> dict[str, Any]:
     return changed_job(old, parsed, now, features)
+
+
+def _parts(wanted: Sequence[Submission], most: int | None) -> Iterator[Sequence[Submission]]:
+    """At most so many jobs each. A large payload counts as many."""
+    if most is None:
+        yield wanted
+        return
+    part: list[Submission] = []
+    weight = 0
+    for one in wanted:
+        part.append(one)
+        weight += LARGE if is_large(one.document) else 1
+        if weight >= most:
+            yield part
+            part, weight = [], 0
+    if part:
+        yield part
 
 
 def _result(answer: JobView | PunctualError, request: Request) -> dict[str, Any]:

@@ -55,7 +55,7 @@ class RunRoutes:
         view = self._api.jobs.cancel_run(request.caller.tenant, *ids, actor(request))
         return json_reply(202, run_json(view, request.root))
 
-    def retry(self, request: Request, job_id: str, run_id: str) -> Reply:
+    def retry(self, request: Request, job_id: str, run_id: str) -> Sliced[Reply]:
         ids = checked_id(job_id), checked_id(run_id, "run")
         key = idempotency_key(request)
         parsed = parse_optional(request.body)
@@ -63,7 +63,8 @@ class RunRoutes:
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
         mark = "" if key is None else fingerprint(operation, parsed.value)
         tenant, by = request.caller.tenant, actor(request)
-        return _ordered(self._api.jobs.retry(tenant, *ids, key, mark, by), request)
+        view = yield from self._api.jobs.retry(tenant, *ids, key, mark, by)
+        return _ordered(view, request)
 
 
 def _ordered(view: RunView, request: Request) -> Reply:

@@ -70,12 +70,12 @@ class ScheduleRoutes:
         return json_reply(200, value)
 
     @queried
-    def explain(self, request: Request, job_id: str) -> Reply:
+    def explain(self, request: Request, job_id: str) -> Sliced[Reply]:
         job_id = checked_id(job_id)
         query = Query(request.query, ("at",))
         at = query.moment_or_local("at")
         query.finish()
-        found = self._api.search.explain(request.caller.tenant, job_id, at)
+        found = yield from self._api.search.explain(request.caller.tenant, job_id, at)
         return json_reply(200, explanation_json(job_id, found))
 
     def stats(self, request: Request) -> Reply:

@@ -56,6 +56,7 @@ class Services(NamedTuple):
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
     webhook_secret: ReadSecret = no_secret  # of a tenant, as it is shown
+    together: int | None = None  # jobs of a batch that are stored in one step; None is all of them
     all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
 
     def payload_most(self, request: Request) -> int | None:

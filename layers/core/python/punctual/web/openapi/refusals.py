@@ -68,7 +68,11 @@ _REFUSALS: dict[int, tuple[str, str, tuple[str, ...]]] = {
     ),
     429: ("LimitExceeded", "The tenant's limit or quota is used up.", (RETRY,)),
     431: ("HeadersTooLarge", "The head is longer than 64 KiB, or has more than 100 headers.", ()),
-    503: ("Unavailable", "Nothing was done: try again.", (RETRY,)),
+    503: (
+        "Unavailable",
+        "Nothing was done, or only a part of a batch: try again, with the same `Idempotency-Key`.",
+        (RETRY,),
+    ),
 }
 _ALWAYS = (400, 403, 408, 413, 414, 415, 421, 422, 429, 431, 503)
 
