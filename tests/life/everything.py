@@ -17,6 +17,7 @@ from tests.life.world import MINUTE, SECOND, World
 EVENT = {"type": "event", "detail_type": "Paid"}
 MINUTELY = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
 INBOX = "https://sqs.us-east-1.amazonaws.com/123456789012/task-inbox"
+THEIR_INBOX = "https://sqs.us-east-1.amazonaws.com/123456789012/acme-inbox"
 HUGE = {"order": 1, "text": "x" * 90_000}
 
 
@@ -29,6 +30,8 @@ def lived(world: World) -> None:
         _limited(world)
     world.run(MINUTE)
     _prepared(world)
+    if world.stage == "rehearsal":
+        _own_targets(world, api)
     jobs = _all_tasks(world, api, {**MINUTELY, **left.QUICK})
     _all_tasks(world, api, {"schedule_type": "IMMEDIATE", **left.LONG})
     world.run(2 * MINUTE)
@@ -108,6 +111,22 @@ def _all_tasks(world: World, api: Gateway, says: Mapping[str, Any]) -> list[str]
     )
     assert {api.call("POST", "/jobs", asked, key).status for _ in range(2)} <= {200, 202}
     return [*jobs, large, alone]
+
+
+def _own_targets(world: World, api: Gateway) -> None:
+    """Tasks of a tenant that the stage lets reach a function and a queue of its own."""
+    made = api.post("/tokens", {"name": "ci", "role": "editor", "tenant": "acme"}).json
+    theirs = Gateway(world, made["token"])
+    world.add_queue(THEIR_INBOX)
+    tasks = [
+        {"type": "lambda", "function": "acme-answers"},
+        {"type": "lambda", "function": "acme-answers:live"},
+        {"type": "sqs", "queue_url": THEIR_INBOX},
+    ]
+    for lane in (left.QUICK, left.LONG):
+        jobs = [submitted(theirs, schedule_type="IMMEDIATE", **lane, task=task) for task in tasks]
+        world.run(MINUTE)
+        assert {run["status"] for job in jobs for run in runs_of(theirs, job)} == {"SUCCESS"}
 
 
 def _read_it_all(api: Gateway, jobs: list[str]) -> None:

@@ -42,6 +42,7 @@ WIDE: Mapping[tuple[str, str], str] = {
     ("logs:PutLogEvents", "its log group, *"): "streams of its own log group, named by Lambda",
     ("dynamodb:ListStreams", "*"): "AWS lists the streams of all tables or none",
     ("lambda:InvokeFunction", "function:task-*"): "`tasksMayReach` names functions by prefix",
+    ("lambda:InvokeFunction", "function:acme-answers:*"): "a function's versions and aliases",
     ("sqs:SendMessage", "task-*"): "`tasksMayReach` names queues by prefix",
     ("secretsmanager:GetSecretValue", "secret:punctual/STAGE/*"): (
         "tasks name secrets; each tenant's begin with its own name, which the function sees to"
