@@ -17,6 +17,7 @@ from punctual.engine.packs import pack_name
 from punctual.engine.ports import Key
 from punctual.serverless.packing import ROW
 from punctual.serverless.telling import Metric, PowertoolsTelling
+from punctual.tasks.contract import Outcome
 from tests.builders import NOON, after
 from tests.integration.executor_world import ExecutorWorld, executor_world
 from tests.integration.moto_faults import refused
@@ -257,6 +258,26 @@ def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Execut
     assert world.run(key).run.past == "L"
     assert world.status(key) is Status.QUEUED
     assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.tell.lines]
+
+
+@pytest.mark.parametrize("delivery", ["AT_LEAST_ONCE", "AT_MOST_ONCE"])
+def test_an_attempt_that_could_not_begin_is_none_and_the_run_goes_on_later(
+    world: ExecutorWorld, monkeypatch: pytest.MonkeyPatch, delivery: str
+) -> None:
+    """The function has no descriptor left: nothing was sent, which is no failure of the run."""
+    full = Outcome("FAILED", "Too many open files", begun=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(world.doing, "run", lambda *_: full)
+        key = world.submit(delivery=delivery)
+        world.invoke(world.records())
+    run = world.run(key).run
+    assert (run.status, run.reason, run.past) == (Status.WAITING, Reason.BACKOFF, "")
+    for _ in range(20):
+        world.clock.advance(timedelta(seconds=30))
+        world.look()
+        world.invoke(world.records())
+    assert (world.status(key), world.run(key).run.attempt) == (Status.SUCCESS, 1)
+    assert len(world.doing.ran) == 1
 
 
 TASKS = [

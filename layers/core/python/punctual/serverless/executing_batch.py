@@ -219,9 +219,12 @@ class Batch:
         if len(ended) < len(self._attempts) and steady < first + pace.GATHER:
             return
         try:
-            self._finish([one for one in ended if not one.lost])
-            for one in [one for one in ended if one.lost]:
-                back = partial(self._returns.give_back, *one.assignment[:2], begun=True)
+            self._finish([one for one in ended if not one.goes_back])
+            for one in [one for one in ended if one.goes_back]:
+                begun = one.outcome.begun
+                back = partial(
+                    self._returns.give_back, *one.assignment[:2], begun, unstarted=not begun
+                )
                 self._settle(one, self._meanwhile(back))
         except Unavailable as error:
             self._write_at = self._steady() + pace.AGAIN

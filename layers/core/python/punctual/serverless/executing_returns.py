@@ -17,9 +17,11 @@ class Returns:
         self._tell = runtime.tell
         self._mail = mail
 
-    def give_back(self, key: Key, run: Run, begun: bool, waits: bool = False) -> Result:
+    def give_back(
+        self, key: Key, run: Run, begun: bool, waits: bool = False, unstarted: bool = False
+    ) -> Result:
         self._tell("run_given_back", job_id=key.job_id, run_id=run.run_id, begun=begun)
-        return self._executor.release(key, run.run_id, run.token, begun, waits)
+        return self._executor.release(key, run.run_id, run.token, begun, waits, unstarted)
 
     def unbegun(self, delivery: Delivery, run: Run, waits: bool) -> None:
         """No attempt; `waits` where it could not be begun elsewhere either."""

@@ -115,9 +115,13 @@ class Attempting:
         return found
 
     @property
-    def lost(self) -> bool:
-        """It was stopped because the claim could not be kept: nobody knows what it has done."""
-        return self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
+    def goes_back(self) -> bool:
+        """Return whether another executor takes the run, instead of a result.
+
+        The attempt could not begin, or the claim was lost and what it has done is unknown.
+        """
+        lost = self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
+        return lost or not self.outcome.begun
 
     @property
     def finished(self) -> Finished:
