@@ -293,7 +293,7 @@ def test_explain_without_a_time_takes_the_last_that_was_due(api: Api) -> None:
     eventually(lambda: api.runs(job_id, status="SUCCESS"))
     api("PATCH", f"/jobs/{job_id}", {"max_runs": 1})
     api.job_in(job_id, "COMPLETED")
-    run = api.runs(job_id)[0]
+    run = api.runs(job_id)[-1]
     seen = api.get(f"/jobs/{job_id}/explain")
     assert (seen["run_id"], seen["at"]) == (run["run_id"], run["scheduled_time"])
     assert seen["outcome"] == run["status"]
