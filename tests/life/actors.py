@@ -16,6 +16,8 @@ from tests.life.faults import Killed
 from tests.life.functions import SINK, Environment
 
 Done = Callable[["Actor"], None]
+TASK = "task"  # what an executor calls each of its threads
+LONGEST = 5  # seconds; a task that hangs for longer is left alone
 
 
 class Actor:
@@ -146,9 +148,18 @@ class Actors:
             SINK.into(environment.log),
         ):
             actor.go_on(self._clock)
+            if actor.over:
+                _join_tasks()
         if not actor.over:
             self._waiting.append(actor)
             return
         actor.thread.join()
         environment.busy = False
         actor.done(actor)
+
+
+def _join_tasks() -> None:
+    """Let the threads that an invocation left end, so that what they call is its own."""
+    for thread in threading.enumerate():
+        if thread.name == TASK:
+            thread.join(LONGEST)

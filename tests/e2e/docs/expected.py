@@ -11,7 +11,7 @@ ANY_TIME = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)?"
 CLOCK = re.compile(r"^\d\d:\d\d:\d\d(?= )")
 """A time of day at the beginning of a line: when something was seen."""
 
-ANY_CLOCK = r"\d\d:\d\d:\d\d"
+ANY_CLOCK = r"\d\d:\d\d(?::\d\d)?"  # a full minute is shown without its seconds
 ANY_LINES = r"(?:[^\n]*\n)*?"
 
 
