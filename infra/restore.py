@@ -102,12 +102,15 @@ class Restore:
         return str(found["LatestStreamArn"])
 
     def resume(self) -> None:
-        """Walk over all jobs, then let changes in and runs start."""
+        """Walk over all jobs, then let changes in and runs start.
+
+        The walk is not over by then: it corrects counts a while later, when nothing waits for it.
+        """
         walk = {"TableName": self._settings.control_table, "Key": keys.walk().item()}
         self._lambda.invoke(FunctionName=self._stage.physical("reconciler"), InvocationType="Event")
         for _ in range(AT_MOST):
             row = self._dynamodb.get_item(ConsistentRead=True, **walk).get("Item", {})
-            if row.get("over", {}).get("BOOL"):
+            if row.get("cleared", {}).get("BOOL"):
                 break
             self._pause(EVERY)
         else:

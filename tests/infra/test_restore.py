@@ -189,8 +189,8 @@ def test_everything_is_stopped_first_and_opened_once_all_jobs_were_walked_over(
         restore.resume()
     assert len(pauses) == AT_MOST
     assert feeds(session) == ["Disabled"]
-    over = {**keys.walk().item(), "over": {"BOOL": True}}
-    session.client("dynamodb").put_item(TableName="prod-control", Item=over)
+    walked = {**keys.walk().item(), "cleared": {"BOOL": True}, "over": {"BOOL": False}}
+    session.client("dynamodb").put_item(TableName="prod-control", Item=walked)
     restore.resume()
     assert session.started == ["punctual-prod-reconciler"] * 2
     gate = lambdas.get_function_concurrency(FunctionName=GATE)
