@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,12 @@ def eventually(what: Callable[[], bool], seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def refusal(folder: Path, port: int = 0) -> str:
-    env = {**os.environ, "PUNCTUAL_PORT": str(port), "PUNCTUAL_DATA": str(folder)}
+def refusal(folder: Path, port: int = 0, env: Mapping[str, str] | None = None) -> str:
+    """Return the one line with which a node refuses to start."""
+    place = {"PUNCTUAL_PORT": str(port), "PUNCTUAL_DATA": str(folder)}
     done = subprocess.run(
         [sys.executable, "-m", "punctual.local"],
-        env=env,
+        env={**os.environ, **place, **(env or {})},
         capture_output=True,
         text=True,
         timeout=30,

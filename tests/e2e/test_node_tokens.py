@@ -15,6 +15,7 @@ import pytest
 
 from bench.running import RunningNode, a_node
 from punctual.local.store import Store
+from tests.e2e.node_calls import refusal
 from tests.integration.issuer import AUDIENCE, an_issuer
 
 ROOT = Path(__file__).parents[2]
@@ -166,19 +167,7 @@ def _pieces(value: object) -> Iterator[bytes]:
 def test_what_cannot_be_meant_is_told_in_one_line(
     tmp_path: Path, env: dict[str, str], said: str
 ) -> None:
-    place = {"PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(tmp_path / "data")}
-    done = subprocess.run(
-        [sys.executable, "-m", "punctual.local"],
-        env={**os.environ, **place, **env},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert done.stdout == ""
-    assert done.stderr.startswith(f"punctual: {said}")
-    assert done.stderr.count("\n") == 1
+    assert refusal(tmp_path / "data", env=env).startswith(f"punctual: {said}")
 
 
 def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.CompletedProcess[str]:
