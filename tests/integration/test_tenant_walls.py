@@ -99,12 +99,17 @@ def test_the_same_idempotency_key_stands_for_each_tenants_own(world: World) -> N
     assert world.at.ask(third, "POST", "/jobs", other, idempotency_key="same").status == 202
 
 
+def _forged(token: str) -> str:
+    """Return the token with another last character: "_" may be the one it ends with."""
+    return token[:-1] + ("A" if token.endswith("_") else "_")
+
+
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
 def test_without_a_good_token_nothing_is_answered(world: World, call: Call) -> None:
     if call.public:
         assert world.at.ask("wrong", call.method, call.path).status == 200
         return
-    for token in ("wrong", world.acme.token[:-1] + "_", ""):
+    for token in ("wrong", _forged(world.acme.token), ""):
         answer = world.at.ask(token, call.method, world.acme.path(call), {"no": "body"})
         assert answer.status == 401
         assert answer.headers["www-authenticate"] == 'Bearer realm="punctual"'
