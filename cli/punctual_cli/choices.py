@@ -72,3 +72,7 @@ class Shell(StrEnum):
     BASH = "bash"
     ZSH = "zsh"
     FISH = "fish"
+
+
+class CronReferee(StrEnum):
+    CRONITER = "croniter"

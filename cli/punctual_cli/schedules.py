@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from punctual_cli import answers, moments
-from punctual_cli.choices import Fold, Gap
+from punctual_cli import answers, cron_comparison, moments
+from punctual_cli.choices import CronReferee, Fold, Gap
 from punctual_cli.columns import Column
 from punctual_cli.failures import Code, Told, show
 from punctual_cli.job_flags import moment_of
@@ -49,14 +49,22 @@ def preview(
             show_default=False,
         ),
     ] = None,
+    compare: Annotated[
+        CronReferee | None,
+        typer.Option(
+            "--compare",
+            help="Compare the times with those of this package. Exit code 1 if they differ.",
+            case_sensitive=False,
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """The next times of a cron expression.
+    """Show the next times of a cron expression.
 
-    With what a change of the clocks does to them. It needs no server.
+    It also shows what clock changes do to them. It needs no server.
     """
     from punctual.domain import schedule
     from punctual.domain.schedule import Cron
-    from punctual.domain.zones import TZDATA_VERSION
 
     after = moment_of("--from", start, session.clock())
     made = Cron(expression, timezone=tz, dst_gap=gap or "", dst_fold=fold or "", anchor_at=after)
@@ -70,20 +78,32 @@ def preview(
         show(told, session.as_json)
         raise typer.Exit(Code.REFUSED)
     found = schedule.preview(made, after, count)
+    comparison = None
+    if compare:
+        comparison = cron_comparison.compare(made, after, [utc for utc, _ in found.times])
     if session.as_json:
-        answers.as_json(
-            {
-                "times": [
-                    {"utc": moments.wire(utc), "local": local.isoformat(timespec="milliseconds")}
-                    for utc, local in found.times
-                ],
-                "description": found.description,
-                "warnings": list(found.warnings),
-                "tzdata": TZDATA_VERSION,
-            }
-        )
+        answers.as_json(_as_json(found, comparison))
     else:
         _draw(session, found, tz)
+        if comparison:
+            cron_comparison.draw(session.screen, comparison, tz)
+    if comparison and not comparison.agrees:
+        raise typer.Exit(Code.FAILED)
+
+
+def _as_json(found: Any, comparison: "cron_comparison.Comparison | None") -> dict[str, Any]:
+    from punctual.domain.zones import TZDATA_VERSION
+
+    return {
+        "times": [
+            {"utc": moments.wire(utc), "local": local.isoformat(timespec="milliseconds")}
+            for utc, local in found.times
+        ],
+        "description": found.description,
+        "warnings": list(found.warnings),
+        "tzdata": TZDATA_VERSION,
+        **({"comparison": comparison.as_json()} if comparison else {}),
+    }
 
 
 def _draw(session: Session, found: Any, tz: str) -> None:

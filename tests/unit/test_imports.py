@@ -88,6 +88,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.web",
             "punctual_cli",
             "click",
+            "croniter",
             "httpx",
             "msgspec",
             "rich",

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -84,8 +85,9 @@ def test_the_smaller_locks_agree_with_the_whole(lock: str) -> None:
 def test_the_locks_hold_what_the_project_asks_for() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     run = [*project["project"]["dependencies"], *project["build-system"]["requires"]]
-    dev = project["project"]["optional-dependencies"]["dev"]
-    for lock, wanted in (("requirements/run.txt", run), ("requirements/dev.txt", [*run, *dev])):
+    extras = project["project"]["optional-dependencies"].values()
+    everything = [*run, *chain.from_iterable(extras)]
+    for lock, wanted in (("requirements/run.txt", run), ("requirements/dev.txt", everything)):
         held = pins(lock)
         for requirement in map(Requirement, wanted):
             assert requirement.specifier.contains(held[canonicalize_name(requirement.name)])

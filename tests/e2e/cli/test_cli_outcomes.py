@@ -233,6 +233,21 @@ def test_preview_needs_no_server(program: Program) -> None:
     assert "cron_expression: 99 is out of range" in wrong
 
 
+def test_preview_compares_its_times_with_those_of_croniter(program: Program) -> None:
+    offline = program.but(PUNCTUAL_URL="http://127.0.0.1:1/v1")
+    berlin = ("--tz", "Europe/Berlin", "--compare", "croniter")
+    args = ("preview", "30 2 * * *", *berlin, "-n", "3", "--from")
+    assert " agrees on the 3 times." in offline(*args, "2037-03-28").out
+    said = offline(*args, "2037-10-25", code=1).out
+    shown = " ".join(said.split())
+    assert "differs at time 2 and agrees on the one time before it" in shown
+    assert "Mon 2037-10-26 02:30:00 CET Sun 2037-10-25 02:30:00 CET" in shown
+    assert "Reason: on 25 October 2037 clocks in Europe/Berlin go back" in shown
+    by_json = program.json(*args, "2037-10-25", code=1)["comparison"]
+    assert (by_json["agrees"], by_json["difference"]["position"]) == (False, 2)
+    assert "croniter does not read" in offline("preview", "rate(1 day)", *berlin, code=2).err
+
+
 def test_the_options_of_all_commands_stand_before_or_behind(program: Program) -> None:
     url = program.env["PUNCTUAL_URL"]
     nowhere = program.but(PUNCTUAL_URL=None)
