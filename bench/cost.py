@@ -93,7 +93,7 @@ def _recurring(found: Mapping[str, Counted]) -> Iterator[str]:
         "A `lambda` task each minute with 1 KB of payload; its output is kept, its QUEUED state "
         "is visible, its history stays. What a minute costs without any run is taken away. A "
         "small output stands in its run's line of history; what has no room there goes to S3 "
-        "(`docs/decisions/outputs.md`)."
+        "(`docs/decisions/0010-outputs.md`)."
     )
     yield ""
     yield "| so many of one moment | write units | read units | dollars a million |"

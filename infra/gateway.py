@@ -18,7 +18,7 @@ API_STAGE = "v1"
 OPEN = "The contract asks no token for it."
 PAYLOAD = "2.0"
 # Nothing is remembered, and a request without a token is asked about as well: what it is told
-# is ours to say, and a token that is taken back is refused at once. docs/decisions/authorizer.md
+# is ours to say, and a token that is taken back is refused at once. docs/decisions/0021-tokens.md
 IDENTITY_SOURCES: list[str] | None = None
 REMEMBERED_SECONDS = 0
 

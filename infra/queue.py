@@ -32,7 +32,7 @@ class LaneShape:
 
     `seconds`, the function's timeout, may not be longer than `hidden`: AWS refuses that.
     A quick run may take 300 s. The function itself hides what it works on for only 30 s, so that a
-    crash brings it back soon (docs/decisions/executing.md).
+    crash brings it back soon (docs/decisions/0009-executor-functions.md).
     """
 
     batch: int

@@ -117,7 +117,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One deployment, as cdk.json describes it under `stages`; docs/decisions/stacks.md."""
+    """One stage of `cdk.json`; docs/decisions/0025-stacks-and-observability.md."""
 
     name: str
     protected: bool

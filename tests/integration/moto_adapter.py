@@ -1,7 +1,7 @@
 """The AWS adapter on moto, watched: every call is counted and held to AWS's own limits.
 
 moto takes batches of any size, filters on key attributes, and a FIFO message again and again
-(docs/decisions/aws-moto.md), so the limits are asserted here, on what the adapter sends.
+(docs/decisions/0027-tests.md), so the limits are asserted here, on what the adapter sends.
 """
 
 from collections import Counter

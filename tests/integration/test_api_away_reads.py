@@ -25,7 +25,7 @@ Json = Any
 HOURLY = {"name": "a", "schedule_type": "INTERVAL", "interval_seconds": 3600}
 LARGE = {"text": "x" * 20_000}
 ENDED = an_id(7)
-WHOLE = 25.0  # seconds in which an answer comes, as docs/decisions/availability.md says
+WHOLE = 25.0  # seconds in which an answer comes, as docs/decisions/0017-availability.md says
 # A try of a call: to connect and to be answered; and the longest wait before another.
 TRY = {"dynamodb": 4.0, "sqs": 4.0, "s3": 7.0}
 BACKOFF = 2.0

@@ -1,7 +1,7 @@
 """The emulator, mended where it keeps a deployment of ours from being rehearsed.
 
 It runs in a virtualenv of its own, where none of our code is. What is mended, and why:
-docs/decisions/rehearsal.md.
+docs/decisions/0028-simulation-and-rehearsal.md.
 """
 
 import hashlib

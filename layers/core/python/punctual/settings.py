@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 VERSION = "0.1.0"
 
 PREFIX = "PUNCTUAL_"
-LAYOUTS = (1, 2)  # of rows, which a deployment may write: docs/decisions/formats.md
+LAYOUTS = (1, 2)  # of rows, which a deployment may write: docs/decisions/0018-formats.md
 _YES, _NO = "on", "off"
 
 

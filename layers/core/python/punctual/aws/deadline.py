@@ -11,7 +11,7 @@ class Deadline:
     """Behind it no call begins, and no further try of one that began before.
 
     What is under way then ends by its own timeouts, so a request lasts as long as it was given,
-    and one try of one call (docs/decisions/availability.md).
+    and one try of one call (docs/decisions/0017-availability.md).
     """
 
     def __init__(self, steady: Callable[[], float]) -> None:

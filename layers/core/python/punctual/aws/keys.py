@@ -26,7 +26,7 @@ LEFT_BY_RUNS = ("outputs/", "logs/")
 
 FORMAT = "f"  # the number of a row's layout, so that a later version can read old rows
 LAYOUT = 1
-# What was laid out anew has the next number, whatever it is: docs/decisions/formats.md.
+# What was laid out anew has the next number, whatever it is: docs/decisions/0018-formats.md.
 SHARED_TIMERS = 2
 SHARED_ENDS = 2
 VERSION = "version"

@@ -1,7 +1,7 @@
 """Who calls the deployed API: a token of ours, the one that a deploy made, or an issuer's JWT.
 
 The answer is always that the call may go on, with a caller or without: only our own functions can
-refuse it in the words of the contract (docs/decisions/authorizer.md). Nothing heavy is imported
+refuse it in the words of the contract (docs/decisions/0021-tokens.md). Nothing heavy is imported
 here, for this runs before every call.
 """
 

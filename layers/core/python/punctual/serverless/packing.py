@@ -1,7 +1,7 @@
 """Where outputs go: the cheapest place that keeps each of them whatever dies.
 
 A line of text of a few bytes stands in the run itself, small ones in their history rows, more
-in one object together, a large one in an object of its own: docs/decisions/outputs.md has the
+in one object together, a large one in an object of its own: docs/decisions/0010-outputs.md has the
 prices.
 """
 
