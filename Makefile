@@ -21,7 +21,7 @@ help: ## list what there is to make
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-18s %s\n", $$1, $$2 }'
 
 run: ## start Punctual here: API on 127.0.0.1:8080/v1, data in ./.punctual
-	@requirements/install run && exec $(PYTHON_IN_VENV) -m punctual.local
+	@requirements/install run && exec $(PYTHON_IN_VENV) -m punctual.node
 
 test: node_modules/.package-lock.json ## run the tests; T='tests/unit -k cron' runs some of them
 	@requirements/install dev
@@ -102,27 +102,27 @@ synth: node_modules/.package-lock.json ## write every stage's CloudFormation int
 
 deploy: node_modules/.package-lock.json ## put STAGE=dev (or prod) into the AWS account at hand
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m infra.deploy deploy $(STAGE) $(CDK)
+	@$(PYTHON_IN_VENV) -m infra.operations.deploy deploy $(STAGE) $(CDK)
 
 token: ## make a new admin token for STAGE=dev; the former is refused from then on
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m infra.deploy token $(STAGE)
+	@$(PYTHON_IN_VENV) -m infra.operations.deploy token $(STAGE)
 
 webhook-key: ## sign webhooks of STAGE=dev with a new key, and with the former one until the next
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m infra.deploy webhook-key $(STAGE)
+	@$(PYTHON_IN_VENV) -m infra.operations.deploy webhook-key $(STAGE)
 
 restore: ## take STAGE=prod back to one moment: AT=2026-11-18T09:59:00Z; then deploy, then resume
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m infra.restore $(STAGE) "$(AT)"
+	@$(PYTHON_IN_VENV) -m infra.operations.restore $(STAGE) "$(AT)"
 
 resume: ## let runs and changes in again, once what STAGE=prod was restored to is deployed
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m infra.restore $(STAGE) resume
+	@$(PYTHON_IN_VENV) -m infra.operations.restore $(STAGE) resume
 
 destroy: node_modules/.package-lock.json ## remove STAGE=dev and all it holds: YES=1
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m infra.deploy destroy $(STAGE) $(if $(YES),--yes)
+	@$(PYTHON_IN_VENV) -m infra.operations.deploy destroy $(STAGE) $(if $(YES),--yes)
 
 node_modules/.package-lock.json: package.json package-lock.json
 	@npm ci --no-audit --no-fund --silent

@@ -7,16 +7,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from punctual.domain.head import Lane
-from punctual.engine.audit import Actor
-from punctual.engine.jobs import Submission
+from punctual.domain.job_state import Lane
+from punctual.engine.commands.audit import Actor
+from punctual.engine.commands.jobs import Submission
 from punctual.identity import new_id
-from punctual.local import clock
-from punctual.local.groups import GroupFiles
-from punctual.local.node import Node
-from punctual.local.serve import spare_the_collector
-from punctual.local.store import FILE, Store
-from punctual.local.workers import Workers
+from punctual.node import clock
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.main import spare_the_collector
+from punctual.node.node import Node
+from punctual.node.sqlite.store import FILE, Store
+from punctual.node.workers import Workers
 from punctual.tasks.registry import Registry
 
 ROUNDS = 16

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from bench.accounts import Line, dollars
 from bench.meter import Unit
 from bench.prices import MILLION, Prices
-from infra.stage import Stage
+from infra.config.stage import Stage
 
 DAY = 86_400
 
@@ -51,5 +51,6 @@ def ceiling(
         "Not counted, because no limit of a tenant bounds it: what tasks call, traffic out of the "
         "region (bounded by `payload_bytes`), webhooks, and what is kept. A lower "
         "`runs_per_minute` lowers the largest line, for all tenants in `cdk.json` or for one with "
-        "`python -m infra.limits`. `budgetDollars` mails when a month costs more than it should."
+        "`python -m infra.operations.limits`. `budgetDollars` mails when a month costs more than "
+        "it should."
     )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bench.cold_start_emulator import NotStarted, Start, start
 from bench.cold_start_events import environment, events, folder_of
 from bench.cold_start_sizes import Size, size_of
-from infra.packaging import FUNCTIONS, built, host_target
+from infra.build.packaging import FUNCTIONS, built, host_target
 
 AIM = 1.6
 BARE = "bare: import boto3"

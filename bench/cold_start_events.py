@@ -3,10 +3,10 @@
 import json
 from typing import Any
 
-from punctual.aws.queue import to_body
-from punctual.aws.sorting import moment
-from punctual.domain.head import Lane, Priority
-from punctual.engine.ports import Message
+from punctual.aws.dynamodb.sort_keys import moment
+from punctual.aws.sqs.run_queue import to_body
+from punctual.domain.job_state import Lane, Priority
+from punctual.engine.ports.run_queue import Message
 from punctual.settings import Settings
 from tests.builders import JOB, NOON, RUN, a_head
 from tests.integration.serverless_api import an_event

@@ -12,8 +12,8 @@ from bench.meter import Unit
 from bench.prices import MILLION, Prices, prices
 from bench.words import buys, short_role, short_what
 from infra.app import context
-from infra.stage import described
-from punctual.engine.effects import ENDS_KEPT
+from infra.config.stage import described
+from punctual.engine.changes.effects import ENDS_KEPT
 from tests.life.latency import DELIVERIES
 from tests.life.scenes import IDLE, SCENES, Counted, measured, metrics_of
 from tests.life.template import synthesised

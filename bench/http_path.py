@@ -10,17 +10,17 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from punctual.domain.errors import PunctualError
-from punctual.engine.jobs import Jobs, Submission
-from punctual.engine.search import Search
-from punctual.engine.views import JobView
-from punctual.local.http import application
-from punctual.local.installed import FEATURES
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.views import JobView
+from punctual.node.features import FEATURES
+from punctual.node.http.application import application
 from punctual.web.app import resolver, routes
-from punctual.web.job import new_job
-from punctual.web.json_body import parse_object
-from punctual.web.render_rest import About
-from punctual.web.request import Caller, Request
+from punctual.web.http.json_body import parse_object
+from punctual.web.http.request import Caller, Request
+from punctual.web.models.job_rules import new_job
 from punctual.web.services import Services
+from punctual.web.views.system import About
 from tests.web_engine import NOON, MemoryEngine
 
 ROUNDS = 7
@@ -68,7 +68,9 @@ def microseconds(call: Callable[[], object]) -> float:
 def services() -> Services:
     engine = Accepts()
     about = About("bench", ("event",))
-    return Services(cast(Jobs, engine), cast(Search, engine), lambda: NOON, FEATURES, about, TOKENS)
+    return Services(
+        cast(Jobs, engine), cast(JobQueries, engine), lambda: NOON, FEATURES, about, TOKENS
+    )
 
 
 def direct() -> Callable[[], object]:
@@ -111,7 +113,7 @@ def asgi(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
     }
     engine = Accepts()
     app = application(
-        cast(Jobs, engine), cast(Search, engine), turn, quiet, TOKENS, clock=lambda: NOON
+        cast(Jobs, engine), cast(JobQueries, engine), turn, quiet, TOKENS, clock=lambda: NOON
     )
 
     async def many() -> None:
@@ -133,7 +135,7 @@ def whole() -> Callable[[], object]:
     engine = Accepts()
     app = application(
         cast(Jobs, engine),
-        cast(Search, engine),
+        cast(JobQueries, engine),
         never,
         quiet,
         TOKENS,

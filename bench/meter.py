@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from bench.sizes import chunks, index_units, item_bytes, read_units, write_units
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 
 SPARSE = {table.name: table.sparse for table in keys.TABLES}
 

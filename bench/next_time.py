@@ -10,9 +10,9 @@ from zoneinfo import ZoneInfo
 from croniter import croniter
 from cronsim import CronSim
 
-from punctual.domain.cron import parse_cron
-from punctual.domain.schedule import Cron, Every, next_after
-from punctual.domain.zones import transitions, zone
+from punctual.domain.schedules.cron.expression import parse_cron
+from punctual.domain.schedules.schedule import Cron, Every, next_after
+from punctual.domain.schedules.timezones import transitions, zone
 
 ROUNDS = 15
 CASES = (

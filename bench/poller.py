@@ -17,21 +17,22 @@ from typing import Any, NamedTuple
 import boto3
 
 from bench import canned
-from punctual.aws.calls import Patience
 from punctual.aws.clients import CREW, Clients
-from punctual.aws.crew import Crew
-from punctual.aws.dynamo import chunked
-from punctual.aws.head_rows import to_row
-from punctual.aws.timer_rows import TimerRow, rows_for
-from punctual.aws.wiring import aws_ports
-from punctual.domain.head import Head, Kind, Rules, State
-from punctual.domain.placement import sortable_id
-from punctual.domain.schedule_values import Every
-from punctual.engine.looker import Looker
-from punctual.engine.poller import BATCH, Poller
-from punctual.engine.ports import BucketLease, Timer
-from punctual.engine.steps import Steps
-from punctual.local.clock import ManualClock
+from punctual.aws.dynamodb.client import chunked
+from punctual.aws.dynamodb.jobs.state_rows import to_row
+from punctual.aws.dynamodb.timers.rows import TimerRow, rows_for
+from punctual.aws.ports import aws_ports
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.job_state import JobState, JobStatus, Kind, Rules
+from punctual.domain.schedules.values import Every
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.poller import BATCH, Poller
+from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.ports.timers import Timer
+from punctual.node.clock import ManualClock
 from punctual.settings import Settings
 from tests.builders import NOON, after
 
@@ -61,16 +62,16 @@ class Figures(NamedTuple):
         return self.jobs / self.cpu_seconds
 
 
-def a_head(number: int) -> Head:
+def a_head(number: int) -> JobState:
     """A job that recurs each minute, due now."""
     job_id = sortable_id(NOON, number.to_bytes(10, "big"))
-    return Head(
+    return JobState(
         tenant="acme",
         job_id=job_id,
         version=5,
         edition=1,
         definition=1,
-        state=State.SCHEDULED,
+        state=JobStatus.SCHEDULED,
         kind=Kind.INTERVAL,
         created_at=after(-3600),
         updated_at=after(-60),
@@ -129,13 +130,13 @@ def _poller(url: str, crew: int) -> Poller:
     )
     os.environ["AWS_ENDPOINT_URL"] = url
     clients, clock, numbers = Clients(session), ManualClock(NOON), count(1)
-    ports = aws_ports(SETTINGS, clock, clients, Crew(crew), Patience(time.sleep, "bench"))
+    ports = aws_ports(SETTINGS, clock, clients, ThreadPool(crew), RetryPolicy(time.sleep, "bench"))
 
     def new_id() -> str:
         return sortable_id(clock(), (next(numbers) << 16).to_bytes(10, "big"))
 
-    steps = Steps(ports, clock, clock.monotonic, lambda *_, **__: None)
-    return Poller(ports.timers, ports.buckets, Looker(steps, new_id))
+    steps = ChangeApplier(ports, clock, clock.monotonic, lambda *_, **__: None)
+    return Poller(ports.timers, ports.buckets, Evaluator(steps, new_id))
 
 
 def main() -> None:

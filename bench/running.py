@@ -33,7 +33,7 @@ class RunningNode:
         began = time.perf_counter()
         with (self.folder.parent / f"{self.folder.name}.log").open("a") as log:
             self._process = subprocess.Popen(
-                [*self._within, sys.executable, "-m", "punctual.local"],
+                [*self._within, sys.executable, "-m", "punctual.node"],
                 env=env,
                 stdout=subprocess.PIPE,
                 stderr=log,

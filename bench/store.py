@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 from punctual.domain.decide import Decision, decide
-from punctual.domain.events import Claim, Finish, Look
-from punctual.domain.head import Head, Kind, Rules, State
-from punctual.domain.placement import bucket_of, sortable_id
-from punctual.domain.run import Status
-from punctual.domain.schedule import Once
-from punctual.domain.timing import RETENTION
-from punctual.engine.ports import Body, Detail, Key, RunRow, Swap, Timer
-from punctual.local.clock import ManualClock
-from punctual.local.store import Store
+from punctual.domain.durations import RETENTION
+from punctual.domain.events import Claim, Evaluate, Finish
+from punctual.domain.identifiers import bucket_of, sortable_id
+from punctual.domain.job_state import JobState, JobStatus, Kind, Rules
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.schedule import Once
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import DefinitionRow, Detail, Key, RunRow
+from punctual.engine.ports.timers import Timer
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import Store
 
 UNIT = 500
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
@@ -32,7 +34,7 @@ class Story(NamedTuple):
     """All that the engine asks of the store in the life of a one-time job."""
 
     key: Key
-    body: Body
+    body: DefinitionRow
     timer: Timer
     made: Swap
     fired: Swap
@@ -43,13 +45,13 @@ class Story(NamedTuple):
 
 def story(number: int) -> Story:
     job_id = sortable_id(NOON + timedelta(milliseconds=number), number.to_bytes(10, "big"))
-    head = Head(
+    head = JobState(
         tenant="local",
         job_id=job_id,
         version=1,
         edition=1,
         definition=1,
-        state=State.SCHEDULED,
+        state=JobStatus.SCHEDULED,
         kind=Kind.FUTURE,
         created_at=NOON,
         updated_at=NOON,
@@ -60,16 +62,18 @@ def story(number: int) -> Story:
         timer_at=DUE,
         writers=(MARK,),
     )
-    fired = decide(head, Look(brought=(DUE,)), DUE, MARK)
+    fired = decide(head, Evaluate(brought=(DUE,)), DUE, MARK)
     run = fired.sends[0]
     claimed = decide(fired.head, Claim(run.run_id, "host-1", MARK), DUE, MARK)
     token = claimed.head.version
-    finished = decide(claimed.head, Finish(run.run_id, token, Status.SUCCESS), DUE, MARK)
+    finished = decide(claimed.head, Finish(run.run_id, token, RunStatus.SUCCESS), DUE, MARK)
     document = {"name": "bench", "schedule_type": "FUTURE", "schedule_time": DUE.isoformat()}
     detail = Detail(output=b"1", output_type="text/plain; charset=utf-8")
     return Story(
         Key("local", job_id),
-        Body("local", job_id, "1-000000000000", 1, NOON, "bench", document, payload={"n": number}),
+        DefinitionRow(
+            "local", job_id, "1-000000000000", 1, NOON, "bench", document, payload={"n": number}
+        ),
         Timer(bucket_of(DUE), 0, DUE, "local", job_id, 1),
         Swap(head, 0),
         _swap(head, fired),
@@ -79,7 +83,7 @@ def story(number: int) -> Story:
     )
 
 
-def _swap(read: Head, decision: Decision) -> Swap:
+def _swap(read: JobState, decision: Decision) -> Swap:
     return Swap(decision.head, read.version, decision.leases, decision.required)
 
 

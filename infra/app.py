@@ -9,14 +9,14 @@ from typing import Any
 from aws_cdk import App, Tags, Validations
 from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
-from infra.api import Api
-from infra.bytecode import NoCompiler
-from infra.data import Data
-from infra.execution import Execution
-from infra.observability import Observability
-from infra.packaging import NotPackaged
-from infra.scheduling import Scheduling
-from infra.stage import STAGE_TAG, WrongStage, stage_of
+from infra.build.bytecode import NoCompiler
+from infra.build.packaging import NotPackaged
+from infra.config.stage import STAGE_TAG, WrongStage, stage_of
+from infra.stacks.api import Api
+from infra.stacks.data import Data
+from infra.stacks.execution import Execution
+from infra.stacks.observability.stack import Observability
+from infra.stacks.scheduling import Scheduling
 
 CDK_JSON = Path(__file__).parent.parent / "cdk.json"
 

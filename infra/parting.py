@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import boto3
 
-from infra.account import NotReady, account_of
-from infra.limits import settings_of
-from punctual.aws.dynamo import Dynamo
-from punctual.aws.keys import FORMAT, SHARED_TIMERS, RowKey
-from punctual.aws.timer_rows import read_rows, rows_for
-from punctual.aws.wiring import Clients, aws_dynamo, real_clock
+from infra.operations.account import NotReady, account_of
+from infra.operations.limits import settings_of
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.dynamodb.keys import FORMAT, SHARED_TIMERS, RowKey
+from punctual.aws.dynamodb.timers.rows import read_rows, rows_for
+from punctual.aws.ports import Clients, aws_dynamo, real_clock
 
 SOON = timedelta(minutes=15)  # what is due by then goes by itself, and a poller may hold it
 PAGE = 1_000
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str], session: Any = None) -> int:
     return 0
 
 
-def part(dynamo: Dynamo, table: str, now: datetime) -> Parted:
+def part(dynamo: DynamoClient, table: str, now: datetime) -> Parted:
     rows = soon = 0
     after: RowKey | None = None
     while True:

@@ -3,11 +3,12 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from punctual.domain.head import Head, Kind, Rules, State
-from punctual.domain.placement import bucket_of, sortable_id
-from punctual.domain.run import Run, Status
-from punctual.domain.timing import RETENTION
-from punctual.engine.ports import AttemptRow, Body, Key, Receipt, RunRow, Timer
+from punctual.domain.durations import RETENTION
+from punctual.domain.identifiers import bucket_of, sortable_id
+from punctual.domain.job_state import JobState, JobStatus, Kind, Rules
+from punctual.domain.run import Run, RunStatus
+from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Key, Receipt, RunRow
+from punctual.engine.ports.timers import Timer
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 
@@ -25,7 +26,7 @@ JOB = an_id(1)
 RUN = an_id(1_000_001)
 
 
-def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any) -> Head:
+def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any) -> JobState:
     """A recurring job's head; its body is the one that `a_body` makes."""
     made: dict[str, Any] = {
         "tenant": "acme",
@@ -33,7 +34,7 @@ def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any
         "version": version,
         "edition": 1,
         "definition": 1,
-        "state": State.SCHEDULED,
+        "state": JobStatus.SCHEDULED,
         "kind": Kind.CRON,
         "created_at": NOON,
         "updated_at": NOON,
@@ -41,10 +42,10 @@ def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any
         "rules": {1: Rules(body="1-body", since_at=NOON)},
         "writers": (writer,),
     }
-    return Head(**{**made, **fields})
+    return JobState(**{**made, **fields})
 
 
-def a_run(run_id: str = RUN, status: Status = Status.QUEUED, **fields: Any) -> Run:
+def a_run(run_id: str = RUN, status: RunStatus = RunStatus.QUEUED, **fields: Any) -> Run:
     made: dict[str, Any] = {
         "run_id": run_id,
         "status": status,
@@ -57,7 +58,7 @@ def a_run(run_id: str = RUN, status: Status = Status.QUEUED, **fields: Any) -> R
     return Run(**{**made, **fields})
 
 
-def a_body(job_id: str = JOB, ref: str = "1-body", **fields: Any) -> Body:
+def a_body(job_id: str = JOB, ref: str = "1-body", **fields: Any) -> DefinitionRow:
     made: dict[str, Any] = {
         "tenant": "acme",
         "job_id": job_id,
@@ -67,7 +68,7 @@ def a_body(job_id: str = JOB, ref: str = "1-body", **fields: Any) -> Body:
         "name": "cleanup",
         "document": {"name": "cleanup", "schedule_type": "CRON", "cron_expression": "0 0 * * *"},
     }
-    return Body(**{**made, **fields})
+    return DefinitionRow(**{**made, **fields})
 
 
 def a_timer(at: datetime = NOON, job_id: str = JOB, version: int = 1, **fields: Any) -> Timer:
@@ -78,7 +79,7 @@ def a_timer(at: datetime = NOON, job_id: str = JOB, version: int = 1, **fields: 
 def a_row(run_id: str = RUN, job_id: str = JOB, tenant: str = "acme", **fields: Any) -> RunRow:
     """A line of history, kept for as long as the product keeps them."""
     made: dict[str, Any] = {
-        "run": a_run(run_id, Status.SUCCESS, ended_at=NOON, token=2, claimer="e1"),
+        "run": a_run(run_id, RunStatus.SUCCESS, ended_at=NOON, token=2, claimer="e1"),
         "expires_at": NOON + RETENTION,
         "tzdata": "2026a",
     }
@@ -103,5 +104,5 @@ def a_receipt(made_id: str = JOB, fingerprint: str = "f", **fields: Any) -> Rece
     return Receipt(fingerprint=fingerprint, made_id=made_id, **{**made, **fields})
 
 
-def key_of(head: Head) -> Key:
+def key_of(head: JobState) -> Key:
     return Key(head.tenant, head.job_id)

@@ -7,23 +7,23 @@ from typing import Any
 import msgspec
 
 from punctual.domain.decide import Decision, decide
+from punctual.domain.durations import LEASE
 from punctual.domain.events import (
     Cancel,
     CancelRun,
     Claim,
+    Evaluate,
     Event,
     Finish,
-    Look,
-    Order,
     Pause,
-    Release,
     Resume,
+    ReturnClaim,
+    StartRun,
     Update,
 )
-from punctual.domain.head import Head, Kind, Limits, Misfire, Rules, State
-from punctual.domain.run import Lease, Run, Status, Trigger, Waiting
-from punctual.domain.schedule import Cron, Every, Once, Schedule, next_after
-from punctual.domain.timing import LEASE
+from punctual.domain.job_state import JobState, JobStatus, Kind, Limits, Misfire, Rules
+from punctual.domain.run import Lease, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule, next_after
 
 NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
 JOB_ID = "01900000-0000-7000-8000-000000000001"
@@ -46,11 +46,13 @@ def kind_of(schedule: Schedule) -> Kind:
     return {Once: Kind.FUTURE, Every: Kind.INTERVAL, Cron: Kind.CRON}[type(schedule)]
 
 
-def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) -> Head:
-    """A job made at `at`; `fields` are those of `Head`, `Limits` or `Rules`, by name."""
+def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) -> JobState:
+    """A job made at `at`; `fields` are those of `JobState`, `Limits` or `Rules`, by name."""
     schedule = schedule or every(60, anchor_at=at)
     limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
-    of_head = {name: fields.pop(name) for name in list(fields) if name in Head.__struct_fields__}
+    of_head = {
+        name: fields.pop(name) for name in list(fields) if name in JobState.__struct_fields__
+    }
     mark = min(at, schedule.at - seconds(1)) if isinstance(schedule, Once) else at
     built: dict[str, Any] = {
         "tenant": "t",
@@ -58,7 +60,7 @@ def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) 
         "version": 1,
         "edition": 1,
         "definition": 1,
-        "state": State.SCHEDULED,
+        "state": JobStatus.SCHEDULED,
         "kind": kind_of(schedule),
         "created_at": at,
         "updated_at": at,
@@ -68,10 +70,10 @@ def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) 
         "mark": mark,
         "next_at": next_after(schedule, mark),
     }
-    return Head(**{**built, **of_head})
+    return JobState(**{**built, **of_head})
 
 
-def a_change(head: Head, schedule: Schedule | None = None, **fields: Any) -> Update:
+def a_change(head: JobState, schedule: Schedule | None = None, **fields: Any) -> Update:
     """An update of `head` by some fields of `Limits` and `Rules`, perhaps with a schedule."""
     limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
     return Update(
@@ -82,9 +84,9 @@ def a_change(head: Head, schedule: Schedule | None = None, **fields: Any) -> Upd
     )
 
 
-def stored(head: Head) -> Head:
+def stored(head: JobState) -> JobState:
     """What comes back from a store."""
-    return msgspec.json.decode(msgspec.json.encode(head), type=Head)
+    return msgspec.json.decode(msgspec.json.encode(head), type=JobState)
 
 
 class Story:
@@ -94,7 +96,7 @@ class Story:
     messages, `leases` what stands beside the head.
     """
 
-    def __init__(self, head: Head, now: datetime = NOON) -> None:
+    def __init__(self, head: JobState, now: datetime = NOON) -> None:
         self.head = head
         self.now = now
         self.timers: set[datetime] = set()
@@ -137,7 +139,7 @@ class Story:
         self.attempts += decision.attempts
         for run in decision.records:
             self.ledger[run.run_id] = run
-        if isinstance(event, Look):
+        if isinstance(event, Evaluate):
             self.timers -= {at for at in event.brought if at != self.head.timer_at}
         return decision
 
@@ -151,11 +153,11 @@ class Story:
                 self.beat(run)
         due = tuple(sorted({at for at in self.timers if at <= self.now} | set(brought)))
         until = None if horizon is None else self.now + seconds(horizon)
-        return self.do(Look(leases=dict(self.leases), brought=due, horizon=until))
+        return self.do(Evaluate(leases=dict(self.leases), brought=due, horizon=until))
 
     def do_look(self, recorded: bool) -> Decision:
         due = tuple(sorted(at for at in self.timers if at <= self.now))
-        return self.do(Look(leases=dict(self.leases), brought=due), recorded)
+        return self.do(Evaluate(leases=dict(self.leases), brought=due), recorded)
 
     def drain_looks(self) -> "Story":
         """Look as long as a timer asks for it at this moment."""
@@ -175,16 +177,18 @@ class Story:
         assert decision.run is not None
         return decision.run
 
-    def finish(self, run: Run, status: Status = Status.SUCCESS, retryable: bool = True) -> Decision:
+    def finish(
+        self, run: Run, status: RunStatus = RunStatus.SUCCESS, retryable: bool = True
+    ) -> Decision:
         return self.do(Finish(run.run_id, run.token, status, retryable))
 
     def fail(self, run: Run) -> Decision:
-        return self.finish(run, Status.FAILED)
+        return self.finish(run, RunStatus.FAILED)
 
     def release(
         self, run: Run, begun: bool = True, waits: bool = False, unstarted: bool = False
     ) -> Decision:
-        return self.do(Release(run.run_id, run.token, begun, waits, unstarted))
+        return self.do(ReturnClaim(run.run_id, run.token, begun, waits, unstarted))
 
     def beat(self, run: Run) -> None:
         self.leases[run.run_id] = Lease(token=run.token, until=self.now + LEASE, beaten=True)
@@ -198,14 +202,14 @@ class Story:
     def cancel(self) -> Decision:
         return self.do(Cancel())
 
-    def cancel_run(self, run: Run | Waiting) -> Decision:
+    def cancel_run(self, run: Run | WaitingRun) -> Decision:
         return self.do(CancelRun(run.run_id))
 
     def change(self, schedule: Schedule | None = None, **fields: Any) -> Decision:
         return self.do(a_change(self.head, schedule, **fields))
 
     def order(self, run_id: str = "now-1", trigger: Trigger = Trigger.RUN_NOW) -> Decision:
-        return self.do(Order(run_id, trigger))
+        return self.do(StartRun(run_id, trigger))
 
     def fires(self, *moments: float) -> "Story":
         """Look at each of these seconds after noon."""
@@ -234,14 +238,14 @@ class Story:
 
     @property
     def queued(self) -> list[Run]:
-        return [run for run in self.head.runs if run.status is Status.QUEUED]
+        return [run for run in self.head.runs if run.status is RunStatus.QUEUED]
 
     @property
     def held(self) -> list[Run]:
         return [run for run in self.head.runs if run.held]
 
     @property
-    def line(self) -> tuple[Waiting, ...]:
+    def line(self) -> tuple[WaitingRun, ...]:
         return self.head.line
 
     def outcomes(self) -> list[tuple[int, str, str, int]]:

@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
+from punctual.client.call_steps import Core, Give, Pause, Send, Steps, Stream
 from punctual.client.retrying import Retries
 from punctual.client.run import Run
-from punctual.client.steps import Core, Give, Pause, Send, Steps, Stream
 from punctual.client.wire import Answer, Failure, Outcome, Request
 from tests.client_ways import RUN
 

@@ -7,7 +7,7 @@ from typing import Any
 import schemathesis
 from hypothesis import strategies as st
 
-from punctual.domain.tokens import is_tenant
+from punctual.domain.tenants.tokens import is_tenant
 from tests.openapi_answers import closed
 
 _OWN = os.environ.get("PUNCTUAL_TOKEN_ID")

@@ -7,7 +7,7 @@ and a call's address are taken, checked, kept and shown, and a stand-in answers 
 import sys
 from typing import Any
 
-from punctual.local import serve
+from punctual.node import main
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 
 
@@ -28,5 +28,5 @@ class Harmless:
 
 
 if __name__ == "__main__":
-    vars(serve).update(ScriptTask=Harmless, HttpTask=Harmless)
-    sys.exit(serve.main())
+    vars(main).update(ScriptTask=Harmless, HttpTask=Harmless)
+    sys.exit(main.main())

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import pytest
 
-from punctual.tasks import landlock
+from punctual.tasks.script import landlock
 
 COMPLETE_FROM = (6, 12)
 

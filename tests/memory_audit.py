@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from punctual.domain.head import Head
-from punctual.engine.audit import (
+from punctual.domain.job_state import JobState
+from punctual.engine.commands.audit import (
     AuditFilters,
     AuditPage,
     Note,
@@ -21,7 +21,7 @@ class MemoryAudit:
     def note(self, tenant: str, note: Note) -> None:
         self.noted.setdefault(tenant, []).append(Noted(note, [Subject()]))
 
-    def changed(self, note: Note, head: Head) -> None:
+    def changed(self, note: Note, head: JobState) -> None:
         one = Noted(note, [subject_of(note, head)])
         self.noted.setdefault(head.tenant, []).append(one)
 

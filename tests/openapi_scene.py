@@ -14,16 +14,16 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from punctual.domain.head import Lane
-from punctual.domain.placement import sortable_id
-from punctual.domain.webhooks import shown_secret
-from punctual.engine.tokens import Tokens
-from punctual.local.clock import ManualClock
-from punctual.local.groups import GroupFiles
-from punctual.local.http import application
-from punctual.local.node import Node
-from punctual.local.store import Store
-from punctual.local.workers import Workers
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.job_state import Lane
+from punctual.domain.tenants.webhooks import shown_secret
+from punctual.engine.commands.tokens import Tokens
+from punctual.node.clock import ManualClock
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.http.application import application
+from punctual.node.node import Node
+from punctual.node.sqlite.store import Store
+from punctual.node.workers import Workers
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 from punctual.tasks.registry import Registry
 from punctual.web.openapi.document import EXAMPLES

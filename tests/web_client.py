@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from punctual.engine.limits import LimitsOf, Quotas, unlimited
-from punctual.local.http import ROOT, application
+from punctual.engine.quotas.limits import LimitsOf, Quotas, unlimited
+from punctual.node.http.application import ROOT, application
 from tests import openapi_answers
 from tests.web_engine import MemoryEngine
 

@@ -16,19 +16,19 @@ from punctual.domain.errors import (
     PreconditionFailed,
     PunctualError,
 )
-from punctual.domain.head import Head, Misfire, State
-from punctual.domain.placement import sortable_id
-from punctual.domain.run import ENDED, Run, Status, Trigger
-from punctual.domain.schedule import next_after
-from punctual.domain.tokens import Token
-from punctual.engine.auditing import Auditing
-from punctual.engine.definition import compiled
-from punctual.engine.jobs import Jobs, Submission
-from punctual.engine.ports import Body, Detail
-from punctual.engine.search import JobFilters, RunFilters, Search
-from punctual.engine.slices import Sliced
-from punctual.engine.tokens import Counted, Tokens
-from punctual.engine.views import (
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.job_state import JobState, JobStatus, Misfire
+from punctual.domain.run import ENDED, Run, RunStatus, Trigger
+from punctual.domain.schedules.schedule import next_after
+from punctual.domain.tenants.tokens import Token
+from punctual.engine.commands.definition import compile_definition
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.commands.tokens import Counted, Tokens
+from punctual.engine.ports.rows import DefinitionRow, Detail
+from punctual.engine.queries.audit import AuditQueries
+from punctual.engine.queries.jobs import JobFilters, JobQueries, RunFilters
+from punctual.engine.queries.slices import Sliced
+from punctual.engine.queries.views import (
     Explanation,
     Health,
     JobView,
@@ -106,7 +106,7 @@ class MemoryEngine:
         self.asked: list[tuple[Any, ...]] = []
         self._ids = count(1)
         self.log = MemoryAudit()
-        self.audit = Auditing(self.log, cast(Any, self))
+        self.audit = AuditQueries(self.log, cast(Any, self))
         self.tokens = Tokens(
             MemoryTokens(),
             lambda: bytes(32),
@@ -125,8 +125,8 @@ class MemoryEngine:
         return cast(Jobs, self)
 
     @property
-    def as_search(self) -> Search:
-        return cast(Search, self)
+    def as_search(self) -> JobQueries:
+        return cast(JobQueries, self)
 
     def clock(self) -> datetime:
         return self.now
@@ -175,16 +175,16 @@ class MemoryEngine:
         self.ordered[tenant, job_id] = {}
         return view
 
-    def _head(self, tenant: str, job_id: str, document: dict[str, Any], edition: int) -> Head:
-        meaning = compiled(document, job_id, "b", self.now)
+    def _head(self, tenant: str, job_id: str, document: dict[str, Any], edition: int) -> JobState:
+        meaning = compile_definition(document, job_id, "b", self.now)
         at = next_after(meaning.schedule, self.now - timedelta(microseconds=1))
-        return Head(
+        return JobState(
             tenant=tenant,
             job_id=job_id,
             version=edition,
             edition=edition,
             definition=1,
-            state=State.SCHEDULED,
+            state=JobStatus.SCHEDULED,
             kind=meaning.kind,
             created_at=self.now,
             updated_at=self.now,
@@ -194,9 +194,9 @@ class MemoryEngine:
             next_at=at,
         )
 
-    def _body(self, job_id: str, document: dict[str, Any], caller: str) -> Body:
+    def _body(self, job_id: str, document: dict[str, Any], caller: str) -> DefinitionRow:
         kept = {name: value for name, value in document.items() if name != "payload"}
-        return Body(
+        return DefinitionRow(
             "t",
             job_id,
             "b",
@@ -218,7 +218,7 @@ class MemoryEngine:
         by: Any = None,
     ) -> JobView:
         view = self._matching(tenant, job_id, if_match)
-        if view.head.state is State.CANCELLED:
+        if view.head.state is JobStatus.CANCELLED:
             raise Conflict("The job is CANCELLED.")
         old = dict(view.body.document)
         if view.body.payload is not None:
@@ -231,7 +231,7 @@ class MemoryEngine:
     def pause(
         self, tenant: str, job_id: str, if_match: int | None = None, by: Any = None
     ) -> JobView:
-        return self._to(State.PAUSED, tenant, job_id, if_match)
+        return self._to(JobStatus.PAUSED, tenant, job_id, if_match)
 
     def resume(
         self,
@@ -242,18 +242,18 @@ class MemoryEngine:
         by: Any = None,
     ) -> JobView:
         self._ask("resume", missed)
-        return self._to(State.SCHEDULED, tenant, job_id, if_match)
+        return self._to(JobStatus.SCHEDULED, tenant, job_id, if_match)
 
     def cancel(
         self, tenant: str, job_id: str, if_match: int | None = None, by: Any = None
     ) -> JobView:
-        return self._to(State.CANCELLED, tenant, job_id, if_match, final=True)
+        return self._to(JobStatus.CANCELLED, tenant, job_id, if_match, final=True)
 
     def _to(
-        self, state: State, tenant: str, job_id: str, if_match: int | None, final: bool = False
+        self, state: JobStatus, tenant: str, job_id: str, if_match: int | None, final: bool = False
     ) -> JobView:
         view = self._matching(tenant, job_id, if_match)
-        if view.head.state is State.CANCELLED and not final:
+        if view.head.state is JobStatus.CANCELLED and not final:
             raise Conflict("The job is CANCELLED.")
         return self._put(view._replace(head=replace(view.head, state=state)))
 
@@ -304,7 +304,7 @@ class MemoryEngine:
     def _order(self, tenant: str, job_id: str, payload: Any, of: str) -> RunView:
         run = Run(
             self.new_id(),
-            Status.QUEUED,
+            RunStatus.QUEUED,
             1,
             self.now,
             self.now,
@@ -335,7 +335,7 @@ class MemoryEngine:
         view = self.run(tenant, job_id, run_id)
         if view.run.status in ENDED:
             raise Conflict("The run has ended already.")
-        run = replace(view.run, status=Status.CANCELLED, ended_at=self.now)
+        run = replace(view.run, status=RunStatus.CANCELLED, ended_at=self.now)
         return self.put_run(view._replace(run=run))
 
     def backfill(

@@ -10,7 +10,7 @@ def main() -> None:
     try:
         _take_streams()
         # Inside, so that Ctrl-C while it loads ends it as quietly as later.
-        from punctual_cli import completion
+        from punctual_cli.commands import completion
         from punctual_cli.program import app
 
         if completion.VARIABLE in os.environ:

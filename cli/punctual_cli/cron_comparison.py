@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from punctual_cli import moments
-from punctual_cli.columns import Column
-from punctual_cli.failures import Trouble
+from punctual_cli.errors import Trouble
+from punctual_cli.input import moments
+from punctual_cli.output.columns import Column
 
 if TYPE_CHECKING:
-    from punctual.domain.schedule import Cron
-    from punctual_cli.screen import Screen
+    from punctual.domain.schedules.schedule import Cron
+    from punctual_cli.output.screen import Screen
 
 DAY = timedelta(days=1)
 UNSET_DAY_FIELDS = ("*", "?")
@@ -97,7 +97,7 @@ def _croniter() -> tuple[Any, str]:
 
 
 def _croniter_times(croniter: Any, schedule: "Cron", after: datetime, count: int) -> list[datetime]:
-    from punctual.domain.zones import zone
+    from punctual.domain.schedules.timezones import zone
 
     start = after.astimezone(zone(schedule.timezone))
     walk = croniter.croniter(schedule.expression, start, second_at_beginning=True)
@@ -125,9 +125,9 @@ def _reasons(schedule: "Cron", ours: datetime, theirs: datetime) -> list[str]:
 
 
 def _clock_reasons(schedule: "Cron", at: datetime) -> list[str]:
-    from punctual.domain.cron import Calendar, parse_cron
-    from punctual.domain.cron_changes import clock_changes
-    from punctual.domain.zones import zone
+    from punctual.domain.schedules.cron.clock_changes import clock_changes
+    from punctual.domain.schedules.cron.expression import Calendar, parse_cron
+    from punctual.domain.schedules.timezones import zone
 
     meaning = parse_cron(schedule.expression)
     assert isinstance(meaning, Calendar)
@@ -141,7 +141,7 @@ def _clock_reasons(schedule: "Cron", at: datetime) -> list[str]:
 
 def draw(screen: "Screen", comparison: Comparison, tz: str) -> None:
     """Show the agreement, or the first difference side by side."""
-    from punctual.domain.zones import zone
+    from punctual.domain.schedules.timezones import zone
 
     name = f"croniter {comparison.version}"
     if not (comparison.compared or comparison.error):

@@ -4,30 +4,29 @@ from typing import Annotated
 
 import typer
 
-from punctual_cli import (
+from punctual_cli import errors, shapes
+from punctual_cli.command_group import Json, NoColor, Profile, Token, Url, command, group
+from punctual_cli.commands import (
     access,
     apply,
-    auditing,
+    audit,
     completion,
+    dev,
     export,
-    failures,
-    jobs_orders,
-    jobs_reading,
-    jobs_writing,
-    node,
-    runs_orders,
-    runs_reading,
+    jobs_actions,
+    jobs_read,
+    jobs_write,
+    runs_actions,
+    runs_read,
     schedules,
     service,
-    shapes,
     tokens,
 )
-from punctual_cli.commands import Json, NoColor, Profile, Token, Url, command, group
 
 JOBS, SERVER, SETUP = "Jobs", "The installation", "Setting up"
 
 EPILOG = "Exit codes: " + ", ".join(
-    f"{code.value} {code.name.lower().replace('_', ' ')}" for code in failures.Code
+    f"{code.value} {code.name.lower().replace('_', ' ')}" for code in errors.Code
 )
 
 
@@ -87,31 +86,31 @@ command(app, "stats", SERVER)(service.stats)
 command(app, "health", SERVER)(service.health)
 app.add_typer(token, name="tokens", rich_help_panel=SERVER)
 command(app, "webhook-secret", SERVER)(tokens.webhook_secret)
-command(app, "audit", SERVER)(auditing.audit)
+command(app, "audit", SERVER)(audit.audit)
 command(app, "login", SETUP)(access.login)
 command(app, "logout", SETUP)(access.logout)
 command(app, "whoami", SETUP)(access.whoami)
-command(app, "dev", SETUP)(node.dev)
+command(app, "dev", SETUP)(dev.dev)
 command(app, "completion", SETUP)(completion.completion)
 
-command(jobs, "create")(jobs_writing.create)
-command(jobs, "list")(jobs_reading.list_jobs)
-command(jobs, "show")(jobs_reading.show)
-command(jobs, "update")(jobs_writing.update)
-command(jobs, "pause")(jobs_orders.pause)
-command(jobs, "resume")(jobs_orders.resume)
-command(jobs, "cancel")(jobs_orders.cancel)
-command(jobs, "run")(jobs_orders.run)
-command(jobs, "backfill")(jobs_orders.backfill)
-command(jobs, "explain")(jobs_reading.explain)
+command(jobs, "create")(jobs_write.create)
+command(jobs, "list")(jobs_read.list_jobs)
+command(jobs, "show")(jobs_read.show)
+command(jobs, "update")(jobs_write.update)
+command(jobs, "pause")(jobs_actions.pause)
+command(jobs, "resume")(jobs_actions.resume)
+command(jobs, "cancel")(jobs_actions.cancel)
+command(jobs, "run")(jobs_actions.run)
+command(jobs, "backfill")(jobs_actions.backfill)
+command(jobs, "explain")(jobs_read.explain)
 
-command(runs, "list")(runs_reading.list_runs)
-command(runs, "show")(runs_reading.show)
-command(runs, "logs")(runs_reading.logs)
-command(runs, "output")(runs_reading.output)
-command(runs, "watch")(runs_reading.watch)
-command(runs, "cancel")(runs_orders.cancel)
-command(runs, "retry")(runs_orders.retry)
+command(runs, "list")(runs_read.list_runs)
+command(runs, "show")(runs_read.show)
+command(runs, "logs")(runs_read.logs)
+command(runs, "output")(runs_read.output)
+command(runs, "watch")(runs_read.watch)
+command(runs, "cancel")(runs_actions.cancel)
+command(runs, "retry")(runs_actions.retry)
 
 command(token, "create")(tokens.create)
 command(token, "list")(tokens.list_tokens)

@@ -10,8 +10,8 @@ from typing import Any
 
 import typer
 
-from punctual_cli.commands import EVERYWHERE
-from punctual_cli.failures import MEANINGS
+from punctual_cli.command_group import EVERYWHERE
+from punctual_cli.errors import MEANINGS
 from punctual_cli.program import app
 
 MARKER = "<!-- From here on the program says it: python -m punctual_cli.reference docs/cli.md -->"

@@ -7,10 +7,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from punctual_cli import clock, places
-from punctual_cli.failures import Trouble
-from punctual_cli.places import Asked, Place
-from punctual_cli.screen import Screen
+from punctual_cli import profiles
+from punctual_cli.errors import Trouble
+from punctual_cli.input import clock
+from punctual_cli.output.screen import Screen
+from punctual_cli.profiles import Asked, Place
 
 if TYPE_CHECKING:
     import httpx
@@ -27,7 +28,7 @@ class Session:
 
     @cached_property
     def place(self) -> Place:
-        return places.place(self.asked, os.environ, places.config_path(os.environ))
+        return profiles.place(self.asked, os.environ, profiles.config_path(os.environ))
 
     @cached_property
     def client(self) -> "Punctual":
@@ -43,7 +44,7 @@ class Session:
         try:
             return self.place.url
         except Trouble:
-            return places.HERE
+            return profiles.HERE
 
 
 def connect(place: Place, **options: Any) -> "Punctual":
@@ -51,13 +52,13 @@ def connect(place: Place, **options: Any) -> "Punctual":
 
     if place.token is None:
         # The client would take it from there, and it may be meant for another address.
-        os.environ.pop(places.TOKEN, None)
+        os.environ.pop(profiles.TOKEN, None)
     return Punctual(place.url, place.token, transport=_transport(place.url), **options)
 
 
 def _transport(url: str) -> "httpx.HTTPTransport | None":
     """A node on this machine speaks no TLS: the certificates, which take 25 ms, stay unread."""
-    if not places.is_loopback(url) or not url.startswith("http:"):
+    if not profiles.is_loopback(url) or not url.startswith("http:"):
         return None
     import ssl
 

@@ -10,7 +10,7 @@ from typer import BadParameter
 from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import Abort, TyperException
 
-from punctual_cli import failures
+from punctual_cli import errors
 
 ORDER = (
     *("jobs", "runs", "preview", "upcoming", "apply", "export"),
@@ -79,11 +79,11 @@ class Branch(TyperGroup):
         return _shaped(super().get_params(ctx))
 
 
-def _misunderstood(error: TyperException) -> failures.Told:
+def _misunderstood(error: TyperException) -> errors.Told:
     about: Any = error
     path = about.ctx.command_path if getattr(about, "ctx", None) else "punctual"
     advice = f"`{path} --help` says what it takes."
-    return failures.Told(failures.Code(error.exit_code), error.format_message(), advice)
+    return errors.Told(errors.Code(error.exit_code), error.format_message(), advice)
 
 
 class Root(Branch):
@@ -106,11 +106,11 @@ class Root(Branch):
         try:
             code = usual(**extra)
         except TyperException as error:
-            failures.show(_misunderstood(error), as_json=True)
+            errors.show(_misunderstood(error), as_json=True)
             sys.exit(error.exit_code)
         except Abort:
-            failures.show(failures.Told(failures.Code.FAILED, "Aborted."), as_json=True)
-            sys.exit(failures.Code.FAILED)
+            errors.show(errors.Told(errors.Code.FAILED, "Aborted."), as_json=True)
+            sys.exit(errors.Code.FAILED)
         sys.exit(code)
 
     def list_commands(self, ctx: Any) -> list[str]:

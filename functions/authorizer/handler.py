@@ -7,11 +7,11 @@ from functools import partial
 from time import monotonic, sleep, time
 from typing import Any
 
-from punctual.aws.calls import Patience
 from punctual.aws.clients import Clients
 from punctual.aws.deadline import Deadline
-from punctual.serverless.authorizing import SECONDS, Authorizer
-from punctual.serverless.door import deployed_door
+from punctual.aws.retries import RetryPolicy
+from punctual.lambdas.authorizer.authenticator import deployed_door
+from punctual.lambdas.authorizer.handler import SECONDS, Authorizer
 
 _clients = Clients()
 _clients.prepare("ssm")
@@ -25,7 +25,7 @@ def _problem(event: str, message: str) -> None:
     sys.stdout.write(json.dumps({**line, "error": message}) + "\n")
 
 
-_patience = Patience(sleep, "authorizer", tries=1)
+_patience = RetryPolicy(sleep, "authorizer", tries=1)
 _not_noted = partial(_problem, "token_use_not_noted")
 _door = deployed_door(os.environ, _clients, time, _patience, _not_noted)
 _authorizer = Authorizer(_door, partial(_problem, "token_not_checked"))

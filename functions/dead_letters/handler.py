@@ -3,12 +3,12 @@
 import os
 from typing import Any
 
-from punctual.serverless.burying import Burying
-from punctual.serverless.runtime import Runtime
+from punctual.lambdas.dead_letters.handler import DeadLetterHandler
+from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("dead-letters")
 _runtime.clients.prepare("dynamodb", "sqs")
-_burying = Burying(_runtime, os.environ["PUNCTUAL_DEAD_LETTERS"].split())
+_burying = DeadLetterHandler(_runtime, os.environ["PUNCTUAL_DEAD_LETTERS"].split())
 
 
 def handler(_event: Any, context: Any) -> None:

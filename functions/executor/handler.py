@@ -3,14 +3,14 @@
 import os
 from typing import Any
 
-from punctual.serverless.executing import Executing
-from punctual.serverless.executing_tasks import registries
-from punctual.serverless.runtime import Runtime
+from punctual.lambdas.executor.handler import ExecutorHandler
+from punctual.lambdas.executor.task_runners import registries
+from punctual.lambdas.runtime import Runtime
 
 _lane = os.environ["PUNCTUAL_LANE"]
 _runtime = Runtime.from_env(f"executor-{_lane}")
 _runtime.clients.prepare("dynamodb")
-_executing = Executing(
+_executing = ExecutorHandler(
     _runtime, _lane, registries(_runtime, os.environ.get("AWS_LAMBDA_RUNTIME_API", ""))
 )
 

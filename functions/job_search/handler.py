@@ -3,13 +3,13 @@
 import os
 from typing import Any
 
-from punctual.access.trust import Trust
-from punctual.serverless.api import answer
-from punctual.serverless.api_reads import reading
-from punctual.serverless.runtime import Runtime
+from punctual.auth.issuer_config import IssuerConfig
+from punctual.lambdas.api_runtime import answer
+from punctual.lambdas.job_search.handler import reading
+from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("job-search")
-_app = reading(_runtime, Trust.from_env(os.environ))
+_app = reading(_runtime, IssuerConfig.from_env(os.environ))
 
 
 def handler(event: dict[str, Any], context: Any) -> Any:

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from punctual.serverless.api import answer
-from punctual.serverless.api_writes import writing
-from punctual.serverless.runtime import Runtime
+from punctual.lambdas.api_runtime import answer
+from punctual.lambdas.job_service.handler import writing
+from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("job-service")
 _app = writing(_runtime)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from punctual.serverless.planning import planning
-from punctual.serverless.runtime import Runtime
+from punctual.lambdas.planner.handler import planning
+from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("planner")
 _runtime.clients.prepare("dynamodb", "ssm")

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from punctual.serverless.polling import Polling
-from punctual.serverless.runtime import Runtime
+from punctual.lambdas.poller.handler import PollerHandler
+from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("poller")
 _runtime.clients.prepare("dynamodb", "sqs")
-_polling = Polling(_runtime)
+_polling = PollerHandler(_runtime)
 
 
 def handler(event: Any, context: Any) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from punctual.serverless.runtime import Runtime
-from punctual.serverless.walking import walk
+from punctual.lambdas.reconciler.handler import walk
+from punctual.lambdas.runtime import Runtime
 
 _runtime = Runtime.from_env("reconciler")
 _runtime.clients.prepare("dynamodb")

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from punctual.serverless.following import following
-from punctual.serverless.runtime import Runtime
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.status.handler import following
 
 _runtime = Runtime.from_env("status")
 _runtime.clients.prepare("dynamodb", "events")

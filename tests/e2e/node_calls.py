@@ -35,7 +35,7 @@ def refusal(folder: Path, port: int = 0, env: Mapping[str, str] | None = None) -
     """Return the one line with which a node refuses to start."""
     place = {"PUNCTUAL_PORT": str(port), "PUNCTUAL_DATA": str(folder)}
     done = subprocess.run(
-        [sys.executable, "-m", "punctual.local"],
+        [sys.executable, "-m", "punctual.node"],
         env={**os.environ, **place, **(env or {})},
         capture_output=True,
         text=True,

@@ -54,7 +54,7 @@ def test_runs_succeed_beside_more_half_sent_requests_than_the_node_keeps(
 def test_a_node_that_may_open_too_few_files_says_so(tmp_path: Path) -> None:
     limited = ["sh", "-c", 'ulimit -n 128; exec "$@"', "sh"]
     done = subprocess.run(
-        [*limited, sys.executable, "-m", "punctual.local"],
+        [*limited, sys.executable, "-m", "punctual.node"],
         env={**os.environ, "PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(tmp_path / "data")},
         capture_output=True,
         text=True,

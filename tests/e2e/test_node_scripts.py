@@ -16,7 +16,7 @@ import httpx
 import pytest
 
 from bench.running import RunningNode, a_node
-from punctual.tasks import bubblewrap
+from punctual.tasks.script import bubblewrap
 from tests.integration import attacks
 from tests.integration.other_user import environment, identity, python_for
 from tests.integration.test_script_survivors import CLEARED
@@ -91,7 +91,7 @@ def pid_of(node: RunningNode) -> int:
 
 def refusal(folder: Path, **env: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "punctual.local"],
+        [sys.executable, "-m", "punctual.node"],
         env={**os.environ, "PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(folder), **env},
         capture_output=True,
         text=True,
@@ -245,7 +245,7 @@ def test_a_node_hides_from_other_processes_of_its_user(tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o777)
         env = environment(PUNCTUAL_PORT="0", PUNCTUAL_DATA=f"{folder}/data")
-        command = [python, "-m", "punctual.local"]
+        command = [python, "-m", "punctual.node"]
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, **identity(user)) as node:
             try:
                 assert node.stdout is not None

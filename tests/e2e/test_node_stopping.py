@@ -118,7 +118,7 @@ def test_a_folder_that_follows_the_current_one_is_told_when_it_is_made(tmp_path:
     told = []
     for _ in range(2):
         with subprocess.Popen(
-            [sys.executable, "-m", "punctual.local"],
+            [sys.executable, "-m", "punctual.node"],
             env=env,
             cwd=tmp_path,
             stdout=subprocess.PIPE,

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from bench.running import RunningNode, a_node
-from punctual.local.store import Store
+from punctual.node.sqlite.store import Store
 from tests.e2e.node_calls import refusal
 from tests.integration.issuer import AUDIENCE, an_issuer
 
@@ -177,7 +177,7 @@ def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.Co
     (folder / "token.key").chmod(rights)
     place = {"PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(folder), "PUNCTUAL_AUTH": "on"}
     return subprocess.run(
-        [sys.executable, "-m", "punctual.local"],
+        [sys.executable, "-m", "punctual.node"],
         env={**os.environ, **place},
         capture_output=True,
         text=True,

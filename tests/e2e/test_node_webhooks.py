@@ -132,7 +132,7 @@ def test_after_a_rotation_both_secrets_are_good_until_the_next(
         secrets = [api.webhook_secret()]
         for number in range(2):
             subprocess.run(
-                [sys.executable, "-m", "punctual.local", "rotate-webhook-key"],
+                [sys.executable, "-m", "punctual.node", "rotate-webhook-key"],
                 env={"PUNCTUAL_DATA": str(tmp_path / "data")},
                 check=True,
                 capture_output=True,
@@ -148,7 +148,7 @@ def test_after_a_rotation_both_secrets_are_good_until_the_next(
 
 def test_where_there_is_no_data_there_is_no_key_to_rotate(tmp_path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "punctual.local", "rotate-webhook-key"],
+        [sys.executable, "-m", "punctual.node", "rotate-webhook-key"],
         env={"PUNCTUAL_DATA": str(tmp_path / "nothing")},
         check=False,
         capture_output=True,

@@ -73,7 +73,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     (folder / "data").mkdir()
     limits = {"small": {"calls_per_second": 1, "burst": 2}}
     (folder / "data" / "limits.json").write_text(json.dumps(limits))
-    with a_node(folder, "punctual.local") as node:
+    with a_node(folder, "punctual.node") as node:
         place = Place(node, folder)
         yield place
         place.close()

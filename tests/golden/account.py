@@ -12,7 +12,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from punctual.aws import keys, queue, wake
+from punctual.aws.dynamodb import keys
+from punctual.aws.sqs import run_queue as queue
+from punctual.aws.sqs import wakeups
 from tests.builders import NOON
 from tests.life.faults import Killed, Moment, Plan, Refusal
 from tests.life.gateway import Gateway
@@ -39,7 +41,7 @@ LAYOUTS = {
     "timers that share a row": keys.SHARED_TIMERS,
     "ends that share a row": keys.SHARED_ENDS,
     "messages": queue.LAYOUT,
-    "wake-ups": wake.LAYOUT,
+    "wake-ups": wakeups.LAYOUT,
 }
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from punctual.aws.keys import PK, SK
+from punctual.aws.dynamodb.keys import PK, SK
 
 _PARTS = (
     (r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "id"),

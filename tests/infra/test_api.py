@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from infra.gateway import TOLD_HEADERS
+from infra.constructs.gateway import TOLD_HEADERS
 from punctual.web.contract import CALLS, PREFLIGHT, PUBLIC
 from tests.infra.synthesised import (
     DOMAIN,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.stage import FUNCTIONS
+from infra.config.stage import FUNCTIONS
 from tests.infra.synthesised import assembly
 from tests.infra.test_rights import granted
 

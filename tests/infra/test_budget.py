@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from infra.stage import STAGE_TAG, WrongStage, described
+from infra.config.stage import STAGE_TAG, WrongStage, described
 from tests.infra.synthesised import STAGES, Made, assembly, full, resources
 
 ON_CALL = "on-call@example.com"

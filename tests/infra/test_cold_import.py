@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from infra.packaging import CORE, FUNCTIONS, LOCK, NOT_NEEDED
+from infra.build.packaging import CORE, FUNCTIONS, LOCK, NOT_NEEDED
 from punctual.settings import Settings
 
 NAMES = sorted(path.parent.name for path in FUNCTIONS.glob("*/handler.py"))
@@ -117,10 +117,10 @@ HEAVY = {
     "msgspec": {*NAMES} - {"authorizer"},
     "pydantic": {"job_service"},  # preview, the one read that takes a body, imports it later
     "pydantic_core": {"job_service"},
-    "punctual.domain.cron": {*NAMES} - {"authorizer"},
+    "punctual.domain.schedules.cron.expression": {*NAMES} - {"authorizer"},
     "punctual.engine": {*NAMES} - {"authorizer"},
-    "punctual.local": set(),
-    "punctual.tasks.http": set(),
+    "punctual.node": set(),
+    "punctual.tasks.http.task": set(),
     "punctual.web": {*API, "status"},  # its words for what changed
     "punctual.web.routing": API,
     "s3transfer": set(),

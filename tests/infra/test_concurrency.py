@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from infra.concurrency import (
+from infra.config.concurrency import (
     CALLS_A_SECOND,
     PERCENT_LEAST,
     PERCENT_MOST,
     STATUS_SHARDS,
     Concurrency,
 )
-from infra.stage import Stage, WrongStage, described
+from infra.config.stage import Stage, WrongStage, described
 
 API_FUNCTIONS = ("authorizer", "job-service", "job-search")  # all that a request calls
 

@@ -6,7 +6,7 @@ import pytest
 from aws_cdk.assertions import Match, Template
 
 from infra.app import context
-from punctual.aws.keys import BEATING, JOBS, LEFT_BY_RUNS, PK, SK, TTL
+from punctual.aws.dynamodb.keys import BEATING, JOBS, LEFT_BY_RUNS, PK, SK, TTL
 from tests.infra import synthesised
 
 TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}

@@ -13,16 +13,16 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra import deploy as program
-from infra import webhook_key
-from infra.account import BOOTSTRAP, NotReady, account_of, check_bootstrap
-from infra.admin_token import UNSET, ensure_key
 from infra.app import context
-from infra.deploy import deploy, destroy, main, new_token, new_webhook_key
-from infra.stage import Stage, described
-from punctual.access.door import admin_hash
-from punctual.domain.tokens import is_ours
-from punctual.domain.webhooks import keys_of
+from infra.config.stage import Stage, described
+from infra.operations import deploy as program
+from infra.operations import webhook_key
+from infra.operations.account import BOOTSTRAP, NotReady, account_of, check_bootstrap
+from infra.operations.admin_token import UNSET, ensure_key
+from infra.operations.deploy import deploy, destroy, main, new_token, new_webhook_key
+from punctual.auth.authenticator import admin_hash
+from punctual.domain.tenants.tokens import is_ours
+from punctual.domain.tenants.webhooks import keys_of
 
 REGION = "eu-central-1"
 ADDRESS = "https://abc.execute-api.eu-central-1.amazonaws.com/v1"

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.account import BOOTSTRAP
 from infra.app import context
-from infra.deploy import deploy
+from infra.operations.account import BOOTSTRAP
+from infra.operations.deploy import deploy
 from tests.infra.test_deploy import Cdk, Said, as_the_template_says, put, session, stage
 
 __all__ = ["session"]  # the fixture

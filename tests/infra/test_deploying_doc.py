@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from infra import fields, stage
 from infra.app import context
-from infra.observability_kinds import MEASURED
+from infra.config import cdk_json, stage
+from infra.stacks.observability.kinds import MEASURED
 from punctual.web.contract import CALLS
 from tests.infra.synthesised import DOMAIN, ISSUER, VPC, assembly
 
@@ -34,12 +34,12 @@ def settings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What a stage is read from, by path: `tasksMayReach.queues`."""
     asked: list[str] = []
 
-    class Noting(fields.Fields):
+    class Noting(cdk_json.Fields):
         def take(self, name: str, *rest: Any, **options: Any) -> Any:
             asked.append(self._path + name)
             return super().take(name, *rest, **options)
 
-    for module in (fields, stage):
+    for module in (cdk_json, stage):
         monkeypatch.setattr(module, "Fields", Noting)
     full = {"domain": DOMAIN, "vpc": VPC, "restoredTables": RESTORED, "oidcIssuer": ISSUER}
     stage.described("dev", {"dev": {**context()["stages"]["dev"], **full}})

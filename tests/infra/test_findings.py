@@ -8,8 +8,8 @@ import pytest
 from aws_cdk import App, Stack, aws_sqs
 
 from infra.app import build
-from infra.findings import NoReason, acknowledge, acknowledge_wide
-from infra.rights import Right
+from infra.iam import Right
+from infra.nag_suppressions import NoReason, acknowledge, acknowledge_wide
 from tests.infra.synthesised import (
     ACKNOWLEDGED,
     STAGES,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from infra.account import BOOTSTRAP, NotReady, check_concurrency
 from infra.app import context
-from infra.deploy import deploy
-from infra.first_deployment import LOGS, STACKS, check_logs, log_groups, missing_stacks
-from infra.stage import Stage, described
-from punctual.serverless.secret_parameters import TOKEN_HASH, UNSET
+from infra.config.stage import Stage, described
+from infra.operations.account import BOOTSTRAP, NotReady, check_concurrency
+from infra.operations.deploy import deploy
+from infra.operations.first_deployment import LOGS, STACKS, check_logs, log_groups, missing_stacks
+from punctual.lambdas.ssm_secrets import TOKEN_HASH, UNSET
 from tests.infra.synthesised import assembly, resources, synthesise
 from tests.infra.test_deploy import REGION, Said, put, read, session
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from infra.packaging import FUNCTIONS as FOLDER
-from infra.queue import LANE_SHAPES
-from infra.stage import FUNCTIONS
+from infra.build.packaging import FUNCTIONS as FOLDER
+from infra.config.stage import FUNCTIONS
+from infra.constructs.queue import LANE_SHAPES
 from punctual.settings import Settings
 from tests.infra.synthesised import (
     ISSUER,

@@ -10,11 +10,11 @@ from aws_cdk.assertions import Template
 from aws_cdk.aws_sns import Topic
 
 from infra.app import context
-from infra.observability_alarms import RUNBOOK, Alarms
-from infra.observability_kinds import ALARMS, MEASURED
-from infra.observability_metrics import TOLD_BY, Watched
-from infra.stage import WrongStage, described
-from punctual.serverless.telling import NAMESPACE, Metric, PowertoolsTelling
+from infra.config.stage import WrongStage, described
+from infra.stacks.observability.alarms import RUNBOOK, Alarms
+from infra.stacks.observability.kinds import ALARMS, MEASURED
+from infra.stacks.observability.metrics import TOLD_BY, Watched
+from punctual.lambdas.telemetry import NAMESPACE, Metric, PowertoolsTelemetry
 from tests.infra.observed import (
     ON_CALL,
     SHOWN,
@@ -185,7 +185,7 @@ def test_our_metrics_are_read_as_they_are_told(capsys: pytest.CaptureFixture[str
     }
     for one in found:
         service = dict(one.of)["service"]
-        tell = PowertoolsTelling(service, "prod")
+        tell = PowertoolsTelemetry(service, "prod")
         with tell.told():
             tell.measure(Metric(one.name))
         assert told(json.loads(capsys.readouterr().out)) == {one}

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from infra.observability_dashboard import WIDTH
-from infra.observability_metrics import TOLD_BY
-from punctual.serverless.telling import NAMESPACE, Metric
+from infra.stacks.observability.dashboard import WIDTH
+from infra.stacks.observability.metrics import TOLD_BY
+from punctual.lambdas.telemetry import NAMESPACE, Metric
 from tests.infra.observed import (
     SHOWN,
     Series,

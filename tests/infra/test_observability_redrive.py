@@ -11,9 +11,9 @@ from botocore.stub import Stubber
 from moto import mock_aws
 
 from infra.app import context
-from infra.observability_redrive import main, redrive
-from infra.stage import described
-from punctual.aws.records import place_of
+from infra.config.stage import described
+from infra.operations.redrive import main, redrive
+from punctual.aws.dynamodb.stream_records import place_of
 
 REGION = "eu-central-1"
 STAGE = described("dev", context()["stages"])
@@ -158,7 +158,7 @@ def test_it_ends_where_each_try_lasts_until_the_message_is_seen_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function that waits for its store takes half a minute, and a queue may hold hundreds."""
-    monkeypatch.setattr("infra.observability_redrive.HIDDEN", 0)
+    monkeypatch.setattr("infra.operations.redrive.HIDDEN", 0)
     places = world.write("a", "b", "c")
     for place in places:
         world.fail(place, place)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 
-from infra import bytecode, packaging
-from infra.bytecode import AT, MAGIC, NoCompiler, check, compile_for_host, compile_for_lambda
-from infra.packaging import LAMBDA_TARGET, NotPackaged, host_target, target_named
+from infra.build import bytecode, packaging
+from infra.build.bytecode import AT, MAGIC, NoCompiler, check, compile_for_host, compile_for_lambda
+from infra.build.packaging import LAMBDA_TARGET, NotPackaged, host_target, target_named
 from tests.infra.synthesised import NO_LAYERS, assembly, resources
 
 HOST_MAGIC = int.from_bytes(importlib.util.MAGIC_NUMBER[:2], "little")

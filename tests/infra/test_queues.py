@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from punctual.aws.status_keys import HEADS_ONLY
-from punctual.domain.timing import LEASE
+from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
+from punctual.domain.durations import LEASE
 from tests.infra.synthesised import STAGES, Resource, assembly, functions, resources
 
 LANES = {

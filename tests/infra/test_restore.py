@@ -11,13 +11,13 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra import restore as program
-from infra.account import NotReady
 from infra.app import CDK_JSON, context
-from infra.restore import AT_MOST, Restore, main, moment, named
-from infra.restored import TABLES
-from infra.stage import described
-from punctual.aws import keys
+from infra.config.restored_tables import TABLES
+from infra.config.stage import described
+from infra.operations import restore as program
+from infra.operations.account import NotReady
+from infra.operations.restore import AT_MOST, Restore, main, moment, named
+from punctual.aws.dynamodb import keys
 from punctual.settings import Settings
 
 REGION = "eu-central-1"

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from infra.restored import TABLES
-from infra.stage import WrongStage, described
+from infra.config.restored_tables import TABLES
+from infra.config.stage import WrongStage, described
 from tests.infra.observed import observed
 from tests.infra.synthesised import Made, assembly, functions, resources, synthesise
 

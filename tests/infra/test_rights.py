@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from infra.stage import FUNCTIONS
+from infra.config.stage import FUNCTIONS
 from tests.infra.synthesised import STAGES, assembly, full, functions, resources
 
 # AWS knows no resource for these, or no way to name it.

@@ -12,9 +12,9 @@ import pytest
 from botocore import xform_name
 from botocore.model import OperationModel
 
-from infra.observability_alarms import RUNBOOK
-from infra.observability_kinds import ALARMS
-from punctual.aws.knobs import SsmKnobs
+from infra.stacks.observability.alarms import RUNBOOK
+from infra.stacks.observability.kinds import ALARMS
+from punctual.aws.operator_settings import SsmOperatorSettings
 from punctual.web.contract import CALLS
 from tests.infra.observed import alarms, board, observed, queries
 from tests.infra.synthesised import assembly, resources
@@ -126,7 +126,7 @@ def test_parameters_exist_and_have_the_values_that_are_allowed() -> None:
     turned = [(name.replace("$STAGE", "prod"), value) for name, value in put]
     assert {name for name, _ in turned} <= there
     ssm = Ssm(turned)
-    assert SsmKnobs(lambda: ssm, "/punctual/prod/").read() == (16, 120, True, ())
+    assert SsmOperatorSettings(lambda: ssm, "/punctual/prod/").read() == (16, 120, True, ())
     assert {value for name, value in put if name.endswith("dispatch")} == {"off", "on"}
 
 

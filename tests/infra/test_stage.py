@@ -6,9 +6,9 @@ import pytest
 from aws_cdk import App
 
 from infra.app import context
-from infra.stage import FUNCTIONS, POLLER_LEAST, WrongStage, described, stage_of
-from punctual.engine.pace import A_CORE, SLOWEST
-from punctual.serverless import runtime
+from infra.config.stage import FUNCTIONS, POLLER_LEAST, WrongStage, described, stage_of
+from punctual.engine.dispatch.on_demand.throughput import A_CORE, SLOWEST
+from punctual.lambdas import runtime
 from tests.infra.synthesised import DOMAIN, ISSUER, VPC
 
 

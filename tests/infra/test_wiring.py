@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from aws_cdk import App, Stack
 
-from infra import packaging
-from infra.stage import FUNCTIONS
-from punctual.aws.status_keys import HEADS_ONLY
+from infra.build import packaging
+from infra.config.stage import FUNCTIONS
+from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
 from punctual.settings import Settings
 from tests.infra.synthesised import Made, Resource, functions
 from tests.infra.wired import DAY, HERE, SHOWN, every, ids, shown, stage, values

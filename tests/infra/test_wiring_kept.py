@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.stage import FUNCTIONS
-from punctual.aws.keys import LEFT_BY_RUNS
+from infra.config.stage import FUNCTIONS
+from punctual.aws.dynamodb.keys import LEFT_BY_RUNS
 from tests.infra.synthesised import Made, resources
 from tests.infra.wired import SHOWN, every, ids, kept, named, shown, stage, values
 

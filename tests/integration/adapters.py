@@ -6,11 +6,15 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from punctual.domain.head import Lane
-from punctual.engine.ports import Key, Message, Notice, Ports, Timer
-from punctual.local.clock import ManualClock
-from punctual.local.ready import Ready
-from punctual.local.store import Store
+from punctual.domain.job_state import Lane
+from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
+from punctual.node.clock import ManualClock
+from punctual.node.run_queue.queue import RunQueue
+from punctual.node.sqlite.store import Store
 from tests.integration.moto_adapter import moto
 from tests.integration.moto_faults import frozen
 from tests.simulation.memory import Memory
@@ -29,7 +33,7 @@ class World:
     ports: Ports
     clock: ManualClock
     delivered: Callable[[datetime], Sequence[Message]]
-    told: Callable[[datetime], Sequence[Notice]]
+    told: Callable[[datetime], Sequence[Notification]]
     settle: Callable[[], None] = _at_once
 
 
@@ -53,12 +57,12 @@ Factory = Callable[[Path, ManualClock], AbstractContextManager[World]]
 @contextmanager
 def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
     store = Store.open(folder / "data", clock)
-    ready = Ready(QueuedJobs(), frozenset())
+    ready = RunQueue(QueuedJobs(), frozenset())
 
     def delivered(now: datetime) -> Sequence[Message]:
         return [*ready.take(Lane.QUICK, now, 1_000), *ready.take(Lane.LONG, now, 1_000)]
 
-    def told(now: datetime) -> Sequence[Notice]:
+    def told(now: datetime) -> Sequence[Notification]:
         return [one.notice for one in store.notices.due(now, 1_000, ())]
 
     try:
@@ -102,7 +106,7 @@ def _received(made: Memory) -> Sequence[Message]:
     return [delivery.message for delivery in deliveries]
 
 
-def _told(made: Memory) -> Sequence[Notice]:
+def _told(made: Memory) -> Sequence[Notification]:
     return list(made.notices.notices.values())
 
 

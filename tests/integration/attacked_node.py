@@ -12,12 +12,12 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from punctual.tasks.confinement import hide
 from punctual.tasks.contract import Attempt, StopSignal
-from punctual.tasks.landlock import c_library
-from punctual.tasks.sandbox import choose
-from punctual.tasks.script import ScriptTask
-from punctual.tasks.survivors import Children
+from punctual.tasks.script.confinement import hide
+from punctual.tasks.script.landlock import c_library
+from punctual.tasks.script.sandbox import choose
+from punctual.tasks.script.survivors import Children
+from punctual.tasks.script.task import ScriptTask
 
 KEY = b"the key of all tokens"
 

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from punctual.local.clock import ManualClock
-from punctual.serverless.executing_hands import Work
-from punctual.serverless.executing_work import Attempting
+from punctual.lambdas.executor.attempt import RunningAttempt
+from punctual.lambdas.executor.threads import Work
+from punctual.node.clock import ManualClock
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 
 
@@ -31,7 +31,7 @@ class ByHand:
         self._planned.append((moment, what))
 
     def start(self, work: Work, /) -> None:
-        if isinstance(work, Attempting):
+        if isinstance(work, RunningAttempt):
             self.begun_at.append(self._clock())
             lasts = float(_payload(work).get("lasts", 0))
         else:
@@ -50,19 +50,19 @@ class ByHand:
         for one in list(self._started):
             if one.ends_at <= self._clock() or _obeys(one.work):
                 self._started.remove(one)
-                if isinstance(one.work, Attempting):
+                if isinstance(one.work, RunningAttempt):
                     self.ended_at.append(self._clock())
                 one.work()
 
 
-def _payload(work: Attempting) -> dict[str, Any]:
+def _payload(work: RunningAttempt) -> dict[str, Any]:
     payload = work.assignment.payload
     return payload if isinstance(payload, dict) else {}
 
 
 def _obeys(work: Work) -> bool:
-    stubborn = isinstance(work, Attempting) and "stubborn" in _payload(work)
-    return isinstance(work, Attempting) and bool(work.stop.wanted()) and not stubborn
+    stubborn = isinstance(work, RunningAttempt) and "stubborn" in _payload(work)
+    return isinstance(work, RunningAttempt) and bool(work.stop.wanted()) and not stubborn
 
 
 class Doing:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from punctual.tasks import process
+from punctual.tasks.script import process
 
 EVENTS = frozenset({"open", "os.listdir", "os.scandir", "socket.__new__", "socket.getaddrinfo"})
 THREADS = (
@@ -84,7 +84,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, openings: Openings) -> Iterator[Ope
 _IN_LAUNCHER = """
 import os, sys
 def arm(armed, many, number):
-    import punctual.tasks.launcher  # what it imports is open by then
+    import punctual.tasks.script.launcher  # what it imports is open by then
     try:
         first = int(os.readlink(armed))
         os.unlink(armed)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from punctual.access.door import admin_hash
-from punctual.aws.calls import Patience
-from punctual.aws.tokens import DynamoTokens
-from punctual.aws.wiring import Clients, aws_dynamo
-from punctual.domain.access import Role
-from punctual.domain.tokens import secret
-from punctual.engine.tokens import Tokens
-from punctual.local.clock import ManualClock
-from punctual.serverless.authorizing import Authorizer
-from punctual.serverless.door import deployed_door
+from punctual.auth.authenticator import admin_hash
+from punctual.aws.dynamodb.control.tokens import DynamoTokens
+from punctual.aws.ports import Clients, aws_dynamo
+from punctual.aws.retries import RetryPolicy
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import secret
+from punctual.engine.commands.tokens import Tokens
+from punctual.lambdas.authorizer.authenticator import deployed_door
+from punctual.lambdas.authorizer.handler import Authorizer
+from punctual.node.clock import ManualClock
 from tests.builders import an_id
 from tests.integration.moto_adapter import Moto
 
@@ -77,7 +77,7 @@ class Entrance:
             "PUNCTUAL_KNOBS": KNOBS,
             "PUNCTUAL_CONTROL_TABLE": self.store.settings.control_table,
         }
-        patience = Patience(lambda _: None, "test", tries=1)
+        patience = RetryPolicy(lambda _: None, "test", tries=1)
         door = deployed_door(env, self.store.clients, self._seconds, patience, self.problems.append)
         self.authorizer = Authorizer(door, self.problems.append)
 

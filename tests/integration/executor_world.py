@@ -6,20 +6,20 @@ from datetime import datetime
 from itertools import count
 from typing import Any, cast
 
-from punctual.aws import keys
-from punctual.aws.calls import Patience
-from punctual.aws.crew import Crew
-from punctual.domain.placement import sortable_id
-from punctual.domain.run import Status
-from punctual.engine.jobs import Jobs, Submission
-from punctual.engine.ports import Key
-from punctual.engine.search import RunFilters, Search
-from punctual.engine.slices import finish
-from punctual.engine.views import JobView, RunView
-from punctual.local.clock import ManualClock
-from punctual.serverless.executing import Executing
-from punctual.serverless.runtime import Runtime
-from punctual.serverless.telling import Metric
+from punctual.aws.dynamodb import keys
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.ports.rows import Key
+from punctual.engine.queries.jobs import JobQueries, RunFilters
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import JobView, RunView
+from punctual.lambdas.executor.handler import ExecutorHandler
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Metric
+from punctual.node.clock import ManualClock
 from punctual.tasks.registry import Registry
 from tests.builders import NOON
 from tests.integration.by_hand import ByHand, Doing
@@ -74,7 +74,7 @@ class ExecutorWorld:
         self.hidden: list[tuple[float, int]] = []  # (seconds after noon, for how long)
         self._numbers = count(1)
         self.runtime = self.new_runtime()
-        self.search = Search(self.runtime.ports, clock, cast(Any, None))
+        self.search = JobQueries(self.runtime.ports, clock, cast(Any, None))
         self.jobs = Jobs(
             self.runtime.ports, self.runtime.steps, self.search, clock, self.runtime.new_id
         )
@@ -96,8 +96,8 @@ class ExecutorWorld:
             self.clock,
             self.clock.monotonic,
             new_id,
-            crew=Crew(1),
-            patience=Patience(lambda _: None, seed="test", tries=2),
+            crew=ThreadPool(1),
+            patience=RetryPolicy(lambda _: None, seed="test", tries=2),
         )
         if plan is not None:
             made.__dict__["ports"] = torn(made.ports, plan, "executor")
@@ -131,7 +131,7 @@ class ExecutorWorld:
     ) -> list[str]:
         """The ids of the messages that come again."""
         tasks = Registry(dict.fromkeys(("event", "http", "lambda"), self.doing))
-        executing = Executing(runtime or self.runtime, lane, lambda _: tasks, self.hands)
+        executing = ExecutorHandler(runtime or self.runtime, lane, lambda _: tasks, self.hands)
         answer = executing.handle({"Records": list(records)}, Left(self.clock, left))
         failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
         self.acknowledge([one for one in records if one["messageId"] not in failed])
@@ -170,7 +170,7 @@ class ExecutorWorld:
             ExpressionAttributeValues={":state": {"S": "UNHEARD_OF"}, ":one": {"N": "1"}},
         )
 
-    def status(self, key: Key) -> Status:
+    def status(self, key: Key) -> RunStatus:
         return self.run(key).run.status
 
     def look(self) -> None:

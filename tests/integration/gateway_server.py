@@ -15,13 +15,13 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from punctual.access.door import admin_hash
-from punctual.aws.calls import Patience
-from punctual.aws.wiring import real_clock
-from punctual.domain.placement import bucket_of
-from punctual.serverless.authorizing import Authorizer
-from punctual.serverless.door import deployed_door
-from punctual.serverless.secret_parameters import TOKEN_HASH, TOKEN_KEY, key_of
+from punctual.auth.authenticator import admin_hash
+from punctual.aws.ports import real_clock
+from punctual.aws.retries import RetryPolicy
+from punctual.domain.identifiers import bucket_of
+from punctual.lambdas.authorizer.authenticator import deployed_door
+from punctual.lambdas.authorizer.handler import Authorizer
+from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, key_of
 from punctual.web.contract import CALLS
 from tests.integration.serverless_api import Deployed, an_event, deployed, route_of
 
@@ -37,7 +37,7 @@ def a_door(api: Deployed, clock: Callable[[], datetime]) -> Authorizer:
     put = partial(clients.ssm.put_parameter, Overwrite=True)
     put(Name=knobs + TOKEN_KEY, Value=key, Type="SecureString")
     put(Name=knobs + TOKEN_HASH, Value=admin_hash(key_of(key), TOKEN), Type="String")
-    patience = Patience(lambda _: None, "test", tries=1)
+    patience = RetryPolicy(lambda _: None, "test", tries=1)
 
     def seconds() -> float:
         return clock().timestamp()

@@ -8,14 +8,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from punctual.access.door import Secrets, TokenDoor
-from punctual.domain.access import Role
+from punctual.auth.authenticator import Secrets, TokenDoor
 from punctual.domain.errors import Unavailable
-from punctual.engine.tokens import Tokens
+from punctual.domain.tenants.roles import Role
+from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
-from punctual.local.door import Issuer, NodeDoor
-from punctual.local.http import application
-from punctual.local.token_key import TokenKey
+from punctual.node.files.token_key import TokenKey
+from punctual.node.http.application import application
+from punctual.node.http.authentication import Issuer, NodeAuthenticator
 from tests.integration.gateway_server import TOKEN, Gateway
 from tests.integration.serverless_api import Hand, deployed
 from tests.integration.test_http_engine import NodeClient
@@ -59,7 +59,7 @@ class GuardedNode(NodeClient):
             self._log,
             self.tokens,
             clock=self.clock,
-            door=NodeDoor(door, issuer, at_once, self._log),
+            door=NodeAuthenticator(door, issuer, at_once, self._log),
         )
         _, self.admin = self.tokens.create("local", "first", Role.ADMIN, None, "punctual")
 

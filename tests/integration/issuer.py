@@ -14,7 +14,7 @@ from typing import Any
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
-from punctual.access.trust import Trust
+from punctual.auth.issuer_config import IssuerConfig
 
 AUDIENCE = "punctual"
 OF_KIND = {"RS256": "rsa", "PS256": "rsa", "ES256": "ec", "EdDSA": "ed"}
@@ -58,8 +58,8 @@ class Issuer:
         self.publish()
 
     @property
-    def trust(self) -> Trust:
-        return Trust(self.address, AUDIENCE)
+    def trust(self) -> IssuerConfig:
+        return IssuerConfig(self.address, AUDIENCE)
 
     def publish(self, *more: Mapping[str, Any]) -> None:
         listed = [jwk_of(kind, f"{kind}-0", key) for kind, key in self.keys.items()]

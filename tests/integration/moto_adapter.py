@@ -18,17 +18,22 @@ from unittest import mock
 import boto3
 from moto import mock_aws
 
-from punctual.aws import keys
-from punctual.aws.calls import Patience
-from punctual.aws.crew import Crew
-from punctual.aws.dynamo import Dynamo
-from punctual.aws.history import DynamoHistory
-from punctual.aws.notices import parse_notice
-from punctual.aws.queue import parse_message
-from punctual.aws.run_lists import RunLists
-from punctual.aws.timer_rows import read_row
-from punctual.aws.wiring import AwsPorts, Clients, aws_ports
-from punctual.engine.ports import Clock, Message, Notice, Ports, RunRow, Timer
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.dynamodb.history.history import DynamoHistory
+from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
+from punctual.aws.dynamodb.timers.rows import read_row
+from punctual.aws.ports import AwsPorts, Clients, aws_ports
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.sqs.notifications import parse_notice
+from punctual.aws.sqs.run_queue import parse_message
+from punctual.aws.thread_pool import ThreadPool
+from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.rows import RunRow
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
 from punctual.settings import Settings
 
 REGION = "eu-central-1"
@@ -43,7 +48,7 @@ class Moto:
     ports: AwsPorts
     clients: Clients
     settings: Settings
-    lists: RunLists
+    lists: TenantRunIndex
     calls: Counter[str]
     written: Counter[str]  # rows put, changed and deleted, by table
     slept: list[float] = field(default_factory=list)
@@ -70,9 +75,9 @@ class Moto:
                 found += [parse_message(message["Body"]) for message in batch]
         return found
 
-    def told(self) -> list[Notice]:
+    def told(self) -> list[Notification]:
         """All notices that stand in the queues, taken out."""
-        found: list[Notice] = []
+        found: list[Notification] = []
         for url in self.settings.queues.values():
             while batch := self.messages(url):
                 found += [one for m in batch if (one := parse_notice(m["Body"])) is not None]
@@ -93,7 +98,7 @@ class Moto:
 class ListedHistory(DynamoHistory):
     """Appends to the lists as what reads the stream does, once the rows stand."""
 
-    def __init__(self, dynamo: Dynamo, table: str, lists: RunLists) -> None:
+    def __init__(self, dynamo: DynamoClient, table: str, lists: TenantRunIndex) -> None:
         super().__init__(dynamo, table, lists)
         self._appended = lists
 
@@ -113,10 +118,10 @@ def moto(clock: Clock) -> Iterator[Moto]:
         clients = Clients(_session())
         settings = _created(clients)
         slept: list[float] = []
-        patience = Patience(slept.append, seed="test", tries=4)
-        dynamo = Dynamo(lambda: clients.dynamodb, Crew(1), patience)
-        lists = RunLists(dynamo, settings.control_table)
-        ports = aws_ports(settings, clock, clients, Crew(1), patience)
+        patience = RetryPolicy(slept.append, seed="test", tries=4)
+        dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), patience)
+        lists = TenantRunIndex(dynamo, settings.control_table)
+        ports = aws_ports(settings, clock, clients, ThreadPool(1), patience)
         history = ListedHistory(dynamo, settings.runs_table, lists)
         calls: Counter[str] = Counter()
         written: Counter[str] = Counter()

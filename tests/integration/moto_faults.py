@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from botocore.exceptions import ReadTimeoutError
 
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 
 
 class _Http(NamedTuple):

@@ -7,18 +7,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from punctual.domain.head import Lane
-from punctual.engine.jobs import Submission
-from punctual.engine.limits import LimitsOf
-from punctual.engine.search import RunFilters
-from punctual.engine.slices import finish
-from punctual.engine.views import JobView, RunView
+from punctual.domain.job_state import Lane
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.queries.jobs import RunFilters
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import JobView, RunView
+from punctual.engine.quotas.limits import LimitsOf
 from punctual.identity import new_id
-from punctual.local.clock import ManualClock
-from punctual.local.groups import GroupFiles
-from punctual.local.node import Node
-from punctual.local.store import Store
-from punctual.local.workers import Workers
+from punctual.node.clock import ManualClock
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.node import Node
+from punctual.node.sqlite.store import Store
+from punctual.node.workers import Workers
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 from punctual.tasks.registry import Registry
 

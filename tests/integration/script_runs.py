@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from punctual.tasks import landlock
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
-from punctual.tasks.group import Group
 from punctual.tasks.registry import Registry
-from punctual.tasks.sandbox import Sandbox, choose
-from punctual.tasks.script import ScriptTask
+from punctual.tasks.script import landlock
+from punctual.tasks.script.process_group import Group
+from punctual.tasks.script.sandbox import Sandbox, choose
+from punctual.tasks.script.task import ScriptTask
 
 LONG = 300.0
 PATIENCE = 10.0

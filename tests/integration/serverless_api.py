@@ -10,15 +10,15 @@ from itertools import count
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from punctual.access.trust import Trust
-from punctual.aws.calls import Patience
-from punctual.aws.crew import Crew
-from punctual.domain.placement import sortable_id
-from punctual.serverless.api import answer
-from punctual.serverless.api_reads import reading
-from punctual.serverless.api_writes import writing
-from punctual.serverless.runtime import Runtime
-from punctual.serverless.telling import Metric
+from punctual.auth.issuer_config import IssuerConfig
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.domain.identifiers import sortable_id
+from punctual.lambdas.api_runtime import answer
+from punctual.lambdas.job_search.handler import reading
+from punctual.lambdas.job_service.handler import writing
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Metric
 from punctual.web.contract import CALLS, READER, REST, WRITER
 from tests import openapi_answers
 from tests.builders import NOON
@@ -149,7 +149,7 @@ class Deployed:
         pause: Callable[[float], None] | None = None,
         crew: int = 1,
         first_id: int = 1,
-        trust: Trust | None = None,
+        trust: IssuerConfig | None = None,
     ) -> None:
         self.store = store
         pause = pause or store.slept.append
@@ -167,8 +167,8 @@ class Deployed:
                 clock,
                 steady,
                 new_id,
-                crew=Crew(crew),
-                patience=Patience(pause, seed="test", tries=4),
+                crew=ThreadPool(crew),
+                patience=RetryPolicy(pause, seed="test", tries=4),
             )
 
         self.runtimes = {function: runtime(function) for function in (READER, WRITER)}

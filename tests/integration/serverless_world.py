@@ -8,24 +8,25 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any
 
-from punctual.aws.calls import Patience
-from punctual.aws.crew import Crew
-from punctual.aws.queue import parse_message
-from punctual.aws.wake import parse_wake
-from punctual.domain.head import Head
-from punctual.domain.placement import sortable_id
-from punctual.domain.run import Status
-from punctual.engine.executor import Finished
-from punctual.engine.jobs import Jobs, Submission
-from punctual.engine.ports import Detail, Key, Message
-from punctual.engine.search import Search
-from punctual.engine.views import JobView
-from punctual.engine.window import Place
-from punctual.local.clock import ManualClock
-from punctual.serverless.planning import Planning, planning
-from punctual.serverless.polling import Polling
-from punctual.serverless.runtime import Runtime
-from punctual.serverless.telling import Metric
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.sqs.run_queue import parse_message
+from punctual.aws.sqs.wakeups import parse_wake
+from punctual.aws.thread_pool import ThreadPool
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.job_state import JobState
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.execution.executor import Finished
+from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.views import JobView
+from punctual.lambdas.planner.handler import PlannerHandler, planning
+from punctual.lambdas.poller.handler import PollerHandler
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Metric
+from punctual.node.clock import ManualClock
 from tests.builders import NOON
 from tests.integration.moto_adapter import Moto, moto
 from tests.life.sqs import Letter, Queue, Sqs, record
@@ -89,9 +90,9 @@ class Functions:
     def restart(self) -> None:
         """New environments of all functions: nothing that the old ones knew is left."""
         self.planner = self.new_planner()
-        self.polling = Polling(self.runtime())
+        self.polling = PollerHandler(self.runtime())
         runtime = self._executor = self.runtime()
-        search = Search(runtime.ports, self.clock, _Silent())
+        search = JobQueries(runtime.ports, self.clock, _Silent())
         self.jobs = Jobs(runtime.ports, runtime.steps, search, self.clock, self.new_id)
 
     def _urls(self) -> list[str]:
@@ -116,11 +117,11 @@ class Functions:
             steady=self.clock.monotonic,
             make_id=self.new_id,
             pause=self._pause,
-            crew=Crew(1),
-            patience=Patience(lambda _: None, seed="test", tries=2),
+            crew=ThreadPool(1),
+            patience=RetryPolicy(lambda _: None, seed="test", tries=2),
         )
 
-    def new_planner(self) -> Planning:
+    def new_planner(self) -> PlannerHandler:
         return planning(self.runtime())
 
     def _pause(self, seconds: float) -> None:
@@ -139,21 +140,21 @@ class Functions:
         assert isinstance(view, JobView), view
         return Key("acme", view.head.job_id)
 
-    def head(self, key: Key) -> Head:
+    def head(self, key: Key) -> JobState:
         return self.aws.ports.heads.load([key])[key].head
 
     @property
     def wake(self) -> Queue:
         return self.sqs.by_url[self.aws.settings.wake_queue]
 
-    def called(self) -> list[tuple[datetime, list[Place]]]:
+    def called(self) -> list[tuple[datetime, list[TimerPartition]]]:
         """The wake-ups that wait, with their moments."""
         return sorted((one.visible_at, parse_wake(one.body)) for one in self.wake.letters)
 
     def event(self, letters: Sequence[Letter]) -> dict[str, Any]:
         return {"Records": [record(self.wake, one, "eu-central-1") for one in letters]}
 
-    def deliver(self, polling: Polling | None = None) -> Mapping[str, Any] | None:
+    def deliver(self, polling: PollerHandler | None = None) -> Mapping[str, Any] | None:
         """One batch of wake-ups to a poller, as the event source mapping hands it out."""
         letters = self.sqs.receive(self.wake, 10)
         if not letters:
@@ -180,7 +181,11 @@ class Functions:
         executor = self._executor.executor
         for one in executor.claim(due).granted if due else ():
             executor.finish(
-                [Finished(one.key, one.run.run_id, one.run.token, Status.SUCCESS, False, Detail())]
+                [
+                    Finished(
+                        one.key, one.run.run_id, one.run.token, RunStatus.SUCCESS, False, Detail()
+                    )
+                ]
             )
 
     def run(self, until: datetime, ticks: bool = True, at_second: int = 30) -> None:

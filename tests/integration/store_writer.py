@@ -4,10 +4,10 @@ import os
 import sys
 from pathlib import Path
 
-from punctual.domain.run import Lease, Status
-from punctual.engine.ports import Swap
-from punctual.local.clock import ManualClock
-from punctual.local.store import Store
+from punctual.domain.run import Lease, RunStatus
+from punctual.engine.ports.job_states import Swap
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import Store
 from tests.builders import NOON, RUN, a_body, a_head, a_row, a_run, a_timer, after, an_id
 
 JOBS_A_UNIT = 5
@@ -28,7 +28,7 @@ def made(store: Store, job_id: str) -> None:
 
 
 def claimed(store: Store, job_id: str) -> None:
-    running = a_head(job_id, 2, runs=(a_run(status=Status.RUNNING, token=2),))
+    running = a_head(job_id, 2, runs=(a_run(status=RunStatus.RUNNING, token=2),))
     store.heads.swap([Swap(running, 1, {RUN: Lease(token=2, until=after(30))})])
     store.timers.delete([a_timer(job_id=job_id)])
 

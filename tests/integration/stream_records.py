@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from itertools import count
 from typing import Any
 
-from punctual.aws.head_rows import to_row
-from punctual.domain.head import Head
+from punctual.aws.dynamodb.jobs.state_rows import to_row
+from punctual.domain.job_state import JobState
 from tests.builders import NOON
 from tests.integration.moto_adapter import Moto
 
@@ -23,7 +23,7 @@ class Stream:
         self._numbers = count(1)
         self._seen: dict[tuple[str, str], Row] = {}
 
-    def of(self, old: Head | None, new: Head | None, **extra: Any) -> Row:
+    def of(self, old: JobState | None, new: JobState | None, **extra: Any) -> Row:
         return self.record(
             None if old is None else to_row(old), None if new is None else to_row(new), **extra
         )

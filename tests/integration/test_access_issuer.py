@@ -14,22 +14,22 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from punctual.access.bearer import Who
-from punctual.access.door import Door, TokenDoor
-from punctual.access.fetching import SECONDS, fetched
-from punctual.access.issuer import Issuer as Verifier
-from punctual.access.issuer_keys import DISCOVERY as DISCOVERED
-from punctual.access.issuer_keys import IssuerKeys
-from punctual.access.trust import Trust
-from punctual.domain.access import Role
+from punctual.auth.authenticator import Authenticator, TokenDoor
+from punctual.auth.bearer import Identity
+from punctual.auth.https_fetch import SECONDS, fetched
+from punctual.auth.issuer import Issuer as Verifier
+from punctual.auth.issuer_config import IssuerConfig
+from punctual.auth.issuer_keys import DISCOVERY as DISCOVERED
+from punctual.auth.issuer_keys import IssuerKeys
 from punctual.domain.errors import Unavailable
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.roles import Role
+from punctual.node.clock import ManualClock
 from tests.builders import NOON
 from tests.integration.issuer import DISCOVERY, KEYS, Issuer, an_issuer, forged, jwk_of, private_key
 
 ELSEWHERE = "https://id.example.com"
 EXPIRES = datetime.fromtimestamp(int(NOON.timestamp()) + 300, UTC)
-ADA = Who("acme", "ada", Role.OPERATOR, expires_at=EXPIRES)
+ADA = Identity("acme", "ada", Role.OPERATOR, expires_at=EXPIRES)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_names_of_claims_are_the_deployments(issuer: Issuer, clock: ManualClock)
         "groups": ["staff", "viewer", "editor"],
     }
     who = door.who(issuer.token(NOON, **claims))
-    assert who == Who("globex", "ada", Role.EDITOR, expires_at=EXPIRES)
+    assert who == Identity("globex", "ada", Role.EDITOR, expires_at=EXPIRES)
 
 
 def test_one_of_several_audiences_may_be_ours(issuer: Issuer, clock: ManualClock) -> None:
@@ -347,7 +347,7 @@ def test_an_answer_that_drips_is_cut_off(
     issuer: Issuer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte comes in time, and all of them together would take ten seconds."""
-    monkeypatch.setattr("punctual.access.fetching.SECONDS", 0.2)
+    monkeypatch.setattr("punctual.auth.https_fetch.SECONDS", 0.2)
     enough, whole = Event(), Event()
 
     def drip(handler: Any) -> None:
@@ -378,8 +378,8 @@ def test_addresses_that_swallow_everything_take_no_more_than_their_time(
         raise TimeoutError
 
     places = [(0, 0, 0, "", (f"192.0.2.{number}", 443)) for number in range(40)]
-    monkeypatch.setattr("punctual.access.fetching.getaddrinfo", lambda *_args, **_: places)
-    monkeypatch.setattr("punctual.access.fetching.create_connection", swallow)
+    monkeypatch.setattr("punctual.auth.https_fetch.getaddrinfo", lambda *_args, **_: places)
+    monkeypatch.setattr("punctual.auth.https_fetch.create_connection", swallow)
     with pytest.raises(Unavailable, match="TimeoutError"):
         fetched(f"{ELSEWHERE}/keys")
     assert len(waited) == 40
@@ -393,12 +393,12 @@ def test_addresses_that_refuse_at_once_cost_the_next_one_nothing(
     """As IPv6's first, where there is none."""
     port = int(issuer.address.split(":")[2].split("/")[0])
     places = [(0, 0, 0, "", (at, port)) for at in ["::1"] * 40 + ["127.0.0.1"]]
-    monkeypatch.setattr("punctual.access.fetching.getaddrinfo", lambda *_args, **_: places)
+    monkeypatch.setattr("punctual.auth.https_fetch.getaddrinfo", lambda *_args, **_: places)
     assert json.loads(fetched(f"http://localhost:{port}{DISCOVERY}"))["issuer"] == issuer.address
 
 
 def test_nobody_there_is_an_outage(clock: ManualClock) -> None:
-    nobody = Trust("http://127.0.0.1:1", "punctual")
+    nobody = IssuerConfig("http://127.0.0.1:1", "punctual")
     door = Verifier(nobody, fetched, clock, lambda: 0.0)
     with pytest.raises(Unavailable, match="ConnectionRefusedError"):
         door.who(forged({"alg": "RS256", "kid": "k"}, {}))
@@ -410,12 +410,12 @@ def test_a_door_tells_by_its_form_whose_a_token_is(issuer: Issuer, clock: Manual
     class Ours(TokenDoor):
         def __init__(self) -> None: ...
 
-        def who(self, text: str) -> Who | None:
+        def who(self, text: str) -> Identity | None:
             ours.append(text)
             return None
 
-    door = Door(Ours(), verifier(issuer, clock))
+    door = Authenticator(Ours(), verifier(issuer, clock))
     assert door.who(issuer.token(NOON)) == ADA
     assert door.who("pnc_a") is None
-    assert Door(Ours()).who("a.b.c") is None
+    assert Authenticator(Ours()).who("a.b.c") is None
     assert ours == ["pnc_a", "a.b.c"]

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from punctual.access.fetching import fetched
+from punctual.auth.https_fetch import fetched
 from punctual.domain.errors import Unavailable
-from punctual.local.clock import wall
+from punctual.node.clock import wall
 
 
 class _Page(BaseHTTPRequestHandler):
@@ -97,6 +97,6 @@ def test_who_has_another_name_is_an_outage(
 
 def test_a_handshake_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes the connection, and nobody says a word."""
-    monkeypatch.setattr("punctual.access.fetching.SECONDS", 0.2)
+    monkeypatch.setattr("punctual.auth.https_fetch.SECONDS", 0.2)
     with closing(create_server(("127.0.0.1", 0))) as silent, pytest.raises(Unavailable):
         fetched(f"https://127.0.0.1:{silent.getsockname()[1]}/keys")

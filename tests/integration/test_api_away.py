@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from punctual.aws.keys import STATE
-from punctual.aws.timer_rows import read_row
-from punctual.engine.ports import Key
+from punctual.aws.dynamodb.keys import STATE
+from punctual.aws.dynamodb.timers.rows import read_row
+from punctual.engine.ports.rows import Key
 from punctual.web.contract import CALLS, WRITER
 from tests.integration.api_faults import KINDS, LOST, Away, is_refused
 from tests.integration.serverless_api import ADMIN, Answer, Deployed, Hand, deployed

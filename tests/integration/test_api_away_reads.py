@@ -12,9 +12,9 @@ import pytest
 from botocore.exceptions import ReadTimeoutError
 
 from punctual.aws.clients import Clients
-from punctual.domain.run import Run, Status
-from punctual.engine.ports import Detail, Key
-from punctual.serverless.api import SECONDS
+from punctual.domain.run import Run, RunStatus
+from punctual.engine.ports.rows import Detail, Key
+from punctual.lambdas.api_runtime import SECONDS
 from punctual.web.contract import CALLS, READER
 from tests.builders import a_row, a_run, an_id
 from tests.integration.api_faults import KINDS, NOWHERE, Away, is_refused
@@ -94,7 +94,7 @@ class Place:
 
 
 def _success(number: int) -> Run:
-    return a_run(an_id(number), scheduled_at=Hand()(), status=Status.SUCCESS, ended_at=Hand()())
+    return a_run(an_id(number), scheduled_at=Hand()(), status=RunStatus.SUCCESS, ended_at=Hand()())
 
 
 @pytest.fixture(scope="module")

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws import heads as module
-from punctual.aws.heads import REMEMBERED, DynamoHeads
-from punctual.aws.keys import RowKey
-from punctual.aws.keys import head as head_key
-from punctual.aws.tallies import Tallies
-from punctual.domain.head import Head
-from punctual.domain.run import Lease, Reason, Run, Status, Waiting
-from punctual.engine.ports import Beat, Key, Stored, Swap
-from punctual.serverless.monitoring import DeployedMonitor
+from punctual.aws.dynamodb.control.counters import Counters
+from punctual.aws.dynamodb.jobs import states as module
+from punctual.aws.dynamodb.jobs.states import REMEMBERED, DynamoJobStates
+from punctual.aws.dynamodb.keys import RowKey
+from punctual.aws.dynamodb.keys import head as head_key
+from punctual.domain.job_state import JobState
+from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import Key
+from punctual.lambdas.job_search.monitor import DeployedMonitor
 from tests.builders import NOON, a_body, a_head, a_run, after, an_id
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.test_aws_heads import Clock
@@ -34,16 +35,18 @@ def aws(clock: Clock) -> Iterator[Moto]:
         yield found
 
 
-def stored(aws: Moto, *heads: Head) -> None:
+def stored(aws: Moto, *heads: JobState) -> None:
     aws.ports.heads.put_bodies([a_body(head.job_id) for head in heads])
     assert all(aws.ports.heads.swap([Swap(head, head.version - 1) for head in heads]))
 
 
 def held(number: int, by: str = "e") -> Run:
-    return a_run(f"r{number}", Status.RUNNING, token=1, claimer=by, changed_at=after(1))
+    return a_run(f"r{number}", RunStatus.RUNNING, token=1, claimer=by, changed_at=after(1))
 
 
-def claimed(aws: Moto, number: int, by: str = "e", beat: float | None = 0, **fields: Any) -> Head:
+def claimed(
+    aws: Moto, number: int, by: str = "e", beat: float | None = 0, **fields: Any
+) -> JobState:
     """A job whose run is held, and has had a heartbeat, or none yet."""
     run = held(number, by)
     head = a_head(an_id(number), runs=(run,), **fields)
@@ -51,12 +54,12 @@ def claimed(aws: Moto, number: int, by: str = "e", beat: float | None = 0, **fie
     swap = Swap(head, 0, {run.run_id: Lease(1, after(30))})
     assert aws.ports.heads.swap([swap]) == [True]
     if beat is not None:
-        beaten = Beat(swap.key, run.run_id, 1, after(beat + 20))
+        beaten = LeaseRenewal(swap.key, run.run_id, 1, after(beat + 20))
         assert aws.ports.heads.beat([beaten]) == [head]
     return head
 
 
-def changed(head: Head, **fields: Any) -> Head:
+def changed(head: JobState, **fields: Any) -> JobState:
     new = {"version": head.version + 1, "writers": (*head.writers, f"w{head.version}")}
     return replace(head, **new, **fields)
 
@@ -70,9 +73,9 @@ def test_only_a_heartbeat_brings_a_head_into_it(aws: Moto) -> None:
         aws,
         a_head(an_id(1)),
         a_head(an_id(2), runs=(a_run(sends=2),)),
-        a_head(an_id(3), ended=(a_run("e", Status.SUCCESS, ended_at=NOON),)),
-        a_head(an_id(4), runs=(a_run("b", Status.WAITING, reason=Reason.BACKOFF),)),
-        a_head(an_id(5), line=(Waiting("w", 1, NOON, NOON, NOON),)),
+        a_head(an_id(3), ended=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),)),
+        a_head(an_id(4), runs=(a_run("b", RunStatus.WAITING, reason=Reason.BACKOFF),)),
+        a_head(an_id(5), line=(WaitingRun("w", 1, NOON, NOON, NOON),)),
     )
     claimed(aws, 6, beat=None)
     claimed(aws, 7, beat=4)
@@ -96,10 +99,10 @@ def test_who_lost_its_lease_brings_nothing_into_it(aws: Moto) -> None:
     head = claimed(aws, 1)
     over = changed(head, runs=())
     assert aws.ports.heads.swap([Swap(over, 1, {"r1": None})]) == [True]
-    assert aws.ports.heads.beat([Beat(Key("acme", an_id(1)), "r1", 1, after(90))]) == [None]
+    assert aws.ports.heads.beat([LeaseRenewal(Key("acme", an_id(1)), "r1", 1, after(90))]) == [None]
     assert indexed(aws) == []
     assert aws.ports.heads.load([Key("acme", an_id(1))]) == {
-        Key("acme", an_id(1)): Stored(over, {})
+        Key("acme", an_id(1)): StoredState(over, {})
     }
 
 
@@ -114,7 +117,7 @@ def test_a_head_that_has_expired_and_was_not_removed_yet_is_not_found(aws: Moto)
 
 
 @pytest.fixture
-def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoHeads:
+def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
     """A tenant of whom most slots hold more heads than are walked over."""
     monkeypatch.setattr(module, "ALL", 3)
     monkeypatch.setattr(module, "WALKED", 2)
@@ -126,7 +129,7 @@ def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoHeads:
 
 
 def test_of_a_crowded_slot_those_are_found_that_have_a_heartbeat(
-    crowd: DynamoHeads, monkeypatch: pytest.MonkeyPatch
+    crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = {head.job_id for head in crowd.busy("acme")}
     beating = {an_id(n) for n in range(201, 221)}
@@ -140,7 +143,7 @@ def test_of_a_crowded_slot_those_are_found_that_have_a_heartbeat(
 
 
 def test_that_a_slot_is_crowded_is_remembered_for_a_while(
-    aws: Moto, crowd: DynamoHeads, clock: Clock
+    aws: Moto, crowd: DynamoJobStates, clock: Clock
 ) -> None:
     first = aws.spend(lambda: crowd.busy("acme"))
     again = aws.spend(lambda: crowd.busy("acme"))
@@ -149,7 +152,7 @@ def test_that_a_slot_is_crowded_is_remembered_for_a_while(
     assert aws.spend(lambda: crowd.busy("acme")) == first
 
 
-def test_no_more_heads_are_read_by_it_than_asked_for(aws: Moto, crowd: DynamoHeads) -> None:
+def test_no_more_heads_are_read_by_it_than_asked_for(aws: Moto, crowd: DynamoJobStates) -> None:
     assert len(crowd.beating("acme", ALL)) == 20
     assert 0 < len(crowd.beating("acme", 1)) <= 16
     spent = aws.spend(lambda: crowd.beating("acme", ALL))
@@ -157,7 +160,7 @@ def test_no_more_heads_are_read_by_it_than_asked_for(aws: Moto, crowd: DynamoHea
 
 
 def test_what_ended_since_the_index_was_read_is_shown_as_it_is_now(
-    aws: Moto, crowd: DynamoHeads, monkeypatch: pytest.MonkeyPatch
+    aws: Moto, crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The index is behind, the heads that it names are not."""
     crowd.busy("acme")
@@ -176,7 +179,7 @@ def test_what_ended_since_the_index_was_read_is_shown_as_it_is_now(
     assert now == over
 
 
-def _is_crowded(crowd: DynamoHeads, job_id: str) -> bool:
+def _is_crowded(crowd: DynamoJobStates, job_id: str) -> bool:
     return head_key("acme", job_id).pk in crowd._crowded_until
 
 
@@ -205,5 +208,5 @@ def test_of_two_runs_of_a_job_the_one_without_a_heartbeat_yet_counts_as_well(aws
 
 
 def monitor(aws: Moto) -> DeployedMonitor:
-    tallies = Tallies(aws.ports.heads._dynamo, aws.settings.control_table)
+    tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
     return DeployedMonitor(aws.ports.buckets, tallies, aws.ports.heads.beating, ("event",))

@@ -6,8 +6,8 @@ from random import Random
 
 import pytest
 
-from punctual.aws import keys
-from punctual.engine.ports import Receipt
+from punctual.aws.dynamodb import keys
+from punctual.engine.ports.rows import Receipt
 from tests.builders_jobs import NOON, after
 from tests.integration.moto_adapter import BUCKET, Moto, moto
 

@@ -6,9 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.head import Lane, Priority
+from punctual.domain.job_state import Lane, Priority
 from punctual.domain.run import Lease
-from punctual.engine.ports import Beat, Key, Message, Receipt, Stored, Swap, Timer
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import Key, Receipt
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
 from tests.builders_jobs import JOB_ID, NOON, a_job, after
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.moto_faults import (
@@ -39,7 +42,7 @@ def test_a_swap_whose_answer_was_lost_has_won(aws: Moto, times: int) -> None:
     """Four are all the tries: then the row itself is asked."""
     with lost_answers(aws.clients.dynamodb, "UpdateItem", times):
         assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [True]
-    assert aws.ports.heads.load([KEY]) == {KEY: Stored(NEXT, {})}
+    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(NEXT, {})}
 
 
 def test_a_creation_whose_answer_was_lost_has_won(aws: Moto) -> None:
@@ -60,7 +63,7 @@ def test_a_swap_that_another_won_meanwhile_is_lost(aws: Moto) -> None:
             "before-call.dynamodb.UpdateItem", _once(lambda: _write_as_another(aws))
         )
         assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [False]
-    assert aws.ports.heads.load([KEY]) == {KEY: Stored(OTHER, {})}
+    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(OTHER, {})}
 
 
 def _once(work: Callable[[], None]) -> Callable[..., None]:
@@ -90,7 +93,7 @@ def test_a_swap_that_never_takes_effect_is_unavailable_and_not_lost(
     ):
         aws.ports.heads.swap([Swap(NEXT, 1)])
     assert len(aws.slept) == 3
-    assert aws.ports.heads.load([KEY]) == {KEY: Stored(HEAD, {})}
+    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(HEAD, {})}
 
 
 def test_a_swap_without_an_answer_is_lost_where_the_row_has_gone_on(aws: Moto) -> None:
@@ -115,7 +118,7 @@ def test_of_many_swaps_the_others_are_written_though_one_fails(aws: Moto) -> Non
 def test_a_beat_whose_answer_was_lost_renews(aws: Moto) -> None:
     aws.ports.heads.swap([Swap(NEXT, 1, {RUN: Lease(2, after(30))})])
     with lost_answers(aws.clients.dynamodb, "UpdateItem", 2):
-        assert aws.ports.heads.beat([Beat(KEY, RUN, 2, after(60))]) == [NEXT]
+        assert aws.ports.heads.beat([LeaseRenewal(KEY, RUN, 2, after(60))]) == [NEXT]
 
 
 TIMERS = [Timer(NOON, 0, after(n), "t", f"j{n}", 1) for n in range(30)]

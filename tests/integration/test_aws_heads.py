@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws import keys
-from punctual.aws.attributes import to_attribute
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import to_attribute
 from punctual.domain.errors import Unavailable
-from punctual.domain.head import Head, State
-from punctual.domain.placement import sortable_id
-from punctual.domain.run import Lease, Waiting
-from punctual.engine.ports import Beat, Body, Key, Stored, Swap
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import Lease, WaitingRun
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import DefinitionRow, Key
 from tests.builders_jobs import JOB_ID, NOON, a_job, after
 from tests.integration.moto_adapter import Moto, moto
 
@@ -43,34 +44,34 @@ def aws(clock: Clock) -> Iterator[Moto]:
         yield made
 
 
-def created(aws: Moto, **fields: Any) -> Head:
+def created(aws: Moto, **fields: Any) -> JobState:
     head = a_job(**{"writers": ("w1",), **fields})
     assert aws.ports.heads.swap([Swap(head, 0)]) == [True]
     return head
 
 
-def changed(head: Head, writer: str, **fields: Any) -> Head:
+def changed(head: JobState, writer: str, **fields: Any) -> JobState:
     new = {"version": head.version + 1, "writers": (*head.writers, writer), **fields}
     return replace(head, **new)
 
 
-def loaded(aws: Moto, key: Key = KEY) -> Stored | None:
+def loaded(aws: Moto, key: Key = KEY) -> StoredState | None:
     return aws.ports.heads.load([key]).get(key)
 
 
 def test_a_swap_replaces_all_that_the_head_said(aws: Moto) -> None:
-    waiting = Waiting("r", 1, NOON, NOON, NOON)
+    waiting = WaitingRun("r", 1, NOON, NOON, NOON)
     head = created(aws, line=(waiting,), latest="r")
-    new = changed(head, "w2", line=(), latest="", next_at=None, state=State.PAUSED)
+    new = changed(head, "w2", line=(), latest="", next_at=None, state=JobStatus.PAUSED)
     assert aws.ports.heads.swap([Swap(new, 1)]) == [True]
-    assert loaded(aws) == Stored(new, {})
+    assert loaded(aws) == StoredState(new, {})
 
 
 def test_of_two_swaps_of_one_version_one_wins(aws: Moto) -> None:
     head = created(aws)
     one, other = changed(head, "one"), changed(head, "other", started=9)
     assert aws.ports.heads.swap([Swap(one, 1), Swap(other, 1)]) == [True, False]
-    assert loaded(aws) == Stored(one, {})
+    assert loaded(aws) == StoredState(one, {})
 
 
 def test_a_head_is_created_once(aws: Moto) -> None:
@@ -86,7 +87,7 @@ def test_a_swap_that_meets_its_own_effect_has_won(aws: Moto) -> None:
     later = changed(new, "another")
     assert aws.ports.heads.swap([Swap(later, 2)]) == [True]
     assert aws.ports.heads.swap([Swap(new, 1)]) == [True]
-    assert loaded(aws) == Stored(later, {})
+    assert loaded(aws) == StoredState(later, {})
 
 
 def test_leases_live_beside_the_head(aws: Moto) -> None:
@@ -94,37 +95,41 @@ def test_leases_live_beside_the_head(aws: Moto) -> None:
     lease = Lease(2, after(30))
     claimed = changed(head, "w2")
     assert aws.ports.heads.swap([Swap(claimed, 1, {RUN: lease})]) == [True]
-    assert loaded(aws) == Stored(claimed, {RUN: lease})
+    assert loaded(aws) == StoredState(claimed, {RUN: lease})
     other = changed(claimed, "w3")
     assert aws.ports.heads.swap([Swap(other, 2)]) == [True]
-    assert loaded(aws) == Stored(other, {RUN: lease})
+    assert loaded(aws) == StoredState(other, {RUN: lease})
     ended = changed(other, "w4")
     assert aws.ports.heads.swap([Swap(ended, 3, {RUN: None})]) == [True]
-    assert loaded(aws) == Stored(ended, {})
+    assert loaded(aws) == StoredState(ended, {})
 
 
 def test_a_beat_renews_and_raises_no_version(aws: Moto) -> None:
     claimed = changed(created(aws), "w2")
     aws.ports.heads.swap([Swap(claimed, 1, {RUN: Lease(2, after(30))})])
-    beats = [Beat(KEY, RUN, 2, after(60)), Beat(KEY, RUN, 3, after(90)), Beat(KEY, "x", 2, NOON)]
+    beats = [
+        LeaseRenewal(KEY, RUN, 2, after(60)),
+        LeaseRenewal(KEY, RUN, 3, after(90)),
+        LeaseRenewal(KEY, "x", 2, NOON),
+    ]
     assert aws.ports.heads.beat(beats) == [claimed, None, None]
-    assert loaded(aws) == Stored(claimed, {RUN: Lease(2, after(60), beaten=True)})
+    assert loaded(aws) == StoredState(claimed, {RUN: Lease(2, after(60), beaten=True)})
 
 
 def test_a_swap_requires_the_lease_that_was_read(aws: Moto) -> None:
     claimed = changed(created(aws), "w2")
     read = Lease(2, after(30))
     aws.ports.heads.swap([Swap(claimed, 1, {RUN: read})])
-    aws.ports.heads.beat([Beat(KEY, RUN, 2, after(60))])
+    aws.ports.heads.beat([LeaseRenewal(KEY, RUN, 2, after(60))])
     lost = Swap(changed(claimed, "w3"), 2, {RUN: None}, {RUN: read})
     assert aws.ports.heads.swap([lost]) == [False]
     present = replace(lost, required={RUN: Lease(2, after(60), beaten=True)})
     assert aws.ports.heads.swap([present]) == [True]
-    assert loaded(aws) == Stored(lost.head, {})
+    assert loaded(aws) == StoredState(lost.head, {})
 
 
 def test_an_expired_head_is_absent_and_can_be_created_over(aws: Moto, clock: Clock) -> None:
-    over = a_job(state=State.COMPLETED, ended_at=NOON, writers=("old",))
+    over = a_job(state=JobStatus.COMPLETED, ended_at=NOON, writers=("old",))
     aws.ports.heads.swap([Swap(over, 0, {RUN: Lease(1, NOON)})])
     assert loaded(aws) is not None
     clock.now = NOON + timedelta(days=30)
@@ -134,21 +139,21 @@ def test_an_expired_head_is_absent_and_can_be_created_over(aws: Moto, clock: Clo
     assert aws.ports.heads.swap([Swap(changed(over, "w"), 1)]) == [False]
     new = a_job(writers=("new",))
     assert aws.ports.heads.swap([Swap(new, 0)]) == [True]
-    assert loaded(aws) == Stored(new, {})
+    assert loaded(aws) == StoredState(new, {})
 
 
 def test_a_blank_head_is_read_and_not_listed(aws: Moto, clock: Clock) -> None:
-    blank = created(aws, blank=True, ended_at=NOON, state=State.COMPLETED, rules={})
-    assert loaded(aws) == Stored(blank, {})
+    blank = created(aws, blank=True, ended_at=NOON, state=JobStatus.COMPLETED, rules={})
+    assert loaded(aws) == StoredState(blank, {})
     assert aws.ports.heads.page("t", None, 10).items == []
     taken = a_job(version=2, writers=("w2",))
     assert aws.ports.heads.swap([Swap(taken, 1)]) == [True]
     clock.now = NOON + timedelta(days=60)
-    assert loaded(aws) == Stored(taken, {})
+    assert loaded(aws) == StoredState(taken, {})
 
 
-def a_body(job_id: str, ref: str = "1", **fields: Any) -> Body:
-    return Body("t", job_id, ref, 1, NOON, "näme \u2028", {"name": "n"}, **fields)
+def a_body(job_id: str, ref: str = "1", **fields: Any) -> DefinitionRow:
+    return DefinitionRow("t", job_id, ref, 1, NOON, "näme \u2028", {"name": "n"}, **fields)
 
 
 def job_ids(count: int) -> list[str]:
@@ -219,7 +224,7 @@ def test_the_walk_meets_every_head_of_every_tenant(aws: Moto) -> None:
 
 def test_busy_heads_are_those_with_runs_or_what_is_left_of_them(aws: Moto) -> None:
     with_jobs(aws, job_ids(5))
-    waiting = created(aws, job_id="j1", line=(Waiting("r", 1, NOON, NOON, NOON),))
+    waiting = created(aws, job_id="j1", line=(WaitingRun("r", 1, NOON, NOON, NOON),))
     assert aws.ports.heads.busy("t") == [waiting]
     named = created(aws, job_id="j2", lately={RUN: 1_772_452_800})
     assert sorted(aws.ports.heads.busy("t"), key=lambda head: head.job_id) == [waiting, named]
@@ -264,7 +269,7 @@ def test_many_heads_are_read_a_hundred_at_a_time_each_once(aws: Moto) -> None:
     ids = job_ids(101)
     with_jobs(aws, ids)
     wanted = [Key("t", one) for one in (*ids, *ids)]
-    found: dict[Key, Stored] = {}
+    found: dict[Key, StoredState] = {}
     assert aws.spend(lambda: found.update(aws.ports.heads.load(wanted))) == {"BatchGetItem": 2}
     assert len(found) == 101
 
@@ -272,9 +277,9 @@ def test_many_heads_are_read_a_hundred_at_a_time_each_once(aws: Moto) -> None:
 def test_a_swap_that_knows_the_version_and_not_who_wrote_it_is_lost(aws: Moto) -> None:
     """A message tells the head that a claim begins with: whoever makes one up knows no mark."""
     head = created(aws)
-    made_up = changed(replace(head, writers=("guessed",)), "mine", state=State.CANCELLED)
+    made_up = changed(replace(head, writers=("guessed",)), "mine", state=JobStatus.CANCELLED)
     assert aws.ports.heads.swap([Swap(made_up, head.version)]) == [False]
-    assert loaded(aws) == Stored(head, {})
+    assert loaded(aws) == StoredState(head, {})
     assert aws.ports.heads.swap([Swap(changed(head, "mine"), head.version)]) == [True]
 
 
@@ -286,7 +291,9 @@ def test_each_operation_makes_the_fewest_calls(aws: Moto) -> None:
     assert aws.spend(lambda: heads.swap([swap])) == {"UpdateItem": 1}
     assert aws.spend(lambda: heads.swap([swap])) == {"UpdateItem": 1}  # lost or own: no read
     assert aws.spend(lambda: heads.swap([Swap(a_job(job_id="x"), 0)])) == {"PutItem": 1}
-    assert aws.spend(lambda: heads.beat([Beat(KEY, RUN, 2, after(60))])) == {"UpdateItem": 1}
+    assert aws.spend(lambda: heads.beat([LeaseRenewal(KEY, RUN, 2, after(60))])) == {
+        "UpdateItem": 1
+    }
     assert aws.spend(lambda: heads.load([KEY])) == {"BatchGetItem": 1}
     bodies = [a_body("j", str(n)) for n in range(26)]
     assert aws.spend(lambda: heads.put_bodies(bodies)) == {"BatchWriteItem": 2}

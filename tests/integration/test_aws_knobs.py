@@ -5,17 +5,22 @@ from datetime import timedelta
 
 import pytest
 
-from punctual.aws import keys
-from punctual.aws.calls import Patience
-from punctual.aws.control import DynamoBuckets
-from punctual.aws.crew import Crew
-from punctual.aws.dynamo import Dynamo
-from punctual.aws.knobs import Gate, GatedMessages, Knobs, SsmKnobs
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.dynamodb.control.partitions import DynamoBuckets
+from punctual.aws.operator_settings import (
+    DispatchSwitch,
+    OperatorSettings,
+    SsmOperatorSettings,
+    SwitchedMessages,
+)
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
-from punctual.domain.head import Lane, Priority
-from punctual.engine.ports import Message
-from punctual.engine.window import Place
-from punctual.local.clock import ManualClock
+from punctual.domain.job_state import Lane, Priority
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.run_queue import Message
+from punctual.node.clock import ManualClock
 from tests.builders import NOON, after
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.moto_faults import refused, unreached
@@ -32,19 +37,19 @@ def aws(clock: ManualClock) -> Iterator[Moto]:
         yield made
 
 
-def a_gate(aws: Moto, clock: ManualClock) -> Gate:
-    dynamo = Dynamo(
-        lambda: aws.clients.dynamodb, Crew(1), Patience(aws.slept.append, "test", tries=2)
+def a_gate(aws: Moto, clock: ManualClock) -> DispatchSwitch:
+    dynamo = DynamoClient(
+        lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, "test", tries=2)
     )
-    return Gate(dynamo, aws.settings.control_table, clock)
+    return DispatchSwitch(dynamo, aws.settings.control_table, clock)
 
 
-def read(aws: Moto, **values: str) -> Knobs:
+def read(aws: Moto, **values: str) -> OperatorSettings:
     for name, value in values.items():
         aws.clients.ssm.put_parameter(
             Name=aws.settings.knobs + name, Value=value, Type="String", Overwrite=True
         )
-    return SsmKnobs(lambda: aws.clients.ssm, aws.settings.knobs).read()
+    return SsmOperatorSettings(lambda: aws.clients.ssm, aws.settings.knobs).read()
 
 
 def a_message(run: int) -> Message:
@@ -52,18 +57,18 @@ def a_message(run: int) -> Message:
 
 
 def test_knobs_are_read_as_they_stand(aws: Moto) -> None:
-    assert read(aws, shards="64", pace=" 7 ", dispatch="off") == Knobs(64, 7, False)
-    assert read(aws, dispatch="on") == Knobs(64, 7, True)
+    assert read(aws, shards="64", pace=" 7 ", dispatch="off") == OperatorSettings(64, 7, False)
+    assert read(aws, dispatch="on") == OperatorSettings(64, 7, True)
 
 
 @pytest.mark.parametrize("value", ["Off", "OFF", "off "])
 def test_the_switch_may_be_written_in_capitals(aws: Moto, value: str) -> None:
-    assert read(aws, shards="1", pace="7", dispatch=value) == Knobs(1, 7, False)
-    assert read(aws, dispatch="On") == Knobs(1, 7, True)
+    assert read(aws, shards="1", pace="7", dispatch=value) == OperatorSettings(1, 7, False)
+    assert read(aws, dispatch="On") == OperatorSettings(1, 7, True)
 
 
 def test_knobs_that_are_not_there_have_their_defaults_and_are_told(aws: Moto) -> None:
-    assert read(aws) == Knobs(1, 30, True, ("dispatch", "shards", "pace"))
+    assert read(aws) == OperatorSettings(1, 30, True, ("dispatch", "shards", "pace"))
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "1001", "99999", "two", "", "1.5", "٣"])
@@ -71,7 +76,7 @@ def test_a_shard_count_that_makes_no_sense_is_told_and_one_is_in_force(
     aws: Moto, value: str
 ) -> None:
     found = read(aws, shards=value or " ", pace="5", dispatch="on")
-    assert found == Knobs(1, 5, True, ("shards",))
+    assert found == OperatorSettings(1, 5, True, ("shards",))
 
 
 def test_a_store_of_parameters_that_does_not_answer_is_unavailable(aws: Moto) -> None:
@@ -129,7 +134,7 @@ def test_the_switch_and_the_shard_count_share_a_row_and_leave_each_other_alone(
 
 def test_with_dispatch_off_no_message_is_taken(aws: Moto, clock: ManualClock) -> None:
     gate = a_gate(aws, clock)
-    messages = GatedMessages(aws.ports.messages, gate)
+    messages = SwitchedMessages(aws.ports.messages, gate)
     assert messages.send([a_message(1)]) == [True]
     gate.set(False)
     assert messages.send([a_message(2), a_message(3)]) == [False, False]
@@ -137,7 +142,9 @@ def test_with_dispatch_off_no_message_is_taken(aws: Moto, clock: ManualClock) ->
 
 
 def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
-    dynamo = Dynamo(lambda: aws.clients.dynamodb, Crew(1), Patience(aws.slept.append, "test"))
+    dynamo = DynamoClient(
+        lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, "test")
+    )
     buckets = DynamoBuckets(dynamo, aws.settings.control_table, clock)
     mine = buckets.acquire(NOON, 0, "a", NOON, after(60))
     over = buckets.acquire(NOON, 1, "b", NOON, after(1))
@@ -150,8 +157,8 @@ def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
     assert buckets.give_back(given)
     assert buckets.done(done)
     clock.set(after(1))
-    places = [Place(NOON, shard) for shard in range(5)]
-    assert buckets.held(places) == {Place(NOON, 0): mine}
+    places = [TimerPartition(NOON, shard) for shard in range(5)]
+    assert buckets.held(places) == {TimerPartition(NOON, 0): mine}
     assert aws.spend(lambda: buckets.held(places)) == {"BatchGetItem": 1}
     assert aws.spend(lambda: buckets.held([])) == {}
 

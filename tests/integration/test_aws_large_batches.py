@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from punctual.aws.blobs import S3Blobs
-from punctual.aws.calls import Patience
 from punctual.aws.clients import CREW
-from punctual.aws.crew import Crew
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.s3 import S3Blobs
+from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
-from punctual.engine.documents import SMALL
-from punctual.engine.ports import Blob
+from punctual.engine.commands.definitions_store import SMALL
+from punctual.engine.ports.blobs import Blob
 from tests.integration.moto_adapter import Moto
 from tests.integration.serverless_api import Hand, deployed
 from tests.integration.test_limits_aws import limited
@@ -55,15 +55,17 @@ class CannedS3:
         return self._now
 
 
-def blobs_of(client: CannedS3, crew: Crew) -> S3Blobs:
-    return S3Blobs(lambda: client, "bucket", Patience(lambda _: None, seed="test", tries=1), crew)
+def blobs_of(client: CannedS3, crew: ThreadPool) -> S3Blobs:
+    return S3Blobs(
+        lambda: client, "bucket", RetryPolicy(lambda _: None, seed="test", tries=1), crew
+    )
 
 
 MANY = [Blob(f"payloads/{n}", b"{}", "application/json") for n in range(CREW * 5)]
 
 
 def test_as_many_are_stored_at_a_time_as_the_crew_has_hands() -> None:
-    client, crew = CannedS3(CREW), Crew(CREW)
+    client, crew = CannedS3(CREW), ThreadPool(CREW)
     blobs_of(client, crew).put_many(MANY)
     crew.close()
     assert client.most == CREW
@@ -71,7 +73,7 @@ def test_as_many_are_stored_at_a_time_as_the_crew_has_hands() -> None:
 
 
 def test_one_that_is_not_stored_is_told_when_nothing_is_under_way_any_more() -> None:
-    client, crew = CannedS3(CREW, frozenset({"payloads/3"})), Crew(CREW)
+    client, crew = CannedS3(CREW, frozenset({"payloads/3"})), ThreadPool(CREW)
     with pytest.raises(Unavailable):
         blobs_of(client, crew).put_many(MANY)
     assert client.under_way == 0

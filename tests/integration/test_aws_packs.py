@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 from msgspec.json import encode
 
-from punctual.aws import keys
-from punctual.aws.attributes import Item, size, to_attribute
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import Item, size, to_attribute
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.engine.packs import SPOILT
-from punctual.engine.ports import AttemptRow, Detail, RunKey
-from punctual.serverless.packing import NAMES
+from punctual.engine.execution.output_packs import SPOILT
+from punctual.engine.ports.rows import AttemptRow, Detail, RunKey
+from punctual.lambdas.executor.outputs import NAMES
 from tests.builders import JOB, NOON, RUN, a_run, an_attempt, an_id
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.moto_faults import refused

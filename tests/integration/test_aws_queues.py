@@ -8,17 +8,19 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.feed import MOST_BYTES
-from punctual.aws.queue import MOST, parse_message, to_body
-from punctual.aws.sqs import Queue
-from punctual.aws.wake import SqsWake, parse_wake
+from punctual.aws.event_bus import MOST_BYTES
+from punctual.aws.sqs.run_queue import MOST, parse_message, to_body
+from punctual.aws.sqs.sender import Queue
+from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
 from punctual.domain.errors import Invalid
-from punctual.domain.head import Lane, Priority, Retry, Rules
-from punctual.domain.run import Waiting
-from punctual.domain.schedule import Cron, Every, Once
-from punctual.engine.calling import MANY
-from punctual.engine.ports import Key, Message, Timer
-from punctual.engine.window import Place
+from punctual.domain.job_state import Lane, Priority, Retry, Rules
+from punctual.domain.run import WaitingRun
+from punctual.domain.schedules.schedule import Cron, Every, Once
+from punctual.engine.dispatch.on_demand.wakeup_times import MANY
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
 from tests.builders import a_run
 from tests.builders_jobs import NOON, a_job, after
 from tests.integration.moto_adapter import BUS, Moto, moto
@@ -36,9 +38,9 @@ def aws() -> Iterator[Moto]:
 
 
 @pytest.fixture
-def called(aws: Moto) -> list[tuple[list[Place], int]]:
+def called(aws: Moto) -> list[tuple[list[TimerPartition], int]]:
     """The wake-ups that were sent: their places, and the seconds they were delayed."""
-    found: list[tuple[list[Place], int]] = []
+    found: list[tuple[list[TimerPartition], int]] = []
 
     def note(params: dict[str, Any], **_: object) -> None:
         found.extend(
@@ -88,7 +90,7 @@ def test_ten_messages_with_heads_are_one_request_of_64_kilobytes() -> None:
     """A usual one is a kilobyte; a large head is left out."""
     usual = to_body(with_head(runs=(a_run(RUN % 1),)))
     assert len(usual) < 1_024
-    line = tuple(Waiting(RUN % n, 1, NOON, NOON, NOON) for n in range(1_000))
+    line = tuple(WaitingRun(RUN % n, 1, NOON, NOON, NOON) for n in range(1_000))
     large = with_head(line=line)
     assert to_body(large) == to_body(large._replace(head=None))
     assert 10 * MOST < 64 * 1024 / 2
@@ -201,18 +203,21 @@ def a_timer(minutes: int, shard: int = 0, job_id: str = "j") -> Timer:
 
 
 def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_near(
-    aws: Moto, called: list[tuple[list[Place], int]]
+    aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
     timers = [a_timer(0), a_timer(0, job_id="k"), a_timer(0, 1), a_timer(2), a_timer(90)]
     assert aws.spend(lambda: aws.ports.wake.nudge(timers)) == {"SendMessageBatch": 1}
     assert called == [
-        ([Place(NOON, 0), Place(NOON, 1)], 0),
-        ([Place(NOON + 2 * MINUTE, 0)], 118),  # two minutes, less what a poller takes to be there
+        ([TimerPartition(NOON, 0), TimerPartition(NOON, 1)], 0),
+        (
+            [TimerPartition(NOON + 2 * MINUTE, 0)],
+            118,
+        ),  # two minutes, less what a poller takes to be there
     ]
 
 
 def test_while_a_wake_up_is_under_way_later_timers_need_none(
-    aws: Moto, called: list[tuple[list[Place], int]]
+    aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
     nudge = aws.ports.wake.nudge
     nudge([a_timer(1)])
@@ -227,7 +232,7 @@ def test_while_a_wake_up_is_under_way_later_timers_need_none(
 
 
 def test_many_timers_call_a_poller_once_more_and_a_minute_before(
-    aws: Moto, called: list[tuple[list[Place], int]]
+    aws: Moto, called: list[tuple[list[TimerPartition], int]]
 ) -> None:
     aws.ports.wake.nudge([a_timer(2, job_id=f"j{n}") for n in range(MANY - 1)])
     aws.ports.wake.nudge([a_timer(2)])
@@ -239,14 +244,14 @@ def test_many_timers_call_a_poller_once_more_and_a_minute_before(
 def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before: str) -> None:
     """One message went out, at 18 s, or at once: whoever took it saw nothing of what came later."""
     now = [NOON]
-    sent: list[list[Place]] = []
+    sent: list[list[TimerPartition]] = []
 
     class Taken:
         def send(self, _url: str, entries: Sequence[dict[str, Any]]) -> list[bool]:
             sent.extend(parse_wake(one["MessageBody"]) for one in entries)
             return [True] * len(entries)
 
-    wake = SqsWake(cast(Queue, Taken()), "", lambda: now[0])
+    wake = SqsWakeUps(cast(Queue, Taken()), "", lambda: now[0])
     late = Timer(NOON, 1, after(50), "t", "j", 1)
     if before.startswith("another"):
         wake.nudge([Timer(NOON, 0, after(20), "t", "j", 1), late])
@@ -254,7 +259,7 @@ def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before
         wake.nudge([late._replace(job_id=f"j{n}") for n in range(MANY)])
     now[0] = after(25)
     wake.nudge([Timer(NOON, 1, after(55), "t", "later", 1)])
-    assert [Place(NOON, 1) in places for places in sent] == [True, True]
+    assert [TimerPartition(NOON, 1) in places for places in sent] == [True, True]
 
 
 def test_timers_that_nobody_was_given_yet_need_no_nudge(aws: Moto) -> None:
@@ -270,7 +275,7 @@ def test_a_wake_up_is_delayed_and_never_too_late(aws: Moto, seconds: float, dela
         sent.extend(entry["DelaySeconds"] for entry in params["Entries"])
 
     aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
-    aws.ports.wake.call([Place(NOON, 0)], after(seconds))
+    aws.ports.wake.call([TimerPartition(NOON, 0)], after(seconds))
     assert sent == [delay]
 
 

@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from bench.sizes import item_bytes
-from punctual.aws import keys, timer_keys, timers
-from punctual.aws.timer_rows import MEMBERS, TimerRow
-from punctual.aws.timers_known import KnownTimers
-from punctual.engine.ports import Timer
-from punctual.serverless.polling import PAGES_KNOWN
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.timers import keys as timer_keys
+from punctual.aws.dynamodb.timers import timers
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.rows import MEMBERS, TimerRow
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.poller.handler import PAGES_KNOWN
 from tests.builders import NOON, a_timer, after, an_id
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.timer_hands import FOREVER, another, due

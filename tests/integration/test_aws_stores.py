@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import keys
-from punctual.domain.placement import sortable_id
-from punctual.domain.run import Reason, Run, Status
-from punctual.engine.ports import AttemptRow, Detail, Key, RunKey, RunRow, Timer
+from punctual.aws.dynamodb import keys
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.run import Reason, Run, RunStatus
+from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
+from punctual.engine.ports.timers import Timer
 from tests.builders_jobs import NOON, after
 from tests.integration.moto_adapter import Moto, moto
 
@@ -75,7 +76,7 @@ def run_id(seconds: float, salt: int = 0) -> str:
 def a_row(seconds: float = 0, job_id: str = "j", **fields: Any) -> RunRow:
     made = fields.pop("run_id", None) or run_id(seconds)
     at = after(seconds)
-    run = Run(made, Status.SUCCESS, 1, at, at, at, at, token=3, ended_at=at)
+    run = Run(made, RunStatus.SUCCESS, 1, at, at, at, at, token=3, ended_at=at)
     built: dict[str, Any] = {"tenant": "t", "expires_at": LATER, "tzdata": "2026a"}
     return RunRow(job_id=job_id, run=run, **{**built, **fields})
 
@@ -182,7 +183,9 @@ def test_a_batch_that_is_too_large_is_packed_into_several(aws: Moto) -> None:
 
 @pytest.mark.parametrize("reason", [Reason.COALESCED, Reason.OUTAGE])
 def test_a_row_for_many_that_did_not_run_comes_back(aws: Moto, reason: Reason) -> None:
-    run = Run("r", Status.SKIPPED, 1, NOON, NOON, NOON, NOON, reason=reason, count=7, last_at=NOON)
+    run = Run(
+        "r", RunStatus.SKIPPED, 1, NOON, NOON, NOON, NOON, reason=reason, count=7, last_at=NOON
+    )
     row = RunRow("t", "j", run, LATER)
     aws.ports.history.put([row])
     assert list(aws.ports.history.page_all("t", None, 1, NOON)) == [row]

@@ -12,14 +12,14 @@ from botocore.exceptions import ClientError, ReadTimeoutError
 from moto import mock_aws
 
 from punctual.aws.clients import Clients
-from punctual.aws.invoking import LambdaInvoker
+from punctual.aws.lambda_target import LambdaInvoker
 from punctual.aws.secrets import KEPT, AwsSecrets
-from punctual.aws.sending import SqsSender
+from punctual.aws.sqs.task_target import SqsSender
+from punctual.domain.durations import BEAT, LEASE
 from punctual.domain.errors import Unavailable
-from punctual.domain.timing import BEAT, LEASE
-from punctual.serverless.executing_work import GRACE
+from punctual.lambdas.executor.attempt import GRACE
 from punctual.tasks.contract import BadTask
-from punctual.tasks.invoke import Invoked
+from punctual.tasks.lambda_function import Invoked
 from tests.integration.moto_faults import refused
 
 REGION = "eu-central-1"

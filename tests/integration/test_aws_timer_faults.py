@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import keys, timer_keys
-from punctual.aws.attributes import to_attribute
-from punctual.aws.dynamo import chunked
-from punctual.aws.sorting import moment
-from punctual.aws.timer_rows import MEMBERS
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import to_attribute
+from punctual.aws.dynamodb.client import chunked
+from punctual.aws.dynamodb.sort_keys import moment
+from punctual.aws.dynamodb.timers import keys as timer_keys
+from punctual.aws.dynamodb.timers.rows import MEMBERS
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.engine.lookout import Lookout
+from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from tests.builders import NOON, a_timer, after, an_id
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.moto_faults import in_part, lost_answers, refused, unreached
@@ -123,7 +124,7 @@ def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
     buckets.advance(None, NOON)
     buckets.grow(1)
     emptied(aws)
-    lookout = Lookout(aws.ports.timers, buckets, buckets)
+    lookout = PeekingPlanner(aws.ports.timers, buckets, buckets)
     seen = lookout.tick(NOON + 2 * MINUTE, 1, 30)
     assert seen.calls == []
     assert seen.watermark == NOON + MINUTE

@@ -6,9 +6,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from punctual.aws.timers_known import KnownTimers
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports import Timer, Timers
+from punctual.engine.ports.timers import Timer, Timers
 from tests.builders import NOON, a_timer, after, an_id
 from tests.integration.timer_hands import FOREVER
 from tests.integration.timer_table import Fault, TimerTable

@@ -8,21 +8,21 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.aws import keys
-from punctual.domain.head import State
-from punctual.domain.placement import sortable_id
-from punctual.domain.run import Status
-from punctual.engine.executor import Executor, Finished
-from punctual.engine.jobs import Jobs, Submission
-from punctual.engine.looker import Looker
-from punctual.engine.planner import Planner
-from punctual.engine.poller import Poller
-from punctual.engine.ports import Detail
-from punctual.engine.search import RunFilters, Search
-from punctual.engine.slices import finish
-from punctual.engine.steps import Steps
-from punctual.engine.views import JobView
-from punctual.local.clock import ManualClock
+from punctual.aws.dynamodb import keys
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import RunStatus
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.planner import Planner
+from punctual.engine.dispatch.poller import Poller
+from punctual.engine.execution.executor import Executor, Finished
+from punctual.engine.ports.rows import Detail
+from punctual.engine.queries.jobs import JobQueries, RunFilters
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import JobView
+from punctual.node.clock import ManualClock
 from tests.builders import NOON, after
 from tests.integration.moto_adapter import Moto, moto
 
@@ -39,13 +39,13 @@ class Deployment:
         def new_id() -> str:
             return sortable_id(clock(), (next(numbers) << 6).to_bytes(10, "big"))
 
-        steps = Steps(ports, clock, clock.monotonic, lambda *_, **__: None)
+        steps = ChangeApplier(ports, clock, clock.monotonic, lambda *_, **__: None)
         self.aws = aws
         self.clock = clock
-        self.search = Search(ports, clock, cast(Any, None))
+        self.search = JobQueries(ports, clock, cast(Any, None))
         self.jobs = Jobs(ports, steps, self.search, clock, new_id)
         self.planner = Planner(ports.buckets, "planner")
-        self.poller = Poller(ports.timers, ports.buckets, Looker(steps, new_id))
+        self.poller = Poller(ports.timers, ports.buckets, Evaluator(steps, new_id))
         self.executor = Executor(ports, steps, new_id, "executor-1")
 
     def submit(self, **document: Any) -> JobView:
@@ -62,11 +62,11 @@ class Deployment:
             self.poller.nudge(self.aws.ports.timers.due(*place, until, None, 100).timers)
         return self.poller.step(self.clock()).handled
 
-    def execute(self) -> list[Status]:
+    def execute(self) -> list[RunStatus]:
         handed = self.executor.claim(self.aws.delivered())
         assert not handed.again
         ended = [
-            Finished(one.key, one.run.run_id, one.run.token, Status.SUCCESS, False, Detail())
+            Finished(one.key, one.run.run_id, one.run.token, RunStatus.SUCCESS, False, Detail())
             for one in handed.granted
         ]
         self.clock.advance(timedelta(milliseconds=5))
@@ -88,10 +88,10 @@ def test_a_job_runs_at_its_second_and_is_recorded(aws: Deployment) -> None:
     assert aws.aws.delivered() == []
     aws.clock.set(after(30))
     assert aws.poll() == 1
-    assert aws.execute() == [Status.SUCCESS]
-    assert aws.search.job(*key).head.state is State.COMPLETED
+    assert aws.execute() == [RunStatus.SUCCESS]
+    assert aws.search.job(*key).head.state is JobStatus.COMPLETED
     (run,) = finish(aws.search.runs("acme", None, RunFilters(), 10, None)).items
-    assert run.run.status is Status.SUCCESS
+    assert run.run.status is RunStatus.SUCCESS
     assert run.run.scheduled_at == after(30)
     assert run.run.started_at == after(30)
     assert aws.aws.rows("timers") == []
@@ -107,7 +107,7 @@ def test_a_recurring_run_costs_six_writes(aws: Deployment) -> None:
         before = Counter(aws.aws.written)
         aws.clock.set(after(60 * minute))
         assert aws.poller.step(aws.clock()).handled == 1
-        assert aws.execute() == [Status.SUCCESS]
+        assert aws.execute() == [RunStatus.SUCCESS]
         spent.append(dict(aws.aws.written - before))
     for one in spent:
         one.pop(keys.CONTROL.name)  # leases and lists, which many runs share
@@ -131,7 +131,7 @@ def test_submitting_is_three_writes_and_one_message_at_most(aws: Deployment) -> 
 def test_a_cancelled_job_leaves_nothing_to_run(aws: Deployment) -> None:
     view = aws.submit(schedule_type="IMMEDIATE")
     cancelled = aws.jobs.cancel("acme", view.head.job_id)
-    assert cancelled.head.state is State.CANCELLED
+    assert cancelled.head.state is JobStatus.CANCELLED
     handed = aws.executor.claim(aws.aws.delivered())
     assert not handed.granted
     assert [row[keys.SK]["S"] for row in aws.aws.rows("timers")] == []

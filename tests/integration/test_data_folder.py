@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from punctual.engine.ports import Timer
-from punctual.local.clock import ManualClock
-from punctual.local.data_folder import disk_warning
-from punctual.local.errors import StoreError
-from punctual.local.groups import GroupFiles
-from punctual.local.store import FILE, Store
-from punctual.local.token_key import TokenKey
-from punctual.local.webhook_keys import WebhookKeys
-from punctual.tasks.group import group_of
+from punctual.engine.ports.timers import Timer
+from punctual.node.clock import ManualClock
+from punctual.node.files.data_folder import disk_warning
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.files.token_key import TokenKey
+from punctual.node.files.webhook_keys import WebhookKeys
+from punctual.node.sqlite.errors import StoreError
+from punctual.node.sqlite.store import FILE, Store
+from punctual.tasks.script.process_group import group_of
 from tests.builders import NOON, a_timer
 
 CLOCK = ManualClock(NOON)
@@ -96,7 +96,7 @@ def test_a_first_start_that_was_cut_short_while_it_made_its_tables_begins_again(
     """The tables are made in the write-ahead log, which is there before their commit."""
     code = (
         "import os, sqlite3, sys; from pathlib import Path; "
-        "from punctual.local.schema import connect; "
+        "from punctual.node.sqlite.schema import connect; "
         "connect(Path(sys.argv[1]), [['CREATE TABLE a (b)', lambda db: os._exit(9)]])"
     )
     (tmp_path / "blobs").mkdir()

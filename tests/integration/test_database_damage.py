@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.local.clock import ManualClock
-from punctual.local.damage import Damage
-from punctual.local.database_check import DatabaseCheck
-from punctual.local.errors import StoreLost
-from punctual.local.store import FILE, Store
+from punctual.node.clock import ManualClock
+from punctual.node.files.damage import Damage
+from punctual.node.files.database_check import DatabaseCheck
+from punctual.node.sqlite.errors import StoreLost
+from punctual.node.sqlite.store import FILE, Store
 from tests.builders import NOON
 
 CLOCK = ManualClock(NOON)

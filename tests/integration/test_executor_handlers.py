@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.run import Reason, Status
-from punctual.serverless.runtime import Runtime
+from punctual.domain.run import Reason, RunStatus
+from punctual.lambdas.runtime import Runtime
 from punctual.tasks.reach import Reach, text_of
 from tests.integration.executor_world import ExecutorWorld, Left, executor_world
 
@@ -54,14 +54,14 @@ def test_every_type_of_task_runs_in_one_batch(world: ExecutorWorld) -> None:
     own = world.submit(task={"type": "lambda", "function": "punctual-dev-planner"})
     secret = world.submit(task={"type": "sqs", "queue_url": "{{secret:none}}"})
     assert execute(world) == {"batchItemFailures": []}
-    assert world.status(event) is Status.SUCCESS
+    assert world.status(event) is RunStatus.SUCCESS
     assert len(world.search.output(*event, world.run(event).run.run_id).data) == 36
     (sent,) = sqs.receive_message(QueueUrl=url)["Messages"]
     assert sent["Body"] == '{"n":2}'
     output = world.search.output(*queue, world.run(queue).run.run_id)
     assert output.data == sent["MessageId"].encode()
     failed = {key: world.run(key) for key in (http, own, secret)}
-    assert {view.run.status for view in failed.values()} == {Status.FAILED}
+    assert {view.run.status for view in failed.values()} == {RunStatus.FAILED}
     assert "may not be called" in failed[http].detail.error
     assert failed[own].detail.error == "The function is one of Punctual's own"
     assert failed[secret].detail.error == "There is no secret named 'none'"
@@ -75,9 +75,9 @@ def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: ExecutorWorld
     allowed, refused = (world.submit(task={"type": "sqs", "queue_url": url}) for url in urls)
     invoked = world.submit(task={"type": "lambda", "function": "orders"})
     assert execute(world) == {"batchItemFailures": []}
-    assert world.status(allowed) is Status.SUCCESS
+    assert world.status(allowed) is RunStatus.SUCCESS
     for key in (refused, invoked):
-        assert world.status(key) is Status.FAILED
+        assert world.status(key) is RunStatus.FAILED
         assert "(tasksMayReach)" in world.run(key).detail.error
     assert "Messages" not in sqs.receive_message(QueueUrl=urls[1])
 
@@ -89,7 +89,7 @@ def test_a_warm_function_takes_one_batch_after_another(world: ExecutorWorld) -> 
         records = world.records()
         answer = module.handler({"Records": records}, Left(world.clock, 330))
         assert answer == {"batchItemFailures": []}
-        assert world.status(key) is Status.SUCCESS
+        assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: ExecutorWorld) -> None:
@@ -101,8 +101,8 @@ def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: ExecutorWorld) 
     good = world.submit(task={"type": "sqs", "queue_url": template})
     bad = world.submit(task={"type": "lambda", "function": "{{secret:queue}} {{secret:queue}}"})
     assert execute(world) == {"batchItemFailures": []}
-    assert world.status(good) is Status.SUCCESS
-    assert world.status(bad) is Status.FAILED
+    assert world.status(good) is RunStatus.SUCCESS
+    assert world.status(bad) is RunStatus.FAILED
     rows = [row for table in ("jobs", "runs", "timers", "control") for row in world.aws.rows(table)]
     assert "hidden-orders" not in str(rows)
     assert "hidden-orders" not in str((world.tell.lines, world.tell.problems))
@@ -120,7 +120,7 @@ def test_a_dead_letter_goes_through_its_function(world: ExecutorWorld) -> None:
 def test_what_no_task_has_asked_for_is_not_imported(name: str) -> None:
     heavy = ("boto3", "httpx", "httpcore", "pydantic", "punctual.web")
     code = (
-        f"import sys, punctual.serverless.{name}; "
+        f"import sys, punctual.lambdas.{name}; "
         f"print([one for one in {heavy!r} if one in sys.modules])"
     )
     path = str(ROOT / "layers" / "core" / "python")

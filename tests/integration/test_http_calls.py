@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import Status
-from punctual.engine.views import Output
+from punctual.domain.run import RunStatus
+from punctual.engine.queries.views import Output
 from tests.web_client import Answer, Client
 
 JOB = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
@@ -33,7 +33,7 @@ def a_run(client: Client, job_id: str, **body: Any) -> str:
     return run_id
 
 
-def ended(client: Client, job_id: str, run_id: str, status: Status = Status.SUCCESS) -> None:
+def ended(client: Client, job_id: str, run_id: str, status: RunStatus = RunStatus.SUCCESS) -> None:
     view = client.engine.run("local", job_id, run_id)
     now = client.engine.now
     run = msgspec.structs.replace(

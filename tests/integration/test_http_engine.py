@@ -9,16 +9,16 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.domain.head import Lane
-from punctual.engine.tokens import Tokens
+from punctual.domain.job_state import Lane
+from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
-from punctual.local.clock import ManualClock
-from punctual.local.groups import GroupFiles
-from punctual.local.http import application
-from punctual.local.node import Node
-from punctual.local.store import Store
-from punctual.local.token_key import TokenKey
-from punctual.local.workers import Workers
+from punctual.node.clock import ManualClock
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.files.token_key import TokenKey
+from punctual.node.http.application import application
+from punctual.node.node import Node
+from punctual.node.sqlite.store import Store
+from punctual.node.workers import Workers
 from punctual.tasks.registry import Registry
 from tests.web_client import Answer, Client
 

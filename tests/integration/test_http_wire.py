@@ -9,10 +9,10 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from punctual.domain.errors import Unavailable
-from punctual.local.connection import Connection
-from punctual.local.http import application
-from punctual.local.wire import Wire
-from punctual.web.request import Reply
+from punctual.node.http.application import application
+from punctual.node.http.connection import Connection
+from punctual.node.http.protocol import HttpProtocol
+from punctual.web.http.request import Reply
 from tests.web_engine import NOON, MemoryEngine
 
 ID = "01900000-0000-7000-8000-000000000000"
@@ -185,7 +185,7 @@ def test_both_ways_answer_the_same(name: str) -> None:
     pieces = {**SHORT, **LONG, **MIXED}[name]
 
     async def play() -> None:
-        ours, theirs = Node(Wire), Node(Connection)
+        ours, theirs = Node(HttpProtocol), Node(Connection)
         answer = await answered(ours, pieces)
         assert answer == await answered(theirs, pieces)
         assert answer[0].startswith(b"HTTP/1.1 ")
@@ -206,7 +206,7 @@ def _refused_by_head(answer: bytes) -> bool:
 @pytest.mark.parametrize("target", ["/v1/jobs", "/v1/health", "/v1/health/ready"])
 def test_a_turn_that_was_undone_is_told_the_same(error: Exception, target: str) -> None:
     async def play() -> None:
-        ours, theirs = Node(Wire), Node(Connection)
+        ours, theirs = Node(HttpProtocol), Node(Connection)
         ours.undone = theirs.undone = error
         answer = await answered(ours, [request("GET", target)])
         assert answer == await answered(theirs, [request("GET", target)])
@@ -217,7 +217,7 @@ def test_a_turn_that_was_undone_is_told_the_same(error: Exception, target: str) 
 
 def test_that_the_process_is_alive_is_told_without_a_turn() -> None:
     async def play() -> None:
-        for kind in (Wire, Connection):
+        for kind in (HttpProtocol, Connection):
             node = Node(kind)
             node.undone = Unavailable("no disk")
             answer = await answered(node, [request("GET", "/v1/health/live")])
@@ -229,7 +229,7 @@ def test_that_the_process_is_alive_is_told_without_a_turn() -> None:
 
 def test_the_second_of_a_pipeline_waits_for_the_first() -> None:
     async def play() -> None:
-        node = Node(Wire)
+        node = Node(HttpProtocol)
         node.held = []
         await node.send(POST + request("GET", "/v1/jobs"))
         assert node.socket.written == b""
@@ -244,7 +244,7 @@ def test_the_second_of_a_pipeline_waits_for_the_first() -> None:
 
 def test_a_connection_that_is_to_end_ends_with_the_answer_that_is_under_way() -> None:
     async def play() -> None:
-        node = Node(Wire)
+        node = Node(HttpProtocol)
         node.held = []
         await node.send(POST)
         node.protocol.shutdown()
@@ -259,7 +259,7 @@ def test_a_connection_that_is_to_end_ends_with_the_answer_that_is_under_way() ->
 
 def test_an_answer_to_a_client_that_hung_up_goes_nowhere() -> None:
     async def play() -> None:
-        node = Node(Wire)
+        node = Node(HttpProtocol)
         node.held = []
         await node.send(POST)
         await node.end()
@@ -271,7 +271,7 @@ def test_an_answer_to_a_client_that_hung_up_goes_nowhere() -> None:
 
 def test_a_client_that_does_not_read_is_not_answered_the_short_way() -> None:
     async def play() -> None:
-        node = Node(Wire)
+        node = Node(HttpProtocol)
         node.protocol.pause_writing()
         await node.send(POST)
         assert (node.taken, node.socket.written) == (0, b"")
@@ -285,7 +285,7 @@ def test_a_client_that_does_not_read_is_not_answered_the_short_way() -> None:
 
 def test_no_stored_value_can_write_a_header_of_its_own() -> None:
     async def play() -> None:
-        node = Node(Wire)
+        node = Node(HttpProtocol)
         forged = Reply(200, b"x", (), "text/plain\r\nset-cookie: a=b")
         node.forged = forged
         written, _ = await answered(node, [request("GET", "/v1/jobs")])

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from infra import limits as tool
-from punctual.aws import limit_keys
-from punctual.aws.limits import DynamoLimits, DynamoShares, limits_row
-from punctual.domain.limits import WrongLimits
-from punctual.domain.run import Status
-from punctual.engine.leasing import Row
-from punctual.serverless.telling import Metric
+from infra.operations import limits as tool
+from punctual.aws.dynamodb.control import limit_keys
+from punctual.aws.dynamodb.control.limits import DynamoLimits, DynamoShares, limits_row
+from punctual.domain.run import RunStatus
+from punctual.domain.tenants.limits import WrongLimits
+from punctual.engine.quotas.leased_row import Row
+from punctual.lambdas.telemetry import Metric
 from tests.builders import NOON
 from tests.integration.executor_world import ExecutorWorld, executor_world
 from tests.integration.moto_adapter import Moto, moto
@@ -208,9 +208,9 @@ def test_what_may_not_start_goes_back_and_starts_later() -> None:
         back = world.invoke(records)
         assert len(back) == 1
         assert [world.status(one) for one in jobs] == [
-            Status.QUEUED,
-            Status.SUCCESS,
-            Status.SUCCESS,
+            RunStatus.QUEUED,
+            RunStatus.SUCCESS,
+            RunStatus.SUCCESS,
         ]
         ((_, hidden),) = world.hidden
         assert 60 <= hidden <= 80
@@ -218,14 +218,14 @@ def test_what_may_not_start_goes_back_and_starts_later() -> None:
         world.clock.advance(timedelta(seconds=hidden + 1))
         again = [one for one in records if one["messageId"] in back]
         assert world.invoke(receives(again, 2)) == []
-        assert world.status(jobs[0]) is Status.SUCCESS
+        assert world.status(jobs[0]) is RunStatus.SUCCESS
 
 
 def test_of_one_batch_the_next_starts_where_one_has_ended() -> None:
     with executing("concurrent_runs=2") as world:
         jobs = [world.submit(payload={"lasts": 0.3}) for _ in range(6)]
         assert world.invoke(world.records()) == []
-        assert {world.status(one) for one in jobs} == {Status.SUCCESS}
+        assert {world.status(one) for one in jobs} == {RunStatus.SUCCESS}
         begun, ended = sorted(world.hands.begun_at), sorted(world.hands.ended_at)
         for number, at in enumerate(begun[2:], start=2):
             assert at >= ended[number - 2]
@@ -240,13 +240,13 @@ def test_however_often_a_limit_holds_it_back_a_run_is_never_taken_for_dead() -> 
         (mine,) = [one for one in records if one["messageId"] == back]
         world.clock.advance(timedelta(seconds=10))
         assert world.invoke(receives([mine], 40)) == []  # it is gone, and a timer stands
-        assert world.status(waiting) is Status.QUEUED
+        assert world.status(waiting) is RunStatus.QUEUED
         world.clock.advance(timedelta(minutes=6))
         world.look()
         sent = world.records()
         assert [json.loads(one["body"])["j"] for one in sent] == [waiting.job_id]
         assert world.invoke(sent) == []
-        assert world.status(waiting) is Status.SUCCESS
+        assert world.status(waiting) is RunStatus.SUCCESS
 
 
 def test_runs_start_while_the_control_table_is_away() -> None:
@@ -255,7 +255,7 @@ def test_runs_start_while_the_control_table_is_away() -> None:
         records = world.records()
         with control_away(world.aws):
             world.invoke(records)
-        assert {world.status(one) for one in jobs} == {Status.SUCCESS}
+        assert {world.status(one) for one in jobs} == {RunStatus.SUCCESS}
         assert "limits_unavailable" in {event for event, _ in world.tell.problems}
 
 
@@ -348,7 +348,7 @@ def test_a_tenants_slow_run_keeps_its_executors_from_more_than_their_part(limits
         world.hands.at(NOON + timedelta(seconds=20), invoke_elsewhere)
         assert world.invoke(records[:1]) == []
         assert len(second[0]) == 1  # places were renewed: 20 s are over
-        assert world.status(slow) is Status.SUCCESS
-        assert world.status(other) is Status.QUEUED  # it waits, and does not fail
+        assert world.status(slow) is RunStatus.SUCCESS
+        assert world.status(other) is RunStatus.QUEUED  # it waits, and does not fail
         assert world.invoke(receives(records[1:], 2), runtime=elsewhere) == []
-        assert world.status(other) is Status.SUCCESS
+        assert world.status(other) is RunStatus.SUCCESS

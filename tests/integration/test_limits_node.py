@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Invalid, LimitExceeded, Unavailable
-from punctual.domain.limits import Limits
-from punctual.domain.run import Status
-from punctual.engine.jobs import Submission
-from punctual.engine.limits import KnownLimits
-from punctual.engine.slices import finish
-from punctual.engine.views import JobView
-from punctual.local.clock import ManualClock
-from punctual.local.limits import NodeQuotas
-from punctual.local.limits_written import FILE, LimitsFile, WrongNodeLimits, defaults_from
+from punctual.domain.run import RunStatus
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import JobView
+from punctual.engine.quotas.limits import KnownLimits
+from punctual.node.clock import ManualClock
+from punctual.node.limits import NodeQuotas
+from punctual.node.limits_config import FILE, LimitsFile, NodeLimitsError, defaults_from
 from tests.integration.node_world import NOON, T, World
 from tests.web_client import Client
 
@@ -218,7 +218,7 @@ def test_events_over_the_limit_wait_queued_and_none_is_lost(tmp_path: Path) -> N
         due_at_noon(world, 20, "other")
         world.until(1)
         assert len(starts(world)) == 10
-        waiting = [view for view in world.runs(None) if view.run.status is Status.QUEUED]
+        waiting = [view for view in world.runs(None) if view.run.status is RunStatus.QUEUED]
         assert len(waiting) == 25
         other = world.do(lambda: world.store.count_runs("other"))
         assert other["SUCCESS"] == 20
@@ -263,14 +263,14 @@ def test_no_more_run_together_than_may_and_the_next_starts_with_an_end(tmp_path:
         world.node.step()
         world.clock.advance(timedelta(seconds=2))
         world.node.step()
-        running = [view for view in world.runs(None) if view.run.status is Status.RUNNING]
+        running = [view for view in world.runs(None) if view.run.status is RunStatus.RUNNING]
         assert len(running) == 2
         assert world.statuses(event[0]) == ["QUEUED"]
         assert isinstance(others[0], JobView)
         assert world.do(lambda: world.store.count_runs("other"))["RUNNING"] == 1
         world.gate.open.set()
         for _ in range(20):
-            done = [view for view in world.runs(None) if view.run.status is Status.SUCCESS]
+            done = [view for view in world.runs(None) if view.run.status is RunStatus.SUCCESS]
             if len(done) == 5:
                 break
             if len(world.node.holding):
@@ -292,7 +292,7 @@ def test_a_start_that_was_undone_counts_not(tmp_path: Path) -> None:
         with pytest.raises(RuntimeError):
             claim_and_fail()
         world.node.step()
-        assert [view.run.status for view in world.runs(None)] == [Status.RUNNING] * 2
+        assert [view.run.status for view in world.runs(None)] == [RunStatus.RUNNING] * 2
 
 
 class FullDisk:
@@ -426,10 +426,10 @@ def test_what_an_operator_wrote_is_checked_at_the_start(tmp_path: Path) -> None:
     LimitsFile(path).check()
     for text in ("{", "[]", '{"acme": 3}', '{"acme": {"jobs": -1}}', '{"acme": {"job": 1}}'):
         path.write_text(text)
-        with pytest.raises(WrongNodeLimits, match=r"limits\.json"):
+        with pytest.raises(NodeLimitsError, match=r"limits\.json"):
             LimitsFile(path).check()
     for text in ("jobs", "jobs=x", "jobs=0", "job=1"):
-        with pytest.raises(WrongNodeLimits, match="PUNCTUAL_LIMITS"):
+        with pytest.raises(NodeLimitsError, match="PUNCTUAL_LIMITS"):
             defaults_from({"PUNCTUAL_LIMITS": text})
 
 
@@ -500,8 +500,8 @@ def test_runs_of_one_tenant_hold_a_part_of_a_lanes_slots_and_the_others_wait(
         submitted(world, 1, "other", task=SCRIPT)
         world.node.step()
         statuses = [view.run.status for view in world.runs(None)]
-        assert statuses.count(Status.RUNNING) == 1
-        assert statuses.count(Status.QUEUED) == 2
+        assert statuses.count(RunStatus.RUNNING) == 1
+        assert statuses.count(RunStatus.QUEUED) == 2
         assert world.do(lambda: world.store.count_runs("other"))["RUNNING"] == 1
     finally:
         world.gate.open.set()

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from punctual.domain.errors import LimitExceeded
-from punctual.domain.limits import Limits
-from punctual.local.clock import ManualClock
-from punctual.local.starts import START, SqliteStarts
-from punctual.local.store import Store
+from punctual.domain.tenants.limits import Limits
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.recent_starts import START, SqliteStarts
+from punctual.node.sqlite.store import Store
 from tests.integration.node_world import NOON, T, World
 
 TEN = Limits(runs_per_minute=10)

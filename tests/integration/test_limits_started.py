@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
-from punctual.domain.limits import Limits
-from punctual.local.limits_written import FILE, WrongNodeLimits
-from punctual.local.logs import EventLog
-from punctual.local.serve import Options, limits_here
+from punctual.domain.tenants.limits import Limits
+from punctual.node.limits_config import FILE, NodeLimitsError
+from punctual.node.logs import EventLog
+from punctual.node.main import Options, limits_here
 
 
 def options(folder: Path, **env: str) -> Options:
@@ -40,8 +40,8 @@ def test_the_environments_limits_are_everybodys_and_the_files_a_tenants_own(tmp_
 
 
 def test_a_slip_of_the_pen_stops_the_start(tmp_path: Path) -> None:
-    with pytest.raises(WrongNodeLimits, match="PUNCTUAL_LIMITS"):
+    with pytest.raises(NodeLimitsError, match="PUNCTUAL_LIMITS"):
         options(tmp_path, PUNCTUAL_LIMITS="jobs=many")
     (tmp_path / FILE).write_text("{")
-    with pytest.raises(WrongNodeLimits, match="not JSON"):
+    with pytest.raises(NodeLimitsError, match="not JSON"):
         limits_here(options(tmp_path), LOG)

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.cron import Calendar
 from punctual.domain.errors import Unavailable
-from punctual.engine.slices import MAX_SECONDS, SLICE_SECONDS
-from punctual.local import heads
-from punctual.local.blobs import FileBlobs
-from punctual.local.bodies import SqliteBodies
-from punctual.local.http import TOGETHER
-from punctual.local.long_work import LongWork
-from punctual.web.routes_jobs import LARGE
+from punctual.domain.schedules.cron.expression import Calendar
+from punctual.engine.queries.slices import MAX_SECONDS, SLICE_SECONDS
+from punctual.node.files.blobs import FileBlobs
+from punctual.node.http.application import TOGETHER
+from punctual.node.long_work import LongWork
+from punctual.node.sqlite import job_states
+from punctual.node.sqlite.definitions import SqliteDefinitions
+from punctual.web.routes.jobs_write import LARGE
 from tests.integration.test_http_engine import NOON, NodeClient, submitted
 from tests.web_client import Answer
 
@@ -160,7 +160,7 @@ def test_no_step_of_a_retry_reads_more_than_some_definitions(
 
 LOCAL = (Calendar, "next_local")  # local times that are looked for
 BLOB = (FileBlobs, "get")
-BODY = (SqliteBodies, "get")  # definitions
+BODY = (SqliteDefinitions, "get")  # definitions
 
 
 def _longest_step(
@@ -270,7 +270,7 @@ def test_no_step_of_a_list_of_runs_looks_at_more_than_some_busy_jobs(
     client: NodeClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In SQLite's own instructions, of which each row takes some."""
-    monkeypatch.setattr(heads, "_TOGETHER", 20)
+    monkeypatch.setattr(job_states, "_TOGETHER", 20)
     at_once = {"name": "r", "schedule_type": "IMMEDIATE", "task": TASK}
     assert client.post("/v1/jobs/batch", {"jobs": [at_once] * 400}).status == 207
     steps = [0]

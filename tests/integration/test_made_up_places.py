@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from punctual.web.paging import Pager
-from punctual.web.query import filters_only
+from punctual.web.http.paging import Pager
+from punctual.web.http.query import filters_only
 from tests.integration.tenants import KINDS, World, a_tenant
 
 MADE_UP = [

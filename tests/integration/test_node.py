@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from punctual.domain.head import State
-from punctual.domain.run import Status
-from punctual.engine.jobs import Submission
-from punctual.engine.slices import finish
-from punctual.local.clock import ManualClock
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.queries.slices import finish
+from punctual.node.clock import ManualClock
 from punctual.tasks.contract import Outcome
 from tests.integration.node_world import NOON, T, World, a_world
 
@@ -30,8 +30,8 @@ def test_an_immediate_event_runs_with_the_next_step(world: World) -> None:
     job = world.submit(payload={"x": 1})
     world.node.step()
     (view,) = world.runs(job)
-    assert (view.run.status, view.run.lateness) == (Status.SUCCESS, timedelta(0))
-    assert world.do(lambda: world.node.search.job(T, job)).head.state is State.COMPLETED
+    assert (view.run.status, view.run.lateness) == (RunStatus.SUCCESS, timedelta(0))
+    assert world.do(lambda: world.node.search.job(T, job)).head.state is JobStatus.COMPLETED
     assert world.do(lambda: world.node.search.output(T, job, view.run.run_id)).data
 
 
@@ -50,7 +50,7 @@ def test_a_task_in_a_thread_ends_with_output_and_log(world: World) -> None:
     world.node.step()
     assert world.gate.begun.acquire(timeout=10)
     (running,) = world.runs(job)
-    assert running.run.status is Status.RUNNING
+    assert running.run.status is RunStatus.RUNNING
     run_id = running.run.run_id
     assert world.do(lambda: world.node.search.logs(T, job, run_id, 0).data) == b"begun\n"
     world.gate.open.set()
@@ -67,13 +67,13 @@ def test_a_failed_task_is_tried_again_after_its_delay_and_then_given_up(world: W
     for attempt in (1, 2):
         world.settle()
         (view,) = world.runs(job)
-        assert (view.run.status, view.run.attempt) == (Status.WAITING, attempt + 1)
+        assert (view.run.status, view.run.attempt) == (RunStatus.WAITING, attempt + 1)
         assert view.run.next_at is not None
         world.clock.set(view.run.next_at)
         world.node.step()
     world.settle()
     (view,) = world.runs(job)
-    assert (view.run.status, view.detail.error) == (Status.FAILED, "no luck")
+    assert (view.run.status, view.detail.error) == (RunStatus.FAILED, "no luck")
     full = world.do(lambda: world.node.search.run(T, job, view.run.run_id))
     assert [row.status for row in full.attempts] == ["FAILED", "FAILED"]
     assert world.gate.attempts == [1, 2, 3]
@@ -91,7 +91,7 @@ def test_what_a_script_printed_stays_with_its_run_and_out_of_the_log(
     world.node.step()
     world.settle()
     (view,) = world.runs(job)
-    assert (view.run.status, view.detail.error) == (Status.FAILED, error)
+    assert (view.run.status, view.detail.error) == (RunStatus.FAILED, error)
     told = [facts["error"] for event, facts in world.lines if "error" in facts]
     assert told == ["Exit code 3"] * 2
     assert "hush" not in str(world.lines)
@@ -101,7 +101,7 @@ def test_cancelling_a_job_stops_what_runs(world: World) -> None:
     job = world.submit(task={"type": "script"})
     world.node.step()
     assert world.gate.begun.acquire(timeout=10)
-    assert world.do(lambda: world.node.jobs.cancel(T, job)).head.state is State.CANCELLED
+    assert world.do(lambda: world.node.jobs.cancel(T, job)).head.state is JobStatus.CANCELLED
     world.settle()
     assert world.statuses(job) == ["CANCELLED"]
 
@@ -118,7 +118,7 @@ def test_the_next_node_ends_the_claims_of_one_that_died(tmp_path: Path) -> None:
         second.node.step()
         second.settle()
         (view,) = second.runs(job)
-        assert (view.run.status, view.run.past) == (Status.SUCCESS, "L")
+        assert (view.run.status, view.run.past) == (RunStatus.SUCCESS, "L")
         assert second.gate.attempts == [2]
 
 
@@ -131,7 +131,7 @@ def test_the_next_node_takes_over_the_minutes_of_one_that_died(tmp_path: Path) -
     with a_world(tmp_path, clock) as second:
         second.until(31)
         (view,) = second.runs(job)
-        assert (view.run.status, view.run.lateness) == (Status.SUCCESS, timedelta(0))
+        assert (view.run.status, view.run.lateness) == (RunStatus.SUCCESS, timedelta(0))
 
 
 def test_a_long_run_keeps_its_claim_by_beating(world: World) -> None:
@@ -140,7 +140,7 @@ def test_a_long_run_keeps_its_claim_by_beating(world: World) -> None:
     assert world.gate.begun.acquire(timeout=10)
     world.until(120)
     (view,) = world.runs(job)
-    assert (view.run.status, view.run.past) == (Status.RUNNING, "")
+    assert (view.run.status, view.run.past) == (RunStatus.RUNNING, "")
     world.gate.open.set()
     world.settle()
     assert world.statuses(job) == ["SUCCESS"]
@@ -160,7 +160,7 @@ def test_after_an_outage_the_latest_runs_and_the_rest_is_one_entry(tmp_path: Pat
         coalesced = [view.run for view in views if view.run.reason == "COALESCED"]
         # Before the outage one ran; after it the latest missed, and those merely late or on time.
         assert [run.count for run in coalesced] == [7 * 1_440 - 3]
-        ran = [view.run for view in views if view.run.status is Status.SUCCESS]
+        ran = [view.run for view in views if view.run.status is RunStatus.SUCCESS]
         assert len(ran) + coalesced[0].count == (clock.now - NOON) // timedelta(minutes=1)
 
 
@@ -226,7 +226,7 @@ def test_shutting_down_hands_back_what_runs(tmp_path: Path, clock: ManualClock) 
         world.settle()
         assert world.node.idle
         (view,) = world.runs(job)
-        assert (view.run.status, view.run.past) == (Status.QUEUED, "L")
+        assert (view.run.status, view.run.past) == (RunStatus.QUEUED, "L")
 
 
 def test_the_log_is_written_back_to_the_file_when_nothing_is_due_soon(

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from punctual.domain.durations import RETENTION
 from punctual.domain.errors import Unavailable
-from punctual.domain.timing import RETENTION
-from punctual.engine.audit import ACTIONS, LIMITS_CHANGE, Actor, AuditFilters, Note
-from punctual.engine.jobs import Submission
-from punctual.local.audit import PACK
-from punctual.local.clock import ManualClock
-from punctual.local.codec import micros
-from punctual.local.http import TOGETHER
-from punctual.local.store import Store
+from punctual.engine.commands.audit import ACTIONS, LIMITS_CHANGE, Actor, AuditFilters, Note
+from punctual.engine.commands.jobs import Submission
+from punctual.node.clock import ManualClock
+from punctual.node.http.application import TOGETHER
+from punctual.node.sqlite.audit import PACK
+from punctual.node.sqlite.codec import micros
+from punctual.node.sqlite.store import Store
 from punctual.web.contract import CALLS, WRITER
 from tests.integration.test_http_engine import CRON, NOON, NodeClient
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from punctual.local.store import FILE, Store
+from punctual.node.sqlite.store import FILE, Store
 from tests.integration.test_http_engine import NodeClient
 from tests.web_client import Answer
 

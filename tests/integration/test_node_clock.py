@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from punctual.engine.ports import Key, Timer
-from punctual.local import house
-from punctual.local.clock import ManualClock
-from punctual.local.loop import Loop
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from punctual.node import maintenance
+from punctual.node.clock import ManualClock
+from punctual.node.event_loop import EventLoop
 from tests.integration.node_world import NOON, T, World, a_world
 
 HOUR = timedelta(hours=1)
@@ -144,7 +145,7 @@ def test_a_start_puts_the_timers_that_are_missing(tmp_path: Path) -> None:
 def test_the_walk_of_a_start_goes_on_in_small_slices_beside_what_is_due(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(house, "WALKED", 2)
+    monkeypatch.setattr(maintenance, "WALKED", 2)
     with a_world(tmp_path, ManualClock(NOON)) as world:
         for _ in range(9):
             soon(world, 3_000)
@@ -164,7 +165,7 @@ def test_the_walk_of_a_start_goes_on_in_small_slices_beside_what_is_due(
     moments = [at for at, _ in taken]
     assert len(taken) == 6, "ten jobs, two at a time, and that there are no more"
     assert {limit for _, limit in taken} == {2}
-    assert all(b - a >= house.SLICE * 0.99 for a, b in pairwise(moments))
+    assert all(b - a >= maintenance.SLICE * 0.99 for a, b in pairwise(moments))
 
 
 def test_the_walk_comes_again_each_day(world: World) -> None:
@@ -316,7 +317,7 @@ def test_the_loop_notices_within_seconds_that_the_clock_was_set(tmp_path: Path) 
     clock = SetByHand()
 
     async def play(world: World) -> None:
-        loop = Loop(world.node, time.monotonic, lambda *_, **__: None)
+        loop = EventLoop(world.node, time.monotonic, lambda *_, **__: None)
         loop.start()
         try:
             await asyncio.sleep(0.5)  # beyond the walk of the start; now nothing is due for 19 s

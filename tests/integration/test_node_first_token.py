@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from punctual.domain.tokens import is_ours
-from punctual.engine.tokens import Tokens
+from punctual.domain.tenants.tokens import is_ours
+from punctual.engine.commands.tokens import Tokens
 from punctual.identity import new_id
-from punctual.local.clock import ManualClock
-from punctual.local.serve import FIRST_TOKEN_FILE, show_first_token
-from punctual.local.store import Store
-from punctual.local.token_key import FILE, TokenKey
+from punctual.node.clock import ManualClock
+from punctual.node.files.token_key import FILE, TokenKey
+from punctual.node.main import FIRST_TOKEN_FILE, show_first_token
+from punctual.node.sqlite.store import Store
 from tests.builders import NOON
 
 

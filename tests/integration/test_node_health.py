@@ -3,8 +3,8 @@
 from datetime import timedelta
 from pathlib import Path
 
-from punctual.engine.views import Health, Stats
-from punctual.local.clock import ManualClock
+from punctual.engine.queries.views import Health, Stats
+from punctual.node.clock import ManualClock
 from tests.integration.node_world import NOON, T, World, a_world
 
 SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}

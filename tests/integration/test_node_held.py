@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.head import State
-from punctual.domain.run import Status
-from punctual.engine.jobs import Submission
-from punctual.engine.ports import Key
-from punctual.local.clock import ManualClock
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.rows import Key
+from punctual.node.clock import ManualClock
 from tests.integration.node_world import NOON, T, World, a_world
 
 
@@ -49,7 +49,7 @@ def test_it_is_fired_claimed_and_ended_by_one_write(world: World) -> None:
     assert (world.statuses(job), timers(world), events(world)) == ([], 1, [])
     world.until(60)
     (view,) = world.runs(job)
-    assert (view.run.status, view.run.lateness) == (Status.SUCCESS, timedelta(0))
+    assert (view.run.status, view.run.lateness) == (RunStatus.SUCCESS, timedelta(0))
     assert standing(world, job) == (3, 0, "COMPLETED")
     assert (timers(world), events(world)) == (0, [job])
 
@@ -59,7 +59,7 @@ def test_what_was_cancelled_meanwhile_does_not_run(world: World) -> None:
     world.do(lambda: world.node.jobs.cancel(T, job))
     world.until(120)
     assert world.statuses(job) == []
-    assert world.do(lambda: world.node.search.job(T, job)).head.state is State.CANCELLED
+    assert world.do(lambda: world.node.search.job(T, job)).head.state is JobStatus.CANCELLED
     assert (timers(world), events(world)) == (0, [])
 
 
@@ -112,7 +112,7 @@ def test_one_that_cannot_be_published_fails_for_good(world: World) -> None:
     job = held(world, task={"type": "event", "detail_type": "{{payload.absent}}"}, payload={})
     world.until(60)
     (view,) = world.runs(job)
-    assert (view.run.status, view.run.attempt, events(world)) == (Status.FAILED, 1, [])
+    assert (view.run.status, view.run.attempt, events(world)) == (RunStatus.FAILED, 1, [])
     assert "absent" in view.detail.error
 
 
@@ -121,7 +121,7 @@ def test_recurring_ones_put_their_next_timer_with_each_end(world: World) -> None
     world.until(600)
     assert world.statuses(job) == ["SUCCESS"] * 3
     assert events(world) == [job] * 3
-    assert world.do(lambda: world.node.search.job(T, job)).head.state is State.COMPLETED
+    assert world.do(lambda: world.node.search.job(T, job)).head.state is JobStatus.COMPLETED
 
 
 def test_many_are_each_done_once_whatever_the_memory_forgets(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.webhooks import TRIES
-from punctual.engine.ports import Notice
-from punctual.local.clock import ManualClock
-from punctual.local.store import Store
-from punctual.local.webhooks import AT_A_TIME, Webhooks
+from punctual.domain.tenants.webhooks import TRIES
+from punctual.engine.execution.notifications import Notification
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import Store
+from punctual.node.webhooks import AT_A_TIME, Webhooks
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 from punctual.tasks.registry import Registry
 from tests.integration.contract.test_contract_notices import a_notice
@@ -169,7 +169,7 @@ def test_only_a_few_are_told_at_a_time(world: World, receiver: Receiver) -> None
 
 def test_a_notice_goes_with_the_transaction_that_made_it(tmp_path: Path) -> None:
     store = Store.open(tmp_path / "data", ManualClock(NOON))
-    notice: Notice = a_notice()
+    notice: Notification = a_notice()
     assert store.notices.next_at(()) is None
 
     def undone() -> None:

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.local.clock import ManualClock
-from punctual.tasks import network, open_files
+from punctual.node.clock import ManualClock
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop, StopSignal
-from punctual.tasks.open_files import NO_MORE, PAUSES, NotBegun, is_full, retried, until_free
+from punctual.tasks.http import network
 from punctual.tasks.registry import Registry
+from punctual.tasks.script import open_files
+from punctual.tasks.script.open_files import NO_MORE, PAUSES, NotBegun, is_full, retried, until_free
 from tests.integration.node_world import NOON, a_world
 from tests.integration.script_runs import an_attempt as a_script
 from tests.integration.script_runs import execute

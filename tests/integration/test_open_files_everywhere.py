@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.run import ENDED, Status
-from punctual.engine.ports import Key
-from punctual.engine.search import log_name, output_name
-from punctual.engine.views import RunView
-from punctual.local.clock import ManualClock
-from punctual.local.groups import GroupFiles
-from punctual.tasks import open_files
-from punctual.tasks.addresses import LOOPBACK
-from punctual.tasks.cgroup import Cgroups
-from punctual.tasks.http import HttpTask
+from punctual.domain.run import ENDED, RunStatus
+from punctual.engine.ports.rows import Key
+from punctual.engine.queries.jobs import log_name, output_name
+from punctual.engine.queries.views import RunView
+from punctual.node.clock import ManualClock
+from punctual.node.files.process_groups import GroupFiles
+from punctual.tasks.http.addresses import LOOPBACK
+from punctual.tasks.http.task import HttpTask
 from punctual.tasks.registry import Registry
-from punctual.tasks.sandbox import OpenPath, choose
-from punctual.tasks.script import ScriptTask
+from punctual.tasks.script import open_files
+from punctual.tasks.script.cgroup import Cgroups
+from punctual.tasks.script.sandbox import OpenPath, choose
+from punctual.tasks.script.task import ScriptTask
 from tests.integration.descriptor_faults import LauncherFaults, Openings, failing
 from tests.integration.node_world import NOON, T, World, a_world
 from tests.integration.script_runs import usual
@@ -73,7 +73,7 @@ def end_of(world: World, job_id: str) -> RunView:
 
 
 def assert_succeeded(view: RunView) -> None:
-    assert (view.run.status, view.run.past, view.detail.error) == (Status.SUCCESS, "", "")
+    assert (view.run.status, view.run.past, view.detail.error) == (RunStatus.SUCCESS, "", "")
 
 
 def submit(world: World, delivery: str, **fields: Any) -> str:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from punctual.client.transport import token_of_node_here
-from punctual.local.errors import StoreError
-from punctual.local.own_user import FILE, OwnUser, local_token
-from punctual.local.peers import Address, Peers, owner_in_table
-from punctual.web.problems import Refused
-from punctual.web.request import Caller
+from punctual.node.http.own_user import FILE, OwnUser, local_token
+from punctual.node.http.peers import Address, Peers, owner_in_table
+from punctual.node.sqlite.errors import StoreError
+from punctual.web.http.problems import RequestRejected
+from punctual.web.http.request import Caller
 
 TOKEN = "t" * 43
 ME, OTHER, ROOT = 1_000, 1_001, 0
@@ -35,7 +35,7 @@ def is_admitted(
     if isinstance(found, Caller):
         assert (found.tenant, found.address) in (("local", "127.0.0.1"), ("", "127.0.0.1"))
         return True
-    assert isinstance(found, Refused)
+    assert isinstance(found, RequestRejected)
     assert found.refusal == "UNAUTHENTICATED"
     assert FILE in found.message
     return False

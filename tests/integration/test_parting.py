@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from infra import parting
-from punctual.aws import keys
-from punctual.aws.timer_keys import is_shared
-from punctual.aws.timers import DynamoTimers
-from punctual.aws.wiring import aws_dynamo
-from punctual.domain.placement import bucket_of
-from punctual.engine.ports import Timer
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.timers.keys import is_shared
+from punctual.aws.dynamodb.timers.timers import DynamoTimers
+from punctual.aws.ports import aws_dynamo
+from punctual.domain.identifiers import bucket_of
+from punctual.engine.ports.timers import Timer
 from tests.builders import NOON, a_timer, an_id
 from tests.integration.moto_adapter import REGION, Moto, moto
 from tests.integration.moto_faults import lost_answers

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from punctual.domain.errors import NotFound
-from punctual.engine.documents import payload_name
-from punctual.engine.ports import Key
-from punctual.local import orphans
-from punctual.local.clock import ManualClock
+from punctual.engine.commands.definitions_store import payload_name
+from punctual.engine.ports.rows import Key
+from punctual.node.clock import ManualClock
+from punctual.node.files import orphans
 from tests.builders import an_id
 from tests.integration.descriptor_faults import Openings, failing
 from tests.integration.node_world import NOON, T, World, a_world

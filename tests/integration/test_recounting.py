@@ -9,19 +9,20 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws import keys
-from punctual.aws.tallies import Change, Tallies, mark_of
-from punctual.aws.walk import Progress, WalkProgress
-from punctual.domain.head import Head, State
-from punctual.domain.run import Status
-from punctual.engine import reconciler, sweeper
-from punctual.engine.jobs import Submission
-from punctual.serverless import counting, recounting
-from punctual.serverless.changes import between
-from punctual.serverless.following import following
-from punctual.serverless.recounting import LAG, MARGIN, MOST_TENANTS, Recount
-from punctual.serverless.telling import Metric
-from punctual.serverless.walking import walk
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.control.counters import Change, Counters, mark_of
+from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.dispatch import late_timers, reconciler
+from punctual.lambdas.reconciler import recount as recounting
+from punctual.lambdas.reconciler.handler import walk
+from punctual.lambdas.reconciler.recount import LAG, MARGIN, MOST_TENANTS, Recount
+from punctual.lambdas.status import counters
+from punctual.lambdas.status.changes import between
+from punctual.lambdas.status.handler import following
+from punctual.lambdas.telemetry import Metric
 from tests.builders import NOON, a_head, a_run, after, an_id
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.serverless_world import MINUTE, Functions, functions
@@ -29,7 +30,7 @@ from tests.integration.stream_records import Stream
 
 YEARLY = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
 HOUR = timedelta(hours=1)
-LIVE = [Status.WAITING, Status.QUEUED, Status.CLAIMED, Status.RUNNING]
+LIVE = [RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNING]
 
 
 class Died(BaseException):
@@ -41,7 +42,7 @@ class Deployed:
 
     def __init__(self, made: Functions) -> None:
         self.made, self.clock, self.told = made, made.clock, made.told
-        self.tallies = Tallies(made.runtime().dynamo, keys.CONTROL.name)
+        self.tallies = Counters(made.runtime().dynamo, keys.CONTROL.name)
         self._status, self._stream = following(made.runtime()), Stream(made.aws)
         self._drifts = count()
 
@@ -74,7 +75,7 @@ class Deployed:
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
-    monkeypatch.setattr(sweeper, "BACK", timedelta(minutes=20))
+    monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=20))
     with functions() as made:
         made.planner.tick()
         yield Deployed(made)
@@ -258,13 +259,13 @@ def test_the_counts_of_the_most_tenants_fit_into_the_row_of_the_walk(
     aws: Moto, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = random.Random(1)
-    names = [f"job_{one}" for one in State] + [f"run_{one}" for one in LIVE]
+    names = [f"job_{one}" for one in JobStatus] + [f"run_{one}" for one in LIVE]
 
-    def totals(self: Tallies, tenant: str) -> Mapping[str, int]:
+    def totals(self: Counters, tenant: str) -> Mapping[str, int]:
         return {name: chance.randrange(10**6) for name in names}
 
-    monkeypatch.setattr(Tallies, "totals", totals)
-    tallies = Tallies(aws.ports.heads._dynamo, aws.settings.control_table)
+    monkeypatch.setattr(Counters, "totals", totals)
+    tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
     recount = Recount(tallies, NOON, b"")
     for number in range(MOST_TENANTS + 10):
         runs = tuple(a_run(an_id(n), status=status) for n, status in enumerate(LIVE))
@@ -284,9 +285,9 @@ class Busy:
     """Jobs that change while they are walked over, and a status function that is behind."""
 
     def __init__(self, aws: Moto, tenant: str, chance: random.Random) -> None:
-        self.tallies = Tallies(aws.ports.heads._dynamo, aws.settings.control_table)
+        self.tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
         self.tenant, self.chance, self.now = tenant, chance, NOON
-        self.heads: dict[str, Head] = {}
+        self.heads: dict[str, JobState] = {}
         self.waiting: list[tuple[datetime, Change]] = []  # until when each is counted
         self.made: list[Change] = []
 
@@ -298,12 +299,12 @@ class Busy:
                 a_run(an_id(100 + n), status=self.chance.choice(LIVE))
                 for n in range(self.chance.randrange(3))
             )
-            state = self.chance.choice(list(State))
+            state = self.chance.choice(list(JobStatus))
             made = a_head(job, tenant=self.tenant) if old is None else old
             self.heads[job] = replace(made, state=state, runs=runs)
-        totals = counting.totals(between(old, self.heads.get(job)))
+        totals = counters.totals(between(old, self.heads.get(job)))
         mark = mark_of(str(len(self.made)), self.tenant)
-        change = Change(mark, self.now, totals, {}, counting.moved(totals))
+        change = Change(mark, self.now, totals, {}, counters.moved(totals))
         self.made.append(change)
         self.waiting.append((self.now + self.chance.random() ** 3 * LAG, change))
 
@@ -323,12 +324,12 @@ class Busy:
     def right(self) -> dict[str, int]:
         found: Counter[str] = Counter()
         for head in self.heads.values():
-            found.update(counting.totals(between(None, head)))
-        return counting.standing(found)
+            found.update(counters.totals(between(None, head)))
+        return counters.standing(found)
 
     def off(self) -> dict[str, int]:
         """How much the counts are too high, once nothing is on its way."""
-        found = Counter(counting.standing(self.tallies.totals(self.tenant)))
+        found = Counter(counters.standing(self.tallies.totals(self.tenant)))
         found.subtract(self.right())
         return {name: number for name, number in found.items() if number}
 

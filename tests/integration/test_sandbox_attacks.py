@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from punctual.tasks import bubblewrap
+from punctual.tasks.script import bubblewrap
 from tests.integration import attacks
 from tests.integration.other_user import NEEDED, NOBODY, run_python
 from tests.kernel import needs

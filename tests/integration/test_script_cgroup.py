@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from punctual.local import script_settings
-from punctual.local.groups import GroupFiles
-from punctual.tasks import cgroup
-from punctual.tasks.cgroup import Cgroups
+from punctual.node import script_settings
+from punctual.node.files.process_groups import GroupFiles
 from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
-from punctual.tasks.survivors import Children
+from punctual.tasks.script import cgroup
+from punctual.tasks.script.cgroup import Cgroups
+from punctual.tasks.script.survivors import Children
 from tests.integration.script_runs import (
     PATIENCE,
     RUN,

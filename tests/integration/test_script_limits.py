@@ -204,7 +204,7 @@ def test_a_folder_closed_to_its_owner_is_measured(tmp_path: Path) -> None:
     """By a launcher that is not root; root's needs no permission."""
     code = """
 import os, tempfile
-from punctual.tasks.usage import sizes
+from punctual.tasks.script.usage import sizes
 top = tempfile.mkdtemp()
 os.mkdir(f"{top}/a")
 with open(f"{top}/a/file", "wb") as file: file.write(bytes(10**6))

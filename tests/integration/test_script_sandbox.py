@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from punctual.tasks import bubblewrap, seccomp
-from punctual.tasks.sandbox import OpenPath, Sandbox, choose
+from punctual.tasks.script import bubblewrap, seccomp
+from punctual.tasks.script.sandbox import OpenPath, Sandbox, choose
 from tests.integration.other_user import run_python
 from tests.integration.script_runs import Log, an_attempt, execute, unconfined
 from tests.kernel import needs

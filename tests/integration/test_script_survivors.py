@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from punctual.local.groups import GroupFiles
-from punctual.tasks.group import group_of
-from punctual.tasks.survivors import Children, end_survivors
+from punctual.node.files.process_groups import GroupFiles
+from punctual.tasks.script.process_group import group_of
+from punctual.tasks.script.survivors import Children, end_survivors
 from tests.integration.script_runs import (
     RUN,
     Log,
@@ -56,7 +56,7 @@ def test_a_child_that_cleared_its_environment_becomes_the_nodes_and_dies(tmp_pat
     node = f"""
 from pathlib import Path
 import sys
-from punctual.tasks.survivors import Children
+from punctual.tasks.script.survivors import Children
 from tests.integration.script_runs import Log, an_attempt, execute, exists, unconfined
 log = Log()
 outcome = execute(Path({str(tmp_path)!r}), an_attempt(sys.stdin.read(), "python"), log=log,

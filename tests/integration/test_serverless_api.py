@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from punctual.access.trust import Trust
-from punctual.domain.placement import bucket_of
+from punctual.auth.issuer_config import IssuerConfig
+from punctual.domain.identifiers import bucket_of
 from punctual.tasks.reach import Reach, text_of
 from punctual.web.contract import CALLS, PREFLIGHT, READER, WRITER
 from tests.integration.moto_adapter import Moto
@@ -284,7 +284,7 @@ def test_health_names_the_issuer_that_the_stage_trusts(
     api: Deployed, clock: Hand, client_id: str | None
 ) -> None:
     assert api("GET", "/health", authorizer=None).json["auth"] is None
-    trust = Trust("https://id.example.com", "punctual", client_id=client_id)
+    trust = IssuerConfig("https://id.example.com", "punctual", client_id=client_id)
     trusting = Deployed(api.store, clock, first_id=1_000, trust=trust)
     told = trusting("GET", "/health", authorizer=None).json["auth"]
     assert told == {"issuer": "https://id.example.com", "client_id": client_id}
@@ -362,17 +362,23 @@ def imported_by(module: str) -> set[str]:
 
 
 def test_each_half_imports_only_what_it_needs() -> None:
-    reads = imported_by("punctual.serverless.api_reads")
-    deciding = {"punctual.engine.jobs", "punctual.engine.steps", "punctual.domain.decide"}
-    assert not reads & (deciding | {"pydantic", "punctual.web.job", "punctual.web.routes_jobs"})
-    writes = imported_by("punctual.serverless.api_writes")
-    assert not writes & {
-        "punctual.serverless.monitoring",
-        "punctual.web.reading_jobs",
-        "punctual.web.reading_runs",
-        "punctual.web.routes_schedules",
+    reads = imported_by("punctual.lambdas.job_search.handler")
+    deciding = {
+        "punctual.engine.commands.jobs",
+        "punctual.engine.changes.apply",
+        "punctual.domain.decide",
     }
-    assert not (reads | writes) & {"punctual.tasks.http", "punctual.local"}
+    assert not reads & (
+        deciding | {"pydantic", "punctual.web.models.job_rules", "punctual.web.routes.jobs_write"}
+    )
+    writes = imported_by("punctual.lambdas.job_service.handler")
+    assert not writes & {
+        "punctual.lambdas.job_search.monitor",
+        "punctual.web.routes.jobs_read",
+        "punctual.web.routes.runs_read",
+        "punctual.web.routes.schedules",
+    }
+    assert not (reads | writes) & {"punctual.tasks.http.task", "punctual.node"}
 
 
 @pytest.mark.parametrize("name", [READER, WRITER])

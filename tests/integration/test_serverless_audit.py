@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 from punctual.domain.errors import Unavailable
-from punctual.engine.audit import AuditFilters
-from punctual.engine.ports import Key
-from punctual.serverless.following import Following, following
-from punctual.serverless.secret_parameters import TOKEN_KEY
+from punctual.engine.commands.audit import AuditFilters
+from punctual.engine.ports.rows import Key
+from punctual.lambdas.ssm_secrets import TOKEN_KEY
+from punctual.lambdas.status.handler import StatusHandler, following
 from punctual.web.contract import READER
 from tests.integration.moto_faults import lost_answers, refused, unreached
 from tests.integration.serverless_api import ADMIN, Deployed, Hand, deployed
@@ -30,7 +30,7 @@ class World:
     def __init__(self, api: Deployed, clock: Hand) -> None:
         self.api, self.clock = api, clock
         self.stream = Stream(api.store)
-        self.status: Following = following(api.runtimes[READER])
+        self.status: StatusHandler = following(api.runtimes[READER])
         api.store.clients.ssm.put_parameter(
             Name=f"{api.store.settings.knobs}{TOKEN_KEY}",
             Value=b64encode(bytes(range(32))).decode(),

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from punctual.access.door import admin_hash
-from punctual.domain.access import Role
-from punctual.domain.tokens import secret
-from punctual.engine.audit import Actor
-from punctual.local.clock import ManualClock
+from punctual.auth.authenticator import admin_hash
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import secret
+from punctual.engine.commands.audit import Actor
+from punctual.node.clock import ManualClock
 from tests.builders import NOON
 from tests.integration.entrance import (
     IN,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from punctual.local.clock import ManualClock
+from punctual.node.clock import ManualClock
 from tests.builders import NOON
 from tests.integration.entrance import (
     IN,
@@ -65,8 +65,9 @@ def test_a_use_that_cannot_be_noted_has_a_line_of_its_own(
 
 def test_nothing_heavy_is_imported() -> None:
     code = (
-        "import sys, punctual.serverless.authorizing, punctual.serverless.door, "
-        "punctual.aws.clients; print('\\n'.join(sys.modules))"
+        "import sys, punctual.lambdas.authorizer.handler, "
+        "punctual.lambdas.authorizer.authenticator, punctual.aws.clients; "
+        "print('\\n'.join(sys.modules))"
     )
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.run import Status
-from punctual.engine.ports import Key
+from punctual.domain.run import RunStatus
+from punctual.engine.ports.rows import Key
 from tests.integration.executor_world import ExecutorWorld, Record, executor_world
 from tests.simulation.torn import Call, Crash, Fault, Plan, tears
 
@@ -104,7 +104,7 @@ def test_nothing_is_lost_and_nothing_is_told_twice(name: str, fault: Fault) -> N
         settle(world, story, old)
         for key, document in zip(keys, story.documents, strict=True):
             view = world.run(key)
-            assert view.run.status is Status.SUCCESS
+            assert view.run.status is RunStatus.SUCCESS
             output = world.search.output(*key, view.run.run_id)
             assert output.data == document["payload"]["out"].encode()
             assert not world.runtime.ports.heads.load([key])[key].leases

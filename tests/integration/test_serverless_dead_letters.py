@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import keys
-from punctual.aws.queue import parse_message, to_body
+from punctual.aws.dynamodb import keys
+from punctual.aws.sqs.run_queue import parse_message, to_body
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import Reason, Status
-from punctual.serverless.burying import SPARE, Burying
-from punctual.serverless.telling import Metric
+from punctual.domain.run import Reason, RunStatus
+from punctual.lambdas.dead_letters.handler import SPARE, DeadLetterHandler
+from punctual.lambdas.telemetry import Metric
 from tests.builders import after
 from tests.integration.executor_world import ExecutorWorld, executor_world
 from tests.integration.moto_faults import refused
@@ -47,7 +47,7 @@ class Behind:
     def bury(self, left: float = TAKES, urls: tuple[str, ...] = ()) -> None:
         clock = self._world.clock
         until = clock.monotonic() + left
-        burying = Burying(self._world.new_runtime(), urls or (self.url,))
+        burying = DeadLetterHandler(self._world.new_runtime(), urls or (self.url,))
         burying.bury(lambda: until - clock.monotonic())
 
     @property
@@ -82,7 +82,7 @@ def test_a_dead_letter_ends_its_run_as_failed_with_the_reason(
     behind.all_die()
     behind.bury()
     run = world.run(key).run
-    assert (run.status, run.reason) == (Status.FAILED, Reason.POISON)
+    assert (run.status, run.reason) == (RunStatus.FAILED, Reason.POISON)
     assert world.tell.count(Metric.DEAD_LETTERS) == 1
     ((name, said),) = world.tell.problems
     assert (name, said["run_id"], said["status"]) == ("run_poisoned", run.run_id, "FAILED")
@@ -98,7 +98,7 @@ def test_all_that_is_there_goes_in_one_round_however_many_queues(
     long.put("no message")
     behind.bury(urls=(behind.url, long.url))
     assert (behind.left, long.left) == (0, 0)
-    assert {world.status(key) for key in keys} == {Status.FAILED}
+    assert {world.status(key) for key in keys} == {RunStatus.FAILED}
     assert world.tell.count(Metric.DEAD_LETTERS) == 26
 
 
@@ -136,8 +136,8 @@ def test_a_dead_letter_lets_the_next_in_line_go_on(world: ExecutorWorld, behind:
     second = world.jobs.run_now(*key)
     behind.all_die()
     behind.bury()
-    assert world.search.run(*key, first.run.run_id).run.status is Status.FAILED
-    assert world.search.run(*key, second.run.run_id).run.status is Status.QUEUED
+    assert world.search.run(*key, first.run.run_id).run.status is RunStatus.FAILED
+    assert world.search.run(*key, second.run.run_id).run.status is RunStatus.QUEUED
 
 
 def test_a_run_that_is_being_worked_on_is_left_alone(world: ExecutorWorld, behind: Behind) -> None:
@@ -147,7 +147,7 @@ def test_a_run_that_is_being_worked_on_is_left_alone(world: ExecutorWorld, behin
     world.hands.at(after(5), behind.bury)
     world.invoke([record])
     assert behind.left == 0
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
     assert [name for name, _ in world.tell.lines] == ["dead_letter_stale", "run_ended"]
 
 
@@ -164,7 +164,7 @@ def test_a_letter_from_before_the_last_claim_says_nothing_of_the_next(
     runtime.executor.release(one.key, one.run.run_id, one.run.token, begun=True)
     behind.bury()
     assert behind.left == 0
-    assert world.status(key) is Status.QUEUED
+    assert world.status(key) is RunStatus.QUEUED
     assert world.tell.problems == []
 
 
@@ -180,7 +180,7 @@ def test_what_cannot_be_read_is_told_in_full_and_does_not_come_again(
     assert (name, said["body"]) == ("dead_letter_unreadable", garbage)
     assert said["message_id"]
     assert world.tell.count(Metric.DEAD_LETTERS) == 2
-    assert world.status(key) is Status.FAILED
+    assert world.status(key) is RunStatus.FAILED
     assert behind.left == 0
 
 
@@ -206,14 +206,14 @@ def test_a_letter_that_could_not_be_dealt_with_comes_again(
     behind.all_die()
     with refused(world.aws.clients.dynamodb, "UpdateItem", 99, "ThrottlingException"):
         behind.bury()
-    assert world.status(key) is Status.QUEUED
+    assert world.status(key) is RunStatus.QUEUED
     assert world.tell.problems[0][0] == "dead_letters_kept"
     assert behind.left == 1
     behind.bury()
     assert behind.left == 1, "it is hidden for a while"
     behind.come_back()
     behind.bury()
-    assert world.status(key) is Status.FAILED
+    assert world.status(key) is RunStatus.FAILED
     assert behind.left == 0
 
 
@@ -225,7 +225,7 @@ def test_a_queue_that_does_not_answer_fails_the_round_and_keeps_no_other(
     with pytest.raises(Unavailable, match="while receiving dead letters"):
         behind.bury(urls=(behind.url.replace("quick", "gone"), behind.url))
     assert behind.left == 0
-    assert world.status(key) is Status.FAILED
+    assert world.status(key) is RunStatus.FAILED
 
 
 def test_a_letter_whose_deletion_fails_is_old_when_it_comes_again(
@@ -239,7 +239,7 @@ def test_a_letter_whose_deletion_fails_is_old_when_it_comes_again(
         pytest.raises(Unavailable, match="while deleting dead letters"),
     ):
         behind.bury()
-    assert world.status(key) is Status.FAILED
+    assert world.status(key) is RunStatus.FAILED
     behind.come_back()
     behind.bury()
     assert behind.left == 0
@@ -265,7 +265,7 @@ def test_a_letter_of_a_head_that_nobody_can_read_is_told_and_keeps_no_other(
     world.spoil(broken)
     behind.bury()
     assert behind.left == 0
-    assert world.status(other) is Status.FAILED
+    assert world.status(other) is RunStatus.FAILED
     told = {name: said["job_id"] for name, said in world.tell.problems}
     assert told["dead_letter_undecided"] == broken.job_id
 
@@ -285,6 +285,6 @@ def test_a_letter_of_a_later_versions_head_goes_back_into_its_lane(
     told = {name: said["job_id"] for name, said in world.tell.problems}
     assert told["dead_letter_of_later_version"] == theirs.job_id
     world.outdate(theirs, keys.LAYOUT)
-    assert (world.status(theirs), world.status(other)) == (Status.QUEUED, Status.FAILED)
+    assert (world.status(theirs), world.status(other)) == (RunStatus.QUEUED, RunStatus.FAILED)
     assert world.invoke(world.records()) == []
-    assert world.status(theirs) is Status.SUCCESS
+    assert world.status(theirs) is RunStatus.SUCCESS

@@ -7,16 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from punctual.aws import keys
-from punctual.aws.attributes import size
-from punctual.aws.queue import parse_message, to_body
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import size
+from punctual.aws.sqs.run_queue import parse_message, to_body
 from punctual.domain.errors import NotFound
-from punctual.domain.run import Reason, Status
-from punctual.engine.change import Result
-from punctual.engine.packs import pack_name
-from punctual.engine.ports import Key
-from punctual.serverless.packing import ROW
-from punctual.serverless.telling import Metric, PowertoolsTelling
+from punctual.domain.run import Reason, RunStatus
+from punctual.engine.changes.change import Result
+from punctual.engine.execution.output_packs import pack_name
+from punctual.engine.ports.rows import Key
+from punctual.lambdas.executor.outputs import ROW
+from punctual.lambdas.telemetry import Metric, PowertoolsTelemetry
 from punctual.tasks.contract import Outcome
 from tests.builders import NOON, after
 from tests.integration.executor_world import ExecutorWorld, executor_world
@@ -41,7 +41,7 @@ def test_a_batch_is_claimed_and_ended_in_one_go_each(world: ExecutorWorld) -> No
     records = world.records()
     spent = world.aws.spend(lambda: world.invoke(records))
     assert spent == {"BatchGetItem": 1, "UpdateItem": 20, "BatchWriteItem": 1, "DeleteMessage": 10}
-    assert [world.status(key) for key in keys] == [Status.SUCCESS] * 10
+    assert [world.status(key) for key in keys] == [RunStatus.SUCCESS] * 10
     assert len(set(world.doing.ran)) == 10
     assert set(world.hands.begun_at) == {NOON}, "all at the same time"
 
@@ -83,13 +83,13 @@ def test_a_jobs_failure_is_its_own_and_no_functions_error(world: ExecutorWorld) 
     key = world.submit(payload={"error": "no luck"}, max_retries=1)
     other = world.submit()
     assert world.invoke(world.records()) == []
-    assert (world.status(key), world.status(other)) == (Status.WAITING, Status.SUCCESS)
+    assert (world.status(key), world.status(other)) == (RunStatus.WAITING, RunStatus.SUCCESS)
     assert world.run(key).attempts[0].detail.error == "no luck"
     assert world.tell.count(Metric.RETRIED) == 1
     world.clock.set(after(60))
     world.look()
     assert world.invoke(world.records()) == []
-    assert world.status(key) is Status.FAILED
+    assert world.status(key) is RunStatus.FAILED
     assert world.tell.count(Metric.FAILED) == 1
 
 
@@ -114,7 +114,7 @@ def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: Executo
     (record,) = world.records()
     assert world.invoke([early(world, record, 7.2)]) == [record["messageId"]]
     assert world.hidden == [(0, 8)]
-    assert world.status(key) is Status.QUEUED
+    assert world.status(key) is RunStatus.QUEUED
     assert elapsed(world) == 0, "nobody pays for the wait"
 
 
@@ -137,7 +137,7 @@ def test_what_is_no_message_goes_back_and_the_rest_of_its_batch_runs(world: Exec
     later = {**good, "messageId": "later", "body": good["body"].replace('"f":1', '"f":2')}
     garbage = {**good, "messageId": "garbage", "body": "\0"}
     assert world.invoke([garbage, good, later]) == ["garbage", "later"]
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
     assert [name for name, _ in world.tell.problems] == ["message_unreadable"] * 2
 
 
@@ -146,7 +146,7 @@ def test_a_message_delivered_twice_runs_once(world: ExecutorWorld) -> None:
     (record,) = world.records()
     twin = {**record, "messageId": "twin"}
     assert world.invoke([record, twin]) == ["twin"]
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
     assert len(world.doing.ran) == 1
     assert world.invoke([twin]) == [], "now it is an old message and done with"
     assert len(world.doing.ran) == 1
@@ -179,7 +179,7 @@ def test_what_takes_over_four_seconds_beats_and_its_message_is_done_with(
     records = world.records()
     before = world.aws.written["jobs"]
     spent = world.aws.spend(lambda: world.invoke(records))
-    assert world.status(slow) is Status.SUCCESS
+    assert world.status(slow) is RunStatus.SUCCESS
     assert spent["DeleteMessageBatch"] == 1
     written = world.aws.written["jobs"] - before
     assert written == 4 + 3, "two swaps each, and a beat every four seconds"
@@ -195,7 +195,7 @@ def test_a_long_run_beats_with_its_claim(world: ExecutorWorld) -> None:
     spent = world.aws.spend(lambda: world.invoke(records, lane="long", left=900))
     assert world.aws.written["jobs"] - before == 3
     assert spent["DeleteMessageBatch"] == 1
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_a_cancel_is_seen_with_the_beat_and_stops_the_work_within_five_seconds(
@@ -205,7 +205,7 @@ def test_a_cancel_is_seen_with_the_beat_and_stops_the_work_within_five_seconds(
     records = world.records()
     world.hands.at(after(4.1), lambda: world.jobs.cancel(*key))
     assert world.invoke(records) == []
-    assert world.status(key) is Status.CANCELLED
+    assert world.status(key) is RunStatus.CANCELLED
     assert elapsed(world) - 4.1 <= 5
 
 
@@ -214,7 +214,7 @@ def test_a_task_that_does_not_listen_is_given_up_within_five_seconds(world: Exec
     records = world.records()
     world.hands.at(after(4.1), lambda: world.jobs.cancel(*key))
     assert world.invoke(records) == []
-    assert world.status(key) is Status.CANCELLED
+    assert world.status(key) is RunStatus.CANCELLED
     assert elapsed(world) - 4.1 <= 5
 
 
@@ -222,7 +222,7 @@ def test_a_task_that_outlives_its_timeout_is_timed_out(world: ExecutorWorld) -> 
     key = world.submit(payload={"lasts": 60, "stubborn": True}, timeout_seconds=7, max_retries=0)
     assert world.invoke(world.records()) == []
     view = world.run(key)
-    assert (view.run.status, view.detail.error) == (Status.TIMED_OUT, "Timed out after 7 s")
+    assert (view.run.status, view.detail.error) == (RunStatus.TIMED_OUT, "Timed out after 7 s")
     assert elapsed(world) == pytest.approx(7.5)
 
 
@@ -232,7 +232,7 @@ def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: Execu
     )
     assert world.invoke(world.records(), lane="long", left=900) == []
     view = world.run(key)
-    assert view.run.status is Status.TIMED_OUT
+    assert view.run.status is RunStatus.TIMED_OUT
     assert view.detail.error == (
         "Stopped after 895 s, for the function that ran it had to end; the job allows 900 s"
     )
@@ -243,10 +243,10 @@ def test_a_run_for_which_no_time_is_left_is_given_back_unbegun(world: ExecutorWo
     key = world.submit()
     assert world.invoke(world.records(), left=5.5) == []
     run = world.run(key).run
-    assert (run.status, run.returns, run.past) == (Status.QUEUED, 1, "")
+    assert (run.status, run.returns, run.past) == (RunStatus.QUEUED, 1, "")
     assert world.doing.ran == []
     assert world.invoke(world.records()) == [], "its new message is in the queue"
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: ExecutorWorld) -> None:
@@ -256,7 +256,7 @@ def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Execut
     world.invoke(records)
     assert world.hands.ended_at == [after(11)], "it looks for itself, ten seconds after"
     assert world.run(key).run.past == "L"
-    assert world.status(key) is Status.QUEUED
+    assert world.status(key) is RunStatus.QUEUED
     assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.tell.lines]
 
 
@@ -271,12 +271,12 @@ def test_an_attempt_that_could_not_begin_is_none_and_the_run_goes_on_later(
         key = world.submit(delivery=delivery)
         world.invoke(world.records())
     run = world.run(key).run
-    assert (run.status, run.reason, run.past) == (Status.WAITING, Reason.BACKOFF, "")
+    assert (run.status, run.reason, run.past) == (RunStatus.WAITING, Reason.BACKOFF, "")
     for _ in range(20):
         world.clock.advance(timedelta(seconds=30))
         world.look()
         world.invoke(world.records())
-    assert (world.status(key), world.run(key).run.attempt) == (Status.SUCCESS, 1)
+    assert (world.status(key), world.run(key).run.attempt) == (RunStatus.SUCCESS, 1)
     assert len(world.doing.ran) == 1
 
 
@@ -300,15 +300,15 @@ def test_a_store_that_says_nothing_for_over_ten_seconds_costs_what_runs_its_atte
     world.hands.beside = [0, 0, 30, 30]  # hidden, the short one's end; the beat, what is given back
     world.invoke(records)
     run = world.run(key).run
-    assert (run.status, run.past, run.attempt) == (Status.QUEUED, "L", 2)
-    assert world.status(short) is Status.SUCCESS, "what ends before its first beat needs none"
+    assert (run.status, run.past, run.attempt) == (RunStatus.QUEUED, "L", 2)
+    assert world.status(short) is RunStatus.SUCCESS, "what ends before its first beat needs none"
     (told,) = [fields for name, fields in world.tell.lines if name == "run_given_back"]
     assert told["begun"] is True
     world.clock.advance(timedelta(seconds=31))
     world.look()
     world.hands.beside = []
     world.invoke(world.records())
-    assert (world.status(key), world.run(key).run.attempt) == (Status.SUCCESS, 2)
+    assert (world.status(key), world.run(key).run.attempt) == (RunStatus.SUCCESS, 2)
     (former,) = world.run(key).attempts
     assert (former.number, former.lost) == (1, True), "no try of the job's own is used up"
 
@@ -323,7 +323,7 @@ def test_an_end_that_hangs_costs_neither_its_own_claim_nor_another(
     assert world.invoke(records) == []
     for key in (short, long):
         run = world.run(key).run
-        assert (run.status, run.past) == (Status.SUCCESS, "")
+        assert (run.status, run.past) == (RunStatus.SUCCESS, "")
     assert world.run(short).run.ended_at == after(2.2 + hangs)
     assert world.run(long).run.ended_at == after(100)
 
@@ -340,7 +340,7 @@ def test_an_end_that_hangs_until_the_functions_own_end_is_left_to_a_timer(
     world.clock.advance(timedelta(seconds=60))
     world.look()
     world.invoke(world.records())
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_work_sees_for_itself_that_its_claim_was_not_renewed_while_the_loop_hangs(
@@ -350,7 +350,7 @@ def test_work_sees_for_itself_that_its_claim_was_not_renewed_while_the_loop_hang
     key = world.submit(payload={"hangs": 11})
     world.invoke(world.records())
     run = world.run(key).run
-    assert (run.status, run.past) == (Status.QUEUED, "L")
+    assert (run.status, run.past) == (RunStatus.QUEUED, "L")
 
 
 def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
@@ -369,9 +369,9 @@ def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
             came = world.invoke([{**record, "attributes": attributes}])
         assert came == [record["messageId"]]
         assert world.hidden[-1][1] == seconds
-    assert world.status(key) is Status.QUEUED
+    assert world.status(key) is RunStatus.QUEUED
     assert world.invoke([record]) == []
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
@@ -383,14 +383,14 @@ def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
         came = world.invoke(records)
     assert came == [], "a timer brings it back"
     waiting = world.run(keys[1]).run
-    assert (waiting.status, waiting.reason) == (Status.WAITING, Reason.BACKOFF)
+    assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
     assert (waiting.past, waiting.returns) == ("", 1)
-    assert [world.status(keys[0]), world.status(keys[2])] == [Status.SUCCESS] * 2
+    assert [world.status(keys[0]), world.status(keys[2])] == [RunStatus.SUCCESS] * 2
     assert len(world.doing.ran) == 2
     world.clock.set(after(60))
     world.look()
     assert world.invoke(world.records()) == []
-    assert world.status(keys[1]) is Status.SUCCESS
+    assert world.status(keys[1]) is RunStatus.SUCCESS
 
 
 def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_one(
@@ -409,7 +409,7 @@ def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_
     world.clock.advance(timedelta(minutes=5))
     world.look()
     world.invoke(world.records())
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_of_many_payloads_that_hang_no_more_are_waited_for_than_claims_live(
@@ -441,7 +441,7 @@ def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
     assert world.invoke(records) == [
         one["messageId"] for one in records if broken.job_id in one["body"]
     ]
-    assert world.status(other) is Status.SUCCESS
+    assert world.status(other) is RunStatus.SUCCESS
     assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.tell.problems]
 
 
@@ -453,7 +453,7 @@ def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_
     records = world.records()
     (back,) = [one for one in records if theirs.job_id in one["body"]]
     assert world.invoke(records) == [back["messageId"]]
-    assert world.status(ours) is Status.SUCCESS
+    assert world.status(ours) is RunStatus.SUCCESS
     for receives, seconds in [(3, 120), (40, 300)]:
         attributes = {**back["attributes"], "ApproximateReceiveCount": str(receives)}
         assert world.invoke([{**back, "attributes": attributes}]) == [back["messageId"]]
@@ -461,7 +461,7 @@ def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_
     assert {(n, f["job_id"]) for n, f in world.tell.problems} == {("look_failed", theirs.job_id)}
     world.outdate(theirs, keys.LAYOUT)
     assert world.invoke([back]) == []
-    assert world.status(theirs) is Status.SUCCESS
+    assert world.status(theirs) is RunStatus.SUCCESS
 
 
 @pytest.mark.parametrize("lasts", [2, 30])
@@ -473,7 +473,7 @@ def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_end
     records = world.records()
     world.hands.at(after(1), lambda: world.outdate(theirs))
     world.invoke(records)
-    assert world.status(ours) is Status.SUCCESS
+    assert world.status(ours) is RunStatus.SUCCESS
     assert world.run(ours).run.past == ""
     assert elapsed(world) < lasts + 15
     assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.tell.problems]
@@ -483,7 +483,7 @@ def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_end
     world.clock.set(after(600))
     world.invoke([one for one in [*records, *world.records()] if theirs.job_id in one["body"]])
     world.invoke(world.records())
-    assert world.status(theirs) is Status.SUCCESS
+    assert world.status(theirs) is RunStatus.SUCCESS
 
 
 def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim(
@@ -492,7 +492,7 @@ def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim
     keys = [world.submit(payload={"x": "y" * size}) for size in (1, 10_000)]
     with refused(world.aws.clients.s3, "GetObject", 1, "InternalError", 500):
         assert world.invoke(world.records()) == []
-    assert [world.status(key) for key in keys] == [Status.SUCCESS] * 2
+    assert [world.status(key) for key in keys] == [RunStatus.SUCCESS] * 2
     assert world.run(keys[1]).run.past == ""
 
 
@@ -512,7 +512,7 @@ def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
     s3.meta.events.unregister("before-call.s3.GetObject", hang)
     assert world.doing.ran == []
     run = world.run(key).run
-    assert (run.status, run.returns, run.past) == (Status.WAITING, 1, "")
+    assert (run.status, run.returns, run.past) == (RunStatus.WAITING, 1, "")
 
 
 def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
@@ -529,7 +529,7 @@ def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
     world.clock.set(after(60))
     world.invoke(records)
     world.invoke(world.records())
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: ExecutorWorld) -> None:
@@ -537,7 +537,7 @@ def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: Exec
     records = world.records()
     with refused(world.aws.clients.dynamodb, "UpdateItem", 4, "ThrottlingException"):
         assert world.invoke(records) == []
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
     assert len(world.doing.ran) == 1
 
 
@@ -639,7 +639,7 @@ def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: Executo
     with refused(world.aws.clients.s3, "PutObject", 99, "SlowDown", 503):
         assert world.invoke(records) == []
     view = world.run(key)
-    assert view.run.status is Status.FAILED
+    assert view.run.status is RunStatus.FAILED
     assert view.detail.error.startswith("The output could not be stored")
 
 
@@ -652,7 +652,13 @@ def test_an_output_that_cannot_be_stored_fails_no_other_run_of_its_batch(
     with refused(world.aws.clients.s3, "PutObject", 999, "SlowDown", 503):
         assert world.invoke(records) == []
     ended = [world.status(key) for key in keys]
-    assert ended == [Status.SUCCESS, Status.FAILED, Status.SUCCESS, Status.SUCCESS, Status.FAILED]
+    assert ended == [
+        RunStatus.SUCCESS,
+        RunStatus.FAILED,
+        RunStatus.SUCCESS,
+        RunStatus.SUCCESS,
+        RunStatus.FAILED,
+    ]
     assert output(world, keys[2]) == BELOW_ROW.encode()
 
 
@@ -665,7 +671,7 @@ def test_a_runs_line_and_its_row_are_short(
     noted = world.submit(payload={"out": "e" * 36})
     world.clock.set(NOON + timedelta(microseconds=123_456))
     # A name of its own: a logger keeps the stream it was first made with.
-    world.runtime.tell = PowertoolsTelling("executor-lines", "prod")
+    world.runtime.tell = PowertoolsTelemetry("executor-lines", "prod")
     world.invoke(world.records())
     lines = [line for line in capsys.readouterr().out.splitlines() if "run_ended" in line]
     assert len(lines) == 10
@@ -684,5 +690,5 @@ def test_a_beat_that_hangs_does_not_keep_the_answer_back(world: ExecutorWorld) -
     key = world.submit(payload={"lasts": 5})
     world.hands.beside = [0, 60]  # first the call that hides the message, then the beat
     assert world.invoke(world.records()) == []
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
     assert elapsed(world) == pytest.approx(7, abs=1)

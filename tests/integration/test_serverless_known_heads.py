@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.run import Status
-from punctual.engine.ports import Key
-from punctual.serverless import executing_heads
+from punctual.domain.run import RunStatus
+from punctual.engine.ports.rows import Key
+from punctual.lambdas.executor import state_cache
 from tests.builders import after
 from tests.integration.executor_world import ExecutorWorld, executor_world
 from tests.integration.moto_faults import lost_answers, refused
@@ -20,7 +20,7 @@ def world() -> Iterator[ExecutorWorld]:
 
 
 def rows_of_a_life(monkeypatch: pytest.MonkeyPatch, fresh: float) -> tuple[dict[str, Any], int]:
-    monkeypatch.setattr(executing_heads, "FRESH", fresh)
+    monkeypatch.setattr(state_cache, "FRESH", fresh)
     with executor_world() as world:
         keys = [world.submit(payload={"out": "x" * 40}) for _ in range(2)]
         keys.append(world.submit(payload={"error": "no"}, max_retries=1))
@@ -54,7 +54,7 @@ def test_who_wrote_meanwhile_is_read_and_stands(world: ExecutorWorld) -> None:
     )
     first = world.jobs.run_now(*key)
     ended_after(world, key, lambda: world.jobs.run_now(*key))
-    assert world.search.run(*key, first.run.run_id).run.status is Status.SUCCESS
+    assert world.search.run(*key, first.run.run_id).run.status is RunStatus.SUCCESS
     (record,) = world.records()
     world.invoke([record])
     (head,) = world.runtime.ports.heads.load([key]).values()
@@ -72,7 +72,7 @@ def test_a_run_that_became_anothers_is_not_ended(world: ExecutorWorld) -> None:
 
     world.hands.at(after(0.5), given_back)
     world.invoke([record])
-    assert world.status(key) is Status.QUEUED
+    assert world.status(key) is RunStatus.QUEUED
     assert "run_taken_over" in [name for name, _ in world.tell.lines]
 
 
@@ -89,7 +89,7 @@ def test_an_end_whose_answer_was_lost_is_not_ended_twice(world: ExecutorWorld) -
     world.invoke([record])
     lost[0].__exit__(None, None, None)
     run = world.run(key).run
-    assert (run.status, run.attempt) == (Status.WAITING, 2), "one attempt failed, not two"
+    assert (run.status, run.attempt) == (RunStatus.WAITING, 2), "one attempt failed, not two"
 
 
 def test_a_store_that_refuses_for_a_while_is_asked_anew(world: ExecutorWorld) -> None:
@@ -105,4 +105,4 @@ def test_a_store_that_refuses_for_a_while_is_asked_anew(world: ExecutorWorld) ->
     world.hands.at(after(0.5), begin)
     world.invoke([record])
     refusing[0].__exit__(None, None, None)
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS

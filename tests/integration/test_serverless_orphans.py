@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import blobs, keys
-from punctual.aws.orphans import OLD
-from punctual.aws.walk import Progress, WalkProgress
+from punctual.aws import s3
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
+from punctual.aws.dynamodb.jobs.orphans import OLD
 from punctual.domain.errors import Unavailable
-from punctual.engine import sweeper
-from punctual.engine.documents import PAYLOADS, payload_name
-from punctual.engine.ports import Key
-from punctual.serverless.walking import walk
+from punctual.engine.commands.definitions_store import PAYLOADS, payload_name
+from punctual.engine.dispatch import late_timers
+from punctual.engine.ports.rows import Key
+from punctual.lambdas.reconciler.handler import walk
 from tests.builders import NOON, a_body, an_id
 from tests.integration.moto_faults import frozen, unreached
 from tests.integration.serverless_world import Functions, functions
@@ -25,7 +26,7 @@ SECOND = timedelta(seconds=1)
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Functions]:
-    monkeypatch.setattr(sweeper, "BACK", timedelta(minutes=1))
+    monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=1))
     with functions() as made:
         made.planner.tick()
         yield made
@@ -126,7 +127,7 @@ def test_a_job_that_a_glance_does_not_see_yet_keeps_its_payload(deployed: Functi
 def test_a_walk_that_fails_in_the_middle_goes_on_there(
     deployed: Functions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blobs, "LISTED", 2)
+    monkeypatch.setattr(s3, "LISTED", 2)
     live = deployed.submit(payload=LARGE, **DAILY)
     for number in range(1, 6):
         orphan(deployed, number)
@@ -145,17 +146,17 @@ def test_a_walk_that_fails_in_the_middle_goes_on_there(
 def test_each_invocation_goes_on_where_the_time_of_the_last_was_over(
     deployed: Functions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blobs, "LISTED", 2)
+    monkeypatch.setattr(s3, "LISTED", 2)
     for number in range(7):
         orphan(deployed, number)
     deployed.clock.set(NOON + OLD + SECOND)
-    real = blobs.S3Blobs.listed
+    real = s3.S3Blobs.listed
 
-    def slow(self: blobs.S3Blobs, prefix: str, after: str | None) -> blobs.Page:
+    def slow(self: s3.S3Blobs, prefix: str, after: str | None) -> s3.Page:
         deployed.clock.advance(timedelta(seconds=40))
         return real(self, prefix, after)
 
-    monkeypatch.setattr(blobs.S3Blobs, "listed", slow)
+    monkeypatch.setattr(s3.S3Blobs, "listed", slow)
     assert not clear(deployed, 90).over
     assert len(payloads(deployed)) == 5
     assert not clear(deployed, 120).over

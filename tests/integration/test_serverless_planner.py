@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 from punctual.domain.errors import Unavailable
-from punctual.domain.placement import shard_of
-from punctual.engine.ports import Timer
-from punctual.engine.window import Place
-from punctual.serverless.planning import planning
-from punctual.serverless.telling import Metric
+from punctual.domain.identifiers import shard_of
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.planner.handler import planning
+from punctual.lambdas.telemetry import Metric
 from tests.builders import NOON, after
 from tests.integration.moto_faults import refused, unreached
 from tests.integration.serverless_world import MINUTE, READS, WRITES, Functions, functions
@@ -81,7 +81,7 @@ def test_a_minute_with_work_is_called_for_so_that_its_poller_is_there_in_time(
         deployed.clock.set(NOON + minute * MINUTE)
         deployed.planner.tick()
     (called,) = deployed.called()
-    assert called == (after(598), [Place(after(600), 0)])
+    assert called == (after(598), [TimerPartition(after(600), 0)])
     assert not [row for row in deployed.aws.rows("control") if "lease" in row[keys.PK]["S"]]
 
 
@@ -98,9 +98,9 @@ def test_one_poller_takes_all_shards_of_a_quiet_minute_and_many_timers_get_their
     deployed.planner = deployed.new_planner()
     deployed.planner.tick()
     assert deployed.called() == [
-        (after(598), [Place(quiet, shard) for shard in range(4)]),
-        (after(600), [Place(busy, 0)]),
-        (after(600), [Place(busy, 1)]),
+        (after(598), [TimerPartition(quiet, shard) for shard in range(4)]),
+        (after(600), [TimerPartition(busy, 0)]),
+        (after(600), [TimerPartition(busy, 1)]),
     ]
 
 
@@ -174,7 +174,7 @@ def test_a_planner_that_dies_before_it_calls_calls_with_its_next_tick(deployed: 
     assert deployed.called() == []
     deployed.clock.set(after(570))
     deployed.planner.tick()
-    assert [places for _, places in deployed.called()] == [[Place(after(600), 0)]]
+    assert [places for _, places in deployed.called()] == [[TimerPartition(after(600), 0)]]
 
 
 def test_a_shard_that_cannot_be_read_keeps_the_watermark_and_no_other_shard(
@@ -267,7 +267,7 @@ def test_a_tick_calls_in_time_for_what_it_saw_however_slow_the_store_is(
         deployed.clock.set(began + MINUTE)
     events.unregister("before-call.dynamodb.Query", slowly)
     called = {place for _, places in deployed.called() for place in places}
-    due = {Place(after(900), shard_of(job, 40)) for _, job in jobs}
+    due = {TimerPartition(after(900), shard_of(job, 40)) for _, job in jobs}
     assert due <= called
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import keys
-from punctual.domain.placement import bucket_of
-from punctual.engine.jobs import Submission
-from punctual.engine.ports import Key
-from punctual.engine.views import JobView
-from punctual.engine.window import Place
-from punctual.serverless.polling import GAP, Polling
-from punctual.serverless.telling import Metric
+from punctual.aws.dynamodb import keys
+from punctual.domain.identifiers import bucket_of
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.rows import Key
+from punctual.engine.queries.views import JobView
+from punctual.lambdas.poller.handler import GAP, PollerHandler
+from punctual.lambdas.telemetry import Metric
 from tests.builders import NOON, after
 from tests.integration.moto_faults import refused, unreached
 from tests.integration.serverless_world import Functions, functions
@@ -98,7 +98,7 @@ def test_in_a_long_gap_it_goes_and_is_called_again(deployed: Functions) -> None:
 
 
 def test_a_void_wake_up_costs_one_query_and_no_write(deployed: Functions) -> None:
-    place = Place(after(60), 0)
+    place = TimerPartition(after(60), 0)
     deployed.aws.ports.wake.call([place], NOON)
     letters = deployed.sqs.receive(deployed.wake, 10)
     event = deployed.event(letters)
@@ -111,7 +111,7 @@ def test_a_void_wake_up_costs_one_query_and_no_write(deployed: Functions) -> Non
 def test_what_is_far_is_called_for_later_without_taking_it(deployed: Functions) -> None:
     future(deployed, 170)
     deployed.wake.letters.clear()
-    place = Place(after(120), 0)
+    place = TimerPartition(after(120), 0)
     deployed.aws.ports.wake.call([place], NOON)
     before = Counter(deployed.aws.written)
     deployed.deliver()
@@ -125,7 +125,7 @@ def test_a_wake_up_for_a_place_another_holds_is_a_nudge(deployed: Functions) -> 
     assert lease is not None
     deployed.clock.set(after(98))
     assert deployed.deliver() == {"batchItemFailures": []}
-    nudged = deployed.aws.ports.buckets.held([Place(after(60), 0)])
+    nudged = deployed.aws.ports.buckets.held([TimerPartition(after(60), 0)])
     assert [one.look for one in nudged.values()] == [lease.look + 1]
     assert deployed.aws.ports.buckets.give_back(lease) is False
 
@@ -134,7 +134,7 @@ def test_a_timer_put_while_a_poller_is_there_is_looked_at_on_time(deployed: Func
     """It learns of it within a second, from the nudge of the poller that came for it."""
     for second in range(300, 312, 3):
         future(deployed, second)
-    other = Polling(deployed.runtime())
+    other = PollerHandler(deployed.runtime())
 
     deployed.meanwhile.append((after(301.5), lambda: future(deployed, 305)))
     deployed.meanwhile.append((after(303.6), lambda: deployed.deliver(other)))
@@ -153,7 +153,7 @@ def test_a_poller_knows_as_many_timers_as_its_pace_brings_and_for_all_its_visits
     runtime.ports.timers.knowing = lambda most: made.append(most) or real(most)  # type: ignore
     for second in (300, 400):
         future(deployed, second)
-    polling = Polling(runtime)
+    polling = PollerHandler(runtime)
     deployed.polling = polling
     deployed.run(after(460))
     assert [due for due, _ in sorted(deployed.runs_sent())] == [300, 400]
@@ -163,7 +163,7 @@ def test_a_poller_knows_as_many_timers_as_its_pace_brings_and_for_all_its_visits
 
 def test_a_nudge_against_a_poller_that_lets_go_is_not_lost(deployed: Functions) -> None:
     future(deployed, 300)
-    other = Polling(deployed.runtime())
+    other = PollerHandler(deployed.runtime())
     real = deployed.polling._runtime.ports.buckets.give_back
     told: list[bool] = []
 

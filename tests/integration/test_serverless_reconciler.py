@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import keys
-from punctual.aws.walk import Progress, WalkProgress
-from punctual.engine import reconciler, sweeper
-from punctual.engine.jobs import Submission
-from punctual.engine.ports import Key, Timer
-from punctual.serverless.following import following
-from punctual.serverless.telling import Metric
-from punctual.serverless.walking import walk
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.dispatch import late_timers, reconciler
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.reconciler.handler import walk
+from punctual.lambdas.status.handler import following
+from punctual.lambdas.telemetry import Metric
 from tests.builders import NOON, after
 from tests.integration.moto_faults import lost_answers
 from tests.integration.serverless_world import Functions, functions
@@ -24,7 +25,7 @@ DAY = timedelta(days=1)
 
 @pytest.fixture
 def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Functions]:
-    monkeypatch.setattr(sweeper, "BACK", timedelta(minutes=20))
+    monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=20))
     with functions() as made:
         made.planner.tick()
         yield made

@@ -9,18 +9,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.control import DynamoBuckets
+from punctual.aws.dynamodb.control.partitions import DynamoBuckets
 from punctual.domain.errors import Unavailable
-from punctual.domain.head import State
-from punctual.domain.run import Reason, Run, Status, Trigger, Waiting
-from punctual.engine.ports import Detail, Key, Swap
-from punctual.engine.runs import of_row
-from punctual.engine.search import RunFilters, Search
-from punctual.engine.slices import finish
-from punctual.serverless.following import Following, following
-from punctual.serverless.monitoring import DeployedMonitor
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.queries.jobs import JobQueries, RunFilters
+from punctual.engine.queries.run_views import of_row
+from punctual.engine.queries.slices import finish
+from punctual.lambdas.job_search.monitor import DeployedMonitor
+from punctual.lambdas.status.handler import StatusHandler, following
 from punctual.web.contract import READER
-from punctual.web.render_run import listed_run_json
+from punctual.web.views.run import listed_run_json
 from tests.builders import JOB, NOON, a_body, a_head, a_row, a_run, after, an_attempt, an_id
 from tests.integration.moto_faults import frozen
 from tests.integration.serverless_api import Deployed, Hand, Told, deployed
@@ -28,7 +29,7 @@ from tests.integration.stream_records import BY_TTL, Stream
 from tests.integration.test_serverless_api import DAILY, load
 
 ENDED = a_run(
-    status=Status.SUCCESS,
+    status=RunStatus.SUCCESS,
     token=3,
     claimer="e1",
     started_at=after(1),
@@ -36,7 +37,7 @@ ENDED = a_run(
     ended_at=after(2),
     changed_at=after(2),
 )
-RUNNING = replace(ENDED, status=Status.RUNNING, ended_at=None, changed_at=after(1))
+RUNNING = replace(ENDED, status=RunStatus.RUNNING, ended_at=None, changed_at=after(1))
 QUEUED = a_run()
 
 
@@ -72,14 +73,14 @@ class World:
         self.stream = Stream(api.store)
         runtime = api.runtimes[READER]
         self.told: Told = api.told[READER]
-        self.status: Following = following(runtime)
+        self.status: StatusHandler = following(runtime)
         self.status._run_events = run_events
         self.status._ports = copy_of(runtime.ports, feed=self.bus)
 
     def follow(self, *records: Any) -> list[str]:
         return self.status.follow(list(records))
 
-    def listed(self) -> list[tuple[str, Status]]:
+    def listed(self) -> list[tuple[str, RunStatus]]:
         rows = self.store.lists.page("acme", None, 50, self.clock.now)
         return [(row.run.run_id, row.run.status) for row in rows]
 
@@ -123,7 +124,7 @@ def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
         ("QUEUED", "RUNNING"),
         ("RUNNING", "SUCCESS"),
     ]
-    assert world.listed() == [(ENDED.run_id, Status.SUCCESS)]
+    assert world.listed() == [(ENDED.run_id, RunStatus.SUCCESS)]
     stats = world.stats()
     assert (stats.jobs, stats.runs) == ({"SCHEDULED": 1}, {"SUCCESS": 1})
     late = stats.lateness_ms
@@ -166,11 +167,11 @@ def test_an_event_says_what_the_schema_says(world: World) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
-        ({}, {"state": State.PAUSED, "edition": 2}, ("SCHEDULED", "PAUSED", "PAUSED")),
-        ({"state": State.PAUSED}, {"edition": 2}, ("PAUSED", "SCHEDULED", "RESUMED")),
-        ({}, {"state": State.COMPLETED}, ("SCHEDULED", "COMPLETED", "COMPLETED")),
-        ({"state": State.COMPLETED}, {}, ("COMPLETED", "SCHEDULED", "REOPENED")),
-        ({}, {"state": State.CANCELLED}, ("SCHEDULED", "CANCELLED", "CANCELLED")),
+        ({}, {"state": JobStatus.PAUSED, "edition": 2}, ("SCHEDULED", "PAUSED", "PAUSED")),
+        ({"state": JobStatus.PAUSED}, {"edition": 2}, ("PAUSED", "SCHEDULED", "RESUMED")),
+        ({}, {"state": JobStatus.COMPLETED}, ("SCHEDULED", "COMPLETED", "COMPLETED")),
+        ({"state": JobStatus.COMPLETED}, {}, ("COMPLETED", "SCHEDULED", "REOPENED")),
+        ({}, {"state": JobStatus.CANCELLED}, ("SCHEDULED", "CANCELLED", "CANCELLED")),
         ({}, {"edition": 2}, ("SCHEDULED", "SCHEDULED", "CHANGED")),
         ({}, {}, None),
     ],
@@ -212,7 +213,7 @@ def test_what_was_fired_ahead_and_taken_back_says_so(world: World) -> None:
 
 def test_a_long_line_is_read_though_it_is_packed(world: World) -> None:
     line = tuple(
-        Waiting(an_id(n), 1, NOON, NOON, NOON, Trigger.RUN_NOW) for n in range(1_000, 1_020)
+        WaitingRun(an_id(n), 1, NOON, NOON, NOON, Trigger.RUN_NOW) for n in range(1_000, 1_020)
     )
     record = world.stream.of(a_head(version=1), a_head(version=2, line=line))
     assert "B" in record["dynamodb"]["NewImage"]["line"]
@@ -227,7 +228,7 @@ def test_what_waits_shows_how_long(world: World) -> None:
 
 
 def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) -> None:
-    failed = replace(ENDED, status=Status.FAILED)
+    failed = replace(ENDED, status=RunStatus.FAILED)
     detail = Detail(error="exit 1")
     world.store.ports.history.put_attempts([an_attempt(1, 3, failed.run_id, detail=detail)])
     record = world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(failed,)))
@@ -245,13 +246,13 @@ def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_
     world: World,
 ) -> None:
     ports = world.api.runtimes[READER].ports
-    search = Search(ports, world.clock, world.monitor())
+    search = JobQueries(ports, world.clock, world.monitor())
 
-    def listed() -> list[tuple[str, Status]]:
+    def listed() -> list[tuple[str, RunStatus]]:
         page = finish(search.runs("acme", None, RunFilters(), 50, None))
         return [(view.run.run_id, view.run.status) for view in page.items]
 
-    once = [(ENDED.run_id, Status.SUCCESS)]
+    once = [(ENDED.run_id, RunStatus.SUCCESS)]
     running, ended = a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(ENDED,))
     ports.heads.swap([Swap(ended, 0)])
     ports.history.put([a_row(ENDED.run_id, run=ENDED)])
@@ -281,7 +282,7 @@ def test_a_list_knows_of_an_output_and_does_not_hold_it(world: World) -> None:
 def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
     def missed(count: int) -> Run:
         return a_run(
-            status=Status.MISSED,
+            status=RunStatus.MISSED,
             reason=Reason.OUTAGE,
             count=count,
             last_at=after(count),
@@ -442,7 +443,7 @@ def test_a_job_that_stands_again_loses_nothing(world: World) -> None:
 
 def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: World) -> None:
     world.store.ports.heads.put_bodies([a_body()])
-    record = world.stream.of(a_head(state=State.CANCELLED), None, userIdentity=BY_TTL)
+    record = world.stream.of(a_head(state=JobStatus.CANCELLED), None, userIdentity=BY_TTL)
     spent = world.store.spend(lambda: world.follow(record))
     assert spent == {"BatchGetItem": 1, "Query": 2, "BatchWriteItem": 1, "TransactWriteItems": 1}
     assert world.store.rows("jobs") == []
@@ -501,7 +502,7 @@ def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
 ) -> None:
     assert world.store.ports.buckets.advance(None, NOON)
     queued = replace(QUEUED, let_in_at=after(let_in), changed_at=after(let_in), sends=sends)
-    claimed = replace(queued, status=Status.RUNNING, sends=0, token=9)
+    claimed = replace(queued, status=RunStatus.RUNNING, sends=0, token=9)
     claimed = replace(claimed, started_at=after(20), attempt_at=after(20))
     world.follow(
         world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
@@ -513,7 +514,7 @@ def test_what_was_fired_late_is_late(world: World) -> None:
     """It was queued when it was fired: it stood in no line."""
     assert world.store.ports.buckets.advance(None, NOON)
     queued = replace(QUEUED, created_at=after(20), sent_at=after(20), sends=1)
-    claimed = replace(queued, status=Status.RUNNING, sent_at=None, sends=0, token=9)
+    claimed = replace(queued, status=RunStatus.RUNNING, sent_at=None, sends=0, token=9)
     claimed = replace(claimed, started_at=after(21), attempt_at=after(21))
     world.follow(
         world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))

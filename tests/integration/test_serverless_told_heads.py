@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.queue import parse_message, to_body
+from punctual.aws.sqs.run_queue import parse_message, to_body
 from punctual.domain.errors import Invalid
-from punctual.domain.run import Status
-from punctual.engine.ports import Key
+from punctual.domain.run import RunStatus
+from punctual.engine.ports.rows import Key
 from tests.builders import after, an_id
 from tests.integration.executor_world import ExecutorWorld, Record, executor_world
 from tests.integration.moto_faults import frozen, lost_answers, refused
@@ -46,14 +46,14 @@ def test_a_message_without_a_head_is_claimed_as_ever(world: ExecutorWorld) -> No
     key = world.submit()
     (record,) = world.records()
     assert spent(world, bare(record)) == (2, 2)
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_a_message_that_comes_again_is_not_believed(world: ExecutorWorld) -> None:
     key = world.submit()
     (record,) = world.records()
     assert spent(world, received(record, 2)) == (2, 2)
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 @pytest.mark.parametrize(("seconds", "heads_read"), [(119, False), (120, True)])
@@ -78,7 +78,7 @@ def test_who_changed_the_job_since_is_read_and_stands(world: ExecutorWorld) -> N
     assert spent(world, record) == (2, 3), "one swap is lost"
     (head,) = world.runtime.ports.heads.load([key]).values()
     assert (head.head.edition, head.head.runs) == (2, ())
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_what_was_cancelled_since_does_not_begin(world: ExecutorWorld) -> None:
@@ -86,7 +86,7 @@ def test_what_was_cancelled_since_does_not_begin(world: ExecutorWorld) -> None:
     (record,) = world.records()
     world.jobs.cancel(*key)
     assert world.invoke([record]) == []
-    assert world.status(key) is Status.CANCELLED
+    assert world.status(key) is RunStatus.CANCELLED
     assert world.doing.ran == []
 
 
@@ -115,7 +115,7 @@ def test_after_a_store_that_did_not_answer_the_head_is_read(world: ExecutorWorld
 
     world.hands.at(after(0.5), paused)
     assert world.invoke([record]) == []
-    assert world.status(key) is Status.CANCELLED
+    assert world.status(key) is RunStatus.CANCELLED
     assert world.doing.ran == []
 
 
@@ -132,7 +132,7 @@ def test_a_head_that_somebody_made_up_overwrites_nothing(world: ExecutorWorld) -
     world.invoke([{**record, "body": body}])
     (head,) = world.runtime.ports.heads.load([key]).values()
     assert "0 0 * * *" in repr(head.head.schedule)
-    assert world.status(key) is Status.SUCCESS, "the run itself is there, and runs"
+    assert world.status(key) is RunStatus.SUCCESS, "the run itself is there, and runs"
 
 
 def forged(record: Record, **told: Any) -> Record:
@@ -154,7 +154,7 @@ def test_without_the_mark_of_who_wrote_last_nothing_is_overwritten(
     world.invoke([forged(record, writers=writers, next_at="2026-04-01T00:00:00Z")])
     (stored,) = world.runtime.ports.heads.load([key]).values()
     assert stored.head.next_at == datetime(2026, 3, 3, tzinfo=UTC)
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 @pytest.mark.parametrize("named", [False, True])
@@ -221,7 +221,7 @@ def test_a_head_whose_moments_name_no_zone_is_not_believed_and_stops_no_other(
     made_up = forged(record, writers=["guessed"], **told)
     assert parse_message(made_up["body"]).head is None
     assert world.invoke([made_up, other]) == []
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_a_message_that_is_due_in_no_zone_is_none_of_ours(world: ExecutorWorld) -> None:
@@ -231,7 +231,7 @@ def test_a_message_that_is_due_in_no_zone_is_none_of_ours(world: ExecutorWorld) 
     with pytest.raises(Invalid):
         parse_message(body)
     assert world.invoke([{**record, "body": body, "messageId": "other"}, record]) == ["other"]
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
 
 
 def test_what_a_run_is_to_do_is_found_though_a_glance_does_not_see_it(
@@ -242,7 +242,7 @@ def test_what_a_run_is_to_do_is_found_though_a_glance_does_not_see_it(
         records = world.records()
         assert world.invoke(records) == []
         assert seen
-        assert all(world.status(key) is Status.SUCCESS for key in keys)
+        assert all(world.status(key) is RunStatus.SUCCESS for key in keys)
 
 
 def test_two_messages_of_one_job_in_one_batch_both_run(world: ExecutorWorld) -> None:

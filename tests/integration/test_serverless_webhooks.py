@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from punctual.aws.notices import to_body
-from punctual.domain.run import Status
-from punctual.domain.webhooks import TRIES, keys_text, shown_secret, tenant_secret
-from punctual.engine.ports import Key, RunKey
-from punctual.serverless.burying import Burying
-from punctual.serverless.telling import Metric
+from punctual.aws.sqs.notifications import to_body
+from punctual.domain.run import RunStatus
+from punctual.domain.tenants.webhooks import TRIES, keys_text, shown_secret, tenant_secret
+from punctual.engine.ports.rows import Key, RunKey
+from punctual.lambdas.dead_letters.handler import DeadLetterHandler
+from punctual.lambdas.telemetry import Metric
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 from tests.builders import NOON, after
 from tests.integration.by_hand import Doing
@@ -283,7 +283,7 @@ def test_whoever_dies_where_ever_somebody_is_told(
             world.invoke([again(record, 2), *(one for one in found if one not in told)])
     told += world.records()
     run = world.run(key).run
-    assert run.status is Status.FAILED
+    assert run.status is RunStatus.FAILED
     assert {json.loads(one["body"])["r"] for one in told} == {run.run_id}, "somebody is told"
 
 
@@ -295,11 +295,11 @@ def test_a_notice_that_came_back_too_often_ends_no_run(world: ExecutorWorld) -> 
     run = world.run(key).run
     body = to_body(a_notice(run.run_id)._replace(job_id=key.job_id))
     sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId="g")
-    Burying(world.new_runtime(), (url,)).bury(lambda: 240.0)
+    DeadLetterHandler(world.new_runtime(), (url,)).bury(lambda: 240.0)
     (said,) = lines(world, "webhook_given_up")
     assert (said["job_id"], said["run_id"]) == (key.job_id, run.run_id)
     assert world.tell.count(Metric.DEAD_LETTERS) == 1
-    assert world.status(key) is Status.SUCCESS
+    assert world.status(key) is RunStatus.SUCCESS
     assert world.tell.problems == []
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]

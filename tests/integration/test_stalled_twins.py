@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.run import Status
-from punctual.engine.ports import Key
-from punctual.engine.search import RunFilters
-from punctual.engine.slices import finish
-from punctual.engine.views import RunView
-from punctual.local.clock import ManualClock
+from punctual.domain.run import RunStatus
+from punctual.engine.ports.rows import Key
+from punctual.engine.queries.jobs import RunFilters
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import RunView
+from punctual.node.clock import ManualClock
 from tests.builders import NOON
 from tests.integration.moto_adapter import moto
 from tests.integration.test_aws_way import Deployment
@@ -73,7 +73,7 @@ def test_a_run_that_a_twin_ordered_and_that_is_over_is_not_made_again(
 
     stalled(aws, monkeypatch, twin)
     late = aws.jobs.run_now(*job, None, *KEY)
-    assert (late.run.run_id, late.run.status) == (first[0].run.run_id, Status.SUCCESS)
+    assert (late.run.run_id, late.run.status) == (first[0].run.run_id, RunStatus.SUCCESS)
     assert aws.execute() == []
     assert len(runs(aws, job)) == 1
 
@@ -90,7 +90,7 @@ def test_a_retry_that_a_twin_ordered_and_that_is_over_is_not_made_again(
         live_on(aws, job)
 
     stalled(aws, monkeypatch, twin)
-    assert finish(aws.jobs.retry(*job, former, *KEY)).run.status is Status.SUCCESS
+    assert finish(aws.jobs.retry(*job, former, *KEY)).run.status is RunStatus.SUCCESS
     assert aws.execute() == []
     assert len(runs(aws, job)) == 2
 
@@ -109,4 +109,4 @@ def test_a_time_that_a_twin_has_backfilled_meanwhile_is_not_run_again(
     finish(aws.jobs.backfill(*job, *reach, False))
     assert aws.execute() == []
     found = runs(aws, job)
-    assert [view.run.status for view in found] == [Status.SUCCESS] * 3
+    assert [view.run.status for view in found] == [RunStatus.SUCCESS] * 3

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.aws.dynamo import Dynamo
-from punctual.domain.placement import slot_of
-from punctual.domain.run import Run, Status
-from punctual.engine.views import Stats
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.domain.identifiers import slot_of
+from punctual.domain.run import Run, RunStatus
+from punctual.engine.queries.views import Stats
 from tests.builders import a_head, a_run, after, an_id
 from tests.integration.serverless_api import Hand, deployed
 from tests.integration.test_serverless_status import World
@@ -25,7 +25,7 @@ class Died(BaseException):
     """The environment is gone: no code of ours sees it coming."""
 
 
-class Dying(Dynamo):
+class Dying(DynamoClient):
     """Dies at some of its transactions, counted from 0: before, or when it is written."""
 
     def __init__(self, world: World) -> None:
@@ -91,7 +91,7 @@ def ended(run: Run) -> Run:
     at = run.due_at + timedelta(seconds=1)
     return replace(
         run,
-        status=Status.SUCCESS,
+        status=RunStatus.SUCCESS,
         token=3,
         started_at=at,
         attempt_at=at,

@@ -8,17 +8,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import Head, Lane, Priority, Rules, State
-from punctual.domain.placement import EPOCH
-from punctual.domain.run import Lease, Status, Waiting
-from punctual.domain.timing import RETENTION
-from punctual.engine.documents import payload_name
-from punctual.engine.placing import blank_head
-from punctual.engine.ports import Detail, Key, RunKey, Swap
-from punctual.local.clock import ManualClock
-from punctual.local.feed import PACKED
-from punctual.local.kinds import INLINE, MIXED, Place, rank
-from punctual.local.store import Store
+from punctual.domain.durations import RETENTION
+from punctual.domain.identifiers import EPOCH
+from punctual.domain.job_state import JobState, JobStatus, Lane, Priority, Rules
+from punctual.domain.run import Lease, RunStatus, WaitingRun
+from punctual.engine.changes.timer_placement import blank_head
+from punctual.engine.commands.definitions_store import payload_name
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Detail, Key, RunKey
+from punctual.node.clock import ManualClock
+from punctual.node.run_queue.slots import INLINE, MIXED, Place, rank
+from punctual.node.sqlite.feed import PACKED
+from punctual.node.sqlite.store import Store
 from tests.builders import (
     JOB,
     NOON,
@@ -45,13 +46,13 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def queued(
     number: int, due_at: datetime = NOON, priority: Priority = Priority.NORMAL, tenant: str = "acme"
-) -> Head:
+) -> JobState:
     run = a_run(due_at=due_at)
     rules = {1: Rules(body="1-body", since_at=NOON, priority=priority)}
     return a_head(an_id(number), runs=(run,), rules=rules, tenant=tenant)
 
 
-def swap(store: Store, *heads: Head) -> None:
+def swap(store: Store, *heads: JobState) -> None:
     assert all(store.heads.swap([Swap(head, 0) for head in heads]))
 
 
@@ -95,9 +96,9 @@ def test_what_is_queued_is_read_in_pages_also_where_all_is_due_together(store: S
 
 
 def test_only_what_stands_queued_is_queued(store: Store) -> None:
-    running = a_head(an_id(1), runs=(a_run(status=Status.RUNNING),))
-    waiting = a_head(an_id(2), line=(Waiting(RUN, 1, NOON, NOON, NOON),))
-    both = a_head(an_id(3), runs=(a_run("a", Status.RUNNING), a_run("b"), a_run("c")))
+    running = a_head(an_id(1), runs=(a_run(status=RunStatus.RUNNING),))
+    waiting = a_head(an_id(2), line=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
+    both = a_head(an_id(3), runs=(a_run("a", RunStatus.RUNNING), a_run("b"), a_run("c")))
     swap(store, running, waiting, both, a_head(an_id(4)))
     normal = rank(Priority.NORMAL, INLINE)
     assert standing(store, normal) == [both.job_id]
@@ -146,7 +147,7 @@ def test_without_leases_a_start_has_nothing_to_end(store: Store) -> None:
 
 
 def test_jobs_are_counted_by_state_without_blank_ones(store: Store) -> None:
-    swap(store, a_head(an_id(1)), a_head(an_id(2), state=State.PAUSED), a_head(tenant="other"))
+    swap(store, a_head(an_id(1)), a_head(an_id(2), state=JobStatus.PAUSED), a_head(tenant="other"))
     blank = blank_head(Key("acme", an_id(3)), 1, "w", NOON)
     swap(store, blank)
     assert store.count_jobs("acme") == {"SCHEDULED": 1, "PAUSED": 1}
@@ -165,8 +166,8 @@ def test_a_job_counts_when_it_takes_a_blank_heads_place(store: Store) -> None:
 
 
 def test_runs_are_counted_alive_and_ended(store: Store) -> None:
-    line = tuple(Waiting(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
-    swap(store, a_head(runs=(a_run(), a_run("b", Status.RUNNING)), line=line))
+    line = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(3))
+    swap(store, a_head(runs=(a_run(), a_run("b", RunStatus.RUNNING)), line=line))
     store.history.put([a_row(an_id(n)) for n in range(4)])
     store.history.put([a_row(an_id(n)) for n in range(2, 6)])
     assert store.count_runs("acme") == {"QUEUED": 1, "RUNNING": 1, "WAITING": 3, "SUCCESS": 6}
@@ -174,7 +175,7 @@ def test_runs_are_counted_alive_and_ended(store: Store) -> None:
 
 def test_a_head_whose_end_its_own_commit_records_is_not_busy(store: Store) -> None:
     """Otherwise each job that ever ran would be read to find the few that run."""
-    ended = a_head(ended=(a_run(status=Status.SUCCESS, ended_at=NOON),))
+    ended = a_head(ended=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
     with store.work():
         swap(store, ended)
         store.history.put([a_row()])
@@ -183,9 +184,9 @@ def test_a_head_whose_end_its_own_commit_records_is_not_busy(store: Store) -> No
 
 @pytest.mark.parametrize("limit", [1, 3, 1_000])
 def test_expired_jobs_are_removed_with_all_they_had(store: Store, limit: int) -> None:
-    gone = [a_head(an_id(n), state=State.COMPLETED, ended_at=NOON) for n in range(7)]
+    gone = [a_head(an_id(n), state=JobStatus.COMPLETED, ended_at=NOON) for n in range(7)]
     kept = a_head(an_id(50))
-    late = a_head(an_id(51), state=State.COMPLETED, ended_at=after(86_400 * 2))
+    late = a_head(an_id(51), state=JobStatus.COMPLETED, ended_at=after(86_400 * 2))
     swap(store, *gone, kept, late)
     for head in (*gone, kept):
         name = f"payload/{head.job_id}"
@@ -201,7 +202,7 @@ def test_expired_jobs_are_removed_with_all_they_had(store: Store, limit: int) ->
 
 
 def test_a_run_of_its_own_payload_takes_it_along_when_it_expires(store: Store) -> None:
-    ended: dict[str, Any] = {"status": Status.SUCCESS, "ended_at": NOON, "token": 2}
+    ended: dict[str, Any] = {"status": RunStatus.SUCCESS, "ended_at": NOON, "token": 2}
     names = []
     for number, own in ((1, True), (2, True), (3, False)):
         run = a_run(an_id(number), own_payload=own, **ended)

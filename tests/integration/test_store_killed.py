@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from punctual.engine.ports import Key, RunKey
-from punctual.local.clock import ManualClock
-from punctual.local.store import FILE, Store
+from punctual.engine.ports.rows import Key, RunKey
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import FILE, Store
 from tests.builders import NOON, RUN, an_id
 from tests.integration.store_writer import JOBS_A_UNIT
 

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec.structs import replace
 
-from punctual.domain.head import State
-from punctual.domain.placement import EPOCH
-from punctual.domain.run import Lease, Status, Waiting
-from punctual.engine.ports import Beat, Key, Stored, Swap, Timer
-from punctual.local.clock import ManualClock
-from punctual.local.store import Store
+from punctual.domain.identifiers import EPOCH
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import Lease, RunStatus, WaitingRun
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import Store
 from tests.builders import NOON, a_head, a_row, a_run, a_timer, after, an_id
 
 JOBS = [an_id(n) for n in (3, 1, 2, 5, 4)]
@@ -35,7 +37,7 @@ class Model(RuleBasedStateMachine):
         self.clock = ManualClock(NOON)
         self.marks = 0
         self.in_unit = False
-        self.stored: dict[str, Stored] = {}
+        self.stored: dict[str, StoredState] = {}
         self.timers: set[Timer] = set()
         self.history: set[tuple[str, str]] = set()
         self.saved = (self.stored, self.timers, self.history)
@@ -83,7 +85,7 @@ class Model(RuleBasedStateMachine):
         alive=runs,
         line=st.integers(0, 2),
         held=leases,
-        state=st.sampled_from(State),
+        state=st.sampled_from(JobStatus),
         stale=st.booleans(),
         required=st.booleans(),
     )
@@ -93,7 +95,7 @@ class Model(RuleBasedStateMachine):
         alive: list[str],
         line: int,
         held: dict[str, bool],
-        state: State,
+        state: JobStatus,
         stale: bool,
         required: bool,
     ) -> None:
@@ -106,10 +108,10 @@ class Model(RuleBasedStateMachine):
             f"w{self.marks}",
             state=state,
             runs=tuple(
-                a_run(run_id, Status.QUEUED if n % 2 == 0 else Status.RUNNING)
+                a_run(run_id, RunStatus.QUEUED if n % 2 == 0 else RunStatus.RUNNING)
                 for n, run_id in enumerate(alive)
             ),
-            line=tuple(Waiting(f"line{n}", 1, NOON, NOON, NOON) for n in range(line)),
+            line=tuple(WaitingRun(f"line{n}", 1, NOON, NOON, NOON) for n in range(line)),
         )
         changes = {
             run_id: Lease(token=version, until=after(self.marks)) if set_it else None
@@ -122,7 +124,7 @@ class Model(RuleBasedStateMachine):
         if not stale:
             before.update({k: v for k, v in changes.items() if v is not None})
             kept = {k: v for k, v in before.items() if changes.get(k, v) is not None}
-            self.stored[job] = Stored(head, kept)
+            self.stored[job] = StoredState(head, kept)
 
     @rule(job=jobs, run_id=st.sampled_from(RUNS), right=st.booleans())
     def beat(self, job: str, run_id: str, right: bool) -> None:
@@ -131,14 +133,14 @@ class Model(RuleBasedStateMachine):
         lease = old.leases.get(run_id) if old else None
         token = (lease.token if lease else 0) + (0 if right else 1)
         (answer,) = self.store.heads.beat(
-            [Beat(Key("acme", job), run_id, token, after(self.marks))]
+            [LeaseRenewal(Key("acme", job), run_id, token, after(self.marks))]
         )
         if old is None or lease is None or not right:
             assert answer is None
         else:
             assert answer == old.head
             renewed = Lease(token=token, until=after(self.marks), beaten=True)
-            self.stored[job] = Stored(old.head, {**old.leases, run_id: renewed})
+            self.stored[job] = StoredState(old.head, {**old.leases, run_id: renewed})
 
     @rule(job=jobs, version=st.integers(1, 3), put=st.booleans())
     def timer(self, job: str, version: int, put: bool) -> None:
@@ -181,7 +183,7 @@ class Model(RuleBasedStateMachine):
         assert set(self.store.end_all_leases()) == held
         for job, (head, leases) in list(self.stored.items()):
             ended = {k: replace(v, until=EPOCH) for k, v in leases.items()}
-            self.stored[job] = Stored(head, ended)
+            self.stored[job] = StoredState(head, ended)
 
     @invariant()
     def heads_are_as_they_should_be(self) -> None:

@@ -9,18 +9,19 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from punctual.domain.head import Lane, Priority, Rules, State
-from punctual.domain.run import Lease, Status
-from punctual.domain.schedule import Every, Once
-from punctual.engine.ports import Key, RunKey, Swap
-from punctual.local.clock import ManualClock
-from punctual.local.codec import micros
-from punctual.local.errors import StoreError
-from punctual.local.head_rows import HEAD
-from punctual.local.history import ATTEMPT, ROW
-from punctual.local.kinds import INLINE, rank
-from punctual.local.schema import MIGRATIONS, connect
-from punctual.local.store import FILE, Store
+from punctual.domain.job_state import JobStatus, Lane, Priority, Rules
+from punctual.domain.run import Lease, RunStatus
+from punctual.domain.schedules.schedule import Every, Once
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Key, RunKey
+from punctual.node.clock import ManualClock
+from punctual.node.run_queue.slots import INLINE, rank
+from punctual.node.sqlite.codec import micros
+from punctual.node.sqlite.errors import StoreError
+from punctual.node.sqlite.history import ATTEMPT, ROW
+from punctual.node.sqlite.schema import MIGRATIONS, connect
+from punctual.node.sqlite.state_rows import HEAD
+from punctual.node.sqlite.store import FILE, Store
 from tests.builders import JOB, NOON, RUN, a_head, a_row, a_run, a_timer, after, an_attempt, an_id
 
 CLOCK = ManualClock(NOON)
@@ -73,7 +74,7 @@ def test_a_refusal_leaves_the_folder_to_its_holder(tmp_path: Path) -> None:
 
 def test_the_lock_goes_with_the_process_that_held_it(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from punctual.local.store import Store; "
+        "import os, sys; from pathlib import Path; from punctual.node.sqlite.store import Store; "
         "Store.open(Path(sys.argv[1])); print('open', flush=True); os.kill(os.getpid(), 9)"
     )
     ended = subprocess.run(
@@ -131,7 +132,7 @@ def test_a_file_of_version_1_is_brought_up_with_all_it_holds(folder: Path) -> No
         ]
         assert list(store.history.page(Key("acme", JOB), None, None, 9, NOON)) == rows[::2]
         assert store.history.present([RunKey("acme", JOB, an_id(1_000_003))])
-        head = a_head(version=2, runs=(a_run(status=Status.RUNNING, token=2),))
+        head = a_head(version=2, runs=(a_run(status=RunStatus.RUNNING, token=2),))
         lease = Lease(token=2, until=after(30))
         assert store.heads.load([Key("acme", JOB)]) == {Key("acme", JOB): (head, {RUN: lease})}
         assert store.timers.due(NOON, 0, NOON, None, 9).timers == [a_timer()]
@@ -150,7 +151,7 @@ def test_the_heads_of_a_file_of_version_2_are_found_by_what_comes_next(folder: P
         a_head(an_id(n), next_at=after(n * 10), schedule=Once(after(n * 10)))
         for n in range(2_000, 0, -1)
     ]
-    heads += [a_head(an_id(3_000)), a_head(an_id(3_001), next_at=after(1), state=State.PAUSED)]
+    heads += [a_head(an_id(3_000)), a_head(an_id(3_001), next_at=after(1), state=JobStatus.PAUSED)]
     again = a_head(an_id(3_002), next_at=after(5), schedule=Every(5, anchor_at=NOON))
     old.executemany(
         "INSERT INTO heads (id, tenant, job_id, state, leased, busy, queued, head) "

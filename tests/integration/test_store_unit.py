@@ -10,13 +10,14 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.events import Look
-from punctual.domain.run import Lease, Status
-from punctual.engine.change import Change
-from punctual.engine.ports import Beat, Key, RunKey, Swap
-from punctual.engine.steps import Steps
-from punctual.local.clock import ManualClock
-from punctual.local.store import FILE, Store
+from punctual.domain.events import Evaluate
+from punctual.domain.run import Lease, RunStatus
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.changes.change import Change
+from punctual.engine.ports.job_states import LeaseRenewal, Swap
+from punctual.engine.ports.rows import Key, RunKey
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import FILE, Store
 from tests.builders import JOB, NOON, RUN, a_body, a_head, a_row, a_run, a_timer, after, an_id
 
 HERE = Key("acme", JOB)
@@ -74,7 +75,7 @@ def test_nothing_is_on_the_disk_before_the_unit_ends(store: Store, folder: Path)
 def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -> None:
     """What its holder left cannot be read: neither stands, and the next look does both."""
     ended = a_run(
-        status=Status.SUCCESS,
+        status=RunStatus.SUCCESS,
         token=1,
         claimer="e",
         nonce="m.0",
@@ -84,10 +85,12 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
     store.heads.put_bodies([a_body()])
     store.heads.swap([Swap(a_head(ended=(ended,)), 0)])
     ports = store.ports(cast(Any, None), cast(Any, None))
-    steps = Steps(ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.work())
+    steps = ChangeApplier(
+        ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.work()
+    )
 
     def look() -> None:
-        steps.apply([Change(HERE, Look(), "a look")])
+        steps.apply([Change(HERE, Evaluate(), "a look")])
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(store.blobs, "get", _deaf)
@@ -97,7 +100,7 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
     look()
     assert store.heads.load([HERE])[HERE].head.ended == ()
     (row,) = store.history.get([RunKey(*HERE, RUN)], after(60)).values()
-    assert row.run.status is Status.SUCCESS
+    assert row.run.status is RunStatus.SUCCESS
 
 
 def _deaf(*_: Any) -> Any:
@@ -187,8 +190,8 @@ def test_the_life_of_a_run_in_one_unit_is_one_write_of_each_row(store: Store) ->
     store.heads.swap([Swap(a_head(), 0)])
     store.timers.put([a_timer()])
     queued = a_head(version=2, runs=(a_run(),))
-    running = a_head(version=3, runs=(a_run(status=Status.RUNNING, token=3),))
-    ended = a_head(version=4, ended=(a_run(status=Status.SUCCESS, ended_at=NOON),))
+    running = a_head(version=3, runs=(a_run(status=RunStatus.RUNNING, token=3),))
+    ended = a_head(version=4, ended=(a_run(status=RunStatus.SUCCESS, ended_at=NOON),))
     seen = writes(store)
     with store.work():
         store.heads.swap([Swap(queued, 1)])
@@ -219,7 +222,7 @@ def test_a_unit_that_only_reads_writes_nothing(store: Store) -> None:
 def test_a_beat_writes_the_lease_and_not_the_head(store: Store) -> None:
     store.heads.swap([Swap(a_head(version=2), 0, {RUN: LEASE})])
     seen = writes(store)
-    store.heads.beat([Beat(HERE, RUN, 2, after(50))])
+    store.heads.beat([LeaseRenewal(HERE, RUN, 2, after(50))])
     assert seen == ["INSERT leases", "COMMIT"]
 
 

@@ -13,16 +13,16 @@ from zlib import crc32
 
 import pytest
 
-from punctual.aws.attributes import size
-from punctual.aws.calls import Patience
-from punctual.aws.crew import Crew
-from punctual.aws.dynamo import Dynamo, Range
-from punctual.aws.status_keys import PARTS, totals
-from punctual.aws.tallies import MOST_NAMED, Change, Tallies, mark_of
+from punctual.aws.dynamodb.attributes import size
+from punctual.aws.dynamodb.client import DynamoClient, Range
+from punctual.aws.dynamodb.control.counter_keys import PARTS, totals
+from punctual.aws.dynamodb.control.counters import MOST_NAMED, Change, Counters, mark_of
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
-from punctual.domain.head import State
-from punctual.domain.run import Status
-from punctual.serverless.counting import standing
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import RunStatus
+from punctual.lambdas.status.counters import standing
 from tests.builders import NOON, after
 from tests.integration.moto_adapter import Moto, moto
 
@@ -33,12 +33,12 @@ class Died(BaseException):
     """The environment is gone: no code of ours sees it coming."""
 
 
-class Dying(Dynamo):
+class Dying(DynamoClient):
     """Dies before a transaction or after it, or finds that others were faster, as it is told."""
 
     def __init__(self, aws: Moto) -> None:
-        patience = Patience(aws.slept.append, seed="t")
-        super().__init__(lambda: aws.clients.dynamodb, Crew(1), patience)
+        patience = RetryPolicy(aws.slept.append, seed="t")
+        super().__init__(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
         self.fates: list[str] = []
         self.meanwhile: list[Callable[[], None]] = []
 
@@ -92,12 +92,12 @@ class Turns:
             self._turn.release()
 
 
-class Slow(Dynamo):
+class Slow(DynamoClient):
     """The store of one reader among others: each call takes some milliseconds."""
 
     def __init__(self, aws: Moto, turns: Turns, chance: random.Random) -> None:
-        patience = Patience(turns.pause, seed=str(chance.random()))
-        super().__init__(lambda: aws.clients.dynamodb, Crew(1), patience)
+        patience = RetryPolicy(turns.pause, seed=str(chance.random()))
+        super().__init__(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
         self._turns, self._chance = turns, chance
         self.transactions = 0
 
@@ -129,8 +129,8 @@ def dynamo(aws: Moto) -> Dying:
 
 
 @pytest.fixture
-def tallies(aws: Moto, dynamo: Dying) -> Tallies:
-    return Tallies(dynamo, aws.settings.control_table)
+def tallies(aws: Moto, dynamo: Dying) -> Counters:
+    return Counters(dynamo, aws.settings.control_table)
 
 
 def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -> Change:
@@ -138,7 +138,7 @@ def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -
     return Change(mark, after(seconds), counts, {NOON: {"started": sum(counts.values())}})
 
 
-def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Tallies) -> None:
+def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Counters) -> None:
     for places in ((10, 30, 50), (20, 40, 60)):
         tallies.count("acme", [a_change(place) for place in places])
     assert tallies.totals("acme") == {"job_SCHEDULED": 6}
@@ -146,7 +146,7 @@ def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Ta
     assert (minute.at, minute.counts) == (NOON, {"started": 6})
 
 
-def test_two_thousand_jobs_made_and_deleted_leave_nothing(tallies: Tallies) -> None:
+def test_two_thousand_jobs_made_and_deleted_leave_nothing(tallies: Counters) -> None:
     chance = random.Random(1)
     made = [Change(mark_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)]
     gone = [Change(mark_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
@@ -158,7 +158,7 @@ def test_two_thousand_jobs_made_and_deleted_leave_nothing(tallies: Tallies) -> N
     assert tallies.totals("many") == {}
 
 
-def test_what_comes_to_nothing_together_is_known_to_be_counted(tallies: Tallies) -> None:
+def test_what_comes_to_nothing_together_is_known_to_be_counted(tallies: Counters) -> None:
     both = [a_change(1), a_change(2, LESS)]
     tallies.count("nothing", both)
     tallies.count("nothing", both[:1])
@@ -166,12 +166,12 @@ def test_what_comes_to_nothing_together_is_known_to_be_counted(tallies: Tallies)
     assert tallies.totals("nothing") == {}
 
 
-def test_changes_that_change_no_count_ask_nothing(aws: Moto, tallies: Tallies) -> None:
+def test_changes_that_change_no_count_ask_nothing(aws: Moto, tallies: Counters) -> None:
     none = [Change(b"1" * 8, NOON, {}), Change(b"2" * 8, NOON, {"a": 0}, {NOON: {"b": 0}})]
     assert aws.spend(lambda: tallies.count("none", none)) == {}
 
 
-def test_a_batch_is_a_query_and_a_transaction(aws: Moto, tallies: Tallies) -> None:
+def test_a_batch_is_a_query_and_a_transaction(aws: Moto, tallies: Counters) -> None:
     for place in (1, 2):
         counted = partial(tallies.count, "calls", [a_change(place), a_change(place + 10)])
         assert aws.spend(counted) == {"Query": 1, "TransactWriteItems": 1}
@@ -179,7 +179,7 @@ def test_a_batch_is_a_query_and_a_transaction(aws: Moto, tallies: Tallies) -> No
 
 
 def test_one_that_meets_others_adds_to_another_row(
-    aws: Moto, dynamo: Dying, tallies: Tallies
+    aws: Moto, dynamo: Dying, tallies: Counters
 ) -> None:
     dynamo.fates = ["others"]
     tallies.count("met", [a_change(1)])
@@ -191,7 +191,7 @@ def test_one_that_meets_others_adds_to_another_row(
 
 @pytest.mark.parametrize(("mine", "theirs"), [("ab", "bc"), ("bc", "ab"), ("abc", "b")])
 def test_readers_that_share_some_changes_at_the_same_moment_count_each_once(
-    dynamo: Dying, tallies: Tallies, mine: str, theirs: str
+    dynamo: Dying, tallies: Counters, mine: str, theirs: str
 ) -> None:
     """One reader counts its changes after the other one has read, and before that one writes."""
     changes = {name: Change(name.encode() * 8, NOON, MORE) for name in "abc"}
@@ -217,7 +217,7 @@ def test_eight_readers_of_one_tenant_and_slice_count_each_change_once(aws: Moto,
             batch = [changes[place] for place in places]
             for _ in range(10):
                 try:
-                    Tallies(stores[reader], table).count(tenant, batch)
+                    Counters(stores[reader], table).count(tenant, batch)
                     break
                 except Unavailable:
                     failures.append(reader)
@@ -225,14 +225,16 @@ def test_eight_readers_of_one_tenant_and_slice_count_each_change_once(aws: Moto,
     turns.play([partial(read, reader) for reader in range(8)])
     transactions = sum(store.transactions for store in stores)
     print(f"{transactions} transactions, {len(failures)} batches again")
-    assert Tallies(stores[0], table).totals(tenant) == {"job_SCHEDULED": 100}
-    rows = Dynamo(lambda: aws.clients.dynamodb, Crew(1), Patience(aws.slept.append, seed="t"))
+    assert Counters(stores[0], table).totals(tenant) == {"job_SCHEDULED": 100}
+    rows = DynamoClient(
+        lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, seed="t")
+    )
     named = list(rows.query(table, Range(f"eight$20{seed}#counted"), 100))
     assert [row["sk"]["S"][-3:] for row in named] == [f"{row:03}" for row in range(len(named))]
 
 
 def test_counts_that_others_change_all_the_time_end_in_an_error(
-    dynamo: Dying, tallies: Tallies
+    dynamo: Dying, tallies: Counters
 ) -> None:
     dynamo.fates = ["others"] * 100
     with pytest.raises(Unavailable, match="too often"):
@@ -241,9 +243,9 @@ def test_counts_that_others_change_all_the_time_end_in_an_error(
 
 
 def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
-    aws: Moto, dynamo: Dying, tallies: Tallies
+    aws: Moto, dynamo: Dying, tallies: Counters
 ) -> None:
-    counts = {f"job_{one}": 10**6 for one in State} | {f"run_{one}": 10**9 for one in Status}
+    counts = {f"job_{one}": 10**6 for one in JobStatus} | {f"run_{one}": 10**9 for one in RunStatus}
     moved = dict.fromkeys(standing(counts), 4)
     changes = [a_change(n, counts)._replace(moved=moved) for n in range(MOST_NAMED + 1)]
     tallies.count("whole", changes)
@@ -255,7 +257,7 @@ def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
     assert max(others) <= 1024
 
 
-def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Tallies) -> None:
+def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Counters) -> None:
     minutes = [NOON - timedelta(minutes=n) for n in range(70)]
     changes = [
         Change(mark_of(str(n), "j"), NOON, MORE, {at - timedelta(hours=n): {"queued": 1}})
@@ -270,7 +272,7 @@ def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Tallies)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_counts_are_the_sum_of_what_happened(tallies: Tallies, dynamo: Dying, seed: int) -> None:
+def test_counts_are_the_sum_of_what_happened(tallies: Counters, dynamo: Dying, seed: int) -> None:
     """Readers that each have the jobs that hash to them; a shard that splits; deaths; repeats."""
     chance, tenant = random.Random(seed), f"walk{seed}"
     happened = _happened(chance)
@@ -312,7 +314,7 @@ def _readers(shard: Sequence[tuple[str, Change]], number: int) -> list[list[Chan
     return found
 
 
-def _tried(tallies: Tallies, tenant: str, changes: Sequence[Change]) -> bool:
+def _tried(tallies: Counters, tenant: str, changes: Sequence[Change]) -> bool:
     try:
         tallies.count(tenant, changes)
     except Died:

@@ -17,9 +17,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from punctual.tasks.addresses import LOOPBACK
 from punctual.tasks.contract import Attempt, Outcome, StopReason, StopSignal
-from punctual.tasks.http import HttpTask
+from punctual.tasks.http.addresses import LOOPBACK
+from punctual.tasks.http.task import HttpTask
 from punctual.tasks.registry import Registry
 
 LONG = 300.0

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from punctual.tasks.contract import Attempt, StopSignal
-from punctual.tasks.network import CPU_SECONDS
+from punctual.tasks.http.network import CPU_SECONDS
 from tests.integration.test_task_http import NoLog, running, serving
 
 HOUR = timedelta(hours=1)

@@ -11,11 +11,17 @@ from typing import Any
 
 import pytest
 
-from punctual.tasks import process
 from punctual.tasks.contract import Outcome, StopReason, StopSignal
-from punctual.tasks.group import Group, group_of, kill_left_behind, start_by_ps, start_time_of
-from punctual.tasks.run_folder import remove_left_behind
-from punctual.tasks.script import ScriptTask
+from punctual.tasks.script import process
+from punctual.tasks.script.process_group import (
+    Group,
+    group_of,
+    kill_left_behind,
+    start_by_ps,
+    start_time_of,
+)
+from punctual.tasks.script.run_folder import remove_left_behind
+from punctual.tasks.script.task import ScriptTask
 from tests.integration.script_runs import (
     LONG,
     PATIENCE,
@@ -451,8 +457,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from punctual.tasks.contract import Attempt, StopSignal
-from punctual.tasks.sandbox import choose
-from punctual.tasks.script import ScriptTask
+from punctual.tasks.script.sandbox import choose
+from punctual.tasks.script.task import ScriptTask
 
 class Log:
     def log(self, data):

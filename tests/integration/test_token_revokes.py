@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from punctual.aws.audit import DynamoAudit
-from punctual.aws.tokens import DynamoTokens
-from punctual.aws.wiring import aws_dynamo
-from punctual.domain.access import Role
+from punctual.aws.dynamodb.audit.audit import DynamoAudit
+from punctual.aws.dynamodb.control.tokens import DynamoTokens
+from punctual.aws.ports import aws_dynamo
 from punctual.domain.errors import Unavailable
-from punctual.engine.audit import TOKEN_REVOKE, Actor, AuditFilters, Entry
-from punctual.engine.tokens import Tokens
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.roles import Role
+from punctual.engine.commands.audit import TOKEN_REVOKE, Actor, AuditFilters, Entry
+from punctual.engine.commands.tokens import Tokens
+from punctual.node.clock import ManualClock
 from tests.builders import NOON, after, an_id
 from tests.integration.moto_adapter import Moto, moto
 

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from punctual.aws.calls import Patience
-from punctual.aws.tokens import DoorTokens, DynamoTokens
-from punctual.aws.wiring import aws_dynamo
-from punctual.domain.access import Role
-from punctual.domain.placement import sortable_id
-from punctual.domain.tokens import KEPT, USED, Token
-from punctual.engine.tokens import KnownTokens, TokenRows
-from punctual.local.clock import ManualClock
-from punctual.local.store import Store
+from punctual.aws.dynamodb.control.tokens import DoorTokens, DynamoTokens
+from punctual.aws.ports import aws_dynamo
+from punctual.aws.retries import RetryPolicy
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import KEPT, USED, Token
+from punctual.engine.commands.tokens import KnownTokens, TokenRows
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import Store
 from tests.builders import NOON, after, an_id
 from tests.integration.moto_adapter import moto
 from tests.web_engine import MemoryTokens
@@ -32,7 +32,7 @@ class Rows(NamedTuple):
 def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rows]:
     if request.param == "aws":
         with moto(ManualClock(NOON)) as made:
-            patience = Patience(lambda _: None, seed="test", tries=1)
+            patience = RetryPolicy(lambda _: None, seed="test", tries=1)
             table = made.settings.control_table
             door = DoorTokens(lambda: made.clients.dynamodb, table, patience)
             yield Rows(DynamoTokens(aws_dynamo(made.clients), table), door)
@@ -211,7 +211,7 @@ def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
 
 def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """As after writes that failed: of a token that was never made, and of one taken back."""
-    monkeypatch.setattr("punctual.engine.tokens.MOST_GOOD", 4)
+    monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 4)
     with moto(ManualClock(NOON)) as made:
         control = made.settings.control_table
         tokens = DynamoTokens(aws_dynamo(made.clients), control)
@@ -239,7 +239,7 @@ def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.Monkey
 def test_a_tenant_with_as_many_as_it_may_is_looked_at_once_a_minute(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("punctual.engine.tokens.MOST_GOOD", 2)
+    monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 2)
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
         tokens.put(a_token(1), "a")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from punctual.domain.access import Role
 from punctual.domain.errors import LimitExceeded
-from punctual.domain.tokens import Token
-from punctual.engine.tokens import MOST_GOOD, MOST_KEPT, Counted, Tokens, check_room
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import Token
+from punctual.engine.commands.tokens import MOST_GOOD, MOST_KEPT, Counted, Tokens, check_room
 from tests.builders import NOON, an_id
 from tests.integration.guarded import GuardedNode
 from tests.memory_audit import MemoryAudit

@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.access import Role
+from punctual.domain.durations import RETENTION
 from punctual.domain.errors import Unavailable, Unreadable
-from punctual.domain.timing import RETENTION
-from punctual.domain.tokens import Token
-from punctual.engine.audit import Actor, AuditFilters
-from punctual.engine.jobs import Submission
-from punctual.engine.ports import Key, Receipt, RunKey
-from punctual.engine.search import JobFilters, RunFilters
-from punctual.engine.slices import finish
-from punctual.local.clock import ManualClock
-from punctual.local.store import FILE
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import Token
+from punctual.engine.commands.audit import Actor, AuditFilters
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.rows import Key, Receipt, RunKey
+from punctual.engine.queries.jobs import JobFilters, RunFilters
+from punctual.engine.queries.slices import finish
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import FILE
 from tests.builders import an_id
 from tests.integration.contract.test_contract_notices import a_notice
 from tests.integration.node_world import NOON, T, World, a_world

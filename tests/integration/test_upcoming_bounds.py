@@ -8,15 +8,16 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.domain.cron import Calendar
-from punctual.domain.head import Head, Kind, Limits
-from punctual.domain.schedule import Cron, Every, Once
-from punctual.engine.forecast import MOST, PART, PARTS, Forecast
-from punctual.engine.ports import Body, Coming, HeadPage, Heads, Key, Swap
-from punctual.engine.slices import finish
-from punctual.local.clock import ManualClock
-from punctual.local.ready import Ready
-from punctual.local.store import Store
+from punctual.domain.job_state import JobState, Kind, Limits
+from punctual.domain.schedules.cron.expression import Calendar
+from punctual.domain.schedules.schedule import Cron, Every, Once
+from punctual.engine.ports.job_states import JobStates, Swap
+from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.upcoming import MOST, PART, PARTS, UpcomingRuns
+from punctual.node.clock import ManualClock
+from punctual.node.run_queue.queue import RunQueue
+from punctual.node.sqlite.store import Store
 from tests.builders import NOON, a_body, a_head, a_run, after, an_id
 from tests.integration.adapters import SilentWake
 from tests.unit.queued_jobs import QueuedJobs
@@ -28,7 +29,7 @@ MANY = 3_000
 class CountingHeads:
     """Notes how many heads were answered in all."""
 
-    def __init__(self, heads: Heads) -> None:
+    def __init__(self, heads: JobStates) -> None:
         self._heads = heads
         self.read = 0
 
@@ -42,7 +43,7 @@ class CountingHeads:
         self.read += len(found.items)
         return found
 
-    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], Body]:
+    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
         return self._heads.bodies(wanted)
 
 
@@ -53,24 +54,24 @@ def store(tmp_path: Path) -> Iterator[Store]:
     store.close()
 
 
-def accept(store: Store, heads: Sequence[Head]) -> None:
+def accept(store: Store, heads: Sequence[JobState]) -> None:
     with store.work():
         store.heads.put_bodies([a_body(head.job_id) for head in heads])
         assert all(store.heads.swap([Swap(head, 0) for head in heads]))
 
 
-def once(number: int, at: datetime) -> Head:
+def once(number: int, at: datetime) -> JobState:
     return a_head(an_id(number), schedule=Once(at), kind=Kind.FUTURE, next_at=at)
 
 
-def hourly(number: int) -> Head:
+def hourly(number: int) -> JobState:
     return a_head(an_id(number), schedule=Every(3_600, anchor_at=NOON), next_at=after(3_600))
 
 
-def counted(store: Store) -> tuple[Forecast, CountingHeads]:
-    ports = store.ports(Ready(QueuedJobs(), frozenset()), SilentWake())
+def counted(store: Store) -> tuple[UpcomingRuns, CountingHeads]:
+    ports = store.ports(RunQueue(QueuedJobs(), frozenset()), SilentWake())
     heads = CountingHeads(store.heads)
-    return Forecast(with_port(ports, heads=cast(Heads, heads))), heads
+    return UpcomingRuns(with_port(ports, heads=cast(JobStates, heads))), heads
 
 
 def steps(store: Store, look: Callable[[], object]) -> int:

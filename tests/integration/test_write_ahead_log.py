@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from punctual.local.clock import ManualClock
-from punctual.local.errors import StoreError
-from punctual.local.store import FILE, Store
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.errors import StoreError
+from punctual.node.sqlite.store import FILE, Store
 from tests.builders import NOON, after
 
 FRAME = 24 + 4_096
 WRITER = (
-    "import os, sys; from pathlib import Path; from punctual.local.store import Store; "
+    "import os, sys; from pathlib import Path; from punctual.node.sqlite.store import Store; "
     "from tests.builders import a_timer, after; store = Store.open(Path(sys.argv[1])); "
     "[store.timers.put([a_timer(after(n))]) for n in range(20)]; os._exit(0)"
 )

@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 from itertools import count
 
-from punctual.aws.calls import Patience
-from punctual.aws.crew import Crew
-from punctual.aws.dynamo import Dynamo
-from punctual.aws.timers import DynamoTimers
-from punctual.aws.timers_known import KnownTimers
-from punctual.engine.ports import Timer, Timers
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.timers import DynamoTimers
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.engine.ports.timers import Timer, Timers
 from tests.builders import NOON
 from tests.integration.moto_adapter import Moto
 
@@ -18,8 +18,8 @@ _marks = count(1)
 
 def another(aws: Moto, known: KnownTimers | None = None) -> DynamoTimers:
     """Another process, which has read and put nothing yet, or what `known` says."""
-    patience = Patience(aws.slept.append, seed="other", tries=4)
-    dynamo = Dynamo(lambda: aws.clients.dynamodb, Crew(1), patience)
+    patience = RetryPolicy(aws.slept.append, seed="other", tries=4)
+    dynamo = DynamoClient(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
     return DynamoTimers(
         dynamo, aws.settings.timers_table, lambda: f"{next(_marks):012x}", known or KnownTimers()
     )

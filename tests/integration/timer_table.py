@@ -11,13 +11,13 @@ from typing import Any
 from botocore.exceptions import ClientError, ReadTimeoutError
 
 from bench.sizes import item_bytes
-from punctual.aws.calls import CONDITION, Patience
-from punctual.aws.crew import Crew
-from punctual.aws.dynamo import Dynamo, key_of
-from punctual.aws.keys import RowKey
-from punctual.aws.timer_rows import MEMBERS
-from punctual.aws.timers import DynamoTimers
-from punctual.aws.timers_known import KnownTimers
+from punctual.aws.dynamodb.client import DynamoClient, key_of
+from punctual.aws.dynamodb.keys import RowKey
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.rows import MEMBERS
+from punctual.aws.dynamodb.timers.timers import DynamoTimers
+from punctual.aws.retries import CONDITION, RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
 
 Row = dict[str, Any]
 
@@ -36,9 +36,9 @@ class TimerTable:
         self._marks = 0
 
     def process(self, known: KnownTimers | None = None) -> DynamoTimers:
-        patience = Patience(lambda _: None, seed="model", tries=4)
+        patience = RetryPolicy(lambda _: None, seed="model", tries=4)
         return DynamoTimers(
-            Dynamo(lambda: self, Crew(1), patience), "timers", self._new_mark, known
+            DynamoClient(lambda: self, ThreadPool(1), patience), "timers", self._new_mark, known
         )
 
     def _new_mark(self) -> str:

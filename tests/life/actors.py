@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from bench.meter import Meter
-from punctual.local.clock import ManualClock
+from punctual.node.clock import ManualClock
 from tests.life.faults import Killed
 from tests.life.functions import SINK, Environment
 

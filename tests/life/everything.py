@@ -5,8 +5,8 @@ from datetime import timedelta
 from typing import Any
 
 from bench.meter import Written
-from punctual.aws import keys
-from punctual.aws.limits import limits_row
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.control.limits import limits_row
 from punctual.settings import Settings
 from tests.life import left, mending
 from tests.life.gateway import Gateway

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from bench.meter import Call, Meter, Unit
-from punctual.local.clock import ManualClock
+from punctual.node.clock import ManualClock
 from tests.life.actors import Actor, Actors
 from tests.life.deployed import REGION, Deployed, Source
 from tests.life.sqs import Letter, Queue, Sqs, record

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from bench.meter import Call
-from punctual.aws import keys
-from punctual.aws.attributes import to_attribute
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import to_attribute
 from tests.life.faults import Killed, Moment, Refusal
 from tests.life.gateway import Gateway
 from tests.life.scenes import a_task, submitted

@@ -4,13 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from punctual.aws import keys, status_keys, walk
-from punctual.aws.attributes import to_item
-from punctual.aws.sorting import moment
-from punctual.aws.timer_rows import read_row, rows_for
-from punctual.domain.placement import bucket_of
-from punctual.engine.ports import Timer
-from punctual.serverless.recounting import LAG
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import to_item
+from punctual.aws.dynamodb.control import counter_keys, walk_progress
+from punctual.aws.dynamodb.sort_keys import moment
+from punctual.aws.dynamodb.timers.rows import read_row, rows_for
+from punctual.domain.identifiers import bucket_of
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.reconciler.recount import LAG
 from tests.life.gateway import Gateway
 from tests.life.left import (
     AT_ONCE,
@@ -61,7 +62,9 @@ def _forget_timers(world: World, job: str) -> None:
 
 def walk_from(world: World, minute: datetime) -> None:
     """Today's walk is to go on there with its sweep: two days of minutes take their time."""
-    _put_progress(world, {walk.SWEEP: moment(bucket_of(minute)), walk.WALKED: False})
+    _put_progress(
+        world, {walk_progress.SWEEP: moment(bucket_of(minute)), walk_progress.WALKED: False}
+    )
 
 
 def lost_before_its_head(world: World, api: Gateway, operation: str) -> None:
@@ -73,7 +76,7 @@ def lost_before_its_head(world: World, api: Gateway, operation: str) -> None:
 
 def orphans_removed(world: World) -> None:
     """The last part of the walk."""
-    _put_progress(world, {walk.WALKED: True, walk.SWEPT: True})
+    _put_progress(world, {walk_progress.WALKED: True, walk_progress.SWEPT: True})
     world.tick("reconciler")
     world.run(SECOND)
 
@@ -82,7 +85,7 @@ def recounted(world: World, wrong: Mapping[str, int]) -> None:
     """What two invocations do that are apart: the counts of a tenant are wrong by so much."""
     world.bare.update_item(
         TableName=world.table(keys.CONTROL),
-        Key=status_keys.totals("default", 0).item(),
+        Key=counter_keys.totals("default", 0).item(),
         UpdateExpression="ADD " + ", ".join(f"{name} :{name}" for name in wrong),
         ExpressionAttributeValues=to_item({f":{name}": number for name, number in wrong.items()}),
     )
@@ -96,9 +99,9 @@ def recounted(world: World, wrong: Mapping[str, int]) -> None:
 def _put_progress(world: World, says: Mapping[str, Any]) -> None:
     values = {
         keys.FORMAT: keys.LAYOUT,
-        walk.STARTED: moment(world.clock.now),
-        walk.OVER: False,
-        walk.STEP: 1,
+        walk_progress.STARTED: moment(world.clock.now),
+        walk_progress.OVER: False,
+        walk_progress.STEP: 1,
         **says,
     }
     row = {**keys.walk().item(), **to_item(values)}

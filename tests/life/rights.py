@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.stage import FUNCTIONS
+from infra.config.stage import FUNCTIONS
 from tests.life.everything import lived
 from tests.life.granted import Grant, Named, grants, is_wide, named, unused
 from tests.life.privilege import Right, Statement, needed
@@ -125,7 +125,7 @@ def _head() -> Iterator[str]:
         f"Of {len(granted())} grants, an action on a resource each, {len(left)} were not used in "
         f"these lives: what for is said beside them. {len(on_many)} are on more than one thing, "
         "each with what bounds it. Nothing else is allowed to anybody; what is denied besides, "
-        "whatever a stage says, is in `infra/rights.py`."
+        "whatever a stage says, is in `infra/iam.py`."
     )
 
 

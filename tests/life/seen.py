@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bench.meter import purpose
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 from tests.life.gateway import Gateway
 from tests.life.world import World
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from itertools import count
 from typing import Any, NamedTuple
 
-from punctual.engine.ports import Clock
+from punctual.engine.ports.clock import Clock
 
 REMEMBERED = timedelta(minutes=5)
 

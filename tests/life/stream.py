@@ -8,7 +8,7 @@ from typing import Any
 from zlib import crc32
 
 from bench.meter import Written
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 from tests.life.deployed import Source
 
 SHARD = "shardId-1"  # of each stream, which has no other

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 from tests.golden import account as golden
 from tests.golden.shapes import shape
 from tests.life.gateway import Gateway

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from punctual.aws import keys
-from punctual.aws.timer_rows import read_row
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.timers.rows import read_row
 from tests.builders import after
 from tests.life.faults import LOST, Killed, Moment, Plan, Refusal
 from tests.life.gateway import Gateway

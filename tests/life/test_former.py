@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 from punctual.settings import LAYOUTS
 from tests.golden import account as golden
 from tests.life.gateway import Gateway

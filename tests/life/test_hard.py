@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from bench.meter import Written
-from punctual.aws import keys
-from punctual.aws.attributes import to_attribute
-from punctual.aws.timer_rows import read_row
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import to_attribute
+from punctual.aws.dynamodb.timers.rows import read_row
 from tests.builders import NOON
 from tests.life.faults import Killed, Moment, Refusal
 from tests.life.gateway import Gateway

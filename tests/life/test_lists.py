@@ -6,9 +6,9 @@ from datetime import timedelta
 import pytest
 
 from bench.sizes import WRITE_BYTES, item_bytes
-from punctual.aws.keys import head as head_key
-from punctual.domain.timing import LISTED
-from punctual.engine.ports import Key
+from punctual.aws.dynamodb.keys import head as head_key
+from punctual.domain.durations import LISTED
+from punctual.engine.ports.rows import Key
 from tests.life.gateway import Gateway
 from tests.life.scenes import submitted
 from tests.life.world import MINUTE, SECOND, World

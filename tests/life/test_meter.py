@@ -10,7 +10,7 @@ from moto import mock_aws
 
 from bench.meter import Meter, Unit
 from bench.prices import prices
-from punctual.aws.keys import BEATING, JOBS
+from punctual.aws.dynamodb.keys import BEATING, JOBS
 from tests.life.deployed import REGION
 
 

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 from tests.life.gateway import Gateway
 from tests.life.mending import lost_before_its_head, orphans_removed
 from tests.life.world import SECOND, World

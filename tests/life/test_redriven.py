@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from infra.observability_redrive import redrive
-from infra.stage import described
+from infra.config.stage import described
+from infra.operations.redrive import redrive
 from tests.builders import after
 from tests.life.faults import Moment, Refusal
 from tests.life.gateway import Gateway

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.run import Status
+from punctual.domain.run import RunStatus
 from tests.life.faults import Killed, Moment
 from tests.life.gateway import Gateway
 from tests.life.left import EVENT, OFTEN, QUICK, struck
@@ -74,7 +74,7 @@ def test_a_run_that_succeeded_is_shown_with_its_output_at_once(
         assert answer.status in (200, 302)
         assert answer.body or answer.headers["location"]
         for run in shown_everywhere(api, job):
-            assert (run["status"], run["error_message"]) == (Status.SUCCESS, None)
+            assert (run["status"], run["error_message"]) == (RunStatus.SUCCESS, None)
             assert run["output_url"] is not None
 
 
@@ -82,7 +82,7 @@ def test_a_run_that_failed_is_shown_with_its_error_at_once(world: World, api: Ga
     with ended_unrecorded(world, api, REFUSED, {}) as job:
         world.throttled.add(world.name("status"))
         for run in shown_everywhere(api, job):
-            assert run["status"] == Status.FAILED
+            assert run["status"] == RunStatus.FAILED
             assert run["error_message"], run
 
 
@@ -95,7 +95,7 @@ def test_the_list_over_all_jobs_keeps_what_a_run_left_whose_row_came_later(
         world.run(3 * SECOND)
     world.run(2 * MINUTE)
     (run,) = api.get("/runs").json["runs"]
-    assert (run["job_id"], run["status"]) == (job, Status.SUCCESS)
+    assert (run["job_id"], run["status"]) == (job, RunStatus.SUCCESS)
     assert run["output_url"] is not None
 
 
@@ -114,4 +114,4 @@ def test_a_repeated_submission_shows_its_run_with_what_it_left(
     again = api.post("/jobs", asked, **key)
     assert (again.status, again.json["job_id"]) == (202, job["job_id"])
     run = again.json["latest_run"]
-    assert (run["status"], bool(run["error_message"])) == (Status.FAILED, True)
+    assert (run["status"], bool(run["error_message"])) == (RunStatus.FAILED, True)

@@ -4,8 +4,8 @@ from datetime import timedelta
 from typing import Any
 
 from bench.meter import Written
-from punctual.aws.keys import RowKey
-from punctual.local.clock import ManualClock
+from punctual.aws.dynamodb.keys import RowKey
+from punctual.node.clock import ManualClock
 from tests.builders import NOON, after
 from tests.life.deployed import Source
 from tests.life.sqs import Queue, Sqs

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.webhooks import KEY_BYTES, keys_text
+from punctual.domain.tenants.webhooks import KEY_BYTES, keys_text
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
-from punctual.tasks.http import HttpTask
+from punctual.tasks.http.task import HttpTask
 from tests.life.faults import Killed, Moment
 from tests.life.gateway import Gateway
 from tests.life.scenes import submitted

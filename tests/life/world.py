@@ -17,16 +17,16 @@ from botocore.response import StreamingBody
 from moto import mock_aws
 
 from bench.meter import Call, Meter, Unit, Written, keys_of
-from punctual.access.door import admin_hash
-from punctual.aws import keys
-from punctual.aws.calls import Patience
+from punctual.auth.authenticator import admin_hash
 from punctual.aws.clients import Clients
-from punctual.aws.crew import Crew
-from punctual.domain.placement import sortable_id
-from punctual.local.clock import ManualClock
-from punctual.serverless.runtime import Runtime, share_of
-from punctual.serverless.secret_parameters import key_of
-from punctual.serverless.telling import PowertoolsTelling
+from punctual.aws.dynamodb import keys
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.domain.identifiers import sortable_id
+from punctual.lambdas.runtime import Runtime, share_of
+from punctual.lambdas.ssm_secrets import key_of
+from punctual.lambdas.telemetry import PowertoolsTelemetry
+from punctual.node.clock import ManualClock
 from punctual.settings import Settings
 from tests.builders import NOON
 from tests.life.actors import Actor, Actors
@@ -100,15 +100,15 @@ class World(Feeding):
         settings = Settings.from_env(env)
         return Runtime(
             settings,
-            PowertoolsTelling(service, settings.stage, settings.metrics),
+            PowertoolsTelemetry(service, settings.stage, settings.metrics),
             clients=self.clients,
             clock=self.clock,
             steady=self.clock.monotonic,
             make_id=self.new_id,
             pause=self.actors.pause,
             share=share_of(env),
-            crew=Crew(1),
-            patience=Patience(self.actors.pause, seed="test"),
+            crew=ThreadPool(1),
+            patience=RetryPolicy(self.actors.pause, seed="test"),
         )
 
     def new_id(self) -> str:

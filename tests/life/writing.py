@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from punctual.aws import keys
+from punctual.aws.dynamodb import keys
 from punctual.settings import LAYOUTS
 from tests.life.world import World
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Event, Update
-from punctual.domain.head import Head, State
-from punctual.domain.run import Run, Trigger, Waiting
-from punctual.domain.schedule import Every, Once, Schedule, occurrences
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import Run, Trigger, WaitingRun
+from punctual.domain.schedules.schedule import Every, Once, Schedule, occurrences
 from tests.builders_jobs import Story
 from tests.property.decide_rules import decided
 
@@ -38,7 +38,7 @@ def counts_from_completion(schedule: Schedule) -> bool:
 class World(Story):
     """A story whose every step is checked, and whose occurrences are counted apart."""
 
-    def __init__(self, head: Head, now: datetime) -> None:
+    def __init__(self, head: JobState, now: datetime) -> None:
         super().__init__(head, now)
         assert head.schedule is not None
         assert head.mark is not None
@@ -55,11 +55,11 @@ class World(Story):
         self._follow(before, event, decision)
         return decision
 
-    def _follow(self, before: Head, event: Event, decision: Decision) -> None:
+    def _follow(self, before: JobState, event: Event, decision: Decision) -> None:
         if isinstance(event, Update) and event.schedule is not None:
             if decision.verdict is Verdict.OK:
                 self._change_reign(event.schedule, decision)
-        elif before.state is not State.CANCELLED and decision.head.state is State.CANCELLED:
+        elif before.state is not JobStatus.CANCELLED and decision.head.state is JobStatus.CANCELLED:
             self._end_reign(decision)
         limit = decision.head.limits.max_runs
         self.used_up = self.used_up or (limit is not None and decision.head.started >= limit)
@@ -68,7 +68,7 @@ class World(Story):
         """It answers up to now, or up to the last that was fired by a clock a little ahead."""
         last = self.reigns.pop()
         runs = (*self.ledger.values(), *decision.records, *decision.head.runs)
-        alive: list[Run | Waiting] = [*runs, *decision.head.line]
+        alive: list[Run | WaitingRun] = [*runs, *decision.head.line]
         fired = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
         fired += [run.last_at for run in runs if run.last_at is not None]
         until = max([self.now, last.since, *fired])
@@ -96,7 +96,7 @@ class World(Story):
             return
         expected = Counter(at for reign in self.reigns for at in self._times(reign))
         found = Counter(at for run in self.ledger.values() for at in self._stands_for(run))
-        alive: list[Run | Waiting] = [*self.head.runs, *self.head.line]
+        alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.line]
         found += Counter(run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE)
         assert not found - expected, "more than the schedule says"
         if not self.used_up:
@@ -104,7 +104,7 @@ class World(Story):
 
     def _check_singles(self) -> None:
         """Where each time follows from the end before, there is only that none is twice."""
-        alive: list[Run | Waiting] = [*self.head.runs, *self.head.line]
+        alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.line]
         found = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
         ended = [
             run.scheduled_at for run in self.ledger.values() if run.trigger is Trigger.SCHEDULE

@@ -8,12 +8,14 @@ from pathlib import Path
 import msgspec
 
 from punctual.domain.decide import Decision, Verdict, decide, decide_at_length
-from punctual.domain.events import Claim, Event, Look, Perform
-from punctual.domain.head import Head, State
-from punctual.domain.run import ENDED, Reason, Run, Status, Trigger, Waiting
+from punctual.domain.events import Claim, ClaimAndFinish, Evaluate, Event
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import ENDED, Reason, Run, RunStatus, Trigger, WaitingRun
 
 LIFECYCLE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
-ALIVE_STATES = frozenset({Status.WAITING, Status.QUEUED, Status.CLAIMED, Status.RUNNING})
+ALIVE_STATES = frozenset(
+    {RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNING}
+)
 Steps = frozenset[tuple[str, str]]
 
 
@@ -27,12 +29,12 @@ def allowed_steps(title: str) -> Steps:
 RUN_STEPS, JOB_STEPS = allowed_steps("The run"), allowed_steps("The job")
 
 
-def statuses(head: Head) -> dict[str, str]:
+def statuses(head: JobState) -> dict[str, str]:
     found = {run.run_id: run.status.value for run in (*head.ended, *head.runs)}
-    return found | {waiting.run_id: Status.WAITING.value for waiting in head.line}
+    return found | {waiting.run_id: RunStatus.WAITING.value for waiting in head.line}
 
 
-def steps_of(before: Head, decision: Decision) -> Iterator[tuple[str, str]]:
+def steps_of(before: JobState, decision: Decision) -> Iterator[tuple[str, str]]:
     """Every move of a run that this decision made; a row that is only recorded is no move."""
     old = statuses(before)
     new = {run.run_id: run.status.value for run in decision.records} | statuses(decision.head)
@@ -44,13 +46,13 @@ def steps_of(before: Head, decision: Decision) -> Iterator[tuple[str, str]]:
 
 
 def decided(
-    head: Head, event: Event, now: datetime, writer: str, recorded: frozenset[str]
+    head: JobState, event: Event, now: datetime, writer: str, recorded: frozenset[str]
 ) -> Decision:
     """Decide, and check that it is pure and keeps every rule."""
     before = msgspec.json.encode(head)
     decision = decide(head, event, now, writer, recorded)
     assert decide(head, event, now, writer, recorded) == decision
-    if isinstance(event, Look | Perform):
+    if isinstance(event, Evaluate | ClaimAndFinish):
         check_short_ways(head, event, now, writer, recorded)
     assert msgspec.json.encode(head) == before
     check_versions(head, decision, writer)
@@ -65,7 +67,7 @@ def decided(
 
 
 def check_short_ways(
-    head: Head, event: Event, now: datetime, writer: str, recorded: frozenset[str]
+    head: JobState, event: Event, now: datetime, writer: str, recorded: frozenset[str]
 ) -> None:
     """What has a short way is answered as at length, by it or by none."""
     for together in (False, True):
@@ -73,17 +75,17 @@ def check_short_ways(
         assert decide(head, event, now, writer, recorded, together) == at_length
 
 
-def check_versions(head: Head, decision: Decision, writer: str) -> None:
+def check_versions(head: JobState, decision: Decision, writer: str) -> None:
     if decision.changed:
         assert decision.head.version == head.version + 1
         assert decision.head.writers[-1] == writer
         assert decision.head.edition in (head.edition, head.edition + 1)
     else:
         assert decision.head is head
-        assert not (decision.sends and head.state is State.CANCELLED)
+        assert not (decision.sends and head.state is JobStatus.CANCELLED)
 
 
-def check_steps(head: Head, decision: Decision) -> None:
+def check_steps(head: JobState, decision: Decision) -> None:
     for step in steps_of(head, decision):
         assert step in RUN_STEPS, step
     a, b = head.state.value, decision.head.state.value
@@ -94,15 +96,15 @@ def check_steps(head: Head, decision: Decision) -> None:
         if former is not None:
             assert run.token >= former.token
             assert run.past.startswith(former.past)
-            order = (Status.QUEUED, Status.CLAIMED, Status.RUNNING)
+            order = (RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNING)
             if run.held and former.held:
                 assert run.token == former.token
                 assert order.index(run.status) >= order.index(former.status)
 
 
-def check_claim(head: Head, event: Event, decision: Decision, now: datetime) -> None:
+def check_claim(head: JobState, event: Event, decision: Decision, now: datetime) -> None:
     """Only a claim makes a holder, and only where one may be."""
-    if isinstance(event, Perform) and decision.verdict is Verdict.OK:
+    if isinstance(event, ClaimAndFinish) and decision.verdict is Verdict.OK:
         check_perform(head, event, now)
     held = {run.run_id for run in head.runs if run.held}
     new = [run for run in decision.head.runs if run.held and run.run_id not in held]
@@ -115,47 +117,47 @@ def check_claim(head: Head, event: Event, decision: Decision, now: datetime) -> 
     assert run.due_at <= now
     assert run.token == decision.head.version
     assert len(held) < head.limits.max_concurrency
-    assert head.state is not State.CANCELLED
+    assert head.state is not JobStatus.CANCELLED
     former = next(old for old in head.runs if old.run_id == run.run_id)
-    assert former.begun or run.trigger is not Trigger.SCHEDULE or head.state is not State.PAUSED
+    assert former.begun or run.trigger is not Trigger.SCHEDULE or head.state is not JobStatus.PAUSED
     assert set(decision.leases) >= {run.run_id}
 
 
-def check_perform(head: Head, event: Perform, now: datetime) -> None:
+def check_perform(head: JobState, event: ClaimAndFinish, now: datetime) -> None:
     """Claim and end in one: it may only be done where a claim would be given."""
     run = next((run for run in head.runs if run.run_id == event.run_id), None)
-    if run is not None and not run.held and run.status is Status.QUEUED:
+    if run is not None and not run.held and run.status is RunStatus.QUEUED:
         assert decide(head, Claim(event.run_id, "e", "n"), now).verdict is Verdict.OK
 
 
-def check_state(head: Head) -> None:
+def check_state(head: JobState) -> None:
     alive = bool(head.runs or head.line)
-    if head.state is State.CANCELLED:
+    if head.state is JobStatus.CANCELLED:
         assert all(run.held and run.cancel for run in head.runs)
         assert not head.line
-    if head.state is State.COMPLETED:
+    if head.state is JobStatus.COMPLETED:
         assert not alive
-    if head.state in (State.COMPLETED, State.CANCELLED):
+    if head.state in (JobStatus.COMPLETED, JobStatus.CANCELLED):
         assert head.next_at is None
         assert head.behind is None
         assert (head.ended_at is not None) == (not alive)
-    if head.state is State.SCHEDULED:
+    if head.state is JobStatus.SCHEDULED:
         assert alive or head.next_at is not None or head.behind is not None
-    if head.state is State.PAUSED:
+    if head.state is JobStatus.PAUSED:
         for run in head.runs:
             assert run.begun or run.trigger is not Trigger.SCHEDULE
     assert head.mark is None or head.next_at is None or head.next_at > head.mark
 
 
-def check_room(before: Head, head: Head) -> None:
+def check_room(before: JobState, head: JobState) -> None:
     assert len(head.runs) <= max(head.limits.max_concurrency, len(before.runs))
     if len(head.runs) < head.limits.max_concurrency:
         for waiting in head.line:
-            assert head.state is State.PAUSED, "it waits though there is room"
+            assert head.state is JobStatus.PAUSED, "it waits though there is room"
             assert waiting.trigger is Trigger.SCHEDULE
-    going = sum(run.held or run.status is Status.QUEUED for run in head.runs)
+    going = sum(run.held or run.status is RunStatus.QUEUED for run in head.runs)
     for run in head.runs:
-        if run.status is Status.WAITING and run.reason is Reason.CONCURRENCY:
+        if run.status is RunStatus.WAITING and run.reason is Reason.CONCURRENCY:
             assert going >= head.limits.max_concurrency
 
 
@@ -163,7 +165,7 @@ def check_effects(decision: Decision) -> None:
     runs = {run.run_id: run for run in decision.head.runs}
     for sent in decision.sends:
         assert runs[sent.run_id] == sent
-        assert sent.status is Status.QUEUED
+        assert sent.status is RunStatus.QUEUED
     for run_id in decision.kills:
         assert runs[run_id].held
         assert runs[run_id].cancel
@@ -176,36 +178,36 @@ def check_effects(decision: Decision) -> None:
         assert (lease is not None) == held
 
 
-def check_timer(former: Head, decision: Decision, event: Event, now: datetime) -> None:
+def check_timer(former: JobState, decision: Decision, event: Event, now: datetime) -> None:
     """What is to come has its timer, and a look leaves nothing of the past to be looked at."""
     head = decision.head
     moments = list(to_come(head))
-    if head.behind is None or head.state is not State.SCHEDULED:
+    if head.behind is None or head.state is not JobStatus.SCHEDULED:
         assert head.timer_at == min(moments, default=None)
     else:
         assert head.timer_at is not None
         assert head.timer_at <= now
-    if isinstance(event, Look) and head.behind is None and head.timer_at is not None:
+    if isinstance(event, Evaluate) and head.behind is None and head.timer_at is not None:
         assert head.timer_at > now or head.mark != former.mark, "it is looked at without an end"
     if decision.timer_at is not None:
         assert decision.timer_at == head.timer_at
 
 
-def to_come(head: Head) -> Iterator[datetime]:
-    if head.state is State.SCHEDULED and head.next_due_at is not None:
+def to_come(head: JobState) -> Iterator[datetime]:
+    if head.state is JobStatus.SCHEDULED and head.next_due_at is not None:
         yield head.next_due_at
-    unstarted: list[Run | Waiting] = [run for run in head.runs if not run.begun]
+    unstarted: list[Run | WaitingRun] = [run for run in head.runs if not run.begun]
     for run in (*unstarted, *head.line):
         deadline = head.rules[run.definition].deadline_seconds
         if deadline is not None:
             yield run.due_at + timedelta(seconds=deadline)
     for between in head.runs:
-        if between.status is Status.WAITING and between.next_at is not None:
+        if between.status is RunStatus.WAITING and between.next_at is not None:
             yield between.next_at
 
 
-def check_ids(head: Head) -> None:
-    alive: list[Run | Waiting] = [*head.runs, *head.line]
+def check_ids(head: JobState) -> None:
+    alive: list[Run | WaitingRun] = [*head.runs, *head.line]
     ids = [run.run_id for run in (*alive, *head.ended)]
     assert len(ids) == len(set(ids))
     assert {head.definition, *(run.definition for run in alive)} <= set(head.rules)

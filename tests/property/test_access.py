@@ -5,10 +5,10 @@ import string
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from punctual.access.bearer import MOST, bearer
-from punctual.access.remembered import Remembered
-from punctual.access.trust import is_issuer, is_safe
-from punctual.domain.tokens import PREFIX, RANDOM_BYTES, is_ours, keyed_hash, secret
+from punctual.auth.bearer import MOST, bearer
+from punctual.auth.cache import Remembered
+from punctual.auth.issuer_config import is_issuer, is_safe
+from punctual.domain.tenants.tokens import PREFIX, RANDOM_BYTES, is_ours, keyed_hash, secret
 
 LETTERS = string.ascii_letters + string.digits + "._~+/=-"
 KEYS = st.binary(min_size=1, max_size=64)

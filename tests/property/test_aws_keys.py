@@ -8,11 +8,21 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.aws import keys, pack_keys, timer_keys
-from punctual.aws.sorting import escape, joined, moment, number, parse_moment, parted, unescape
-from punctual.domain.head import Head
-from punctual.domain.placement import EPOCH
-from punctual.engine.ports import Timer
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.history import pack_keys
+from punctual.aws.dynamodb.sort_keys import (
+    escape,
+    joined,
+    moment,
+    number,
+    parse_moment,
+    parted,
+    unescape,
+)
+from punctual.aws.dynamodb.timers import keys as timer_keys
+from punctual.domain.identifiers import EPOCH
+from punctual.domain.job_state import JobState
+from punctual.engine.ports.timers import Timer
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -143,11 +153,11 @@ def test_a_row_never_expires_before_its_moment(at: datetime) -> None:
 
 def test_the_names_that_expressions_use_are_those_of_the_head() -> None:
     names = {keys.VERSION, keys.WRITERS, keys.STATE, keys.RUNS, keys.LINE, keys.ENDED}
-    assert names <= {field.encode_name for field in msgspec.structs.fields(Head)}
+    assert names <= {field.encode_name for field in msgspec.structs.fields(JobState)}
 
 
 def test_the_stack_can_read_the_keys_without_boto3() -> None:
-    asked = "import sys, punctual.aws.keys; print(*sys.modules)"
+    asked = "import sys, punctual.aws.dynamodb.keys; print(*sys.modules)"
     run = subprocess.run(
         [sys.executable, "-c", asked],
         capture_output=True,
@@ -156,5 +166,5 @@ def test_the_stack_can_read_the_keys_without_boto3() -> None:
         cwd=keys.__file__.split("/punctual/")[0],
     )
     loaded = set(run.stdout.split())
-    assert "punctual.aws.keys" in loaded
+    assert "punctual.aws.dynamodb.keys" in loaded
     assert not {name for name in loaded if name.startswith(("boto", "msgspec"))}

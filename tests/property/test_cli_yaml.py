@@ -6,8 +6,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual_cli import json_text
-from punctual_cli.yaml_text import documents, written
+from punctual_cli.apply import json_lines
+from punctual_cli.apply.yaml_lines import documents, written
 
 TEXT = st.text(st.characters(codec="utf-8")) | st.sampled_from(
     [
@@ -48,5 +48,5 @@ def test_text_is_text_for_other_readers_too(value: dict[str, str]) -> None:
 
 @given(st.dictionaries(TEXT, VALUES, min_size=1, max_size=4), st.booleans())
 def test_any_json_is_read_as_what_it_says(value: dict[str, object], as_ascii: bool) -> None:
-    (found,) = json_text.documents(json.dumps(value, ensure_ascii=as_ascii, indent=1))
+    (found,) = json_lines.documents(json.dumps(value, ensure_ascii=as_ascii, indent=1))
     assert json.dumps(found.value) == json.dumps(value)

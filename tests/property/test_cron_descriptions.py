@@ -6,9 +6,9 @@ from itertools import islice
 
 import pytest
 
-from punctual.domain.cron import Calendar, parse_cron
-from punctual.domain.describe import describe
-from punctual.domain.schedule import Cron, occurrences
+from punctual.domain.schedules.cron.expression import Calendar, parse_cron
+from punctual.domain.schedules.describe import describe
+from punctual.domain.schedules.schedule import Cron, occurrences
 from tests.property.description_reader import read
 
 SEED = 45

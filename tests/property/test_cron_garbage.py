@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from punctual.domain.describe import describe
-from punctual.domain.schedule import Cron, check, next_after
+from punctual.domain.schedules.describe import describe
+from punctual.domain.schedules.schedule import Cron, check, next_after
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
 PIECES = st.sampled_from(

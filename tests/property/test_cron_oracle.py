@@ -6,8 +6,8 @@ from functools import cache
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from punctual.domain.schedule import Cron, is_occurrence, next_after, occurrences, preview
-from punctual.domain.schedule_count import count_times
+from punctual.domain.schedules.count import count_times
+from punctual.domain.schedules.schedule import Cron, is_occurrence, next_after, occurrences, preview
 from tests.golden.oracle import Oracle, firings, pinned_zone
 
 ZONES = (

@@ -8,7 +8,7 @@ from cronsim import CronSim
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.domain.schedule import Cron, next_after
+from punctual.domain.schedules.schedule import Cron, next_after
 from tests.golden.oracle import pinned_zone
 
 # Not Lord Howe: after its half hour comes back, cronsim misses the first half of the next hour.

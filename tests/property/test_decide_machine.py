@@ -13,19 +13,19 @@ from punctual.domain.events import (
     Cancel,
     CancelRun,
     Claim,
+    ClaimAndFinish,
+    DeadLetter,
+    Evaluate,
     Finish,
-    Look,
-    Order,
     Pause,
-    Perform,
-    Poison,
-    Release,
     Resume,
+    ReturnClaim,
     Started,
+    StartRun,
 )
-from punctual.domain.head import Misfire, Overlap, Retry, State
-from punctual.domain.run import Status, Trigger
-from punctual.domain.schedule import Cron, Once, Schedule
+from punctual.domain.job_state import JobStatus, Misfire, Overlap, Retry
+from punctual.domain.run import RunStatus, Trigger
+from punctual.domain.schedules.schedule import Cron, Once, Schedule
 from tests.builders_jobs import NOON, a_change, a_job, after, every, seconds
 from tests.property.decide_ledger import World
 
@@ -107,7 +107,7 @@ class Machine(RuleBasedStateMachine):
         reach = until or self.world.now
         brought = tuple(sorted(at for at in self.world.timers if at <= reach))
         leases = dict(self.world.leases)
-        self.world.do(Look(leases=leases, brought=brought, horizon=until), recorded)
+        self.world.do(Evaluate(leases=leases, brought=brought, horizon=until), recorded)
 
     @rule(pick=st.integers(0, 30), nonce=st.integers(0, 2), staged=st.booleans())
     def claim(self, pick: int, nonce: int, staged: bool) -> None:
@@ -118,11 +118,11 @@ class Machine(RuleBasedStateMachine):
             if decision.run is not None and decision.run.token:
                 self.seen.append((run_id, decision.run.token))
 
-    @rule(pick=st.integers(0, 3), status=st.sampled_from([Status.SUCCESS, Status.FAILED]))
-    def perform(self, pick: int, status: Status) -> None:
+    @rule(pick=st.integers(0, 3), status=st.sampled_from([RunStatus.SUCCESS, RunStatus.FAILED]))
+    def perform(self, pick: int, status: RunStatus) -> None:
         if sent := self.world.sent:
             run_id = sent[-1 - pick % min(len(sent), 4)].run_id
-            self.world.do(Perform(run_id, "e", "p", status))
+            self.world.do(ClaimAndFinish(run_id, "e", "p", status))
 
     @precondition(lambda self: self.seen)
     @rule(
@@ -135,12 +135,12 @@ class Machine(RuleBasedStateMachine):
     )
     def finish(self, pick: int, status: str, retryable: bool, recorded: bool) -> None:
         run_id, token = self._holder(pick)
-        self.world.do(Finish(run_id, token, Status(status), retryable), recorded)
+        self.world.do(Finish(run_id, token, RunStatus(status), retryable), recorded)
 
     @precondition(lambda self: self.seen)
     @rule(pick=st.integers(0, 5), begun=st.booleans(), waits=st.booleans())
     def release(self, pick: int, begun: bool, waits: bool) -> None:
-        self.world.do(Release(*self._holder(pick), begun, waits))
+        self.world.do(ReturnClaim(*self._holder(pick), begun, waits))
 
     @precondition(lambda self: self.seen)
     @rule(pick=st.integers(0, 5))
@@ -155,7 +155,7 @@ class Machine(RuleBasedStateMachine):
     @rule(pick=st.integers(0, 5))
     def poison(self, pick: int) -> None:
         if sent := self.world.sent:
-            self.world.do(Poison(sent[-1 - pick % len(sent)].run_id))
+            self.world.do(DeadLetter(sent[-1 - pick % len(sent)].run_id))
 
     @rule()
     def pause(self) -> None:
@@ -195,7 +195,7 @@ class Machine(RuleBasedStateMachine):
     @rule(trigger=st.sampled_from([Trigger.RUN_NOW, Trigger.RETRY]))
     def order(self, trigger: Trigger) -> None:
         self.orders += 1
-        self._twice(Order(f"p{self.orders}", trigger))
+        self._twice(StartRun(f"p{self.orders}", trigger))
 
     @rule(n=st.integers(1, 4))
     def backfill(self, n: int) -> None:
@@ -228,7 +228,7 @@ class Machine(RuleBasedStateMachine):
         world.check_ledger()
         assert not world.line
         assert not world.head.runs
-        if world.head.state is State.SCHEDULED:
+        if world.head.state is JobStatus.SCHEDULED:
             assert world.head.timer_at is not None
             assert world.head.timer_at > world.now
             assert world.head.timer_at in world.timers

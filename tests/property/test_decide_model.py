@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim
-from punctual.domain.head import Misfire, Overlap
-from punctual.domain.placement import occurrence_id
+from punctual.domain.identifiers import occurrence_id
+from punctual.domain.job_state import Misfire, Overlap
 from punctual.domain.run import Trigger
 from tests.builders_jobs import JOB_ID, NOON, a_job, after, every
 from tests.property.decide_ledger import World

@@ -14,18 +14,18 @@ from punctual.domain.events import (
     Cancel,
     CancelRun,
     Claim,
+    ClaimAndFinish,
+    DeadLetter,
     Event,
     Finish,
-    Order,
     Pause,
-    Perform,
-    Poison,
-    Release,
     Resume,
+    ReturnClaim,
     Started,
+    StartRun,
 )
-from punctual.domain.head import Head, Misfire, Overlap
-from punctual.domain.run import Status
+from punctual.domain.job_state import JobState, Misfire, Overlap
+from punctual.domain.run import RunStatus
 from tests.builders_jobs import NOON, a_change, a_job, after, every
 from tests.property.decide_ledger import World
 from tests.property.decide_rules import JOB_STEPS, RUN_STEPS, steps_of
@@ -39,7 +39,7 @@ def beat_all(world: World) -> None:
 
 
 class Case(NamedTuple):
-    job: Head
+    job: JobState
     missed: Misfire | None = None
     begin: Callable[[World], object] = lambda world: world  # where the walk sets out
 
@@ -70,7 +70,7 @@ CASES = {
 }
 
 
-def events_of(head: Head, case: Case) -> Iterator[Event]:
+def events_of(head: JobState, case: Case) -> Iterator[Event]:
     """Each event that may happen to this head, those of late messages and old tokens too."""
     yield Pause()
     yield Resume(case.missed)
@@ -80,17 +80,22 @@ def events_of(head: Head, case: Case) -> Iterator[Event]:
         yield a_change(head, max_concurrency=other)
         yield a_change(head, every(10, end_at=after(45), anchor_at=after(5)))
     for run in head.runs:
-        if run.status is Status.QUEUED:
+        if run.status is RunStatus.QUEUED:
             yield Claim(run.run_id, "e", "n")
             yield Claim(run.run_id, "e", "n", staged=True)
-            yield Poison(run.run_id)
-            for status in (Status.SUCCESS, Status.FAILED, Status.TIMED_OUT):
-                yield Perform(run.run_id, "e", "n", status)
+            yield DeadLetter(run.run_id)
+            for status in (RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.TIMED_OUT):
+                yield ClaimAndFinish(run.run_id, "e", "n", status)
         if run.token:
-            for status in (Status.SUCCESS, Status.FAILED, Status.TIMED_OUT, Status.CANCELLED):
+            for status in (
+                RunStatus.SUCCESS,
+                RunStatus.FAILED,
+                RunStatus.TIMED_OUT,
+                RunStatus.CANCELLED,
+            ):
                 yield Finish(run.run_id, run.token, status)
-            yield Release(run.run_id, run.token)
-            yield Release(run.run_id, run.token, begun=False)
+            yield ReturnClaim(run.run_id, run.token)
+            yield ReturnClaim(run.run_id, run.token, begun=False)
             yield Started(run.run_id, run.token)
         yield CancelRun(run.run_id)
     for waiting in head.line:
@@ -99,7 +104,7 @@ def events_of(head: Head, case: Case) -> Iterator[Event]:
 
 def moves(world: World, case: Case) -> Iterator[Callable[[World], object]]:
     # A run that left the head for the history is not asked for again: who asks looks there first.
-    orders: list[Event] = [] if "mine" in world.ledger else [Order("mine")]
+    orders: list[Event] = [] if "mine" in world.ledger else [StartRun("mine")]
     orders += [] if "b" in world.ledger else [Backfill((("b", after(-10)),))]
     for event in (*events_of(world.head, case), *orders):
         yield lambda w, event=event: w.do(event)  # type: ignore[misc]

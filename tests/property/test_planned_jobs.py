@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from punctual.domain.decide import decide
-from punctual.domain.events import Look
-from punctual.domain.placement import bucket_of
-from punctual.engine.jobs import Submission
-from punctual.engine.ports import Key, Timer
-from punctual.engine.views import JobView
+from punctual.domain.events import Evaluate
+from punctual.domain.identifiers import bucket_of
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from punctual.engine.queries.views import JobView
 from tests.simulation.hand import NOON, TENANT, Hand
 
 _AROUND = st.floats(-5, 100_000, allow_nan=False) | st.sampled_from([0, 0.000001, 1, 59.9, 60])
@@ -70,7 +71,7 @@ def test_a_planned_job_is_what_decide_would_make_of_it(
         assert stored.runs, "a job with nothing to come was fired"
         return
     begun = replace(stored, version=0, timer_at=None, writers=())
-    decision = decide(begun, Look(), NOON, stored.writers[-1])
+    decision = decide(begun, Evaluate(), NOON, stored.writers[-1])
     assert decision.head == stored
     assert (decision.sends, decision.records, decision.kills, decision.leases) == ((), (), (), {})
     at = stored.timer_at

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from punctual.local.blobs import FileBlobs
-from punctual.local.files import make_folder
-from punctual.local.groups import GroupFiles
-from punctual.local.token_key import TokenKey
-from punctual.local.webhook_keys import WebhookKeys
-from punctual.tasks.group import Group
-from punctual_cli import places
+from punctual.node.files.blobs import FileBlobs
+from punctual.node.files.durable import make_folder
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.files.token_key import TokenKey
+from punctual.node.files.webhook_keys import WebhookKeys
+from punctual.tasks.script.process_group import Group
+from punctual_cli import profiles
 from tests.power_cut import Cut, a_disk
 
 GONE = Group(pid=2**22 + 1, pgid=2**22 + 1, start_time=1)  # no process has this number
@@ -68,7 +68,7 @@ class Writer:
         self.groups.on_ended(name, GONE)
 
     def login(self, name: str) -> None:
-        places.keep(self.folder / "config.json", name, "https://a/v1", "token")
+        profiles.keep(self.folder / "config.json", name, "https://a/v1", "token")
         self.promised["profiles"] = self.promised.get("profiles", frozenset()) | {name.encode()}
 
     def _write(self, name: str, data: bytes, write: Callable[[], None]) -> None:
@@ -89,7 +89,7 @@ def check(cut: Cut) -> None:
             return
         make_folder(folder)
         assert GroupFiles(folder / "groups").end_all().unreadable == []
-        names = {name.encode() for name in places.profiles(folder / "config.json")}
+        names = {name.encode() for name in profiles.profiles(folder / "config.json")}
         assert names >= promised.pop("profiles", frozenset())
         key = TokenKey(folder).read()
         assert key in promised.pop("token.key", frozenset([key]))

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.domain.schedule import Cron, Every, Once, Schedule, next_after, occurrences
-from punctual.domain.schedule_count import count_times, nth_time
+from punctual.domain.schedules.count import count_times, nth_time
+from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule, next_after, occurrences
 
 TICK = timedelta(microseconds=1)
 EXPRESSIONS = st.sampled_from(

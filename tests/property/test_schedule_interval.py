@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.domain.schedule import (
+from punctual.domain.schedules.schedule import (
     Cron,
     Every,
     after_completion,

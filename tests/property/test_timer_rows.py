@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.sizes import item_bytes
-from punctual.aws import timer_keys
-from punctual.aws.timer_rows import MOST, read_row, rows_for
-from punctual.engine.ports import Timer
+from punctual.aws.dynamodb.timers import keys
+from punctual.aws.dynamodb.timers.rows import MOST, read_row, rows_for
+from punctual.engine.ports.timers import Timer
 from tests.builders import NOON
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -41,11 +41,11 @@ def test_every_timer_stands_in_one_row_that_is_one_write_unit(some: list[Timer])
     assert len({row.key for row in rows}) == len(rows)
     for row in rows:
         assert len({timer[:3] for timer in row.timers}) == 1
-        assert row.key.pk == timer_keys.timer(*row.timers[0]).pk
+        assert row.key.pk == keys.timer(*row.timers[0]).pk
         if len(row.timers) > 1:
             assert item_bytes(row.item()) <= MOST
         else:
-            assert row.item() == timer_keys.timer(*row.timers[0]).item()
+            assert row.item() == keys.timer(*row.timers[0]).item()
 
 
 @given(st.one_of(many, crowds))
@@ -61,9 +61,7 @@ def test_rows_hold_as_many_as_there_is_room_for(some: list[Timer]) -> None:
     rows = list(rows_for(some, "5e"))
     for row, following in pairwise(rows):
         if row.timers[0][:3] == following.timers[0][:3] and row.members:
-            grown = row._replace(
-                members=[*row.members, timer_keys.member(*following.timers[0][3:])]
-            )
+            grown = row._replace(members=[*row.members, keys.member(*following.timers[0][3:])])
             assert item_bytes(grown.item()) > MOST
 
 
@@ -79,8 +77,8 @@ def test_rows_stand_in_the_order_of_their_moments_whoever_put_them(
         assert moments == sorted(moments)
         for row in mine:
             at = row.timers[0].at
-            assert row.key.sk < timer_keys.until_moment(at)
-            assert timer_keys.moment_of(row.key.sk) == at
+            assert row.key.sk < keys.until_moment(at)
+            assert keys.moment_of(row.key.sk) == at
 
 
 @given(st.one_of(many, crowds), st.data())
@@ -91,7 +89,7 @@ def test_a_job_stands_in_no_row_behind_its_own_place(
     if not rows:
         return
     asked = data.draw(st.sampled_from(some))
-    low, high = timer_keys.before_job(asked.at, asked.tenant, asked.job_id)
+    low, high = keys.before_job(asked.at, asked.tenant, asked.job_id)
     for row in rows:
         if asked in row.timers:
             assert low.encode() <= row.key.sk.encode() <= high.encode()
@@ -106,7 +104,5 @@ def test_twenty_of_a_usual_name_share_a_row() -> None:
 @given(st.one_of(many, crowds))
 def test_in_the_former_layout_each_is_all_key_and_put_again_the_same(some: list[Timer]) -> None:
     rows = list(rows_for([*some, *some], None))
-    assert [row.item() for row in rows] == [
-        timer_keys.timer(*one).item() for one in dict.fromkeys(some)
-    ]
+    assert [row.item() for row in rows] == [keys.timer(*one).item() for one in dict.fromkeys(some)]
     assert [read_row(row.item()) for row in rows] == rows

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from punctual.web.job_fields import JobFields
-from punctual.web.query import filters_only
-from punctual.web.schedule_types import OF_TYPE
+from punctual.web.http.query import filters_only
+from punctual.web.models.job import JobFields
+from punctual.web.models.schedule_types import OF_TYPE
 from tests.web_client import Answer, Client
 
 SOME = settings(

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from punctual.domain.zones import EPOCH, HORIZON
-from punctual.web import moments
+from punctual.domain.schedules.timezones import EPOCH, HORIZON
+from punctual.web.http import timestamps
 
 FORMS = [
     "2026-12-01T10:00:00Z",
@@ -28,7 +28,7 @@ SIGNS = "0123456789-:.,TWZztx+ ٣"
 
 def long_way(text: str) -> datetime | None:
     try:
-        at = moments._any(text)
+        at = timestamps._any(text)
     except ValueError:
         return None
     return at if EPOCH <= at < HORIZON else None
@@ -36,7 +36,7 @@ def long_way(text: str) -> datetime | None:
 
 def read(text: str) -> datetime | None:
     try:
-        return moments.parsed(text)
+        return timestamps.parsed(text)
     except ValueError:
         return None
 
@@ -47,7 +47,7 @@ def test_each_form_is_read_alike(form: str) -> None:
 
 
 def test_the_usual_forms_take_the_short_way() -> None:
-    assert [moments._usual(form) is not None for form in FORMS[:6]] == [True] * 4 + [False] * 2
+    assert [timestamps._usual(form) is not None for form in FORMS[:6]] == [True] * 4 + [False] * 2
 
 
 @settings(max_examples=2_000, deadline=None)

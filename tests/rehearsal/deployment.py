@@ -81,7 +81,7 @@ class Deployment:
         return run(command, self._in(tree), log, lambda _line: False, tree)
 
 
-DEPLOY = (sys.executable, "-m", "infra.deploy")
+DEPLOY = (sys.executable, "-m", "infra.operations.deploy")
 DESTROY = (*DEPLOY, "destroy", STAGE, "--yes")
 
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from math import ceil
 
-from infra.limits import settings_of
+from infra.operations.limits import settings_of
 from tests.e2e.acceptance.contract import (
     EVERY_SECOND,
     NEVER_SOON,

@@ -3,14 +3,14 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from punctual.domain.head import Head, Rules
-from punctual.domain.run import Lease, Reason, Run, Status
-from punctual.engine.ports import Key
+from punctual.domain.job_state import JobState, Rules
+from punctual.domain.run import Lease, Reason, Run, RunStatus
+from punctual.engine.ports.rows import Key
 
 SKEW = timedelta(seconds=5)  # by which clocks may differ
 LOST_AT_MOST = 5  # attempts
 ROUNDING = timedelta(milliseconds=1)
-LETTERS = {Status.FAILED: "F", Status.TIMED_OUT: "T"}
+LETTERS = {RunStatus.FAILED: "F", RunStatus.TIMED_OUT: "T"}
 RETURNS = [15, 30, 60, 120, 240, 300]  # seconds until a run that could not begin is tried again
 
 
@@ -18,7 +18,7 @@ RETURNS = [15, 30, 60, 120, 240, 300]  # seconds until a run that could not begi
 class Reports:
     """What the executors said, by the token under which they said it."""
 
-    ends: dict[tuple[Key, str, int], Status] = field(default_factory=dict)
+    ends: dict[tuple[Key, str, int], RunStatus] = field(default_factory=dict)
     returns: dict[tuple[Key, str, int], bool] = field(default_factory=dict)  # whether it had begun
 
 
@@ -31,24 +31,24 @@ def check_attempt(
     letters = run.past.removeprefix(was.past)
     is_lost = "L" in letters or run.reason is Reason.LOST
     if was.cancel:
-        stops = run.status in (Status.CANCELLED, Status.SUCCESS)
+        stops = run.status in (RunStatus.CANCELLED, RunStatus.SUCCESS)
         assert stops, f"rule 5: {was.run_id} was cancelled, and is {run.status}"
-    if run.status in (Status.SUCCESS, Status.FAILED, Status.TIMED_OUT) and not is_lost:
+    if run.status in (RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.TIMED_OUT) and not is_lost:
         assert said is run.status, f"rule 4: {run.status}, and its holder said {said}"
     if is_lost and returned is None:
         until = lease.until if lease is not None else (was.attempt_at or was.changed_at)
         assert until <= now + SKEW, f"its holder had until {until}, and was taken for lost"
-    if run.status is Status.CANCELLED and not (letters or returned is not None):
-        stopped = was.cancel or said is Status.CANCELLED
+    if run.status is RunStatus.CANCELLED and not (letters or returned is not None):
+        stopped = was.cancel or said is RunStatus.CANCELLED
         assert stopped, f"{was.run_id} is cancelled while it runs, and was not told to stop"
     failures, losses = len(was.past.replace("L", "")), was.past.count("L")
-    if run.status is Status.FAILED and is_lost:
+    if run.status is RunStatus.FAILED and is_lost:
         assert rules.at_most_once or losses + 1 == LOST_AT_MOST, f"given up after {losses + 1}"
-    elif run.status in (Status.FAILED, Status.TIMED_OUT):
+    elif run.status in (RunStatus.FAILED, RunStatus.TIMED_OUT):
         assert rules.at_most_once or failures == rules.max_retries, (
             f"{run.status} after {failures} retries of {rules.max_retries}"
         )
-    if run.status in (Status.WAITING, Status.QUEUED):
+    if run.status in (RunStatus.WAITING, RunStatus.QUEUED):
         _check_again(run, letters, rules, said, returned, failures)
 
 
@@ -56,7 +56,7 @@ def _check_again(
     run: Run,
     letters: str,
     rules: Rules,
-    said: Status | None,
+    said: RunStatus | None,
     returned: bool | None,
     failures: int,
 ) -> None:
@@ -86,5 +86,5 @@ def _check_again(
     )
 
 
-def rules_of(old: Head, new: Head, definition: int) -> Rules:
+def rules_of(old: JobState, new: JobState, definition: int) -> Rules:
     return {**new.rules, **old.rules}[definition]

@@ -4,9 +4,14 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from punctual.domain.placement import EPOCH
-from punctual.engine.ports import Blob, BucketLease, Clock, Key, Notice, Receipt, Timer
-from punctual.engine.window import Place
+from punctual.domain.identifiers import EPOCH
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.blobs import Blob
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.ports.rows import Key, Receipt
+from punctual.engine.ports.timers import Timer
 
 
 class MemoryBlobs:
@@ -36,9 +41,9 @@ class MemoryNotices:
     """All that was put, the same twice as one."""
 
     def __init__(self) -> None:
-        self.notices: dict[tuple[str, str], Notice] = {}
+        self.notices: dict[tuple[str, str], Notification] = {}
 
-    def put(self, notices: Sequence[Notice]) -> Sequence[bool]:
+    def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
         for notice in notices:
             self.notices.setdefault((notice.tenant, notice.id), notice)
         return [True] * len(notices)
@@ -124,7 +129,7 @@ class MemoryBuckets:
         passed = self._watermark is not None and bucket < self._watermark
         return passed or (bucket, shard) in self.closed
 
-    def held(self, places: Sequence[Place]) -> Mapping[Place, BucketLease]:
+    def held(self, places: Sequence[TimerPartition]) -> Mapping[TimerPartition, BucketLease]:
         found = {place: self._leases.get(place) for place in places if place not in self.closed}
         now = self._clock()
         return {place: lease for place, lease in found.items() if lease and lease.until > now}

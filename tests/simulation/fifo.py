@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from punctual.engine.ports import Clock, Message
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.run_queue import Message
 
 VISIBILITY = timedelta(seconds=30)
 REMEMBERED = timedelta(minutes=5)

@@ -6,20 +6,23 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from punctual.aws.knobs import Knobs
-from punctual.aws.wake import SqsWake, parse_wake
-from punctual.engine.clocks import Clocks
-from punctual.engine.early import EarlyMessages
-from punctual.engine.failing import Failing
-from punctual.engine.looker import Looker
-from punctual.engine.lookout import Lookout
-from punctual.engine.pace import Pace
-from punctual.engine.ports import Buckets, Key, Ports, Timer
-from punctual.engine.steps import Steps
-from punctual.engine.visiting import Visitor
-from punctual.serverless.planning import Planning
-from punctual.serverless.polling import OwnWake, Visit
-from punctual.serverless.telling import Metric
+from punctual.aws.operator_settings import OperatorSettings
+from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.clock import Clocks
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
+from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
+from punctual.engine.dispatch.on_demand.poller import OnDemandPoller
+from punctual.engine.dispatch.on_demand.throughput import Pace
+from punctual.engine.dispatch.retries import EvaluationRetries
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.planner.handler import PlannerHandler
+from punctual.lambdas.poller.handler import OwnWakeUps, PollerSession
+from punctual.lambdas.telemetry import Metric
 from tests.simulation.processes import PlannerProcess, PollerProcess
 from tests.simulation.scenario import Scenario
 from tests.simulation.torn import Call, Fault
@@ -39,7 +42,7 @@ class Letter:
 
 @dataclass
 class WakeQueue:
-    """A standard queue as `SqsWake` writes to it: delays, visibility, redelivery."""
+    """A standard queue as `SqsWakeUps` writes to it: delays, visibility, redelivery."""
 
     world: World
     letters: list[Letter] = field(default_factory=list)
@@ -122,7 +125,7 @@ class Forgetful:
 
     def nudge(self, timers: Sequence[Timer]) -> None:
         if not self._world.setup.nudges_lost:
-            SqsWake(self._queue, "", lambda: self._world.now).nudge(timers)
+            SqsWakeUps(self._queue, "", lambda: self._world.now).nudge(timers)
 
     def kill(self, key: Key, run_ids: Sequence[str]) -> None:
         pass
@@ -136,11 +139,11 @@ class PlannerFunction(Process):
 
     def begin(self) -> None:
         ports, sent = self.ports, _Sent(self, self._queue)
-        self._planning = Planning(
-            Lookout(ports.timers, ports.buckets, ports.buckets),
+        self._planning = PlannerHandler(
+            PeekingPlanner(ports.timers, ports.buckets, ports.buckets),
             ports.buckets,
-            SqsWake(sent, "", self.clock),  # type: ignore[arg-type]
-            lambda: Knobs(shards=self.world.setup.shards),
+            SqsWakeUps(sent, "", self.clock),  # type: ignore[arg-type]
+            lambda: OperatorSettings(shards=self.world.setup.shards),
             _Switch(ports.buckets),
             Clocks(self.clock, self.monotonic),
             _Silent(self),
@@ -166,8 +169,8 @@ class PollerFunction(Process):
         super().__init__(world, name)
 
     def begin(self) -> None:
-        self._failing = Failing()
-        wake = SqsWake(_Sent(self, self._queue), "", self.clock)  # type: ignore[arg-type]
+        self._failing = EvaluationRetries()
+        wake = SqsWakeUps(_Sent(self, self._queue), "", self.clock)  # type: ignore[arg-type]
         self._wake = wake.from_poller()
 
     def step(self) -> None:
@@ -181,21 +184,21 @@ class PollerFunction(Process):
             if letter in self._queue.letters:  # else it is another's by now, or gone
                 self._queue.letters.remove(letter)
 
-    def _visit(self) -> Visit:
+    def _visit(self) -> PollerSession:
         self._invocations += 1
         ports, pace = self.ports, self.world.setup.pace
         if self.world.setup.works:
             ports = Ports(**{**vars(ports), **_at_work(ports, pace, self._pause)})
-        early, wake = EarlyMessages(ports.messages, self.clock, pace), OwnWake(self._wake)
+        early, wake = EarlyMessages(ports.messages, self.clock, pace), OwnWakeUps(self._wake)
         mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
-        steps = Steps(mine, self.clock, self.monotonic, self.log)
-        looker = Looker(steps, self.new_id, glance=True)
-        visitor = Visitor(
+        steps = ChangeApplier(mine, self.clock, self.monotonic, self.log)
+        looker = Evaluator(steps, self.new_id, glance=True)
+        visitor = OnDemandPoller(
             ports.timers, ports.buckets, ports.buckets, looker, early, self._failing, pace
         )
         wake.visitor = visitor
         owner = f"{self.name}/{self._invocations}"
-        return Visit(
+        return PollerSession(
             visitor, mine, self._wake, owner, self.clock, self._pause, lambda: True, _Silent(self)
         )
 

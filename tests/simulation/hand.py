@@ -4,15 +4,19 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from punctual.domain.head import Head
-from punctual.engine.executor import Assignment, Executor, Finished
-from punctual.engine.jobs import Jobs, Submission
-from punctual.engine.looker import Looker
-from punctual.engine.planner import Planner
-from punctual.engine.poller import Poller
-from punctual.engine.ports import Detail, Key, Message, Ports, Stored, Timer
-from punctual.engine.search import Search
-from punctual.engine.steps import Steps
+from punctual.domain.job_state import JobState
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.planner import Planner
+from punctual.engine.dispatch.poller import Poller
+from punctual.engine.execution.executor import Assignment, Executor, Finished
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
+from punctual.engine.queries.jobs import JobQueries
 from tests.simulation.laws import Laws
 from tests.simulation.memory import Memory
 from tests.simulation.torn import Call, Plan, torn
@@ -72,17 +76,17 @@ class Hand:
     def wait(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
-    def steps(self, ports: Ports | None = None) -> Steps:
-        return Steps(ports or self.memory.ports, self.clock, self.monotonic, _no_log)
+    def steps(self, ports: Ports | None = None) -> ChangeApplier:
+        return ChangeApplier(ports or self.memory.ports, self.clock, self.monotonic, _no_log)
 
     def api(self) -> Jobs:
         ports = torn(self.memory.ports, self.plan, "api")
-        search = Search(ports, self.clock, _Silent())
+        search = JobQueries(ports, self.clock, _Silent())
         return Jobs(ports, self.steps(ports), search, self.clock, self.new_id)
 
     def new_poller(self, ahead: float = 0, ports: Ports | None = None) -> Poller:
         reached = ports or self.memory.ports
-        looker = Looker(self.steps(reached), self.new_id)
+        looker = Evaluator(self.steps(reached), self.new_id)
         return Poller(reached.timers, reached.buckets, looker, timedelta(seconds=ahead))
 
     def executor(self, name: str = "e1", ports: Ports | None = None) -> Executor:
@@ -121,17 +125,17 @@ class Hand:
         assert not isinstance(view, Exception)
         return Key(tenant, view.head.job_id)
 
-    def stored(self, key: Key) -> Stored:
+    def stored(self, key: Key) -> StoredState:
         return self.memory.heads.rows[key]
 
-    def head(self, key: Key) -> Head:
+    def head(self, key: Key) -> JobState:
         return self.stored(key).head
 
     def timers(self) -> list[Timer]:
         return sorted(self.memory.timers.all(), key=lambda timer: timer.order)
 
     def look(self, *timers: Timer) -> None:
-        Looker(self.steps(), self.new_id).look(timers or self.timers())
+        Evaluator(self.steps(), self.new_id).look(timers or self.timers())
 
     def message(self) -> Message:
         """The one that waits in the queue."""

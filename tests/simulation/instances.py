@@ -8,9 +8,9 @@ from random import Random
 from typing import Generic, TypeVar
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.leasing import Row, Shares
-from punctual.engine.store_clock import StoreClock
-from punctual.local.clock import ManualClock
+from punctual.engine.quotas.leased_row import Row, Shares
+from punctual.engine.quotas.store_clock import StoreClock
+from punctual.node.clock import ManualClock
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 Instance = TypeVar("Instance")

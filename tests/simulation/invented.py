@@ -4,10 +4,10 @@ import random
 from collections.abc import Callable
 from typing import Any
 
-from punctual.domain.head import Misfire
-from punctual.domain.run import Status
-from punctual.engine.executor import Assignment
-from punctual.engine.jobs import Jobs
+from punctual.domain.job_state import Misfire
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Jobs
+from punctual.engine.execution.executor import Assignment
 from tests.simulation.processes import Action, Back, Plot
 from tests.simulation.scenario import (
     SKEWS,
@@ -167,7 +167,7 @@ def _plot(seed: int, chance: random.Random) -> Callable[[Assignment], Plot]:
         seconds = 0.3 * (longest / 0.3) ** mine.random()
         if ends == "well" or mine.random() < 0.5:
             return Plot(seconds)
-        status = mine.choice((Status.FAILED, Status.TIMED_OUT))
+        status = mine.choice((RunStatus.FAILED, RunStatus.TIMED_OUT))
         back = Back(mine.random() < 0.4 or run.returns > 3, waits=mine.random() < 0.4)
         return mine.choice(
             (Plot(seconds, status), Plot(seconds, dies=True), Plot(seconds, back=back))

@@ -3,16 +3,19 @@
 from collections import Counter
 from datetime import datetime, timedelta
 
-from punctual.domain.head import Head, State
-from punctual.domain.notices import told_of
-from punctual.domain.run import ENDED, Run, Status, Trigger
-from punctual.engine.ports import Clock, Key, RunKey, RunRow, Stored, Timer
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import ENDED, Run, RunStatus, Trigger
+from punctual.domain.tenants.notify import told_of
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.rows import Key, RunKey, RunRow
+from punctual.engine.ports.timers import Timer
 from tests.property.decide_rules import check_ids, check_room, check_state
 from tests.simulation.attempts import LOST_AT_MOST, SKEW, Reports, check_attempt, rules_of
 from tests.simulation.ledger import Book
 from tests.simulation.memory import Memory, Watch
 
-_RANK = {Status.CLAIMED: 1, Status.RUNNING: 2}
+_RANK = {RunStatus.CLAIMED: 1, RunStatus.RUNNING: 2}
 _RETURNED = 10  # claims of one attempt that are given back before it counts as lost
 _LATE = timedelta(minutes=3)
 
@@ -25,7 +28,7 @@ class Laws(Watch):
         self.ended: dict[RunKey, Run] = {}
         self.begun: Counter[RunKey] = Counter()
 
-    def swapped(self, old: Stored | None, new: Stored) -> None:
+    def swapped(self, old: StoredState | None, new: StoredState) -> None:
         """A head is about to be written."""
         head = new.head
         if head.blank:
@@ -37,7 +40,7 @@ class Laws(Watch):
         check_state(head)
         if was is not None and not was.blank:
             check_room(was, head)
-            is_back = was.state is State.CANCELLED and head.state is not State.CANCELLED
+            is_back = was.state is JobStatus.CANCELLED and head.state is not JobStatus.CANCELLED
             assert not is_back, "rule 5: a cancelled job comes back"
         for run in (*head.runs, *head.ended):
             self._watch_run(before.get(run.run_id), run, head)
@@ -46,7 +49,7 @@ class Laws(Watch):
         for run in head.ended:
             self._ends(RunKey(head.tenant, head.job_id, run.run_id), run)
 
-    def _watch_run(self, was: Run | None, run: Run, head: Head) -> None:
+    def _watch_run(self, was: Run | None, run: Run, head: JobState) -> None:
         assert run.changed_at <= self._clock() + SKEW, "a decision of the future"
         if run.status not in ENDED:
             self._not_ended(head, run.run_id)
@@ -58,18 +61,18 @@ class Laws(Watch):
             assert run.claimer == was.claimer, "rule 4: the holder of a token changed"
             assert _RANK[run.status] >= _RANK[was.status], "rule 4: a status went back"
 
-    def _watch_claim(self, was: Run | None, run: Run, head: Head) -> None:
+    def _watch_claim(self, was: Run | None, run: Run, head: JobState) -> None:
         assert was is not None, "a run is queued before it is held"
         assert not was.held, "rule 2: a run went from one holder to another at once"
-        assert was.status is Status.QUEUED, f"rule 5: claimed while {was.status}"
+        assert was.status is RunStatus.QUEUED, f"rule 5: claimed while {was.status}"
         assert run.token == head.version, "rule 4: the token is the version of the swap"
         assert run.token > was.token, "rule 4: tokens only grow"
         assert run.attempt_at is not None
         assert run.attempt_at >= run.due_at, "rule 6: started early"
         held = sum(other.held for other in head.runs)
         assert held <= head.limits.max_concurrency, "rule 3: more holders than the limit"
-        assert head.state is not State.CANCELLED, "rule 5: started after a cancel"
-        paused = head.state is State.PAUSED and run.trigger is Trigger.SCHEDULE
+        assert head.state is not JobStatus.CANCELLED, "rule 5: started after a cancel"
+        paused = head.state is JobStatus.PAUSED and run.trigger is Trigger.SCHEDULE
         assert not paused or was.begun, "rule 5: started after a pause"
         seconds = head.rules[run.definition].deadline_seconds
         limit = None if seconds is None else run.due_at + timedelta(seconds=seconds)
@@ -79,7 +82,7 @@ class Laws(Watch):
         attempts = head.rules[run.definition].max_retries + LOST_AT_MOST
         assert self.begun[key] <= attempts * (_RETURNED + 1), "rule 7: tried without an end"
 
-    def _not_ended(self, head: Head, run_id: str) -> None:
+    def _not_ended(self, head: JobState, run_id: str) -> None:
         assert RunKey(head.tenant, head.job_id, run_id) not in self.ended, (
             "rule 2: a run that has its outcome came back"
         )
@@ -114,7 +117,7 @@ class StoryLaws(Laws):
     def book(self, key: Key) -> Book:
         return self.books.setdefault(key, Book())
 
-    def swapped(self, old: Stored | None, new: Stored) -> None:
+    def swapped(self, old: StoredState | None, new: StoredState) -> None:
         head = new.head
         if not head.blank:
             key = Key(head.tenant, head.job_id)
@@ -123,7 +126,7 @@ class StoryLaws(Laws):
                 self._watch_attempts(key, old, head)
         super().swapped(old, new)
 
-    def _watch_attempts(self, key: Key, old: Stored, head: Head) -> None:
+    def _watch_attempts(self, key: Key, old: StoredState, head: JobState) -> None:
         after = {run.run_id: run for run in (*head.runs, *head.ended)}
         for was in old.head.runs:
             run = after.get(was.run_id)
@@ -149,7 +152,7 @@ class StoryLaws(Laws):
         assert row is not None, f"rule 2: no history row for {run.run_id} {run.status}"
         assert (row.run.status, row.run.token) == (run.status, run.token)
         assert row.run.count == run.count, "rule 2: the row says another count"
-        if run.status is Status.SUCCESS:
+        if run.status is RunStatus.SUCCESS:
             name = row.detail.output_blob
             assert name.endswith(f"/{run.token}"), (
                 f"rule 4: not the holder's output: {name!r} of {run.token}"
@@ -157,7 +160,7 @@ class StoryLaws(Laws):
             written = memory.blobs.blobs.get(name)
             assert written == output_of(run.run_id, run.token), f"rule 1: {name} holds {written!r}"
 
-    def _check_notices(self, memory: Memory, head: Head) -> None:
+    def _check_notices(self, memory: Memory, head: JobState) -> None:
         """Of each end that somebody wants to know of there is a notice, and of no other."""
         mine = {key[2]: run for key, run in self.ended.items() if key[1] == head.job_id}
         found = [one for one in memory.notices.notices.values() if one.job_id == head.job_id]
@@ -174,11 +177,11 @@ class StoryLaws(Laws):
             assert mine[one.run_id].status is one.status, "somebody is told of another end"
             assert one.entry in told_of(head.notify, one.status), "somebody is told of too much"
 
-    def _ended_well(self, memory: Memory, head: Head) -> None:
+    def _ended_well(self, memory: Memory, head: JobState) -> None:
         assert not head.runs, f"rule 2: runs that never ended: {head.runs}"
         assert not head.line, f"rule 2: runs that wait for ever: {head.line}"
         key = Key(head.tenant, head.job_id)
-        wanted = State.CANCELLED if self.book(key).asked.cancelled else State.COMPLETED
+        wanted = JobStatus.CANCELLED if self.book(key).asked.cancelled else JobStatus.COMPLETED
         assert head.state is wanted, f"the job is {head.state}"
         assert not memory.heads.rows[key].leases, "a lease of nobody"
 

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from punctual.domain.head import Head, State
-from punctual.domain.run import Run, Trigger, Waiting
-from punctual.domain.schedule import Every, Once, Schedule
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import Run, Trigger, WaitingRun
+from punctual.domain.schedules.schedule import Every, Once, Schedule
 from tests.simulation.attempts import SKEW
 from tests.simulation.reasons import (
     Asked,
@@ -57,7 +57,7 @@ class Book:
         self.fired: dict[str, datetime] = {}  # occurrences that became runs, and when they were
         self.ended: dict[str, Run] = {}
 
-    def watch(self, old: Head | None, new: Head) -> None:
+    def watch(self, old: JobState | None, new: JobState) -> None:
         """A swap: is each change of it as the schedule and the policies say?"""
         assert new.schedule is not None
         if old is None or old.blank:
@@ -73,7 +73,7 @@ class Book:
         check_taken_back(moved)
         self._turn(moved)
 
-    def _begin(self, new: Head) -> None:
+    def _begin(self, new: JobState) -> None:
         assert new.schedule is not None
         since = new.created_at
         if isinstance(new.schedule, Once):
@@ -100,7 +100,7 @@ class Book:
             self._meet(moved, run, in_line=False)
         moved.begun = self.begun
 
-    def _meet(self, moved: Moved, run: Run | Waiting, in_line: bool) -> None:
+    def _meet(self, moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
         if run.trigger is not Trigger.SCHEDULE or run.run_id in self.fired:
             return
         assert run.run_id not in self.ended, "rule 2: a run that has its outcome came back"
@@ -116,7 +116,7 @@ class Book:
         ), f"rule 2: {at} is no occurrence of {schedules}"
 
     def _check_ended(self, moved: Moved) -> None:
-        was: dict[str, Run | Waiting] = {run.run_id: run for run in moved.old.runs}
+        was: dict[str, Run | WaitingRun] = {run.run_id: run for run in moved.old.runs}
         was.update((waiting.run_id, waiting) for waiting in moved.old.line)
         for run in moved.new.ended:
             known = self.ended.get(run.run_id)
@@ -145,7 +145,7 @@ class Book:
         ended = [run.last_at for run in self.ended.values() if run.last_at is not None]
         return max([*self.fired.values(), *ended], default=None)
 
-    def _last_end(self, old: Head) -> datetime | None:
+    def _last_end(self, old: JobState) -> datetime | None:
         """What counts from completion is dealt with up to there, by the clock that saw the end."""
         if old.schedule is None or not counts_from_completion(old.schedule):
             return None
@@ -174,11 +174,11 @@ class Book:
             if isinstance(new.schedule, Once):
                 since = min(since, new.schedule.at - _INSTANT)
             self.periods.append(Period(new.schedule, Span(since)))
-        elif new.state is State.CANCELLED and current.until is None:
+        elif new.state is JobStatus.CANCELLED and current.until is None:
             current.until = now
 
-    def _check_nothing_comes(self, head: Head) -> None:
-        waiting: list[Run | Waiting] = [run for run in head.runs if not run.begun]
+    def _check_nothing_comes(self, head: JobState) -> None:
+        waiting: list[Run | WaitingRun] = [run for run in head.runs if not run.begun]
         waiting += head.line
         left = [run.scheduled_at for run in waiting if run.trigger is Trigger.SCHEDULE]
         assert not left, f"the last of max_runs has begun, and {left} wait"

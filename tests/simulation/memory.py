@@ -4,28 +4,25 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from zlib import crc32
 
-from punctual.domain.coming import in_order
 from punctual.domain.draft import expires_at
-from punctual.domain.head import Head
+from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Run
-from punctual.engine.ports import (
+from punctual.domain.schedules.upcoming import in_order
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import (
     AttemptRow,
-    Beat,
-    Body,
-    Clock,
     Coming,
+    DefinitionRow,
     Detail,
     HeadPage,
     Key,
-    Ports,
     RunKey,
     RunRow,
-    Stored,
-    Swap,
-    Timer,
-    TimerPage,
     Walk,
 )
+from punctual.engine.ports.timers import Timer, TimerPage
 from tests.memory_audit import MemoryAudit
 from tests.simulation.control import (
     MemoryBlobs,
@@ -42,7 +39,7 @@ from tests.simulation.past import Past
 class Watch:
     """Sees what is written, right before it stands."""
 
-    def swapped(self, old: Stored | None, new: Stored) -> None:
+    def swapped(self, old: StoredState | None, new: StoredState) -> None:
         """A head, with its leases: before, if there was one, and after."""
 
     def row_put(self, old: RunRow | None, new: RunRow) -> None:
@@ -51,25 +48,25 @@ class Watch:
 
 class MemoryHeads:
     def __init__(self, clock: Clock, watch: Watch) -> None:
-        self.rows: dict[Key, Stored] = {}
+        self.rows: dict[Key, StoredState] = {}
         self.past = Past(clock)
-        self._bodies: dict[tuple[Key, str], Body] = {}
+        self._bodies: dict[tuple[Key, str], DefinitionRow] = {}
         self._clock = clock
         self._watch = watch
         self.audit = MemoryAudit()
 
-    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:
+    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, StoredState]:
         read = self._glanced if glance else self._standing
         found = {key: read(key) for key in keys}
         return {key: stored for key, stored in found.items() if stored is not None}
 
-    def _glanced(self, key: Key) -> Stored | None:
+    def _glanced(self, key: Key) -> StoredState | None:
         return self._kept(self.past.seen(key, self.rows.get(key)))
 
-    def _standing(self, key: Key) -> Stored | None:
+    def _standing(self, key: Key) -> StoredState | None:
         return self._kept(self.rows.get(key))
 
-    def _kept(self, stored: Stored | None) -> Stored | None:
+    def _kept(self, stored: StoredState | None) -> StoredState | None:
         if stored is None:
             return None
         at = expires_at(stored.head)
@@ -90,7 +87,7 @@ class MemoryHeads:
                 leases.pop(run_id, None)
             else:
                 leases[run_id] = lease
-        new = Stored(swap.head, leases)
+        new = StoredState(swap.head, leases)
         self._watch.swapped(standing, new)
         self.past.note(swap.key, self.rows.get(swap.key))
         self.rows[swap.key] = new
@@ -98,24 +95,24 @@ class MemoryHeads:
             self.audit.changed(swap.note, swap.head)
         return True
 
-    def beat(self, beats: Sequence[Beat]) -> Sequence[Head | None]:
+    def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
         return [self._beat(beat) for beat in beats]
 
-    def _beat(self, beat: Beat) -> Head | None:
+    def _beat(self, beat: LeaseRenewal) -> JobState | None:
         stored = self._standing(beat.key)
         lease = stored.leases.get(beat.run_id) if stored else None
         if stored is None or lease is None or lease.token != beat.token:
             return None
         renewed = Lease(token=beat.token, until=beat.until, beaten=True)
         self.past.note(beat.key, stored)
-        self.rows[beat.key] = Stored(stored.head, {**stored.leases, beat.run_id: renewed})
+        self.rows[beat.key] = StoredState(stored.head, {**stored.leases, beat.run_id: renewed})
         return stored.head
 
-    def put_bodies(self, bodies: Sequence[Body]) -> None:
+    def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None:
         for body in bodies:
             self._bodies.setdefault((Key(body.tenant, body.job_id), body.ref), body)
 
-    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], Body]:
+    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
         return {place: self._bodies[place] for place in wanted if place in self._bodies}
 
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
@@ -133,7 +130,7 @@ class MemoryHeads:
         before, _ = in_order(mine, after, end, 0)
         return None if len(before) > most else Coming(*in_order(mine, after, end, limit))
 
-    def busy(self, tenant: str) -> Sequence[Head]:
+    def busy(self, tenant: str) -> Sequence[JobState]:
         heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
         return [head for head in heads if head.runs or head.line or head.ended]
 
@@ -143,11 +140,11 @@ class MemoryHeads:
         more = len(heads) > start + limit
         return Walk(heads[start : start + limit], str(start + limit) if more else None)
 
-    def _alive(self) -> list[Stored]:
+    def _alive(self) -> list[StoredState]:
         return [stored for key in self.rows if (stored := self._standing(key)) is not None]
 
 
-def _bears_the_mark(standing: Head, mine: Head) -> bool:
+def _bears_the_mark(standing: JobState, mine: JobState) -> bool:
     newer = standing.version - mine.version
     mark = mine.writers[-1] if mine.writers else ""
     return bool(mark) and newer >= 0 and mark in standing.writers[-newer - 1 :]

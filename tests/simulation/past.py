@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from punctual.engine.ports import Clock
+from punctual.engine.ports.clock import Clock
 
 
 class Past:

@@ -6,19 +6,19 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from punctual.domain.decide import Verdict
+from punctual.domain.durations import BEAT, CLAIM_LEASE, HOLD
 from punctual.domain.errors import PunctualError, Unavailable
-from punctual.domain.run import Reason, Status
-from punctual.domain.timing import BEAT, CLAIM_LEASE, HOLD
-from punctual.engine.change import Result
-from punctual.engine.executor import Assignment, Executor, Finished
-from punctual.engine.jobs import Jobs
-from punctual.engine.looker import Looker
-from punctual.engine.planner import Planner
-from punctual.engine.poller import Poller
-from punctual.engine.ports import Detail, Key
-from punctual.engine.reconciler import Reconciler
-from punctual.engine.search import Search, output_name
-from punctual.engine.steps import Steps
+from punctual.domain.run import Reason, RunStatus
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.changes.change import Result
+from punctual.engine.commands.jobs import Jobs
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.planner import Planner
+from punctual.engine.dispatch.poller import Poller
+from punctual.engine.dispatch.reconciler import Reconciler
+from punctual.engine.execution.executor import Assignment, Executor, Finished
+from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.queries.jobs import JobQueries, output_name
 from tests.simulation.fifo import Delivery
 from tests.simulation.laws import StoryLaws, output_of
 from tests.simulation.world import START, Process, World
@@ -41,8 +41,8 @@ class Api(Process):
         super().__init__(world, name)
 
     def begin(self) -> None:
-        steps = Steps(self.ports, self.clock, self.monotonic, self.log)
-        search = Search(self.ports, self.clock, _NoMonitor())
+        steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
+        search = JobQueries(self.ports, self.clock, _NoMonitor())
         jobs = Jobs(self.ports, steps, search, self.clock, self.new_id)
         self._jobs: Any = _Asking(jobs, self.world.laws)
 
@@ -124,9 +124,9 @@ class PlannerProcess(Process):
 
 class PollerProcess(Process):
     def begin(self) -> None:
-        steps = Steps(self.ports, self.clock, self.monotonic, self.log)
+        steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
         ahead = timedelta(seconds=self.world.setup.ahead)
-        looker = Looker(steps, self.new_id, glance=True)
+        looker = Evaluator(steps, self.new_id, glance=True)
         self.poller = Poller(self.ports.timers, self.ports.buckets, looker, ahead)
         self._next_at: datetime | None = None
 
@@ -155,7 +155,7 @@ class Work:
     assignment: Assignment
     delivery: Delivery | None  # None once it is acknowledged
     ends_at: datetime
-    status: Status
+    status: RunStatus
     beat_at: datetime
     renewed: float
     dies: bool = False
@@ -174,7 +174,7 @@ class Plot(NamedTuple):
     """How an attempt goes; with `dies` its executor is gone after so many seconds."""
 
     seconds: float = 1
-    status: Status = Status.SUCCESS
+    status: RunStatus = RunStatus.SUCCESS
     dies: bool = False
     back: Back | None = None
 
@@ -185,7 +185,7 @@ class ExecutorProcess(Process):
         super().__init__(world, name)
 
     def begin(self) -> None:
-        steps = Steps(self.ports, self.clock, self.monotonic, self.log)
+        steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
         self._executor = Executor(self.ports, steps, self.new_id, self.name)
         self._works: list[Work] = []
 
@@ -237,7 +237,7 @@ class ExecutorProcess(Process):
             self._stop(work)
 
     def _stop(self, work: Work) -> None:
-        work.status, work.ends_at, work.back = Status.CANCELLED, self.world.now, None
+        work.status, work.ends_at, work.back = RunStatus.CANCELLED, self.world.now, None
 
     def _finish(self, work: Work) -> None:
         run, key = work.assignment.run, work.assignment.key
@@ -324,8 +324,8 @@ class ReconcilerProcess(Process):
 
     def step(self) -> None:
         self._next_at = self.world.now + timedelta(seconds=70)
-        steps = Steps(self.ports, self.clock, self.monotonic, self.log)
-        walked = Reconciler(self.ports, steps, Looker(steps, self.new_id)).step()
+        steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
+        walked = Reconciler(self.ports, steps, Evaluator(steps, self.new_id)).step()
         mended = walked.mended
         self.world.mended += len(mended)
         assert not mended or self.world.setup.mended, f"rule 2: the reconciler had to mend {mended}"

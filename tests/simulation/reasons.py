@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from punctual.domain.head import Head, Limits, Misfire, Overlap, State
-from punctual.domain.run import Reason, Run, Status, Trigger, Waiting
-from punctual.domain.schedule import Every
+from punctual.domain.job_state import JobState, JobStatus, Limits, Misfire, Overlap
+from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.schedules.schedule import Every
 from tests.simulation.times import next_time
 
 FAR = timedelta(hours=1)  # no story has times further apart
@@ -29,8 +29,8 @@ class Asked:
 class Moved:
     """One swap of one job."""
 
-    old: Head
-    new: Head
+    old: JobState
+    new: JobState
     asked: Asked
     begun: int  # scheduled runs that have begun since the schedule last changed
 
@@ -41,9 +41,9 @@ class Moved:
 
     @property
     def is_resumed(self) -> bool:
-        return self.old.state is State.PAUSED and self.new.state in (
-            State.SCHEDULED,
-            State.COMPLETED,
+        return self.old.state is JobStatus.PAUSED and self.new.state in (
+            JobStatus.SCHEDULED,
+            JobStatus.COMPLETED,
         )
 
     @property
@@ -52,7 +52,7 @@ class Moved:
 
     @property
     def is_cancelled(self) -> bool:
-        return self.old.state is not State.CANCELLED and self.new.state is State.CANCELLED
+        return self.old.state is not JobStatus.CANCELLED and self.new.state is JobStatus.CANCELLED
 
     @property
     def at(self) -> datetime | None:
@@ -91,16 +91,18 @@ class Moved:
         return next_time(schedule, scheduled_at, FAR)
 
 
-def check_fired(moved: Moved, run: Run | Waiting, in_line: bool) -> None:
+def check_fired(moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
     """A new run of the schedule: due, not missed, and with a right to its place."""
     at, name = run.created_at, f"the occurrence of {run.scheduled_at}"
-    assert moved.new.state is not State.CANCELLED, f"{name} is fired after a cancel"
-    assert moved.old.state is not State.PAUSED or moved.is_resumed, f"{name} is fired in a pause"
+    assert moved.new.state is not JobStatus.CANCELLED, f"{name} is fired after a cancel"
+    assert moved.old.state is not JobStatus.PAUSED or moved.is_resumed, (
+        f"{name} is fired in a pause"
+    )
     jitters = {limits.jitter for limits in moved.limits}
     assert run.due_at - run.scheduled_at in jitters, f"{name} is due at {run.due_at}"
     most = [limits.max_runs for limits in moved.limits if limits.max_runs is not None]
     assert not most or moved.begun < max(most), f"{name} is fired beyond max_runs"
-    if isinstance(run, Waiting) or not run.begun:
+    if isinstance(run, WaitingRun) or not run.begun:
         limit = _deadline_of(moved, run)
         assert limit is None or limit > at, f"{name} is fired after its deadline"
     if all(moved.is_overdue(run.scheduled_at, at, limits) for limits in moved.limits):
@@ -140,52 +142,52 @@ def _check_line(moved: Moved, name: str) -> None:
     )
 
 
-def _counts(waiting: Waiting) -> bool:
+def _counts(waiting: WaitingRun) -> bool:
     return waiting.trigger is Trigger.SCHEDULE and not waiting.caught_up
 
 
-def _deadline_of(moved: Moved, run: Run | Waiting) -> datetime | None:
+def _deadline_of(moved: Moved, run: Run | WaitingRun) -> datetime | None:
     rules = {**moved.old.rules, **moved.new.rules}.get(run.definition)
     if rules is None or rules.deadline_seconds is None:
         return None
     return run.due_at + timedelta(seconds=rules.deadline_seconds)
 
 
-def check_ended(moved: Moved, was: Run | Waiting | None, run: Run) -> None:
+def check_ended(moved: Moved, was: Run | WaitingRun | None, run: Run) -> None:
     """A run has ended in this swap, or never came to life: its reason must hold."""
     rule = _RULES.get(run.reason)
     assert rule is not None, f"no run ends as {run.status} with {run.reason}"
     assert run.ended_at is not None
     at = run.changed_at if run.count > 1 else run.ended_at
     begun = isinstance(was, Run) and was.begun
-    if run.status in (Status.SKIPPED, Status.MISSED):
+    if run.status in (RunStatus.SKIPPED, RunStatus.MISSED):
         assert not begun, f"{run.status}, and it had begun"
     assert rule(moved, was, run, at), (
         f"{run.status} {run.reason} at {at}: not so for {run.scheduled_at} to {run.last_at}"
     )
 
 
-Rule = Callable[[Moved, Run | Waiting | None, Run, datetime], bool]
+Rule = Callable[[Moved, Run | WaitingRun | None, Run, datetime], bool]
 
 
-def _finished(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _finished(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     return isinstance(was, Run) and was.held
 
 
-def _lost(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
-    return isinstance(was, Run) and was.held and run.status is Status.FAILED
+def _lost(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    return isinstance(was, Run) and was.held and run.status is RunStatus.FAILED
 
 
-def _deadline(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _deadline(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     limit = _deadline_of(moved, run)
-    return run.status is Status.MISSED and limit is not None and limit <= at
+    return run.status is RunStatus.MISSED and limit is not None and limit <= at
 
 
-def _outage(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
-    if moved.is_cancelled and moved.old.state is not State.PAUSED:
+def _outage(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    if moved.is_cancelled and moved.old.state is not JobStatus.PAUSED:
         overdue = (moved.is_overdue(run.scheduled_at, at, limits) for limits in moved.limits)
-        return run.status is Status.MISSED and any(overdue)
-    if run.status is not Status.MISSED or was is not None:
+        return run.status is RunStatus.MISSED and any(overdue)
+    if run.status is not RunStatus.MISSED or was is not None:
         return False
     last = run.last_at or run.scheduled_at
     return any(
@@ -194,10 +196,10 @@ def _outage(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> 
     )
 
 
-def _coalesced(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _coalesced(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     following = moved.following(run.last_at or run.scheduled_at)
     return (
-        run.status is Status.SKIPPED
+        run.status is RunStatus.SKIPPED
         and was is None
         and following is not None
         and any(
@@ -208,34 +210,34 @@ def _coalesced(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) 
     )
 
 
-def _paused(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _paused(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     by_policy = moved.is_resumed and any(
         Misfire.SKIP in moved.policies(limits) for limits in moved.limits
     )
     return (
-        run.status is Status.SKIPPED
+        run.status is RunStatus.SKIPPED
         and was is None
-        and moved.old.state is State.PAUSED
+        and moved.old.state is JobStatus.PAUSED
         and (by_policy or moved.is_cancelled)
         and (run.last_at or run.scheduled_at) <= at
     )
 
 
-def _rescheduled(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _rescheduled(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     last = run.last_at or run.scheduled_at
-    held_up = moved.old.state is State.PAUSED or moved.old.behind is not None
+    held_up = moved.old.state is JobStatus.PAUSED or moved.old.behind is not None
     return (
-        run.status is Status.SKIPPED
+        run.status is RunStatus.SKIPPED
         and moved.is_rescheduled
         and last <= at
         and (held_up or last + moved.old.limits.jitter > at)
     )
 
 
-def _overlap(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _overlap(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     last = run.last_at or run.scheduled_at
     return (
-        run.status is Status.SKIPPED
+        run.status is RunStatus.SKIPPED
         and was is None
         and any(limits.overlap is Overlap.SKIP for limits in moved.limits)
         and _is_judged_in_time(moved, last, at)
@@ -243,12 +245,12 @@ def _overlap(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) ->
     )
 
 
-def _queue_full(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _queue_full(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     last = run.last_at or run.scheduled_at
     waiting = sum(_counts(one) for one in moved.new.line)
     least = min(limits.max_waiting for limits in moved.limits)
     return (
-        run.status is Status.SKIPPED
+        run.status is RunStatus.SKIPPED
         and was is None
         and any(limits.overlap is Overlap.QUEUE for limits in moved.limits)
         and _is_judged_in_time(moved, last, at)
@@ -272,28 +274,28 @@ def _is_full(moved: Moved) -> bool:
     return len(moved.new.runs) >= min(limits.max_concurrency for limits in moved.limits)
 
 
-def _max_runs(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _max_runs(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     most = [limits.max_runs for limits in moved.limits if limits.max_runs is not None]
-    return run.status is Status.SKIPPED and bool(most) and moved.begun >= min(most)
+    return run.status is RunStatus.SKIPPED and bool(most) and moved.begun >= min(most)
 
 
-def _replaced(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _replaced(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     """A later one has come. A run that is held was told so before, maybe by a former policy."""
     if isinstance(was, Run) and was.cancel is Reason.REPLACED:
-        return run.status is Status.CANCELLED
+        return run.status is RunStatus.CANCELLED
     new, last = moved.new, run.last_at or run.scheduled_at
-    others: list[Run | Waiting] = [*new.runs, *new.line, *new.ended]
+    others: list[Run | WaitingRun] = [*new.runs, *new.line, *new.ended]
     is_later = any(one.trigger is Trigger.SCHEDULE and one.scheduled_at > last for one in others)
     return (
-        run.status is Status.CANCELLED
+        run.status is RunStatus.CANCELLED
         and any(limits.overlap is Overlap.REPLACE for limits in moved.limits)
         and is_later
     )
 
 
-def _cancelled(moved: Moved, was: Run | Waiting | None, run: Run, at: datetime) -> bool:
+def _cancelled(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
     asked = moved.asked.cancelled or run.run_id in moved.asked.cancelled_runs
-    return run.status is Status.CANCELLED and asked and (was is not None or moved.is_cancelled)
+    return run.status is RunStatus.CANCELLED and asked and (was is not None or moved.is_cancelled)
 
 
 _RULES: dict[Reason, Rule] = {
@@ -337,7 +339,7 @@ def check_order(moved: Moved) -> None:
     queued = [
         run
         for run in moved.new.runs
-        if run.trigger is Trigger.SCHEDULE and run.status is Status.QUEUED and not run.begun
+        if run.trigger is Trigger.SCHEDULE and run.status is RunStatus.QUEUED and not run.begun
     ]
     for waiting in moved.new.line:
         for run in queued:  # of one definition, for a changed schedule may name an earlier time
@@ -353,10 +355,10 @@ def check_taken_back(moved: Moved) -> None:
     for run in moved.old.runs:
         if run.run_id not in left:
             early = moved.at is not None and run.due_at > moved.at
-            unclaimed = run.status is Status.QUEUED and not run.begun
+            unclaimed = run.status is RunStatus.QUEUED and not run.begun
             is_ahead = early and unclaimed and run.trigger is Trigger.SCHEDULE
             assert is_ahead, f"{run} left no trace"
-    if moved.old.state is not State.PAUSED and moved.new.state is State.PAUSED:
+    if moved.old.state is not JobStatus.PAUSED and moved.new.state is JobStatus.PAUSED:
         was = {run.run_id: run for run in moved.old.runs}
         for waiting in moved.new.line:
             is_early = waiting.run_id in was and waiting.due_at > moved.new.updated_at

@@ -6,11 +6,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.head import State
-from punctual.domain.run import Status, Trigger
-from punctual.engine.executor import Assignment
-from punctual.engine.jobs import Jobs, Submission
-from punctual.engine.slices import finish
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import RunStatus, Trigger
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.execution.executor import Assignment
+from punctual.engine.queries.slices import finish
 from tests.simulation.laws import outstanding
 from tests.simulation.processes import (
     Action,
@@ -157,7 +157,7 @@ def is_over(world: World) -> bool:
         return False
     for stored in memory.heads.rows.values():
         head = stored.head
-        if head.runs or head.line or head.state in (State.SCHEDULED, State.PAUSED):
+        if head.runs or head.line or head.state in (JobStatus.SCHEDULED, JobStatus.PAUSED):
             return False
     return world.laws.ended.keys() <= memory.history.rows.keys()
 
@@ -169,12 +169,12 @@ def outcomes(world: World, trigger: Trigger = Trigger.SCHEDULE) -> list[tuple[st
     return [(run.status.value, run.reason.value, run.count) for run in runs]
 
 
-def count(world: World, status: Status) -> int:
+def count(world: World, status: RunStatus) -> int:
     return sum(run.count for run in world.laws.ended.values() if run.status is status)
 
 
 def all_succeed(number: int) -> Callable[[World], None]:
     def check(world: World) -> None:
-        assert count(world, Status.SUCCESS) == number, outcomes(world)
+        assert count(world, RunStatus.SUCCESS) == number, outcomes(world)
 
     return check

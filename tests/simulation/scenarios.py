@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from punctual.domain.run import Reason, Status, Trigger
-from punctual.engine.executor import Assignment
+from punctual.domain.run import Reason, RunStatus, Trigger
+from punctual.engine.execution.executor import Assignment
 from tests.simulation.processes import Action, Back, Plot
 from tests.simulation.scenario import (
     SKEWS,
@@ -26,7 +26,7 @@ from tests.simulation.world import Setup, World
 
 def _fails_twice(assignment: Assignment) -> Plot:
     attempts = len(assignment.run.past.replace("L", ""))
-    return Plot(status=(Status.FAILED, Status.TIMED_OUT, Status.SUCCESS)[min(attempts, 2)])
+    return Plot(status=(RunStatus.FAILED, RunStatus.TIMED_OUT, RunStatus.SUCCESS)[min(attempts, 2)])
 
 
 def _dies_first(assignment: Assignment) -> Plot:
@@ -34,7 +34,7 @@ def _dies_first(assignment: Assignment) -> Plot:
 
 
 def _cancelled(world: World) -> None:
-    assert count(world, Status.CANCELLED) == 1, outcomes(world)
+    assert count(world, RunStatus.CANCELLED) == 1, outcomes(world)
 
 
 def _one_of_each_order(world: World) -> None:
@@ -43,13 +43,13 @@ def _one_of_each_order(world: World) -> None:
 
 
 def _replaced(world: World) -> None:
-    assert count(world, Status.SUCCESS) >= 1, outcomes(world)
+    assert count(world, RunStatus.SUCCESS) >= 1, outcomes(world)
     if not world.plan.faults:  # else an outage may leave but one of them to run
-        assert count(world, Status.CANCELLED) >= 1, outcomes(world)
+        assert count(world, RunStatus.CANCELLED) >= 1, outcomes(world)
 
 
 def _two_tenants(world: World) -> None:
-    assert count(world, Status.SUCCESS) == 4, outcomes(world)
+    assert count(world, RunStatus.SUCCESS) == 4, outcomes(world)
     tenants = {key.tenant for key in world.memory.heads.rows}
     assert tenants == {"acme", "umbrella"}
     assert {message.tenant for message in world.memory.queue.sent} == tenants
@@ -66,7 +66,7 @@ def _tried_once(world: World) -> None:
 
 def _two_at_most(world: World) -> None:
     least = 0 if world.plan.faults else 2  # an outage leaves the latest, a slow client none
-    assert least <= count(world, Status.SUCCESS) <= 2, outcomes(world)
+    assert least <= count(world, RunStatus.SUCCESS) <= 2, outcomes(world)
 
 
 def _all_of_them(world: World) -> None:

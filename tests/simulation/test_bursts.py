@@ -5,8 +5,8 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from punctual.domain.run import Status
-from punctual.engine.ports import Message
+from punctual.domain.run import RunStatus
+from punctual.engine.ports.run_queue import Message
 from tests.simulation.functions import OnFunctions
 from tests.simulation.processes import Action
 from tests.simulation.scenario import at, document, submit, text
@@ -78,4 +78,4 @@ def test_a_poller_that_dies_with_messages_held_loses_none(call: int) -> None:
     assert world.crashes == 1
     assert len({message.job_id for _, message in sent}) == 800
     statuses = {run.status for one in world.memory.heads.rows.values() for run in one.head.runs}
-    assert statuses == {Status.QUEUED}
+    assert statuses == {RunStatus.QUEUED}

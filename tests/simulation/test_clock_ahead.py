@@ -2,9 +2,9 @@
 
 from datetime import timedelta
 
-from punctual.domain.run import Status
-from punctual.engine.lookout import Lookout
-from punctual.engine.window import Place
+from punctual.domain.run import RunStatus
+from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
+from punctual.engine.dispatch.timer_window import TimerPartition
 from tests.simulation.hand import NOON, Hand
 
 MINUTE = timedelta(minutes=1)
@@ -12,7 +12,7 @@ MINUTE = timedelta(minutes=1)
 
 def is_queued(hand: Hand) -> bool:
     (stored,) = hand.memory.heads.rows.values()
-    return [run.status for run in stored.head.runs] == [Status.QUEUED]
+    return [run.status for run in stored.head.runs] == [RunStatus.QUEUED]
 
 
 def test_a_planner_that_hands_out_minutes_opens_them_again() -> None:
@@ -36,7 +36,7 @@ def test_a_planner_that_hands_out_minutes_opens_them_again() -> None:
 def test_a_planner_that_looks_before_it_hands_out_opens_them_again() -> None:
     hand = Hand()
     memory = hand.memory
-    lookout = Lookout(memory.timers, memory.buckets, memory.buckets)
+    lookout = PeekingPlanner(memory.timers, memory.buckets, memory.buckets)
     lookout.tick(NOON, 1, 5)
     seen = lookout.tick(NOON + timedelta(hours=1), 1, 5)
     assert seen.watermark > NOON + timedelta(minutes=30)
@@ -45,4 +45,6 @@ def test_a_planner_that_looks_before_it_hands_out_opens_them_again() -> None:
     hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:01:30Z")
     seen = lookout.tick(hand.now, 1, 5)
     assert seen.watermark <= hand.now
-    assert [place for call in seen.calls for place in call.places] == [Place(NOON + MINUTE, 0)]
+    assert [place for call in seen.calls for place in call.places] == [
+        TimerPartition(NOON + MINUTE, 0)
+    ]

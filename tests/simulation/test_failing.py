@@ -5,12 +5,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from punctual.domain.run import Status
-from punctual.engine.failing import TRIES
-from punctual.engine.looker import Looker
-from punctual.engine.ports import Key
-from punctual.engine.reconciler import Reconciler
-from punctual.engine.steps import Steps
+from punctual.domain.run import RunStatus
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.reconciler import Reconciler
+from punctual.engine.dispatch.retries import TRIES
+from punctual.engine.ports.rows import Key
 from tests.simulation.hand import NOON, Hand
 
 DUE = "2026-03-02T12:00:05Z"
@@ -22,8 +22,8 @@ def a_hand() -> tuple[Hand, list[tuple[str, dict[str, Any]]]]:
     def log(event: str, **facts: Any) -> None:
         told.append((event, {**facts, "at": int((hand.now - NOON).total_seconds())}))
 
-    steps = Steps(hand.memory.ports, hand.clock, hand.monotonic, log)
-    hand.poller._looker = Looker(steps, hand.new_id)
+    steps = ChangeApplier(hand.memory.ports, hand.clock, hand.monotonic, log)
+    hand.poller._looker = Evaluator(steps, hand.new_id)
     return hand, told
 
 
@@ -46,7 +46,7 @@ def test_the_others_of_a_batch_go_on() -> None:
     spoil(hand, keys[1])
     run_until(hand, 10)
     for key in (keys[0], keys[2]):
-        assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+        assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
     wanted = {"job_id": keys[1].job_id, "error": "KeyError", "at": 5}
     assert told == [("look_failed", wanted)]
 
@@ -76,10 +76,10 @@ def test_what_was_set_aside_is_found_by_the_reconciler_and_runs_once_it_can() ->
     stored = hand.stored(key)
     hand.memory.heads.rows[key] = stored._replace(head=replace(stored.head, rules=rules))
     steps = hand.steps()
-    reconciler = Reconciler(hand.memory.ports, steps, Looker(steps, hand.new_id))
+    reconciler = Reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
     assert reconciler.step().mended == (key,)
     run_until(hand, 3_620)
-    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
     assert told == []
 
 

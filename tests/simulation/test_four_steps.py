@@ -6,13 +6,14 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from punctual.domain.durations import CLAIM_LEASE, LEASE
 from punctual.domain.errors import Conflict, NotFound, PreconditionFailed, Unavailable
-from punctual.domain.head import Head, State
-from punctual.domain.placement import bucket_of
-from punctual.domain.run import Reason, Status
-from punctual.domain.timing import CLAIM_LEASE, LEASE
-from punctual.engine.looker import Looker
-from punctual.engine.ports import Key, Swap
+from punctual.domain.identifiers import bucket_of
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import Reason, RunStatus
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Key
 from tests.simulation.hand import NOON, Hand, a_finish
 
 
@@ -35,7 +36,7 @@ def test_a_creation_slower_than_its_timer_takes_the_place_that_was_held_for_it()
     key = hand.submit()
 
     assert hand.head(key).version == held[0] + 1
-    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
     assert len(hand.memory.queue.entries) == 1
 
 
@@ -98,7 +99,7 @@ def test_a_put_that_took_over_ten_seconds_is_put_again_where_nobody_has_finished
     buckets = [timer.bucket for timer in hand.timers()]
     assert buckets == [NOON, NOON + seconds(60)], "its minute may have closed by now"
     hand.look(hand.timers()[1])
-    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
 
 
 def test_a_bucket_chosen_long_before_the_put_counts_as_a_slow_put() -> None:
@@ -150,7 +151,7 @@ def test_a_swap_whose_answer_was_lost_has_won_also_when_others_have_written_sinc
     assert list(real([replace(first, head=_by_another(first))])) == [False]
 
 
-def _by_another(swap: Swap) -> Head:
+def _by_another(swap: Swap) -> JobState:
     return replace(swap.head, writers=(*swap.head.writers[:-1], "another"))
 
 
@@ -167,11 +168,11 @@ def test_a_beat_wins_against_a_look_that_has_read_the_lease_before_it() -> None:
     hand.plan.before("heads.swap", lambda: beats.append(executor.beat([claim])[0].held))
     watch = next(timer for timer in hand.timers() if timer.version == held.run.token)
     hand.now = max(hand.now, watch.at)
-    Looker(hand.steps(poller), hand.new_id).look([watch])
+    Evaluator(hand.steps(poller), hand.new_id).look([watch])
 
     assert beats == [True]
     (run,) = hand.head(key).runs
-    assert (run.status, run.token, run.past) == (Status.RUNNING, held.run.token, "")
+    assert (run.status, run.token, run.past) == (RunStatus.RUNNING, held.run.token, "")
     assert hand.stored(key).leases[run.run_id].until == hand.now + LEASE
     again = [t for t in hand.timers() if t.version == held.run.token and t.at > hand.now]
     assert again, "it goes on being watched"
@@ -189,10 +190,10 @@ def test_a_lost_holder_is_fenced_and_its_output_is_not_the_runs() -> None:
     (taken,) = hand.executor("e2").claim([fresh]).granted
     assert taken.run.token > zombie.run.token
 
-    (late,) = hand.executor("e1").finish([a_finish(zombie, Status.SUCCESS, "of the zombie")])
+    (late,) = hand.executor("e1").finish([a_finish(zombie, RunStatus.SUCCESS, "of the zombie")])
     assert late.verdict == "FENCED"
     assert hand.head(key).runs[0].held
-    (result,) = hand.executor("e2").finish([a_finish(taken, Status.SUCCESS, "of the holder")])
+    (result,) = hand.executor("e2").finish([a_finish(taken, RunStatus.SUCCESS, "of the holder")])
     assert result.verdict == "OK"
     view = hand.jobs._search.run(*key, taken.run.run_id)
     assert view.detail.output_blob == "of the holder"
@@ -219,7 +220,7 @@ def test_what_is_early_is_handed_back_and_not_claimed() -> None:
     hand.tick()
     hand.poller.step(hand.now)
     (run,) = hand.head(key).runs
-    assert (run.status, run.due_at) == (Status.QUEUED, NOON + seconds(30))
+    assert (run.status, run.due_at) == (RunStatus.QUEUED, NOON + seconds(30))
 
     handed = hand.executor().claim([hand.message()])
     assert [at for _, at in handed.again] == [NOON + seconds(30)]
@@ -300,4 +301,6 @@ def test_a_command_for_one_version_loses_to_a_change_between_its_read_and_its_sw
     with pytest.raises(PreconditionFailed):
         getattr(hand.jobs, command)(*key, if_match=edition)
     assert hand.head(key).edition == edition + 1
-    assert hand.head(key).state is (State.PAUSED if command == "resume" else State.SCHEDULED)
+    assert hand.head(key).state is (
+        JobStatus.PAUSED if command == "resume" else JobStatus.SCHEDULED
+    )

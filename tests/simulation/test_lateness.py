@@ -5,8 +5,8 @@ from itertools import cycle
 
 import pytest
 
-from punctual.engine.early import LONGEST
-from punctual.engine.pace import A_CORE
+from punctual.engine.dispatch.on_demand.held_messages import LONGEST
+from punctual.engine.dispatch.on_demand.throughput import A_CORE
 from tests.simulation.test_bursts import DUE, burst
 from tests.simulation.world import Setup
 

@@ -8,11 +8,11 @@ from itertools import count
 import pytest
 
 from punctual.domain.errors import LimitExceeded
-from punctual.domain.limits import Limits
-from punctual.engine.leased_quotas import LeasedQuotas
-from punctual.engine.leased_runs import PLACES, RunPermits
-from punctual.engine.leasing import Row
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.quotas.leased_quotas import LeasedQuotas
+from punctual.engine.quotas.leased_row import Row
+from punctual.engine.quotas.run_permits import PLACES, RunPermits
+from punctual.node.clock import ManualClock
 from tests.simulation.instances import Fleet, MemoryShares
 
 MINUTE = 60

@@ -7,10 +7,10 @@ from itertools import count, cycle
 
 import pytest
 
-from punctual.domain.limits import Limits
-from punctual.engine.leased_quotas import LeasedQuotas
-from punctual.engine.leased_runs import RunPermits
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.quotas.leased_quotas import LeasedQuotas
+from punctual.engine.quotas.run_permits import RunPermits
+from punctual.node.clock import ManualClock
 from tests.simulation.instances import Fleet, MemoryShares, ToldTime
 
 MINUTE = 60

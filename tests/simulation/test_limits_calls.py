@@ -10,10 +10,10 @@ from typing import NamedTuple
 import pytest
 
 from punctual.domain.errors import LimitExceeded
-from punctual.domain.limits import Limits
-from punctual.domain.streams import ASIDE
-from punctual.engine.leased_calls import LeasedCalls
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.limits import Limits
+from punctual.domain.tenants.streams import ASIDE
+from punctual.engine.quotas.leased_calls import LeasedCalls
+from punctual.node.clock import ManualClock
 from tests.simulation.instances import Fleet, MemoryShares, ToldTime
 
 MINUTE = 60.0

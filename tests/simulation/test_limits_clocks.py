@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import LimitExceeded
-from punctual.domain.limits import Limits
-from punctual.engine.leased_quotas import LeasedQuotas
-from punctual.engine.leased_runs import RunPermits
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.quotas.leased_quotas import LeasedQuotas
+from punctual.engine.quotas.run_permits import RunPermits
+from punctual.node.clock import ManualClock
 from tests.simulation.instances import NOON, MemoryShares
 
 FEW = Limits(calls_per_second=1, burst=1, jobs=5, runs_per_minute=2, concurrent_runs=2)

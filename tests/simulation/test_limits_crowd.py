@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import LimitExceeded, Unavailable
-from punctual.domain.limits import Limits
-from punctual.engine.leased_quotas import LeasedQuotas
-from punctual.engine.leased_runs import RunPermits
-from punctual.engine.leasing import TRIES, Row
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.quotas.leased_quotas import LeasedQuotas
+from punctual.engine.quotas.leased_row import TRIES, Row
+from punctual.engine.quotas.run_permits import RunPermits
+from punctual.node.clock import ManualClock
 from tests.simulation.instances import NOON, MemoryShares
 
 FEW = Limits(calls_per_second=10, jobs=100, runs_per_minute=20, concurrent_runs=5)

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from punctual.domain.limits import Limits
-from punctual.engine.leased_calls import LeasedCalls
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.quotas.leased_calls import LeasedCalls
+from punctual.node.clock import ManualClock
 from tests.simulation.instances import Fleet, MemoryShares, ToldTime
 from tests.simulation.test_limits_calls import Told, load
 

@@ -6,9 +6,9 @@ from itertools import count
 
 import pytest
 
-from punctual.domain.limits import Limits
-from punctual.engine.leased_runs import PLACES, RunPermits
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.quotas.run_permits import PLACES, RunPermits
+from punctual.node.clock import ManualClock
 from tests.simulation.instances import Fleet, MemoryShares
 from tests.simulation.test_limits import Told
 

@@ -5,10 +5,10 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from punctual.domain.run import Status
-from punctual.engine.lookout import Lookout
-from punctual.engine.ports import Key
-from punctual.engine.window import Place
+from punctual.domain.run import RunStatus
+from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.rows import Key
 from tests.simulation.hand import NOON, Hand
 
 MINUTE = timedelta(minutes=1)
@@ -47,7 +47,7 @@ def test_a_late_put_is_found_before_the_minute_closes() -> None:
     assert not hand.memory.buckets.is_done(NOON, 0)
     hand.step()
     (run,) = hand.head(keys[0]).runs
-    assert run.status is Status.QUEUED
+    assert run.status is RunStatus.QUEUED
     hand.wait(1)
     hand.step()
     assert hand.memory.buckets.is_done(NOON, 0)
@@ -86,7 +86,7 @@ def test_a_poller_does_not_close_a_minute_over_a_timer_that_is_still_being_put(
     for _ in range(20):
         hand.poller.step(hand.now + skew)
         hand.wait(1)
-    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
     assert hand.timers() == []
     assert hand.memory.buckets.is_done(NOON, 0)
 
@@ -96,18 +96,20 @@ def test_a_planner_does_not_pass_a_minute_over_a_timer_that_is_still_being_put(
     skew: timedelta,
 ) -> None:
     hand = Hand()
-    lookout = Lookout(hand.memory.timers, hand.memory.buckets, hand.memory.buckets)
+    lookout = PeekingPlanner(hand.memory.timers, hand.memory.buckets, hand.memory.buckets)
 
-    def tick(now: datetime) -> list[Place]:
+    def tick(now: datetime) -> list[TimerPartition]:
         return [place for call in lookout.tick(now, 1, 10).calls for place in call.places]
 
     tick(NOON)
     submit_slowly(hand, tick, skew)
-    called: list[Place] = []
+    called: list[TimerPartition] = []
     for _ in range(3):
         hand.wait(60)
         called += tick(hand.now + skew)
-    assert Place(NOON, 0) in called, "a poller is called for the minute, or the timer is lost"
+    assert TimerPartition(NOON, 0) in called, (
+        "a poller is called for the minute, or the timer is lost"
+    )
 
 
 def test_the_watermark_never_passes_a_minute_that_is_not_done_in_every_shard() -> None:
@@ -135,7 +137,7 @@ def test_the_first_tick_three_hours_late_finds_what_was_put_before_it() -> None:
     hand.step()
 
     (run,) = hand.head(key).runs
-    assert (run.status, run.scheduled_at) == (Status.QUEUED, NOON + MINUTE)
+    assert (run.status, run.scheduled_at) == (RunStatus.QUEUED, NOON + MINUTE)
     hand.step()
     assert hand.planner("next").tick(hand.now).watermark >= NOON + 178 * MINUTE
 
@@ -185,8 +187,8 @@ def test_a_poller_that_was_nudged_reads_again_and_goes_on() -> None:
     hand.memory.wake.nudges.clear()  # it came as a raised number alone
     hand.step_until(51, every=1)
 
-    assert Place(NOON, 0) in hand.poller.places, "nobody else could take it for a minute"
-    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+    assert TimerPartition(NOON, 0) in hand.poller.places, "nobody else could take it for a minute"
+    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
 
 
 def test_a_nudge_while_a_minute_closes_is_not_lost() -> None:
@@ -205,11 +207,11 @@ def test_a_nudge_while_a_minute_closes_is_not_lost() -> None:
 def test_a_poller_whose_place_another_took_lets_it_go() -> None:
     hand = Hand()
     hand.tick("one")
-    assert Place(NOON, 0) in hand.poller.places
+    assert TimerPartition(NOON, 0) in hand.poller.places
     hand.now = NOON + seconds(61)
     taken = hand.memory.buckets.acquire(NOON, 0, "two", hand.now, hand.now + MINUTE)
     assert taken is not None
     hand.step()
-    assert Place(NOON, 0) not in hand.poller.places
-    assert Place(NOON + MINUTE, 0) in hand.poller.places
+    assert TimerPartition(NOON, 0) not in hand.poller.places
+    assert TimerPartition(NOON + MINUTE, 0) in hand.poller.places
     assert hand.memory.buckets.renew(taken, hand.now + MINUTE) is not None

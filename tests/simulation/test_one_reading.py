@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.run import Status
-from punctual.engine.looker import Looker
-from punctual.engine.ports import Timer
+from punctual.domain.run import RunStatus
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.ports.timers import Timer
 from tests.simulation.hand import Hand
 from tests.simulation.scenario import Scenario, is_over, outcomes
 from tests.simulation.scenarios import SCENARIOS
@@ -106,7 +106,7 @@ def slow_look(hand: Hand, timer: Timer, seconds: float) -> None:
     """An evaluation whose read of the job state takes so long."""
     hand.plan.before("heads.load", lambda: hand.wait(seconds))
     steps = hand.steps(hand.interrupted("poller"))
-    Looker(steps, hand.new_id).look([timer])
+    Evaluator(steps, hand.new_id).look([timer])
 
 
 def test_the_timer_behind_an_api_call_survives_an_early_look_that_crosses_its_time() -> None:
@@ -140,4 +140,4 @@ def test_the_watch_of_a_lease_survives_an_early_look_that_crosses_its_end() -> N
     hand.wait(1)
     hand.look(watch)
     (run,) = hand.head(key).runs
-    assert (run.status, run.past) == (Status.QUEUED, "L")
+    assert (run.status, run.past) == (RunStatus.QUEUED, "L")

@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.events import Look
-from punctual.domain.run import Status
-from punctual.engine.change import Change, Result
-from punctual.engine.looker import Looker
-from punctual.engine.ports import Message, RunKey
+from punctual.domain.events import Evaluate
+from punctual.domain.run import RunStatus
+from punctual.engine.changes.change import Change, Result
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.ports.rows import RunKey
+from punctual.engine.ports.run_queue import Message
 from tests.simulation.hand import NOON, Hand, a_finish
 from tests.simulation.torn import Fault, Plan, Tear, torn
 
@@ -26,14 +27,14 @@ def test_timers_of_a_batch_that_failed_are_looked_at_again() -> None:
     key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:00:05Z")
     down = torn(hand.memory.ports, Plan((Fault(1, Tear.BEFORE),)), "poller")
     hand.poller = hand.new_poller()
-    hand.poller._looker = Looker(hand.steps(down), hand.new_id)
+    hand.poller._looker = Evaluator(hand.steps(down), hand.new_id)
     hand.tick()
     hand.now = NOON + seconds(5)
     with pytest.raises(Unavailable):
         hand.step()
     hand.wait(1)
     hand.step()
-    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
 
 
 def test_a_store_that_does_not_answer_is_asked_after_pauses_that_double_up_to_15_seconds() -> None:
@@ -42,7 +43,7 @@ def test_a_store_that_does_not_answer_is_asked_after_pauses_that_double_up_to_15
     down = torn(
         hand.memory.ports, Plan(tuple(Fault(n, Tear.BEFORE) for n in range(1, 8))), "poller"
     )
-    hand.poller._looker = Looker(hand.steps(down), hand.new_id)
+    hand.poller._looker = Evaluator(hand.steps(down), hand.new_id)
     hand.tick()
     hand.now = NOON + seconds(5)
     asked = []
@@ -87,7 +88,7 @@ def test_what_a_refused_message_left_queued_is_sent_fifteen_seconds_later() -> N
     hand.memory.queue.send = lambda messages: [False] * len(messages)  # type: ignore[method-assign]
     hand.step_until(6, every=1)
     hand.memory.queue.send = real  # type: ignore[method-assign]
-    assert hand.head(key).runs[0].status is Status.QUEUED
+    assert hand.head(key).runs[0].status is RunStatus.QUEUED
     assert hand.memory.queue.entries == []
     hand.step_until(19, every=1)
     assert hand.memory.queue.entries == []
@@ -107,7 +108,7 @@ def test_a_watch_looked_at_ahead_asks_for_nothing_until_its_time() -> None:
     hand.executor().beat([(key, held.run.run_id, held.run.token)], first=True)
     plan = Plan()
     counted = torn(hand.memory.ports, plan, "poller")
-    hand.poller._looker = Looker(hand.steps(counted), hand.new_id)
+    hand.poller._looker = Evaluator(hand.steps(counted), hand.new_id)
     for _ in range(20):
         hand.wait(0.1)
         hand.poller.nudge(hand.memory.wake.nudges)
@@ -128,7 +129,7 @@ def test_a_run_let_in_by_a_finish_that_died_before_sending_is_sent() -> None:
     plan = hand.interrupted("e1")
     hand.plan.before("messages.send", _die)
     with pytest.raises(_Dead):
-        hand.executor("e1", plan).finish([a_finish(first, Status.SUCCESS)])
+        hand.executor("e1", plan).finish([a_finish(first, RunStatus.SUCCESS)])
     hand.wait(1)
     hand.poller = hand.new_poller()
     handed = hand.executor("e2").claim([delivery])
@@ -156,20 +157,20 @@ def test_a_message_that_is_delivered_twice_stays_until_its_holder_is_done() -> N
     def end_and_die() -> None:
         hand.plan.before("messages.send", _die)
         with pytest.raises(_Dead):
-            dying.finish([a_finish(first, Status.SUCCESS)])
+            dying.finish([a_finish(first, RunStatus.SUCCESS)])
 
     other = hand.executor("e2")
     looked = other._steps.apply
 
     def look_and_stand(changes: list[Change], **how: Any) -> list[Result]:
         results = looked(changes, **how)
-        if isinstance(changes[0].event, Look):
+        if isinstance(changes[0].event, Evaluate):
             end_and_die()
         return results
 
     other._steps.apply = look_and_stand  # type: ignore[method-assign,assignment]
     handed = other.claim([delivery])
-    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED], "let in, and not sent"
+    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED], "let in, and not sent"
     assert list(handed.settled) == []
     assert [message for message, _ in handed.again] == [delivery]
     hand.wait(31)
@@ -187,14 +188,14 @@ def test_a_run_that_waits_as_long_as_the_safety_timer_keeps_its_own_timer() -> N
     key = hand.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     hand.jobs.run_now(*key)
     hand.jobs.run_now(*key)
-    hand.executor().finish([a_finish(hand.claim(), Status.SUCCESS)])
+    hand.executor().finish([a_finish(hand.claim(), RunStatus.SUCCESS)])
     message = hand.memory.queue.entries[-1].message
     (held,) = hand.executor().claim([message]).granted
     hand.executor().release(key, held.run.run_id, held.run.token, begun=False, waits=True)
     assert hand.head(key).timer_at == hand.now + seconds(15)
     assert hand.now + seconds(15) in [timer.at for timer in hand.timers()]
     hand.step_until(16, every=1)
-    assert [run.status for run in hand.head(key).runs] == [Status.QUEUED]
+    assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]
 
 
 def test_a_poisonous_message_ends_its_run_and_what_follows_is_sent() -> None:
@@ -208,7 +209,7 @@ def test_a_poisonous_message_ends_its_run_and_what_follows_is_sent() -> None:
     hand.plan.before("messages.send", _die)
     with pytest.raises(_Dead):
         hand.executor("dead letters", hand.interrupted("dead letters")).poison([message])
-    assert hand.laws.ended[_key(message)].status is Status.FAILED
+    assert hand.laws.ended[_key(message)].status is RunStatus.FAILED
     assert hand.laws.ended[_key(message)].reason == "POISON"
     hand.step_until(20, every=1)
     assert [entry.message.run_id for entry in hand.memory.queue.entries] == [waiting]

@@ -5,12 +5,14 @@ from datetime import timedelta
 
 import pytest
 
+from punctual.domain.durations import LEASE
 from punctual.domain.errors import LaterVersion
-from punctual.domain.run import Reason, Status
-from punctual.domain.timing import LEASE
-from punctual.engine.looker import Looker
-from punctual.engine.ports import Detail, Key, Message, Stored, Timer
-from punctual.engine.records import TEXT
+from punctual.domain.run import Reason, RunStatus
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.rows import TEXT, Detail, Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
 from tests.simulation.hand import NOON, Hand, a_finish
 from tests.simulation.scenario import Scenario
 from tests.simulation.scenarios import SCENARIOS
@@ -43,7 +45,7 @@ class Stale(Hand):
 
     def __init__(self) -> None:
         super().__init__()
-        self.old: Mapping[Key, Stored] = {}
+        self.old: Mapping[Key, StoredState] = {}
         self.glances = 0
         self._load = self.memory.heads.load
         self.memory.heads.load = self._read  # type: ignore[method-assign]
@@ -51,7 +53,7 @@ class Stale(Hand):
     def remember(self) -> None:
         self.old = dict(self.memory.heads.rows)
 
-    def _read(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:
+    def _read(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, StoredState]:
         self.glances += glance
         if not glance:
             return self._load(keys)
@@ -60,10 +62,10 @@ class Stale(Hand):
     def glance(self, *timers: Timer) -> None:
         """A look at these, or all that is due, as a poller on AWS has it."""
         due = [timer for timer in self.timers() if timer.at <= self.now]
-        Looker(self.steps(), self.new_id, glance=True).look(timers or due)
+        Evaluator(self.steps(), self.new_id, glance=True).look(timers or due)
 
 
-def statuses(hand: Hand, key: Key) -> list[Status]:
+def statuses(hand: Hand, key: Key) -> list[RunStatus]:
     return [run.status for run in hand.head(key).runs]
 
 
@@ -76,7 +78,7 @@ def test_an_old_head_that_has_nothing_to_do_takes_no_timer_away() -> None:
     hand.jobs.resume(*key)
     hand.wait(60)
     hand.glance(timer)
-    assert statuses(hand, key) == [Status.QUEUED], "the pause that it saw is over"
+    assert statuses(hand, key) == [RunStatus.QUEUED], "the pause that it saw is over"
     assert hand.message().due_at == NOON + timedelta(seconds=60)
 
 
@@ -86,7 +88,7 @@ def test_a_job_that_is_not_to_be_seen_yet_is_looked_at_and_holds_no_place() -> N
     hand.wait(60)
     hand.glance()
     assert not hand.head(key).blank
-    assert statuses(hand, key) == [Status.QUEUED]
+    assert statuses(hand, key) == [RunStatus.QUEUED]
     assert hand.timers() == []
 
 
@@ -116,7 +118,7 @@ def test_an_old_lease_ends_nobody_and_leaves_no_row() -> None:
     hand.glance()
     assert hand.memory.history.attempt_rows == {}
     (run,) = hand.head(key).runs
-    assert (run.status, run.past) == (Status.RUNNING, "")
+    assert (run.status, run.past) == (RunStatus.RUNNING, "")
     assert [timer for timer in hand.timers() if timer.version == held.run.token], "watched still"
 
 
@@ -129,7 +131,7 @@ def test_who_has_lost_its_claim_is_found_out_though_a_glance_cannot_tell() -> No
     hand.wait(60)
     hand.glance()
     (run,) = hand.head(key).runs
-    assert (run.status, run.past) == (Status.QUEUED, "L")
+    assert (run.status, run.past) == (RunStatus.QUEUED, "L")
 
 
 def test_what_nobody_can_read_at_a_glance_is_read_again() -> None:
@@ -137,7 +139,7 @@ def test_what_nobody_can_read_at_a_glance_is_read_again() -> None:
     key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:01:00Z")
     read = hand.memory.heads.load
 
-    def later(keys: Sequence[Key], glance: bool = False) -> Mapping[Key, Stored]:
+    def later(keys: Sequence[Key], glance: bool = False) -> Mapping[Key, StoredState]:
         if glance:
             raise LaterVersion("It was, and is ours again.")
         return read(keys)
@@ -145,7 +147,7 @@ def test_what_nobody_can_read_at_a_glance_is_read_again() -> None:
     hand.memory.heads.load = later  # type: ignore[method-assign]
     hand.wait(60)
     hand.glance()
-    assert statuses(hand, key) == [Status.QUEUED]
+    assert statuses(hand, key) == [RunStatus.QUEUED]
 
 
 def told(message: Message) -> dict[Key, object]:
@@ -166,7 +168,7 @@ def test_a_claim_begins_with_the_head_that_its_message_tells() -> None:
     hand = Hand()
     key = hand.submit()
     assert claimed(hand, hand.message()) == (1, 0, [])
-    assert statuses(hand, key) == [Status.RUNNING]
+    assert statuses(hand, key) == [RunStatus.RUNNING]
 
 
 def test_a_message_is_believed_by_one_of_two() -> None:
@@ -194,7 +196,7 @@ def test_that_a_run_is_gone_is_not_believed() -> None:
     before = hand.head(key)
     hand.jobs.run_now(*key)
     assert claimed(hand, hand.message()._replace(head=before))[0] == 1
-    assert statuses(hand, key) == [Status.RUNNING]
+    assert statuses(hand, key) == [RunStatus.RUNNING]
 
 
 def test_of_two_runs_alive_no_message_tells_the_head() -> None:
@@ -212,8 +214,8 @@ def in_line(hand: Hand, detail: Detail) -> Key:
     key = hand.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     hand.jobs.run_now(*key)
     hand.jobs.run_now(*key)
-    hand.executor().finish([a_finish(hand.claim(), Status.SUCCESS)._replace(detail=detail)])
-    assert statuses(hand, key) == [Status.QUEUED]
+    hand.executor().finish([a_finish(hand.claim(), RunStatus.SUCCESS)._replace(detail=detail)])
+    assert statuses(hand, key) == [RunStatus.QUEUED]
     assert len(hand.memory.queue.entries) == 2
     return key
 
@@ -247,7 +249,7 @@ def test_ended_runs_do_not_pile_up_however_long_their_rows_are_not_to_be_seen() 
         hand.now = NOON + timedelta(minutes=minute)
         hand.look(*[timer for timer in hand.timers() if timer.at <= hand.now])
         (assignment,) = hand.executor().claim([hand.memory.queue.entries[-1].message]).granted
-        hand.executor().finish([a_finish(assignment, Status.SUCCESS)])
+        hand.executor().finish([a_finish(assignment, RunStatus.SUCCESS)])
         most.append(len(hand.head(key).ended))
     assert hand.memory.history.past.stale > 0
     assert max(most) <= 2

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.domain.run import Status
-from punctual.engine.early import EarlyMessages
-from punctual.engine.looker import Looker
-from punctual.engine.pace import A_CORE
-from punctual.engine.packs import SPOILT, Packed, pack_name, sealed
-from punctual.engine.ports import Detail, Key, Ports
-from punctual.engine.records import TEXT
+from punctual.domain.run import RunStatus
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
+from punctual.engine.dispatch.on_demand.throughput import A_CORE
+from punctual.engine.execution.output_packs import SPOILT, Packed, pack_name, sealed
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.rows import TEXT, Detail, Key
 from tests.simulation.hand import NOON, Hand, a_finish
 
 
@@ -42,7 +42,7 @@ def look(hand: Hand, minute: int) -> list[bool]:
     """At all that is due, together; whether what each asks for is done."""
     hand.now = NOON + timedelta(minutes=minute)
     due = [timer for timer in hand.timers() if timer.at <= hand.now]
-    looked = Looker(hand.steps(), hand.new_id).look(due)
+    looked = Evaluator(hand.steps(), hand.new_id).look(due)
     return [result.effects_done for _, result in looked]
 
 
@@ -53,7 +53,7 @@ def ended_without_a_row(hand: Hand, detail: Detail | None = None) -> list[Key]:
     messages = [entry.message for entry in hand.memory.queue.entries]
     for assignment in hand.executor().claim(messages).granted:
         hand.executor().finish(
-            [a_finish(assignment, Status.SUCCESS)._replace(detail=detail or Detail())]
+            [a_finish(assignment, RunStatus.SUCCESS)._replace(detail=detail or Detail())]
         )
     hand.memory.history.rows.clear()
     return keys
@@ -133,7 +133,7 @@ def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is
     hand.now = NOON + timedelta(minutes=2, seconds=-0.8)
     ahead = timedelta(seconds=1)
     due = [timer for timer in hand.timers() if timer.at <= hand.now + ahead]
-    assert early.adopt(Looker(hand.steps(ports), hand.new_id).look(due, ahead)) == []
+    assert early.adopt(Evaluator(hand.steps(ports), hand.new_id).look(due, ahead)) == []
     hand.now = NOON + timedelta(minutes=2)
     released = early.release(hand.now, 100)
     assert early.sent == len(keys), "in time, whatever is to be recorded"

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 
-from punctual.engine.ports import Timer
-from punctual.engine.window import Place, Window
+from punctual.engine.dispatch.timer_window import TimerPartition, TimerWindow
+from punctual.engine.ports.timers import Timer
 from tests.builders import NOON, a_timer, after, an_id
 from tests.simulation.memory import MemoryTimers
 
-PLACE = Place(NOON, 0)
+PLACE = TimerPartition(NOON, 0)
 PAGE = 10
 
 
-def drained(window: Window, store: MemoryTimers, most: int = 3) -> list[Timer]:
+def drained(window: TimerWindow, store: MemoryTimers, most: int = 3) -> list[Timer]:
     """Take, handle and forget a few at a time, as a poller does."""
     found: list[Timer] = []
     window.fill()
@@ -23,11 +23,11 @@ def drained(window: Window, store: MemoryTimers, most: int = 3) -> list[Timer]:
     return found
 
 
-def reading(*put: Sequence[Timer]) -> tuple[Window, MemoryTimers]:
+def reading(*put: Sequence[Timer]) -> tuple[TimerWindow, MemoryTimers]:
     store = MemoryTimers()
     for some in put:
         store.put(some)
-    window = Window(store, PAGE)
+    window = TimerWindow(store, PAGE)
     window.open(PLACE)
     window.fill()
     return window, store

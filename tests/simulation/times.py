@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo
 
-from punctual.domain.schedule import Cron, Every, Once, Schedule
+from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule
 
 SECOND = timedelta(seconds=1)
 MOST = 100_000

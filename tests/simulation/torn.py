@@ -7,7 +7,8 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports import Ports, Swap
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import Swap
 
 READS = frozenset(
     {

@@ -12,8 +12,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.pace import A_CORE, Pace
-from punctual.engine.ports import BucketLease, Key, Timer
+from punctual.engine.dispatch.on_demand.throughput import A_CORE, Pace
+from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
 from tests.simulation.laws import StoryLaws
 from tests.simulation.memory import Memory
 from tests.simulation.torn import Crash, Fault, Plan, torn, torn_port

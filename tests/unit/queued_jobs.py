@@ -3,9 +3,10 @@
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Sequence
 
-from punctual.engine.ports import Key, Message
-from punctual.local.codec import micros
-from punctual.local.kinds import MIXED, Place, kind_of, rank
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.run_queue import Message
+from punctual.node.run_queue.slots import MIXED, Place, kind_of, rank
+from punctual.node.sqlite.codec import micros
 
 
 class QueuedJobs:

@@ -5,20 +5,20 @@ from typing import Any
 
 import pytest
 
-from punctual.access.bearer import Who
-from punctual.access.door import Secrets, TokenDoor, admin_hash, admin_who
-from punctual.access.trust import Trust, WrongTrust
-from punctual.domain.access import Role
+from punctual.auth.authenticator import Secrets, TokenDoor, admin_hash, admin_who
+from punctual.auth.bearer import Identity
+from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import Unavailable
-from punctual.domain.tokens import KEPT, USED, Token, keyed_hash, secret
-from punctual.local.clock import ManualClock
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import KEPT, USED, Token, keyed_hash, secret
+from punctual.node.clock import ManualClock
 from tests.builders import NOON, an_id
 
 KEY = b"k" * 32
 ADMIN = secret(KEY, b"a" * 32)
 TEXT = secret(KEY, b"t" * 32)
 HASHED = keyed_hash(KEY, TEXT)
-WHO = Who("acme", "ci", Role.EDITOR, an_id(1))
+WHO = Identity("acme", "ci", Role.EDITOR, an_id(1))
 
 
 class Known:
@@ -67,7 +67,7 @@ class House:
 
 def test_the_admin_is_known_without_a_row() -> None:
     house = House()
-    assert house.door.who(ADMIN) == Who("default", "admin", Role.ADMIN)
+    assert house.door.who(ADMIN) == Identity("default", "admin", Role.ADMIN)
     assert house.rows.found == []
 
 
@@ -155,13 +155,13 @@ def test_a_token_is_forgotten_a_month_after_its_end() -> None:
 
 
 def test_trust_is_read_whole_or_not_at_all() -> None:
-    assert Trust.from_env({"PUNCTUAL_AUTH": "on", "PUNCTUAL_OIDC_ISSUER": ""}) is None
-    full = Trust("https://id.example.com", "punctual", "org", "groups")
-    assert Trust.from_env(full.to_env()) == full
+    assert IssuerConfig.from_env({"PUNCTUAL_AUTH": "on", "PUNCTUAL_OIDC_ISSUER": ""}) is None
+    full = IssuerConfig("https://id.example.com", "punctual", "org", "groups")
+    assert IssuerConfig.from_env(full.to_env()) == full
     named = full._replace(client_id="pages")
-    assert Trust.from_env(named.to_env()) == named
+    assert IssuerConfig.from_env(named.to_env()) == named
     least = {"PUNCTUAL_OIDC_ISSUER": full.issuer, "PUNCTUAL_OIDC_AUDIENCE": "punctual"}
-    assert Trust.from_env(least) == full._replace(tenant_claim="tenant", role_claim="role")
+    assert IssuerConfig.from_env(least) == full._replace(tenant_claim="tenant", role_claim="role")
 
 
 @pytest.mark.parametrize(
@@ -182,7 +182,9 @@ def test_trust_is_read_whole_or_not_at_all() -> None:
     ],
 )
 def test_an_issuer_that_cannot_be_is_refused(changed: dict[str, str]) -> None:
-    env = Trust("https://id.example.com", "punctual").to_env()
-    with pytest.raises(WrongTrust) as refused:
-        Trust.from_env(env | {f"PUNCTUAL_OIDC_{name}": text for name, text in changed.items()})
+    env = IssuerConfig("https://id.example.com", "punctual").to_env()
+    with pytest.raises(IssuerConfigError) as refused:
+        IssuerConfig.from_env(
+            env | {f"PUNCTUAL_OIDC_{name}": text for name, text in changed.items()}
+        )
     assert f"PUNCTUAL_OIDC_{next(iter(changed))}" in str(refused.value)

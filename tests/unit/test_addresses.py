@@ -2,9 +2,9 @@ import ipaddress
 
 import pytest
 
-from punctual.tasks.addresses import (
+from punctual.tasks.http.addresses import (
     LOOPBACK,
-    Refused,
+    AddressNotAllowed,
     Unresolved,
     canonical,
     checked,
@@ -189,7 +189,7 @@ def test_the_metadata_service_is_named() -> None:
     ],
 )
 def test_every_spelling_of_loopback_is_known_without_a_lookup(spelling: str) -> None:
-    with pytest.raises(Refused, match="is loopback"):
+    with pytest.raises(AddressNotAllowed, match="is loopback"):
         checked(spelling, 80, nobody)
     assert len(checked(spelling, 80, nobody, opened=LOOPBACK)) == 1
 
@@ -214,7 +214,7 @@ def test_every_spelling_of_loopback_is_known_without_a_lookup(spelling: str) -> 
     ],
 )
 def test_what_looks_like_an_address_and_is_none_is_never_looked_up(spelling: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(AddressNotAllowed):
         checked(spelling, 80, nobody)
 
 
@@ -242,7 +242,7 @@ def test_a_name_is_resolved_once_and_all_its_addresses_are_kept_in_order() -> No
 
 @pytest.mark.parametrize("hidden", ["10.0.0.1", "::1", "169.254.169.254", "fe80::1%eth0"])
 def test_one_refused_answer_refuses_the_name(hidden: str) -> None:
-    with pytest.raises(Refused, match=r"mixed\.example may not be called"):
+    with pytest.raises(AddressNotAllowed, match=r"mixed\.example may not be called"):
         checked("mixed.example", 80, lambda *_: ["1.1.1.1", hidden])
 
 

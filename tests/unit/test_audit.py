@@ -5,24 +5,24 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import Head, State
-from punctual.domain.run import Reason, Status, Trigger, Waiting
-from punctual.engine import audit
-from punctual.engine.audit import Actor, AuditFilters, Entry, Note, Noted, Subject
-from punctual.engine.auditing import Line
-from punctual.web.acting import MOST as LONGEST
-from punctual.web.acting import actor
-from punctual.web.render_audit import MOST, line_json
-from punctual.web.request import Caller, Request
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import Reason, RunStatus, Trigger, WaitingRun
+from punctual.engine.commands import audit
+from punctual.engine.commands.audit import Actor, AuditFilters, Entry, Note, Noted, Subject
+from punctual.engine.queries.audit import AuditLine
+from punctual.web.http.actor import MOST as LONGEST
+from punctual.web.http.actor import actor
+from punctual.web.http.request import Caller, Request
+from punctual.web.views.audit import MOST, line_json
 from tests.builders import JOB, NOON, RUN, a_body, a_head, a_run, after
 
 ADA = Actor("ada", "0193e2b4-7b12-7000-8000-000000000000", "203.0.113.9", "request-1")
-LINED = a_head(line=(Waiting(RUN, 1, NOON, NOON, NOON),))
+LINED = a_head(line=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
 ALIVE = a_head(runs=(a_run(),))
-WISHED = a_head(runs=(a_run(status=Status.RUNNING, token=1, cancel=Reason.CANCELLED),))
-RUNNING = a_head(runs=(a_run(status=Status.RUNNING, token=1),))
+WISHED = a_head(runs=(a_run(status=RunStatus.RUNNING, token=1, cancel=Reason.CANCELLED),))
+RUNNING = a_head(runs=(a_run(status=RunStatus.RUNNING, token=1),))
 BLANK = replace(a_head(), blank=True)
-PAUSED = a_head(version=2, edition=2, state=State.PAUSED)
+PAUSED = a_head(version=2, edition=2, state=JobStatus.PAUSED)
 
 
 def a_note(action: str, **fields: Any) -> Note:
@@ -37,17 +37,19 @@ def a_note(action: str, **fields: Any) -> Note:
         (audit.JOB_UPDATE, a_head(), a_head(version=2, edition=2)),
         (audit.JOB_PAUSE, a_head(), PAUSED),
         (audit.JOB_RESUME, PAUSED, a_head(version=3, edition=3)),
-        (audit.JOB_CANCEL, a_head(), a_head(edition=2, state=State.CANCELLED)),
+        (audit.JOB_CANCEL, a_head(), a_head(edition=2, state=JobStatus.CANCELLED)),
         (audit.RUN_ORDER, a_head(), ALIVE),
         (audit.RUN_ORDER, a_head(), LINED),
         (audit.RUN_RETRY, a_head(), ALIVE),
         (audit.JOB_BACKFILL, a_head(), a_head(runs=(a_run(trigger=Trigger.BACKFILL),))),
-        (audit.RUN_CANCEL, ALIVE, a_head(ended=(a_run(status=Status.CANCELLED),))),
+        (audit.RUN_CANCEL, ALIVE, a_head(ended=(a_run(status=RunStatus.CANCELLED),))),
         (audit.RUN_CANCEL, RUNNING, WISHED),
         (audit.RUN_CANCEL, LINED, a_head()),
     ],
 )
-def test_a_swap_that_does_what_was_asked_is_noted(action: str, old: Head | None, new: Head) -> None:
+def test_a_swap_that_does_what_was_asked_is_noted(
+    action: str, old: JobState | None, new: JobState
+) -> None:
     found = audit.of_change(a_note(action, run_id=RUN), old, new)
     assert found is not None
     assert (found.actor, found.action, found.at) == (ADA, action, NOON)
@@ -64,12 +66,12 @@ def test_a_swap_that_does_what_was_asked_is_noted(action: str, old: Head | None,
         (audit.RUN_ORDER, LINED, ALIVE),
         (audit.JOB_BACKFILL, a_head(), ALIVE),
         (audit.RUN_CANCEL, WISHED, WISHED),
-        (audit.RUN_CANCEL, WISHED, a_head(ended=(a_run(status=Status.CANCELLED),))),
+        (audit.RUN_CANCEL, WISHED, a_head(ended=(a_run(status=RunStatus.CANCELLED),))),
         (audit.RUN_CANCEL, a_head(), a_head(version=2)),
     ],
 )
 def test_a_swap_that_only_sees_to_what_an_earlier_one_left_is_not(
-    action: str, old: Head | None, new: Head
+    action: str, old: JobState | None, new: JobState
 ) -> None:
     assert audit.of_change(a_note(action, run_id=RUN), old, new) is None
 
@@ -167,7 +169,7 @@ def test_payloads_beside_their_definition_differ_by_their_prints() -> None:
 def test_a_created_job_shows_what_was_sent() -> None:
     body = a_body(document={"name": "n", "schedule_type": "IMMEDIATE"}, payload=[1])
     entry = Entry("acme", a_note(audit.JOB_CREATE), Subject(JOB, 1, body.ref))
-    shown = line_json(Line(entry, None, body))
+    shown = line_json(AuditLine(entry, None, body))
     assert shown["before"] is None
     assert shown["after"] == {"name": "n", "schedule_type": "IMMEDIATE", "payload": [1]}
     assert shown["job_id"] == JOB
@@ -186,4 +188,4 @@ def test_what_a_request_brings_is_bounded_and_can_be_written() -> None:
 def update(before: Any, changed: Any) -> dict[str, Any]:
     note = a_note(audit.JOB_UPDATE, former=before.ref, before={}, after={})
     entry = Entry("acme", note, Subject(JOB, 2, changed.ref))
-    return line_json(Line(entry, before, changed))
+    return line_json(AuditLine(entry, before, changed))

@@ -12,8 +12,8 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from punctual.aws.calls import Patience, Refused, answer, conditional
-from punctual.aws.crew import Crew
+from punctual.aws.retries import ConditionFailed, RetryPolicy, answer, conditional
+from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
 from punctual.settings import Settings, WrongSettings
 
@@ -55,8 +55,8 @@ def calls(*outcomes: Any) -> Callable[[], Any]:
     return call
 
 
-def patience(slept: list[float], tries: int = 3) -> Patience:
-    return Patience(slept.append, seed="s", tries=tries, first=0.1, most=1.0)
+def patience(slept: list[float], tries: int = 3) -> RetryPolicy:
+    return RetryPolicy(slept.append, seed="s", tries=tries, first=0.1, most=1.0)
 
 
 UNSURE = [
@@ -102,7 +102,7 @@ def test_a_failed_condition_is_a_value_that_says_if_an_earlier_try_may_have_won(
 ) -> None:
     failure = error("ConditionalCheckFailedException", retries=retries, item={"a": {"S": "b"}})
     found = conditional("writing", calls(*before, failure), patience([]))
-    assert found == Refused({"a": {"S": "b"}}, ambiguous)
+    assert found == ConditionFailed({"a": {"S": "b"}}, ambiguous)
 
 
 @pytest.mark.parametrize("failure", [*UNSURE, error("NoSuchBucket", 404), NoCredentialsError()])
@@ -126,13 +126,13 @@ def test_waits_double_up_to_a_bound_with_a_jitter_that_is_a_hash() -> None:
         two.wait(attempt, "x")
     assert again == slept
     other: list[float] = []
-    Patience(other.append, seed="another", first=0.1, most=1.0).wait(0, "x")
+    RetryPolicy(other.append, seed="another", first=0.1, most=1.0).wait(0, "x")
     assert other != slept[:1]
 
 
 @pytest.mark.parametrize("size", [1, 4])
 def test_a_crew_answers_in_order_and_fails_only_when_all_are_done(size: int) -> None:
-    crew, done = Crew(size), []
+    crew, done = ThreadPool(size), []
 
     def work(n: int) -> int:
         if n == 1:
@@ -150,7 +150,7 @@ def test_a_crew_answers_in_order_and_fails_only_when_all_are_done(size: int) -> 
 
 
 def test_a_crew_works_at_the_same_time() -> None:
-    crew, all_there = Crew(3), Barrier(3, timeout=10)
+    crew, all_there = ThreadPool(3), Barrier(3, timeout=10)
     try:
         assert sorted(crew.map(lambda _: all_there.wait(), range(3))) == [0, 1, 2]
     finally:

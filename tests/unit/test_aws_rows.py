@@ -8,13 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from punctual.aws import head_rows, keys
-from punctual.aws.attributes import from_attribute, from_item, size, to_attribute, to_item
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import from_attribute, from_item, size, to_attribute, to_item
+from punctual.aws.dynamodb.jobs import state_rows
 from punctual.domain.errors import Unavailable
-from punctual.domain.head import Behind, Head, Misfire, Retry, State
-from punctual.domain.run import Lease, Reason, Run, Status, Waiting
-from punctual.domain.schedule import Cron
-from punctual.engine.ports import Swap
+from punctual.domain.job_state import CatchUp, JobState, JobStatus, Misfire, Retry
+from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
+from punctual.domain.schedules.schedule import Cron
+from punctual.engine.ports.job_states import Swap
 from tests.builders_jobs import JOB_ID, NOON, a_job, after
 
 RUN_ID = "01900000-0000-7000-8000-0000000000aa"
@@ -37,7 +38,7 @@ def a_run(**fields: Any) -> Run:
     """One that is being executed, as an executor's claim leaves it."""
     built: dict[str, Any] = {
         "run_id": RUN_ID,
-        "status": Status.RUNNING,
+        "status": RunStatus.RUNNING,
         "definition": 3,
         "scheduled_at": NOON,
         "due_at": NOON,
@@ -52,7 +53,7 @@ def a_run(**fields: Any) -> Run:
     return Run(**{**built, **fields})
 
 
-def a_busy_job() -> Head:
+def a_busy_job() -> JobState:
     """The usual one: a cron job that calls an API, with the run of this moment alive."""
     job = a_job(
         Cron("*/5 * * * *", "Europe/Berlin"),
@@ -93,7 +94,7 @@ def test_what_has_no_attribute_is_an_error_and_not_a_guess() -> None:
 
 def test_the_usual_head_stays_under_a_kilobyte() -> None:
     lease = {RUN_ID: Lease(17, after(20), beaten=True)}
-    alone, leased = (size(head_rows.to_row(a_busy_job(), held)) for held in (None, lease))
+    alone, leased = (size(state_rows.to_row(a_busy_job(), held)) for held in (None, lease))
     print(f"a cron job with one live run: {alone} bytes, {leased} with its lease")
     assert leased < 1_024
 
@@ -101,7 +102,7 @@ def test_the_usual_head_stays_under_a_kilobyte() -> None:
 def test_a_live_run_adds_little_to_a_head() -> None:
     job = a_busy_job()
     more = replace(job, runs=(*job.runs, a_run(run_id=JOB_ID)))
-    grown = size(head_rows.to_row(more)) - size(head_rows.to_row(job))
+    grown = size(state_rows.to_row(more)) - size(state_rows.to_row(job))
     print(f"one more live run: {grown} bytes")
     assert grown < 400
 
@@ -109,38 +110,38 @@ def test_a_live_run_adds_little_to_a_head() -> None:
 @pytest.mark.parametrize("length", [0, 1, 4, 5, 1_000])
 def test_a_line_of_any_length_comes_back_and_a_long_one_is_packed(length: int) -> None:
     line = tuple(
-        Waiting(f"{RUN_ID[:-4]}{n:04x}", 1, after(n), after(n), after(n + 0.123456))
+        WaitingRun(f"{RUN_ID[:-4]}{n:04x}", 1, after(n), after(n), after(n + 0.123456))
         for n in range(length)
     )
     job = a_job(line=line)
-    row = head_rows.to_row(job)
+    row = state_rows.to_row(job)
     print(f"{length} runs in line: {size(row)} bytes")
-    assert head_rows.from_row(row).head == job
+    assert state_rows.from_row(row).head == job
     assert size(row) < 500 + 140 * min(length, 4) + 40 * length
 
 
 def test_a_head_comes_back_as_it_was_with_its_leases() -> None:
-    waiting = Waiting("w", 3, NOON, NOON, NOON)
+    waiting = WaitingRun("w", 3, NOON, NOON, NOON)
     job = replace(
         a_busy_job(),
         rules={3: replace(a_busy_job().rules[3], retry=Retry(2.5, 1000, 1.1, False))},
         line=(waiting, replace(waiting, run_id="x", caught_up=True)),
-        ended=(a_run(status=Status.SKIPPED, reason=Reason.OVERLAP, ended_at=NOON, nonce="n"),),
+        ended=(a_run(status=RunStatus.SKIPPED, reason=Reason.OVERLAP, ended_at=NOON, nonce="n"),),
         lately={RUN_ID: 1_772_452_800, JOB_ID: 2**32 - 1},
-        behind=Behind(NOON, Misfire.RUN_ALL),
-        state=State.PAUSED,
+        behind=CatchUp(NOON, Misfire.RUN_ALL),
+        state=JobStatus.PAUSED,
         tenant="té#nant",
         job_id="01900000#é",
         writers=("w1", MARK % 1, MARK % 2 + "x"),
     )
     leases = {RUN_ID: Lease(17, after(20), beaten=True), "é b": Lease(3, after(0.25))}
-    stored = head_rows.from_row(head_rows.to_row(job, leases))
+    stored = state_rows.from_row(state_rows.to_row(job, leases))
     assert stored.head == job
     assert stored.leases == leases
 
 
 def test_a_row_reads_plainly_in_the_console() -> None:
-    row = from_item(head_rows.to_row(a_busy_job()))
+    row = from_item(state_rows.to_row(a_busy_job()))
     assert row["state"] == "SCHEDULED"
     assert row["schedule"] == {"is": "cron", "cron": "*/5 * * * *", "tz": "Europe/Berlin"}
     assert row["runs"][0]["st"] == "RUNNING"
@@ -148,29 +149,29 @@ def test_a_row_reads_plainly_in_the_console() -> None:
 
 
 def test_a_row_of_a_later_layout_is_refused_and_not_misread() -> None:
-    row = head_rows.to_row(a_busy_job())
+    row = state_rows.to_row(a_busy_job())
     row[keys.FORMAT] = to_attribute(keys.LAYOUT + 1)
     with pytest.raises(Unavailable, match="later version"):
-        head_rows.from_row(row)
+        state_rows.from_row(row)
 
 
 @pytest.mark.parametrize(
     ("blank", "kept"), [(False, timedelta(days=30)), (True, timedelta(hours=1))]
 )
 def test_a_head_at_its_end_expires_and_a_blank_one_soon(blank: bool, kept: timedelta) -> None:
-    row = head_rows.to_row(a_job(ended_at=NOON, blank=blank, state=State.COMPLETED))
-    assert not head_rows.is_expired(row, NOON + kept - timedelta(microseconds=1))
-    assert head_rows.is_expired(row, NOON + kept)
+    row = state_rows.to_row(a_job(ended_at=NOON, blank=blank, state=JobStatus.COMPLETED))
+    assert not state_rows.is_expired(row, NOON + kept - timedelta(microseconds=1))
+    assert state_rows.is_expired(row, NOON + kept)
 
 
 def test_a_head_that_has_things_to_come_does_not_expire() -> None:
-    assert keys.TTL not in head_rows.to_row(a_job())
+    assert keys.TTL not in state_rows.to_row(a_job())
 
 
 def test_a_change_sets_what_is_there_and_removes_what_is_gone() -> None:
     job = replace(a_job(), version=2, next_at=None, writers=("w",))
     swap = Swap(job, 1, {"new": Lease(2, NOON), "old": None}, {"held": Lease(1, NOON)})
-    change = head_rows.change(swap, NOON)
+    change = state_rows.change(swap, NOON)
     set_part, removed_part = change.change.split(" REMOVE ")
     gone = {change.names[mark] for mark in removed_part.split(", ")}
     put = {change.names[pair.split(" ")[0]] for pair in set_part[4:].split(", ")}
@@ -196,17 +197,17 @@ def test_a_swap_is_its_own_where_its_mark_stands_at_its_version_or_later(
     version: int, writers: tuple[str, ...], own: bool
 ) -> None:
     mine = a_job(version=2, writers=("a", "me"))
-    row = head_rows.to_row(a_job(version=version, writers=writers))
-    assert head_rows.is_own(mine, row) is own
+    row = state_rows.to_row(a_job(version=version, writers=writers))
+    assert state_rows.is_own(mine, row) is own
 
 
 def test_nothing_stands_where_there_is_no_row_or_no_mark() -> None:
-    assert not head_rows.is_own(a_job(writers=("w",)), {})
-    assert not head_rows.is_own(a_job(), head_rows.to_row(a_job()))
+    assert not state_rows.is_own(a_job(writers=("w",)), {})
+    assert not state_rows.is_own(a_job(), state_rows.to_row(a_job()))
 
 
 def test_a_head_is_filed_under_its_tenant_and_slot() -> None:
-    row = head_rows.to_row(a_job(tenant="acme"))
+    row = state_rows.to_row(a_job(tenant="acme"))
     assert row[keys.PK]["S"].startswith("acme#")
     assert row[keys.SK]["S"] == JOB_ID
     assert "tenant" not in row

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from punctual.tasks import cgroup
-from punctual.tasks.cgroup import Cgroup, Cgroups, find
 from punctual.tasks.limits import RunLimits
+from punctual.tasks.script import cgroup
+from punctual.tasks.script.cgroup import Cgroup, Cgroups, find
 
 LIMITS = RunLimits(memory_bytes=100, processes=7)
 PID = 4_321

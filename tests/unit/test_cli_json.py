@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from punctual_cli.json_text import documents
-from punctual_cli.yaml_text import MOST_DEEP, Unreadable
+from punctual_cli.apply.json_lines import documents
+from punctual_cli.apply.yaml_lines import MOST_DEEP, Unreadable
 
 
 def test_each_part_knows_its_line() -> None:

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from punctual_cli import moments
+from punctual_cli.input import moments
 
 NOW = datetime(2026, 3, 28, 12, 0, tzinfo=UTC)  # the day before clocks go forward in Berlin
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from punctual_cli import places
-from punctual_cli.failures import Code, Trouble
-from punctual_cli.places import HERE, Asked, Place, config_path, forget, keep, place, profiles
+from punctual_cli import profiles as places
+from punctual_cli.errors import Code, Trouble
+from punctual_cli.profiles import HERE, Asked, Place, config_path, forget, keep, place, profiles
 
 KEPT = "https://kept.example/v1"
 

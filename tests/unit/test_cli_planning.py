@@ -7,11 +7,11 @@ import pytest
 
 from punctual.client import Conflict, Job, Unavailable
 from punctual.client.model import seen
-from punctual.web.defaults import filled
-from punctual_cli.applying import carry_out
-from punctual_cli.declared import ANYWHERE, Source, Wrong, groups
-from punctual_cli.fields import same, whole
-from punctual_cli.planning import Plan, plan
+from punctual.web.models.defaults import filled
+from punctual_cli.apply.execute import carry_out
+from punctual_cli.apply.fields import same, whole
+from punctual_cli.apply.file import ANYWHERE, Source, Wrong, groups
+from punctual_cli.apply.plan import Plan, plan
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
 

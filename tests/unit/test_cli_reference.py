@@ -6,10 +6,10 @@ from typing import Any
 
 import typer
 
-from punctual.web.defaults import DEFAULTS
-from punctual.web.job_fields import JobFields
-from punctual_cli import failures, reference, shapes
-from punctual_cli.fields import ORDER
+from punctual.web.models.defaults import DEFAULTS
+from punctual.web.models.job import JobFields
+from punctual_cli import errors, reference, shapes
+from punctual_cli.apply.fields import ORDER
 from punctual_cli.program import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -54,9 +54,9 @@ def test_every_command_answers_in_json_and_takes_what_all_take() -> None:
 
 
 def test_every_exit_code_has_a_meaning() -> None:
-    assert set(failures.MEANINGS) == set(failures.Code)
+    assert set(errors.MEANINGS) == set(errors.Code)
     listed = re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.M)
-    assert [int(code) for code in listed] == [int(code) for code in failures.Code]
+    assert [int(code) for code in listed] == [int(code) for code in errors.Code]
 
 
 def test_fields_of_a_job_are_those_that_the_api_takes() -> None:

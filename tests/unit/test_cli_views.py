@@ -11,10 +11,11 @@ import pytest
 
 from punctual.client import AuditEntry, Job, Run, Token
 from punctual.client.model import seen
-from punctual_cli import auditing, job_views, run_views, service, tokens
-from punctual_cli.choices import RunTime
-from punctual_cli.fields import ABSENT, Difference
-from punctual_cli.plan_view import _difference
+from punctual_cli.apply.fields import ABSENT, Difference
+from punctual_cli.apply.plan_view import _difference
+from punctual_cli.commands import audit, service, tokens
+from punctual_cli.input.choices import RunTime
+from punctual_cli.output import job_views, run_views
 from punctual_cli.session import Session
 
 NOW = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -211,7 +212,7 @@ def test_the_audit(drawn: Callable[..., str]) -> None:
         return seen(AuditEntry, {**whole, **fields})
 
     assert drawn(
-        auditing._table,
+        audit._table,
         [
             an_entry("job.create", job_id=JOB, after={"name": "nightly"}),
             an_entry("job.update", job_id=JOB, before={"a": 1, "b": 2}, after={"a": 2, "b": 2}),

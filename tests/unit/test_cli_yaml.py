@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual_cli.yaml_text import Unreadable, documents, written
+from punctual_cli.apply.yaml_lines import Unreadable, documents, written
 
 TEXT = """\
 # a remark

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from punctual.client import Job, NotFound, RunFailed, Unexpected
+from punctual.client.error_mapping import of_problem, problem_in
 from punctual.client.installation import NewToken, Preview, Stats
 from punctual.client.model import one, parsed, seen
-from punctual.client.refusals import of_problem, problem_in
 from punctual.client.run import Output, Run
 from punctual.client.wire import Answer
 from tests.client_ways import JOB, RUN

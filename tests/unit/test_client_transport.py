@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from punctual.client import Misuse, Punctual, Retries, Unavailable, Unexpected
-from punctual.client.steps import Send
+from punctual.client.call_steps import Send
 from punctual.client.transport import Gathered, Place, arguments, failure, options, place
 from punctual.client.wire import Repeat, Request
 from tests.client_ways import JOB, Server, a_job, both_ways

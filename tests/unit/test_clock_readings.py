@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2] / "layers/core/python/punctual"
-PACKAGES = ("domain", "engine", "tasks", "local", "aws", "serverless", "web", "access")
+PACKAGES = ("domain", "engine", "tasks", "node", "aws", "lambdas", "web", "auth")
 CLOCKS = {"clock", "_clock", "clocks", "_clocks", "Clock", "Clocks", "StoreClock"}
 
 # Of these packages only these modules may name a clock. `steps` reads it once for each round of
@@ -20,35 +20,35 @@ HOLDERS = {
     "domain": set[str](),
     "tasks": set[str](),
     "engine": {
-        "clocks",
-        "early",
-        "executor",
-        "jobs",
-        "leased_calls",
-        "leased_quotas",
-        "leased_runs",
-        "leased_window",
-        "limits",
-        "ordering",
-        "placing",
-        "ports",
-        "reconciler",
-        "search",
-        "steps",
-        "store_clock",
-        "submitting",
-        "tokens",
+        "clock",
+        "dispatch/on_demand/held_messages",
+        "execution/executor",
+        "commands/jobs",
+        "quotas/leased_calls",
+        "quotas/leased_quotas",
+        "quotas/run_permits",
+        "quotas/leased_window",
+        "quotas/limits",
+        "commands/runs",
+        "changes/timer_placement",
+        "ports/clock",
+        "dispatch/reconciler",
+        "queries/jobs",
+        "changes/apply",
+        "quotas/store_clock",
+        "commands/submit",
+        "commands/tokens",
     },
 }
 
 # Functions that read it again and again, each time for another decision or to measure a duration.
 AGAIN = {
-    "engine/steps.py:apply": "each round is a decision of its own",
-    "engine/placing.py:put": "measures how long a put took; a slow one chooses its minutes anew",
-    "local/node.py:step": "each stage of a step is a decision of its own",
-    "serverless/polling.py:_enter": "each place is a decision of its own",
-    "serverless/polling.py:_stay": "a loop that waits between its decisions",
-    "serverless/walking.py:run": "a loop that ends when its time is over",
+    "engine/changes/apply.py:apply": "each round is a decision of its own",
+    "engine/changes/timer_placement.py:put": "measures a put; a slow one chooses its minutes again",
+    "node/node.py:step": "each stage of a step is a decision of its own",
+    "lambdas/poller/handler.py:_enter": "each place is a decision of its own",
+    "lambdas/poller/handler.py:_stay": "a loop that waits between its decisions",
+    "lambdas/reconciler/handler.py:run": "a loop that ends when its time is over",
 }
 # Parameters that hold the time of a decision.
 GIVEN = {"now", "begun", "asked_at"}
@@ -169,19 +169,21 @@ def test_the_tables_name_only_what_is_there() -> None:
     ],
 )
 def test_a_planted_second_reading_is_found(source: str) -> None:
-    assert len(wrong_readings("engine/jobs.py", source)) == 1
+    assert len(wrong_readings("engine/commands/jobs.py", source)) == 1
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        "from punctual.engine.ports import Clock",
-        "from punctual.engine.clocks import Clocks as Time",
+        "from punctual.engine.ports.clock import Clock",
+        "from punctual.engine.clock import Clocks as Time",
         "def decide(head, clock): pass",
         "def f(self):\n    return self._steps.clocks",
     ],
 )
-@pytest.mark.parametrize("path", ["engine/round.py", "engine/plan.py", "domain/decide.py"])
+@pytest.mark.parametrize(
+    "path", ["engine/changes/round.py", "engine/changes/plan.py", "domain/decide.py"]
+)
 def test_a_planted_clock_where_is_decided_is_found(path: str, source: str) -> None:
     assert wrong_holder(path, source) != []
 
@@ -196,4 +198,4 @@ def test_a_planted_clock_where_is_decided_is_found(path: str, source: str) -> No
     ],
 )
 def test_one_reading_passes(source: str) -> None:
-    assert wrong_readings("engine/jobs.py", source) == []
+    assert wrong_readings("engine/commands/jobs.py", source) == []

@@ -9,10 +9,10 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from punctual.local.connection import MAX_BODY_ON_WIRE, Connection, sweep
-from punctual.local.descriptors import connections_within, least_limit
-from punctual.local.http import application
-from punctual.local.wire import Wire
+from punctual.node.http.application import application
+from punctual.node.http.connection import MAX_BODY_ON_WIRE, Connection, sweep
+from punctual.node.http.descriptors import connections_within, least_limit
+from punctual.node.http.protocol import HttpProtocol
 from tests.web_engine import NOON, MemoryEngine
 
 HEAD_SECONDS, BODY_SECONDS, IDLE_SECONDS = 10, 30, 60  # as the pages say
@@ -114,7 +114,7 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-KINDS = pytest.mark.parametrize("kind", [Connection, Wire])
+KINDS = pytest.mark.parametrize("kind", [Connection, HttpProtocol])
 
 
 @KINDS
@@ -235,7 +235,7 @@ def test_an_idle_connection_has_sixty_seconds_from_its_last_answer(
 
 def test_a_call_that_waits_for_its_answer_is_active() -> None:
     async def test() -> None:
-        server = Server(Wire, most=1)
+        server = Server(HttpProtocol, most=1)
         server.held = []
         connection, socket = server.connect()
         connection.data_received(GET)
@@ -257,7 +257,7 @@ def test_a_call_that_waits_for_its_answer_is_active() -> None:
 
 def test_a_client_that_does_not_take_its_answer_is_hung_up_on() -> None:
     async def test() -> None:
-        server = Server(Wire)
+        server = Server(HttpProtocol)
         connection, socket = server.connect()
         connection.data_received(GET)
         for left in (9_000, 8_000, 7_000):
@@ -272,7 +272,7 @@ def test_a_client_that_does_not_take_its_answer_is_hung_up_on() -> None:
 
 def test_the_one_that_keeps_us_waiting_longest_makes_room() -> None:
     async def test() -> None:
-        server = Server(Wire, most=3)
+        server = Server(HttpProtocol, most=3)
         first, second, third = (server.connect() for _ in range(3))
         server.now = 1
         first[0].data_received(GET)

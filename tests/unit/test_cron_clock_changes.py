@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from punctual.domain.schedule import Cron, occurrences, preview
+from punctual.domain.schedules.schedule import Cron, occurrences, preview
 
 
 def local_times(expression: str, zone: str, day: str, gap: str = "", fold: str = "") -> list[str]:

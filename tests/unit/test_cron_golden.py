@@ -6,7 +6,7 @@ from itertools import groupby
 
 import pytest
 
-from punctual.domain.schedule import Cron, occurrences
+from punctual.domain.schedules.schedule import Cron, occurrences
 from tests.golden.generate import EXPRESSIONS, FILE, YEARS, summary
 
 LINES = [json.loads(line) for line in FILE.read_text(encoding="ascii").splitlines()]

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from punctual.domain.cron import At, Calendar, Rate, parse_cron
-from punctual.domain.schedule import Cron, next_after
+from punctual.domain.schedules.cron.expression import At, Calendar, Rate, parse_cron
+from punctual.domain.schedules.schedule import Cron, next_after
 
 START = datetime(2026, 1, 1, tzinfo=UTC)  # a Thursday
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from punctual.domain.decide import Verdict
-from punctual.domain.events import Claim, Finish, Poison, Release, Started
-from punctual.domain.head import Retry
-from punctual.domain.placement import derived_id
-from punctual.domain.run import Lease, Reason, Run, Status
-from punctual.domain.schedule import Once
-from punctual.domain.timing import CLAIM_LEASE
+from punctual.domain.durations import CLAIM_LEASE
+from punctual.domain.events import Claim, DeadLetter, Finish, ReturnClaim, Started
+from punctual.domain.identifiers import derived_id
+from punctual.domain.job_state import Retry
+from punctual.domain.run import Lease, Reason, Run, RunStatus
+from punctual.domain.schedules.schedule import Once
 from tests.builders_jobs import NOON, Story, a_job, after, every, seconds
 
 
@@ -23,7 +23,7 @@ def a_claimed_run(once: bool = False, **fields: Any) -> tuple[Story, Run]:
 
 def test_a_claim_draws_the_head_version_as_its_token_and_a_lease() -> None:
     story, run = a_claimed_run()
-    assert (run.status, run.token) == (Status.RUNNING, story.head.version)
+    assert (run.status, run.token) == (RunStatus.RUNNING, story.head.version)
     assert story.leases == {run.run_id: Lease(run.token, story.now + CLAIM_LEASE)}
     assert run.started_at == story.now
 
@@ -43,9 +43,9 @@ def test_a_run_that_is_held_is_nobody_elses(who: str, nonce: str) -> None:
 
 def test_who_claims_what_is_not_there_learns_that_it_is_gone() -> None:
     story = Story(a_job())
-    for event in (Claim("x", "e", "n"), Poison("x")):
+    for event in (Claim("x", "e", "n"), DeadLetter("x")):
         assert story.do(event).verdict is Verdict.GONE
-    for fenced in (Finish("x", 1, Status.SUCCESS), Release("x", 1), Started("x", 1)):
+    for fenced in (Finish("x", 1, RunStatus.SUCCESS), ReturnClaim("x", 1), Started("x", 1)):
         decision = story.do(fenced)
         assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
 
@@ -55,9 +55,9 @@ def test_a_container_is_claimed_first_and_runs_when_it_has_started() -> None:
     run_id = story.queued[0].run_id
     story.do(Claim(run_id, "e", "n", staged=True))
     (run,) = story.held
-    assert run.status is Status.CLAIMED
+    assert run.status is RunStatus.CLAIMED
     story.wait(3).do(Started(run_id, run.token))
-    assert story.held[0].status is Status.RUNNING
+    assert story.held[0].status is RunStatus.RUNNING
     again = story.wait(3).do(Started(run_id, run.token))
     assert (again.verdict, again.changed) == (Verdict.OK, False)
 
@@ -66,7 +66,7 @@ def test_the_end_is_reported_twice_without_harm() -> None:
     story, run = a_claimed_run()
     first = story.finish(run)
     assert first.run is not None
-    again = story.do(Finish(run.run_id, run.token, Status.SUCCESS), recorded=False)
+    again = story.do(Finish(run.run_id, run.token, RunStatus.SUCCESS), recorded=False)
     assert (again.verdict, again.changed, again.run) == (Verdict.OK, False, first.run)
     assert again.records == (first.run,)
 
@@ -85,8 +85,8 @@ def test_an_old_token_changes_nothing() -> None:
     new = story.claim()
     assert new.token > old.token
     for event in (
-        Finish(old.run_id, old.token, Status.SUCCESS),
-        Release(old.run_id, old.token),
+        Finish(old.run_id, old.token, RunStatus.SUCCESS),
+        ReturnClaim(old.run_id, old.token),
         Started(old.run_id, old.token),
     ):
         decision = story.do(event)
@@ -96,7 +96,7 @@ def test_an_old_token_changes_nothing() -> None:
 def test_an_ended_run_is_recorded_until_its_row_is_known() -> None:
     story, run = a_claimed_run()
     first = story.finish(run)
-    assert [r.status for r in first.records] == [Status.SUCCESS]
+    assert [r.status for r in first.records] == [RunStatus.SUCCESS]
     again = story.do_look(recorded=False)
     assert again.records == first.records
     assert story.head.ended == first.records
@@ -111,7 +111,7 @@ def test_retries_wait_longer_and_longer_and_then_end() -> None:
     for _ in range(4):
         decision = story.fail(run)
         (waiting,) = story.head.runs
-        assert (waiting.status, waiting.reason) == (Status.WAITING, Reason.BACKOFF)
+        assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
         assert decision.timer_at == waiting.next_at
         assert [letter for _, letter in decision.attempts] == ["F"]
@@ -124,8 +124,8 @@ def test_retries_wait_longer_and_longer_and_then_end() -> None:
         run = story.claim()
     assert waits == [5, 10, 20, 30]
     assert run.attempt == 5
-    story.finish(run, Status.TIMED_OUT)
-    assert [(r.status, r.attempt) for r in story.ledger.values()] == [(Status.TIMED_OUT, 5)]
+    story.finish(run, RunStatus.TIMED_OUT)
+    assert [(r.status, r.attempt) for r in story.ledger.values()] == [(RunStatus.TIMED_OUT, 5)]
 
 
 def test_backoff_jitter_is_between_half_and_all_of_the_delay() -> None:
@@ -164,13 +164,13 @@ def test_a_hundred_retries_never_overflow(retry: Retry) -> None:
         story.look()
         run = story.claim()
     story.fail(run)
-    assert [(r.status, r.attempt) for r in story.ledger.values()] == [(Status.FAILED, 101)]
+    assert [(r.status, r.attempt) for r in story.ledger.values()] == [(RunStatus.FAILED, 101)]
 
 
 def test_what_cannot_be_retried_is_not() -> None:
     story, run = a_claimed_run(max_retries=5)
-    story.finish(run, Status.FAILED, retryable=False)
-    assert [r.status for r in story.ledger.values()] == [Status.FAILED]
+    story.finish(run, RunStatus.FAILED, retryable=False)
+    assert [r.status for r in story.ledger.values()] == [RunStatus.FAILED]
 
 
 def test_a_lost_attempt_is_repeated_at_once_and_does_not_count_as_a_retry() -> None:
@@ -191,7 +191,7 @@ def test_after_five_lost_attempts_the_run_has_failed() -> None:
         run = story.claim()
     story.release(run)
     assert [(r.status, r.reason, r.attempt) for r in story.ledger.values()] == [
-        (Status.FAILED, Reason.LOST, 5)
+        (RunStatus.FAILED, Reason.LOST, 5)
     ]
 
 
@@ -199,7 +199,7 @@ def test_after_five_lost_attempts_the_run_has_failed() -> None:
 def test_at_most_once_has_no_attempt_after_a_claim(begun: bool) -> None:
     story, run = a_claimed_run(at_most_once=True, max_retries=0)
     story.release(run, begun=begun)
-    assert [r.status for r in story.ledger.values()] == [Status.FAILED]
+    assert [r.status for r in story.ledger.values()] == [RunStatus.FAILED]
     assert story.head.runs == ()
 
 
@@ -218,7 +218,7 @@ def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_
         decision = story.release(run, begun=False, waits=True)
         assert (decision.attempts, decision.sends) == ((), ())
         (waiting,) = story.head.runs
-        assert (waiting.status, waiting.reason) == (Status.WAITING, Reason.BACKOFF)
+        assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
         assert decision.timer_at == waiting.next_at
         waits.append((waiting.next_at - story.now).total_seconds())
@@ -237,7 +237,9 @@ def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_
             story.now = waiting.next_at or story.now
         story.look()
     assert claims == 4 * 11
-    assert [(r.status, r.reason) for r in story.ledger.values()] == [(Status.FAILED, Reason.LOST)]
+    assert [(r.status, r.reason) for r in story.ledger.values()] == [
+        (RunStatus.FAILED, Reason.LOST)
+    ]
 
 
 @pytest.mark.parametrize("at_most_once", [True, False])
@@ -248,7 +250,7 @@ def test_what_was_provably_not_started_waits_however_often_that_happens(
     for _ in range(100):
         assert story.release(run, begun=False, unstarted=True).attempts == ()
         (waiting,) = story.head.runs
-        assert (waiting.status, waiting.reason) == (Status.WAITING, Reason.BACKOFF)
+        assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
         assert waiting.next_at is not None
         assert timedelta(seconds=15) <= waiting.next_at - story.now <= timedelta(minutes=5)
         story.now = waiting.next_at
@@ -261,7 +263,7 @@ def test_what_was_not_started_and_is_cancelled_ends() -> None:
     story, run = a_claimed_run(at_most_once=True, max_retries=0)
     story.cancel_run(run)
     story.release(run, begun=False, unstarted=True)
-    assert [r.status for r in story.ledger.values()] == [Status.CANCELLED]
+    assert [r.status for r in story.ledger.values()] == [RunStatus.CANCELLED]
 
 
 def test_a_lease_that_is_over_makes_the_attempt_lost_and_requires_what_was_read() -> None:
@@ -301,9 +303,9 @@ def test_a_lease_of_an_older_token_says_nothing() -> None:
 
 def test_poison_of_an_earlier_attempt_does_no_harm() -> None:
     story, run = a_claimed_run()
-    assert story.do(Poison(run.run_id)).verdict is Verdict.HELD
+    assert story.do(DeadLetter(run.run_id)).verdict is Verdict.HELD
     story.fail(run)
-    decision = story.do(Poison(run.run_id))
+    decision = story.do(DeadLetter(run.run_id))
     assert (decision.verdict, decision.changed) == (Verdict.NOT_QUEUED, False)
 
 
@@ -353,5 +355,5 @@ def test_the_holder_whose_run_ended_as_it_said_is_told_so_again() -> None:
     run = story.claim()
     story.cancel_run(run)
     for _ in range(2):
-        decision = story.do(Finish(run.run_id, run.token, Status.CANCELLED), recorded=False)
+        decision = story.do(Finish(run.run_id, run.token, RunStatus.CANCELLED), recorded=False)
         assert decision.verdict is Verdict.OK

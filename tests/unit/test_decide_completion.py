@@ -3,9 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.events import Poison
-from punctual.domain.head import Misfire
-from punctual.domain.run import Status
+from punctual.domain.events import DeadLetter
+from punctual.domain.job_state import Misfire
+from punctual.domain.run import RunStatus
 from tests.builders_jobs import Story, a_job, after, every, seconds
 
 EVERY_END = ["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "LOST", "POISON", "DEADLINE", "CANCEL"]
@@ -19,14 +19,14 @@ def test_every_outcome_sets_the_next_time_of_an_interval_from_completion(end: st
     assert story.head.next_at is None
     story.at(130)
     if end == "POISON":
-        story.do(Poison(story.queued[0].run_id))
+        story.do(DeadLetter(story.queued[0].run_id))
     elif end == "DEADLINE":
         story.at(150).look()
     elif end == "CANCEL":
         story.cancel_run(story.queued[0])
     else:
         run = story.claim()
-        story.release(run) if end == "LOST" else story.finish(run, Status(end))
+        story.release(run) if end == "LOST" else story.finish(run, RunStatus(end))
     assert story.head.runs == ()
     assert story.head.next_at == story.now + seconds(100)
     assert story.head.timer_at == story.head.next_at

@@ -7,9 +7,9 @@ import pytest
 
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim
-from punctual.domain.head import Misfire, Overlap
-from punctual.domain.run import Status
-from punctual.domain.schedule import Cron, Once
+from punctual.domain.job_state import Misfire, Overlap
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.schedule import Cron, Once
 from tests.builders_jobs import NOON, Story, a_job, after, every, seconds
 
 
@@ -18,7 +18,7 @@ def test_an_occurrence_becomes_a_queued_run_at_its_time_and_the_next_is_set() ->
     assert not story.at(59.999).look().changed
     decision = story.at(60).look()
     (run,) = story.head.runs
-    assert (run.status, run.scheduled_at, run.due_at) == (Status.QUEUED, after(60), after(60))
+    assert (run.status, run.scheduled_at, run.due_at) == (RunStatus.QUEUED, after(60), after(60))
     assert decision.sends == (run,)
     assert story.head.next_at == after(120)
     assert decision.timer_at == story.head.timer_at == after(120)
@@ -252,12 +252,12 @@ def test_what_is_fired_ahead_is_queued_and_cannot_be_claimed_before_its_time() -
     story = Story(a_job(every(60)))
     decision = story.at(30).look(horizon=60)
     (run,) = story.head.runs
-    assert (run.status, run.due_at) == (Status.QUEUED, after(60))
+    assert (run.status, run.due_at) == (RunStatus.QUEUED, after(60))
     assert decision.sends == (run,)
     early = story.do(Claim(run.run_id, "e", "n"))
     assert (early.verdict, early.again_at, early.changed) == (Verdict.EARLY, after(60), False)
     story.at(60)
-    assert story.claim(run).status is Status.RUNNING
+    assert story.claim(run).status is RunStatus.RUNNING
 
 
 def test_nothing_beyond_the_horizon_is_fired_ahead() -> None:

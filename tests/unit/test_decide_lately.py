@@ -3,8 +3,8 @@
 from msgspec.structs import replace
 
 from punctual.domain.decide import decide
-from punctual.domain.events import Look, Order
-from punctual.domain.timing import LISTED
+from punctual.domain.durations import LISTED
+from punctual.domain.events import Evaluate, StartRun
 from tests.builders import NOON
 from tests.builders_jobs import Story, a_job, every
 
@@ -54,7 +54,7 @@ def test_a_look_that_changes_nothing_else_writes_nothing_to_forget_a_name() -> N
     story.finish(story.claim())
     assert list(story.head.lately) == ["a", "b"]
     named = replace(story.head, ended=())
-    assert decide(named, Look(), story.at(30).now, "w").head is named
+    assert decide(named, Evaluate(), story.at(30).now, "w").head is named
     story.order("d")
     assert story.head.lately == {}
 
@@ -64,8 +64,8 @@ def test_where_rows_stand_with_the_swap_nobody_is_named() -> None:
     story.at(1).order("a")
     story.finish(story.claim())
     known = frozenset({"a"})
-    assert decide(story.head, Order("b"), story.now, "w", known, together=True).head.lately == {}
-    assert list(decide(story.head, Order("b"), story.now, "w", known).head.lately) == ["a"]
+    assert decide(story.head, StartRun("b"), story.now, "w", known, together=True).head.lately == {}
+    assert list(decide(story.head, StartRun("b"), story.now, "w", known).head.lately) == ["a"]
 
 
 def test_a_hundred_that_end_together_are_all_named_and_then_forgotten() -> None:

@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from punctual.domain.decide import Verdict, decide
-from punctual.domain.events import Backfill, Order
-from punctual.domain.head import Overlap
-from punctual.domain.line import LINE_MOST
-from punctual.domain.run import Status, Trigger
-from punctual.domain.schedule import Once
+from punctual.domain.events import Backfill, StartRun
+from punctual.domain.job_state import Overlap
+from punctual.domain.run import RunStatus, Trigger
+from punctual.domain.schedules.schedule import Once
+from punctual.domain.transitions.wait_queue import LINE_MOST
 from tests.builders_jobs import Story, a_job, after, every
 
 
@@ -28,13 +28,13 @@ def test_run_now_starts_a_run_and_leaves_the_schedule(state: str) -> None:
     decision = story.at(7).order("mine")
     assert decision.verdict is Verdict.OK
     assert decision.run is not None
-    assert (decision.run.status, decision.run.trigger) == (Status.QUEUED, Trigger.RUN_NOW)
+    assert (decision.run.status, decision.run.trigger) == (RunStatus.QUEUED, Trigger.RUN_NOW)
     assert (decision.run.scheduled_at, decision.run.due_at) == (after(7), after(7))
     assert [run.run_id for run in decision.sends] == ["mine"]
     story.finish(story.claim("mine"))
     assert story.head.state.value == state
     assert story.head.next_at == upcoming
-    assert story.ledger["mine"].status is Status.SUCCESS
+    assert story.ledger["mine"].status is RunStatus.SUCCESS
 
 
 def test_an_order_asked_twice_makes_one_run() -> None:
@@ -45,9 +45,9 @@ def test_an_order_asked_twice_makes_one_run() -> None:
     assert again.run is not None
     assert again.run.run_id == "mine"
     story.finish(story.claim("mine"))
-    ended = story.do(Order("mine"), recorded=False)
+    ended = story.do(StartRun("mine"), recorded=False)
     assert ended.run is not None
-    assert ended.run.status is Status.SUCCESS
+    assert ended.run.status is RunStatus.SUCCESS
     assert story.head.runs == ()
 
 
@@ -59,7 +59,7 @@ def test_an_order_does_not_change_the_edition() -> None:
 
 def test_a_retry_keeps_the_nominal_time_and_is_due_now() -> None:
     story = Story(a_job(every(3600))).at(100)
-    decision = story.do(Order("again", Trigger.RETRY, True, "old", after(60)))
+    decision = story.do(StartRun("again", Trigger.RETRY, True, "old", after(60)))
     assert decision.run is not None
     assert (decision.run.scheduled_at, decision.run.due_at) == (after(60), after(100))
     assert (decision.run.retried_from, decision.run.own_payload) == ("old", True)
@@ -68,7 +68,7 @@ def test_a_retry_keeps_the_nominal_time_and_is_due_now() -> None:
 def test_what_was_ordered_keeps_what_it_is_through_the_line() -> None:
     story = Story(a_job()).at(5)
     story.order("first")
-    story.do(Order("again", Trigger.RETRY, True, "old", after(-60)))
+    story.do(StartRun("again", Trigger.RETRY, True, "old", after(-60)))
     story.finish(story.claim("first"))
     (run,) = story.queued
     assert (run.run_id, run.trigger, run.retried_from) == ("again", Trigger.RETRY, "old")
@@ -100,7 +100,7 @@ def test_a_backfill_is_not_subject_to_overlap_or_pause(overlap: Overlap) -> None
     story = a_paused_job(overlap=overlap, max_waiting=1)
     story.do(Backfill(tuple((f"b{n}", after(-60 * n)) for n in range(5))))
     story.drain()
-    assert [run.status for run in story.ledger.values()] == [Status.SUCCESS] * 5
+    assert [run.status for run in story.ledger.values()] == [RunStatus.SUCCESS] * 5
 
 
 def test_what_a_person_ordered_passes_what_a_pause_holds() -> None:
@@ -118,7 +118,7 @@ def test_a_line_that_is_full_takes_no_order_and_no_backfill() -> None:
     asked = tuple((f"old-{n}", after(-60 * n)) for n in range(1, LINE_MOST + 1))
     head = decide(story.head, Backfill(asked), story.now, "w").head
     assert len(head.line) == LINE_MOST
-    for event in (Order("more"), Backfill((("one", after(0)),))):
+    for event in (StartRun("more"), Backfill((("one", after(0)),))):
         decision = decide(head, event, story.now, "x")
         assert (decision.verdict, decision.changed) == (Verdict.FULL, False)
-    assert decide(head, Order("old-1"), story.now, "x").verdict is Verdict.OK
+    assert decide(head, StartRun("old-1"), story.now, "x").verdict is Verdict.OK

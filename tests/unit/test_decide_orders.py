@@ -6,9 +6,9 @@ import pytest
 
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Backfill, CancelRun, Claim
-from punctual.domain.head import Misfire, State
-from punctual.domain.run import Status
-from punctual.domain.schedule import Once
+from punctual.domain.job_state import JobStatus, Misfire
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.schedule import Once
 from tests.builders_jobs import Story, a_job, after, every
 
 
@@ -129,10 +129,10 @@ def test_each_change_of_a_person_raises_the_edition() -> None:
         assert story.head.edition == n + 2
 
 
-@pytest.mark.parametrize("state", [State.COMPLETED, State.CANCELLED])
-def test_what_has_ended_is_neither_paused_nor_resumed(state: State) -> None:
+@pytest.mark.parametrize("state", [JobStatus.COMPLETED, JobStatus.CANCELLED])
+def test_what_has_ended_is_neither_paused_nor_resumed(state: JobStatus) -> None:
     story = Story(a_job(Once(after(0)))).at(0).drain()
-    if state is State.CANCELLED:
+    if state is JobStatus.CANCELLED:
         story.cancel()
     assert story.state() == state.value
     for act in (story.pause, story.resume):
@@ -152,7 +152,7 @@ def test_cancel_ends_what_waits_and_what_is_queued_and_tells_what_runs() -> None
     ]
     assert story.state() == "CANCELLED"
     assert story.head.next_at is None
-    story.finish(story.held[0], Status.CANCELLED)
+    story.finish(story.held[0], RunStatus.CANCELLED)
     assert story.outcomes()[0] == (60, "CANCELLED", "CANCELLED", 1)
     assert story.head.ended_at == story.now
 
@@ -214,7 +214,7 @@ def test_cancelling_a_run_in_line_ends_it_and_a_held_one_gets_a_wish() -> None:
     assert story.held[0].cancel
     again = story.cancel_run(run)
     assert (again.verdict, again.changed) == (Verdict.OK, False)
-    story.finish(story.held[0], Status.CANCELLED)
+    story.finish(story.held[0], RunStatus.CANCELLED)
     assert story.do(CancelRun(run.run_id), recorded=False).verdict is Verdict.CONFLICT
     assert story.state() == "SCHEDULED"
 

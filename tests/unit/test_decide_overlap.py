@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from punctual.domain.decide import Verdict
-from punctual.domain.events import Claim, Poison
-from punctual.domain.head import Misfire, Overlap
-from punctual.domain.run import Status
+from punctual.domain.events import Claim, DeadLetter
+from punctual.domain.job_state import Misfire, Overlap
+from punctual.domain.run import RunStatus
 from tests.builders_jobs import Story, a_job, after, every
 
 LIMITS = [1, 2, 3]
@@ -66,7 +66,7 @@ def test_replace_cancels_the_oldest_and_starts_when_it_has_ended(limit: int) -> 
     assert decision.kills == (oldest.run_id,)
     assert decision.sends == ()
     assert [w.scheduled_at for w in story.line] == [after(60 * (limit + 1))]
-    ended = story.finish(oldest, Status.CANCELLED)
+    ended = story.finish(oldest, RunStatus.CANCELLED)
     assert [run.scheduled_at for run in ended.sends] == [after(60 * (limit + 1))]
     assert (60, "CANCELLED", "REPLACED", 1) in story.outcomes()
 
@@ -83,7 +83,7 @@ def test_replace_of_what_hangs_keeps_the_newest(limit: int) -> None:
     assert [w.scheduled_at for w in story.line] == newest
     assert all(o[1:3] == ("CANCELLED", "REPLACED") for o in story.outcomes())
     for run in list(story.held):
-        story.finish(run, Status.CANCELLED)
+        story.finish(run, RunStatus.CANCELLED)
     assert [run.scheduled_at for run in story.queued] == newest
 
 
@@ -127,7 +127,7 @@ def test_replace_with_a_lowered_limit_makes_room_for_the_newest() -> None:
     story.fires(240)
     assert set(story.killed) == {run.run_id for run in story.held}
     for run in list(story.held):
-        story.finish(run, Status.CANCELLED)
+        story.finish(run, RunStatus.CANCELLED)
     assert [run.scheduled_at for run in story.queued] == [after(240)]
 
 
@@ -247,7 +247,7 @@ def test_a_run_between_attempts_keeps_its_place() -> None:
 
 def test_ending_what_is_poisoned_lets_the_next_in() -> None:
     story = Story(a_job(every(60))).fires(60, 120)
-    decision = story.do(Poison(story.queued[0].run_id))
+    decision = story.do(DeadLetter(story.queued[0].run_id))
     assert story.outcomes() == [(60, "FAILED", "POISON", 1)]
     assert [run.scheduled_at for run in decision.sends] == [after(120)]
 

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from punctual.domain import plain
+from punctual.domain import fast_path
 from punctual.domain.decide import decide, decide_at_length
-from punctual.domain.events import Look, Perform
-from punctual.domain.head import Head, Limits
-from punctual.domain.placement import EPOCH, occurrence_id, sortable_id
-from punctual.domain.run import Status
-from punctual.domain.schedule import Cron, Once, Schedule
+from punctual.domain.events import ClaimAndFinish, Evaluate
+from punctual.domain.identifiers import EPOCH, occurrence_id, sortable_id
+from punctual.domain.job_state import JobState, Limits
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.schedule import Cron, Once, Schedule
 from tests.builders_jobs import a_job, after, every
 
 NOBODY: frozenset[str] = frozenset()
@@ -26,19 +26,19 @@ UNUSUAL: list[dict[str, Any]] = [
 ]
 
 
-def fired(head: Head) -> Head:
-    return decide(head, Look(brought=(T,), horizon=T), after(59.5), "w").head
+def fired(head: JobState) -> JobState:
+    return decide(head, Evaluate(brought=(T,), horizon=T), after(59.5), "w").head
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_job_that_is_alone_takes_the_short_way(schedule: Schedule) -> None:
     head = replace(a_job(schedule), next_at=T, timer_at=T)
-    look = Look(brought=(T,), horizon=T)
-    first = plain.fire(head, look, after(59.5), "w", NOBODY, True)
+    look = Evaluate(brought=(T,), horizon=T)
+    first = fast_path.fire(head, look, after(59.5), "w", NOBODY, True)
     assert first is not None
     assert first == decide_at_length(head, look, after(59.5), "w", NOBODY, True)
-    event = Perform(first.sends[0].run_id, "me", "n", Status.SUCCESS)
-    second = plain.perform(first.head, event, T, "x", NOBODY, True)
+    event = ClaimAndFinish(first.sends[0].run_id, "me", "n", RunStatus.SUCCESS)
+    second = fast_path.perform(first.head, event, T, "x", NOBODY, True)
     assert second is not None
     assert second == decide_at_length(first.head, event, T, "x", NOBODY, True)
 
@@ -46,22 +46,22 @@ def test_a_job_that_is_alone_takes_the_short_way(schedule: Schedule) -> None:
 @pytest.mark.parametrize("fields", UNUSUAL)
 def test_what_is_unusual_goes_the_long_way(fields: dict[str, Any]) -> None:
     head = a_job(fields.pop("schedule", Once(T)), **fields)
-    assert plain.fire(head, Look(horizon=T), after(59), "w", NOBODY, True) is None
+    assert fast_path.fire(head, Evaluate(horizon=T), after(59), "w", NOBODY, True) is None
     ready = fired(head)
-    event = Perform(ready.runs[0].run_id, "me", "n", Status.SUCCESS)
-    assert plain.perform(ready, event, T, "x", NOBODY, True) is None
+    event = ClaimAndFinish(ready.runs[0].run_id, "me", "n", RunStatus.SUCCESS)
+    assert fast_path.perform(ready, event, T, "x", NOBODY, True) is None
 
 
 def test_what_failed_or_is_not_due_or_is_another_goes_the_long_way() -> None:
     ready = fired(a_job(Once(T)))
     run_id = ready.runs[0].run_id
-    well, ill = Status.SUCCESS, Status.FAILED
+    well, ill = RunStatus.SUCCESS, RunStatus.FAILED
     for event, now in (
-        (Perform(run_id, "me", "n", ill), T),
-        (Perform(run_id, "me", "n", well), after(59)),
-        (Perform("another", "me", "n", well), T),
+        (ClaimAndFinish(run_id, "me", "n", ill), T),
+        (ClaimAndFinish(run_id, "me", "n", well), after(59)),
+        (ClaimAndFinish("another", "me", "n", well), T),
     ):
-        assert plain.perform(ready, event, now, "x", NOBODY, True) is None
+        assert fast_path.perform(ready, event, now, "x", NOBODY, True) is None
 
 
 AROUND = st.sampled_from([-61, -60, -1, -0.5, 0, 0.5, 1, 3.7, 59, 60, 61, 3_600])
@@ -100,11 +100,11 @@ def test_both_ways_answer_alike(
     now, later = after(60 + begin), after(60 + begin + wait)
     head = a_job(schedule, timer_at=None if timer is None else after(60 + timer), **limits)
     horizon = None if ahead is None else after(60 + begin + ahead)
-    look = Look(brought=tuple(after(60 + n) for n in brought), horizon=horizon)
+    look = Evaluate(brought=tuple(after(60 + n) for n in brought), horizon=horizon)
     first = decide_at_length(head, look, now, "w", NOBODY, together)
     assert decide(head, look, now, "w", NOBODY, together) == first
     for run in first.head.runs:
-        event = Perform(run.run_id, "me", "n", Status.SUCCESS)
+        event = ClaimAndFinish(run.run_id, "me", "n", RunStatus.SUCCESS)
         recorded = frozenset(ended.run_id for ended in first.head.ended)
         for known in (NOBODY, recorded):
             second = decide_at_length(first.head, event, later, "x", known, together)

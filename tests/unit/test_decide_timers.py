@@ -11,39 +11,39 @@ from punctual.domain.events import (
     Cancel,
     CancelRun,
     Claim,
+    DeadLetter,
+    Evaluate,
     Event,
     Finish,
-    Look,
-    Order,
     Pause,
-    Poison,
-    Release,
     Resume,
+    ReturnClaim,
     Started,
+    StartRun,
 )
-from punctual.domain.head import Head, Kind, State
-from punctual.domain.run import Status
+from punctual.domain.job_state import JobState, JobStatus, Kind
+from punctual.domain.run import RunStatus
 from tests.builders_jobs import NOON, Story, a_change, a_job, after, every
 
 EVENTS: list[Event] = [
-    Look(),
+    Evaluate(),
     Claim("x", "e", "n"),
     Started("x", 1),
-    Finish("x", 1, Status.SUCCESS),
-    Release("x", 1),
-    Poison("x"),
+    Finish("x", 1, RunStatus.SUCCESS),
+    ReturnClaim("x", 1),
+    DeadLetter("x"),
     Pause(),
     Resume(),
     Cancel(),
     CancelRun("x"),
-    Order("x"),
+    StartRun("x"),
     Backfill((("x", NOON),)),
     a_change(a_job(), max_concurrency=3),
 ]
 
 
 def test_the_first_look_of_a_job_puts_its_timer() -> None:
-    decision = decide(a_job(every(60)), Look(), NOON, "w")
+    decision = decide(a_job(every(60)), Evaluate(), NOON, "w")
     assert decision.timer_at == decision.head.timer_at == after(60)
 
 
@@ -85,12 +85,12 @@ def test_the_earliest_of_all_that_is_to_come_is_timed() -> None:
     assert story.head.timer_at == next_at
 
 
-@pytest.mark.parametrize("state", [State.PAUSED, State.CANCELLED, State.COMPLETED])
-def test_nothing_to_come_needs_no_timer(state: State) -> None:
+@pytest.mark.parametrize("state", [JobStatus.PAUSED, JobStatus.CANCELLED, JobStatus.COMPLETED])
+def test_nothing_to_come_needs_no_timer(state: JobStatus) -> None:
     story = Story(a_job(every(60, end_at=after(100))))
-    if state is State.PAUSED:
+    if state is JobStatus.PAUSED:
         story.pause()
-    elif state is State.CANCELLED:
+    elif state is JobStatus.CANCELLED:
         story.cancel()
     else:
         story.drain_at(60)
@@ -138,7 +138,7 @@ def test_each_swap_raises_the_version_by_one_and_names_its_writer() -> None:
     job = a_job(every(60))
     head, writers = job, []
     for n in range(1, 12):
-        decision = decide(head, Order(f"r{n}"), after(n), f"w{n}")
+        decision = decide(head, StartRun(f"r{n}"), after(n), f"w{n}")
         assert decision.head.version == head.version + 1
         head = decision.head
         writers.append(f"w{n}")
@@ -149,15 +149,15 @@ def test_each_swap_raises_the_version_by_one_and_names_its_writer() -> None:
 
 def test_what_changes_nothing_is_the_very_same_head() -> None:
     head = Story(a_job(every(60))).head
-    decision = decide(head, Look(), after(1), "w")
+    decision = decide(head, Evaluate(), after(1), "w")
     assert decision.head is head
     assert not decision.changed
 
 
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_a_blank_place_answers_that_nobody_is_there(event: Event) -> None:
-    for state in State:
-        blank = Head(
+    for state in JobStatus:
+        blank = JobState(
             tenant="t",
             job_id="j",
             version=7,

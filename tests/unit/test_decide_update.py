@@ -4,12 +4,12 @@ from datetime import date
 
 import pytest
 
-from punctual.domain.cron import Calendar
 from punctual.domain.events import Backfill
-from punctual.domain.head import Misfire, State
-from punctual.domain.placement import occurrence_id
-from punctual.domain.run import Status
-from punctual.domain.schedule import Cron, Once
+from punctual.domain.identifiers import occurrence_id
+from punctual.domain.job_state import JobStatus, Misfire
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.cron.expression import Calendar
+from punctual.domain.schedules.schedule import Cron, Once
 from tests.builders_jobs import JOB_ID, NOON, Story, a_job, after, every
 
 
@@ -22,7 +22,7 @@ def test_runs_that_exist_keep_the_definition_they_were_made_with() -> None:
     story.fail(run)
     assert story.outcomes() == [(60, "FAILED", "", 1)]
     story.fail(story.claim())
-    assert story.head.runs[0].status is Status.WAITING
+    assert story.head.runs[0].status is RunStatus.WAITING
     assert set(story.head.rules) == {2}
 
 
@@ -144,7 +144,7 @@ def test_a_completed_job_is_scheduled_again_if_a_time_is_to_come() -> None:
     story.at(20).change(Once(after(60)))
     assert story.state() == "SCHEDULED"
     assert story.head.ended_at is None
-    assert story.drain_at(60).head.state is State.COMPLETED
+    assert story.drain_at(60).head.state is JobStatus.COMPLETED
 
 
 def test_a_completed_job_stays_so_where_no_time_is_to_come() -> None:
@@ -254,7 +254,7 @@ def test_a_new_schedule_counts_max_runs_anew() -> None:
     story = Story(a_job(every(60), max_runs=1)).drain_at(60)
     assert story.state() == "COMPLETED"
     story.change(every(10))
-    assert (story.head.state, story.head.started) == (State.SCHEDULED, 0)
+    assert (story.head.state, story.head.started) == (JobStatus.SCHEDULED, 0)
 
 
 def test_more_max_runs_open_the_job_again() -> None:

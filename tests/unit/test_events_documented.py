@@ -3,9 +3,9 @@
 import re
 from pathlib import Path
 
-from punctual.domain.head import State
-from punctual.serverless.changes import between
-from punctual.serverless.changes_told import ALL, JOB_CHANGED, RUN_CHANGED, events
+from punctual.domain.job_state import JobStatus
+from punctual.lambdas.status.changes import between
+from punctual.lambdas.status.events import ALL, JOB_CHANGED, RUN_CHANGED, events
 from tests.builders import NOON, a_head, a_run
 
 TEXT = (Path(__file__).parents[2] / "docs/events.md").read_text()
@@ -34,6 +34,6 @@ def test_every_field_of_a_run_is_documented() -> None:
 
 
 def test_every_reason_of_a_job_is_documented() -> None:
-    heads = [None, *(a_head(state=state, edition=e) for state in State for e in (1, 2))]
+    heads = [None, *(a_head(state=state, edition=e) for state in JobStatus for e in (1, 2))]
     changes = [between(old, new).job for old in heads for new in heads]
     assert {one.reason for one in changes if one is not None} == documented(JOB_CHANGED, "reason")

@@ -2,7 +2,7 @@
 
 import threading
 
-from punctual.serverless.executing_hands import Threads
+from punctual.lambdas.executor.threads import TaskThreads
 
 PATIENCE = 20.0  # seconds until a test that hangs fails
 
@@ -13,7 +13,7 @@ def never(_seconds: float) -> None:
 
 def test_all_that_is_started_runs_at_the_same_time() -> None:
     together = threading.Barrier(10, timeout=PATIENCE)
-    hands, done = Threads(never), []
+    hands, done = TaskThreads(never), []
 
     def work() -> None:
         together.wait()
@@ -27,7 +27,7 @@ def test_all_that_is_started_runs_at_the_same_time() -> None:
 
 
 def test_waiting_ends_when_work_ends_though_other_work_goes_on() -> None:
-    go, hands = threading.Event(), Threads(never)
+    go, hands = threading.Event(), TaskThreads(never)
     ended: list[str] = []
 
     def slow() -> None:
@@ -45,7 +45,7 @@ def test_waiting_ends_when_work_ends_though_other_work_goes_on() -> None:
 
 def test_an_end_that_was_seen_is_not_seen_again() -> None:
     paused: list[float] = []
-    hands = Threads(paused.append)
+    hands = TaskThreads(paused.append)
     hands.start(lambda: None)
     hands.wait(PATIENCE)
     hands.wait(1.5)
@@ -54,5 +54,5 @@ def test_an_end_that_was_seen_is_not_seen_again() -> None:
 
 def test_where_nothing_runs_the_given_pause_is_made() -> None:
     paused: list[float] = []
-    Threads(paused.append).wait(0.25)
+    TaskThreads(paused.append).wait(0.25)
     assert paused == [0.25]

@@ -2,9 +2,9 @@
 
 import msgspec
 
-from punctual.domain.head import Head
-from punctual.engine.ports import Key
-from punctual.serverless.executing_heads import FRESH, Heads
+from punctual.domain.job_state import JobState
+from punctual.engine.ports.rows import Key
+from punctual.lambdas.executor.state_cache import FRESH, Heads
 from tests.builders import JOB, a_head
 
 KEY = Key("acme", JOB)
@@ -18,7 +18,7 @@ class Watch:
         return self.now
 
 
-def at(version: int) -> Head:
+def at(version: int) -> JobState:
     return msgspec.structs.replace(a_head(), version=version)
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.run import Status
-from punctual.engine.executor import Finished
-from punctual.engine.ports import Detail, Key
-from punctual.serverless.executing_telling import SHOWN, tell_ended
-from punctual.serverless.telling import Metric
+from punctual.domain.run import RunStatus
+from punctual.engine.execution.executor import Finished
+from punctual.engine.ports.rows import Detail, Key
+from punctual.lambdas.executor.telemetry import SHOWN, tell_ended
+from punctual.lambdas.telemetry import Metric
 from tests.builders import JOB, NOON, RUN, a_run
 
 
@@ -30,15 +30,15 @@ class Told:
         raise AssertionError("the batch opens and closes what is told")
 
 
-def ended(status: Status, error: str) -> Told:
+def ended(status: RunStatus, error: str) -> Told:
     told = Told()
     finished = Finished(Key("acme", JOB), RUN, 2, status, False, Detail(error=error))
     tell_ended(told, finished, a_run(status=status, started_at=NOON, ended_at=NOON))
     return told
 
 
-@pytest.mark.parametrize("status", [Status.FAILED, Status.TIMED_OUT])
-def test_a_run_that_failed_tells_why_in_so_many_letters(status: Status) -> None:
+@pytest.mark.parametrize("status", [RunStatus.FAILED, RunStatus.TIMED_OUT])
+def test_a_run_that_failed_tells_why_in_so_many_letters(status: RunStatus) -> None:
     told = ended(status, "no route to host " * 100)
     ((event, fields),) = told.lines
     assert (event, fields["status"]) == ("run_ended", status.value)
@@ -48,12 +48,12 @@ def test_a_run_that_failed_tells_why_in_so_many_letters(status: Status) -> None:
 
 def test_only_the_first_line_of_an_error_is_told() -> None:
     """What follows is what the task printed, which may be anything."""
-    ((_, fields),) = ended(Status.FAILED, "Exit code 3\npassword: hush").lines
+    ((_, fields),) = ended(RunStatus.FAILED, "Exit code 3\npassword: hush").lines
     assert fields["error"] == "Exit code 3"
 
 
 def test_a_run_that_went_well_pays_for_no_such_field() -> None:
-    told = ended(Status.SUCCESS, "")
+    told = ended(RunStatus.SUCCESS, "")
     ((_, fields),) = told.lines
     assert "error" not in fields
     assert told.measured == [Metric.FINISHED]

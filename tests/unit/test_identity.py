@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from uuid import RFC_4122, UUID
 
-from punctual.domain.placement import milliseconds
+from punctual.domain.identifiers import milliseconds
 from punctual.identity import new_id
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

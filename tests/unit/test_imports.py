@@ -20,20 +20,21 @@ ALLOWED: dict[str, frozenset[str]] = {
     f"{OURS}/tasks": frozenset(
         {
             "punctual.domain",
-            "punctual.engine.executor",
+            "punctual.engine.execution.executor",
+            "punctual.engine.execution.notifications",
             "punctual.engine.ports",
             "httpx",
             "httpcore",
             "msgspec",
         }
     ),
-    f"{OURS}/local": frozenset(
+    f"{OURS}/node": frozenset(
         {
             "punctual.domain",
             "punctual.engine",
             "punctual.tasks",
             "punctual.web",
-            "punctual.access",
+            "punctual.auth",
             "punctual.identity",
             "punctual.settings",
             "msgspec",
@@ -63,27 +64,27 @@ ALLOWED: dict[str, frozenset[str]] = {
             "msgspec",
         }
     ),
-    f"{OURS}/serverless": frozenset(
+    f"{OURS}/lambdas": frozenset(
         {
             "punctual.domain",
             "punctual.engine",
             "punctual.tasks",
             "punctual.aws",
             "punctual.web",
-            "punctual.access",
+            "punctual.auth",
             "punctual.identity",
             "punctual.settings",
             "aws_lambda_powertools",
             "msgspec",
         }
     ),
-    f"{OURS}/access": frozenset({"punctual.domain", "punctual.engine", "jwt", "cryptography"}),
+    f"{OURS}/auth": frozenset({"punctual.domain", "punctual.engine", "jwt", "cryptography"}),
     f"{OURS}/client": frozenset({"punctual.settings", "httpx", "msgspec"}),
     "cli": frozenset(
         {
             "punctual.client",
             "punctual.domain",
-            "punctual.local",
+            "punctual.node",
             "punctual.settings",
             "punctual.web",
             "punctual_cli",
@@ -105,24 +106,24 @@ ALLOWED: dict[str, frozenset[str]] = {
             "constructs",
             "cdk_nag",
             "punctual.settings",
-            "punctual.access",
-            "punctual.domain.limits",
-            "punctual.domain.tokens",
-            "punctual.domain.webhooks",
-            "punctual.tasks.addresses",
+            "punctual.auth",
+            "punctual.domain.tenants.limits",
+            "punctual.domain.tenants.tokens",
+            "punctual.domain.tenants.webhooks",
+            "punctual.tasks.http.addresses",
             "punctual.tasks.reach",
-            "punctual.engine.audit",
-            "punctual.aws.audit",
-            "punctual.aws.dynamo",
-            "punctual.aws.keys",
-            "punctual.aws.limit_keys",
-            "punctual.aws.limits",
-            "punctual.aws.status_keys",
-            "punctual.aws.timer_rows",
-            "punctual.aws.token_keys",
-            "punctual.aws.wiring",
-            "punctual.serverless.secret_parameters",
-            "punctual.serverless.telling",
+            "punctual.engine.commands.audit",
+            "punctual.aws.dynamodb.audit.audit",
+            "punctual.aws.dynamodb.client",
+            "punctual.aws.dynamodb.keys",
+            "punctual.aws.dynamodb.control.limit_keys",
+            "punctual.aws.dynamodb.control.limits",
+            "punctual.aws.dynamodb.control.counter_keys",
+            "punctual.aws.dynamodb.timers.rows",
+            "punctual.aws.dynamodb.control.token_keys",
+            "punctual.aws.ports",
+            "punctual.lambdas.ssm_secrets",
+            "punctual.lambdas.telemetry",
             "punctual.web.contract",
         }
     ),
@@ -150,9 +151,9 @@ AMBIENT = (
 """Time, chance and waiting are arguments; a trailing dot stands for the whole module."""
 
 AMBIENT_IN = (
-    f"{OURS}/local/",
+    f"{OURS}/node/",
     f"{OURS}/identity.py",
-    f"{OURS}/aws/wiring.py",
+    f"{OURS}/aws/ports.py",
     f"{OURS}/client/clock.py",
     "functions/",
 )
@@ -281,10 +282,14 @@ def test_there_is_something_to_check() -> None:
         ("domain/job.py", "import random", "random"),
         ("engine/look.py", "from punctual import aws", "punctual.aws"),
         ("engine/look.py", "from ..domain import job", "..domain.job"),
-        ("tasks/http.py", "from punctual.engine.look import look", "punctual.engine.look.look"),
-        ("tasks/http.py", "import punctual.engine", "punctual.engine"),
-        ("local/node.py", "import punctual.aws.keys", "punctual.aws.keys"),
-        ("aws/dynamo.py", "import pydantic.fields", "pydantic.fields"),
+        (
+            "tasks/http/task.py",
+            "from punctual.engine.look import look",
+            "punctual.engine.look.look",
+        ),
+        ("tasks/http/task.py", "import punctual.engine", "punctual.engine"),
+        ("node/node.py", "import punctual.aws.dynamodb.keys", "punctual.aws.dynamodb.keys"),
+        ("aws/dynamodb/client.py", "import pydantic.fields", "pydantic.fields"),
         ("web/routes.py", "import httpx, msgspec", "httpx"),
         ("settings.py", "from punctual.domain import job", "punctual.domain.job"),
     ],
@@ -311,9 +316,12 @@ def test_a_file_outside_the_table_is_found() -> None:
             "domain/job.py",
             "import enum\nfrom msgspec import Struct\nfrom punctual.domain import run",
         ),
-        ("tasks/http.py", "from punctual.engine import ports\nfrom punctual.engine.ports import X"),
         (
-            "aws/dynamo.py",
+            "tasks/http/task.py",
+            "from punctual.engine import ports\nfrom punctual.engine.ports import X",
+        ),
+        (
+            "aws/dynamodb/client.py",
             "import boto3.dynamodb.conditions\nfrom punctual.settings import Settings",
         ),
     ],
@@ -336,7 +344,7 @@ def test_what_the_table_allows_passes(path: str, source: str) -> None:
 )
 def test_a_planted_clock_is_found(source: str) -> None:
     assert len(ambient_uses(f"{OURS}/engine/look.py", source)) == 1
-    assert ambient_uses(f"{OURS}/local/node.py", source) == []
+    assert ambient_uses(f"{OURS}/node/node.py", source) == []
 
 
 def test_a_clock_that_is_an_argument_passes() -> None:

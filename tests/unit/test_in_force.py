@@ -3,10 +3,10 @@
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
-from punctual.domain.head import Head
-from punctual.domain.schedule import Cron, Every, Once
-from punctual.engine.in_force import Period, periods
-from punctual.engine.ports import Body
+from punctual.domain.job_state import JobState
+from punctual.domain.schedules.schedule import Cron, Every, Once
+from punctual.engine.ports.rows import DefinitionRow
+from punctual.engine.queries.definitions_over_time import Period, periods
 from tests.builders import a_body, a_head
 
 CREATED = datetime(2026, 11, 1, 12, 0, 0, 123_000, tzinfo=UTC)
@@ -16,7 +16,7 @@ DAILY = {"schedule_type": "CRON", "cron_expression": "0 6 * * *"}
 AT_ONCE = {"schedule_type": "IMMEDIATE"}
 
 
-def bodies(*documents: dict[str, Any]) -> list[Body]:
+def bodies(*documents: dict[str, Any]) -> list[DefinitionRow]:
     """Of one job, an hour from one to the next; latest first as they are read."""
     made = [
         a_body(
@@ -31,7 +31,7 @@ def bodies(*documents: dict[str, Any]) -> list[Body]:
     return made[::-1]
 
 
-def known(head: Head, made: list[Body]) -> list[Period]:
+def known(head: JobState, made: list[DefinitionRow]) -> list[Period]:
     return [period for period in periods(head, made) if period is not None]
 
 

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.local.blobs import FileBlobs
+from punctual.node.files.blobs import FileBlobs
 
 
 def files(folder: Path) -> list[Path]:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from punctual.local.errors import StoreError
-from punctual.local.files import close_to_others, make_folder, write_durably
+from punctual.node.files.durable import close_to_others, make_folder, write_durably
+from punctual.node.sqlite.errors import StoreError
 
 ROOT = Path(__file__).parents[2]
-CODE = [ROOT / "layers/core/python/punctual" / name for name in ("local", "tasks")]
-FILES = CODE[0] / "files.py"
+CODE = [ROOT / "layers/core/python/punctual" / name for name in ("node", "tasks")]
+FILES = CODE[0] / "files" / "durable.py"
 
 
 def mode(path: Path) -> int:
@@ -33,7 +33,7 @@ def test_a_file_is_renamed_only_where_it_is_synced() -> None:
     sources = [path for top in [*CODE, ROOT / "cli"] for path in top.rglob("*.py")]
     found = {path for path in sources if any(renames(path))}
     # A run's folder moves what it is about to delete: nothing of that needs to survive a power cut.
-    deleted = ROOT / "layers/core/python/punctual/tasks/run_folder.py"
+    deleted = ROOT / "layers/core/python/punctual/tasks/script/run_folder.py"
     assert found == {FILES, deleted}
 
 

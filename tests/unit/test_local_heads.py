@@ -5,18 +5,18 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import State
+from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Lease
-from punctual.domain.writers import is_own
-from punctual.engine.ports import Stored
-from punctual.local.head_rows import HEAD, HeadRows, merged
+from punctual.domain.write_ids import is_own
+from punctual.engine.ports.job_states import StoredState
+from punctual.node.sqlite.state_rows import HEAD, JobStateRows, merged
 from tests.builders import RUN, a_head, a_run, after, an_id
 
 LEASE = Lease(token=2, until=after(30))
 
 
-def statements(old: Stored | None, new: Stored) -> list[str]:
-    rows = HeadRows(Counter())
+def statements(old: StoredState | None, new: StoredState) -> list[str]:
+    rows = JobStateRows(Counter())
     rows.add(1, old, new)
     return [" ".join(statement.split()[:3]) for statement, _ in rows.statements()]
 
@@ -43,22 +43,22 @@ def test_a_mark_counts_from_its_version_on(
 
 
 def test_a_new_head_is_inserted_and_a_known_one_updated() -> None:
-    old, new = Stored(a_head(), {}), Stored(a_head(version=2), {})
+    old, new = StoredState(a_head(), {}), StoredState(a_head(version=2), {})
     assert statements(None, old) == ["INSERT INTO heads"]
     assert statements(old, new) == ["UPDATE heads SET"]
 
 
 def test_an_update_names_only_the_columns_that_changed() -> None:
     head = a_head(next_at=after(60))
-    runs, over = (a_run(),), {"state": State.COMPLETED, "ended_at": after(60)}
+    runs, over = (a_run(),), {"state": JobStatus.COMPLETED, "ended_at": after(60)}
     for new, names in (
         (replace(head, version=2), set()),
         (replace(head, next_at=after(90)), {"coming", "again"}),
         (replace(head, runs=runs), {"leased", "busy", "queued", "queued_priority", "queued_due"}),
         (replace(head, next_at=None, **over), {"state", "expires", "coming", "again"}),
     ):
-        rows = HeadRows(Counter())
-        rows.add(1, Stored(head, {}), Stored(new, {}))
+        rows = JobStateRows(Counter())
+        rows.add(1, StoredState(head, {}), StoredState(new, {}))
         ((statement, ((packed, *_),)),) = rows.statements()
         named = statement.removeprefix("UPDATE heads SET ").removesuffix(" WHERE id = ?")
         assert {one.partition(" = ")[0] for one in named.split(", ")} == {"head"} | names
@@ -66,15 +66,17 @@ def test_an_update_names_only_the_columns_that_changed() -> None:
 
 
 def test_a_renewed_lease_alone_is_written_alone() -> None:
-    old = Stored(a_head(), {RUN: LEASE})
-    assert statements(old, Stored(old.head, {RUN: Lease(2, after(50))})) == ["INSERT INTO leases"]
+    old = StoredState(a_head(), {RUN: LEASE})
+    assert statements(old, StoredState(old.head, {RUN: Lease(2, after(50))})) == [
+        "INSERT INTO leases"
+    ]
 
 
 def test_only_leases_that_changed_are_written() -> None:
     other = an_id(7)
-    old = Stored(a_head(), {RUN: LEASE, other: LEASE})
-    assert statements(old, Stored(a_head(version=2), dict(old.leases))) == ["UPDATE heads SET"]
-    gone = Stored(a_head(version=2), {other: LEASE})
+    old = StoredState(a_head(), {RUN: LEASE, other: LEASE})
+    assert statements(old, StoredState(a_head(version=2), dict(old.leases))) == ["UPDATE heads SET"]
+    gone = StoredState(a_head(version=2), {other: LEASE})
     assert statements(old, gone) == ["UPDATE heads SET", "DELETE FROM leases"]
 
 

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from punctual.local.inserting import TOGETHER, insert
+from punctual.node.sqlite.bulk_insert import TOGETHER, insert
 
 INSERT = "INSERT OR IGNORE INTO t (a, b) VALUES (?, ?)"
 

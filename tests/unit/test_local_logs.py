@@ -4,7 +4,7 @@ import io
 import json
 from datetime import UTC, datetime
 
-from punctual.local.logs import EventLog
+from punctual.node.logs import EventLog
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.local import loop as module
-from punctual.local.loop import Loop
-from punctual.local.node import Node
+from punctual.node import event_loop as module
+from punctual.node.event_loop import EventLoop
+from punctual.node.node import Node
 
 
 class Failing:
@@ -38,7 +38,7 @@ def test_a_step_that_fails_is_told_and_tried_again(
     async def play() -> None:
         stepped = asyncio.Event()
         node = cast(Node, Failing(error, stepped))
-        loop = Loop(node, lambda: 0.0, lambda name, **_: logged.append(name))
+        loop = EventLoop(node, lambda: 0.0, lambda name, **_: logged.append(name))
         loop.start()
         await asyncio.wait_for(stepped.wait(), 10)
         loop.stop()
@@ -56,7 +56,7 @@ def test_requests_of_one_turn_are_answered_each_with_its_own() -> None:
             return 3_600.0
 
     async def play() -> list[Any]:
-        loop = Loop(cast(Node, Echo()), lambda: 0.0, lambda *_, **__: None)
+        loop = EventLoop(cast(Node, Echo()), lambda: 0.0, lambda *_, **__: None)
         turns = (loop.turn(lambda: 1), loop.turn(lambda: None), loop.turn(lambda: 3))
         return list(await asyncio.gather(*turns, return_exceptions=True))
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.run import Run, Status
-from punctual.engine.clocks import Reading
-from punctual.local.minutes import Minute
-from punctual.local.monitor import HOUR, NodeMonitor
+from punctual.domain.run import Run, RunStatus
+from punctual.engine.clock import ClockReading
+from punctual.node.minutes import Minute
+from punctual.node.monitor import HOUR, NodeMonitor
 
 AT = datetime(2026, 11, 18, 12, 0, 59, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -52,7 +52,7 @@ def a_monitor() -> NodeMonitor:
     return NodeMonitor(NothingStored(), Keeps(), (), NoTasks(), "local", lambda: 0.0, AT)
 
 
-def a_run(late: float, status: Status = Status.SUCCESS) -> Run:
+def a_run(late: float, status: RunStatus = RunStatus.SUCCESS) -> Run:
     due, at = AT, AT + timedelta(seconds=late)
     run = Run("r", status, 1, due, due, due, at)
     return replace(run, started_at=at, attempt_at=at, ended_at=at)
@@ -60,10 +60,10 @@ def a_run(late: float, status: Status = Status.SUCCESS) -> Run:
 
 def test_a_batch_counts_as_its_runs_one_by_one() -> None:
     again = replace(a_run(3), started_at=AT)
-    to_be_tried_again = replace(a_run(0.2, Status.QUEUED), ended_at=None)
-    given_back = replace(a_run(0.3, Status.QUEUED), attempt_at=None, ended_at=None)
-    cancelled = a_run(0.4, Status.CANCELLED)
-    runs = [a_run(0.1), a_run(0.1), a_run(2, Status.FAILED), a_run(1.5, Status.TIMED_OUT)]
+    to_be_tried_again = replace(a_run(0.2, RunStatus.QUEUED), ended_at=None)
+    given_back = replace(a_run(0.3, RunStatus.QUEUED), attempt_at=None, ended_at=None)
+    cancelled = a_run(0.4, RunStatus.CANCELLED)
+    runs = [a_run(0.1), a_run(0.1), a_run(2, RunStatus.FAILED), a_run(1.5, RunStatus.TIMED_OUT)]
     runs += [again, to_be_tried_again, given_back, cancelled]
 
     together, singly = a_monitor(), a_monitor()
@@ -99,7 +99,7 @@ def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
     monitor = a_monitor()
     monitor.performed([a_run(0.5)])
     later = AT + timedelta(minutes=30)
-    monitor.planned(Reading(later, 0.0), later)
+    monitor.planned(ClockReading(later, 0.0), later)
     assert monitor.stats("t", later).lateness_ms["max"] == 500
     assert monitor.health(later).lateness_ms_p99 is None
 
@@ -139,7 +139,7 @@ def test_what_is_on_time_is_not_late_at_all() -> None:
 
 
 def planned(monitor: NodeMonitor, now: datetime) -> NodeMonitor:
-    monitor.planned(Reading(now, 0.0), now)
+    monitor.planned(ClockReading(now, 0.0), now)
     return monitor
 
 
@@ -181,13 +181,13 @@ def test_a_node_that_has_not_planned_for_a_minute_is_down_whatever_the_wall_cloc
 def test_the_last_hour_outlives_a_restart() -> None:
     kept = Keeps()
     monitor = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, AT)
-    monitor.performed([a_run(0.5), a_run(2, Status.FAILED)])
-    monitor.write(Reading(AT, 5.0))
+    monitor.performed([a_run(0.5), a_run(2, RunStatus.FAILED)])
+    monitor.write(ClockReading(AT, 5.0))
     monitor.performed([a_run(0.25)])
-    monitor.write(Reading(AT, 5.5))  # too soon after the last
+    monitor.write(ClockReading(AT, 5.5))  # too soon after the last
     now = AT + MINUTE
     before = monitor.stats("t", now)
-    monitor.write(Reading(AT, 6.1))
+    monitor.write(ClockReading(AT, 6.1))
 
     again = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, now)
     assert again.stats("t", now).last_hour == before.last_hour
@@ -200,8 +200,8 @@ def test_what_an_undone_unit_wrote_is_written_again() -> None:
     kept = Keeps()
     monitor = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, AT)
     monitor.performed([a_run(0.5)])
-    monitor.write(Reading(AT, 5.0))
+    monitor.write(ClockReading(AT, 5.0))
     kept.rows.clear()
     monitor.undone()
-    monitor.write(Reading(AT, 6.1))
+    monitor.write(ClockReading(AT, 6.1))
     assert [one.succeeded for one in kept.rows.values()] == [1]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from punctual.domain.cron import Calendar, parse_cron
+from punctual.domain.schedules.cron.expression import Calendar, parse_cron
 
 HOW_TO = Path(__file__).parents[2] / "docs" / "how-to"
 FIRST = date(2027, 1, 1)

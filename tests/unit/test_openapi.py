@@ -11,12 +11,12 @@ import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from punctual.web.contract import CALLS
-from punctual.web.defaults import DEFAULTS
+from punctual.web.http.problems import STATUSES
+from punctual.web.models.defaults import DEFAULTS
+from punctual.web.models.schedule_types import OF_TYPE
 from punctual.web.openapi.__main__ import texts
 from punctual.web.openapi.document import EXAMPLES, ID_OF, document, recorded
-from punctual.web.problems import STATUSES
-from punctual.web.routes_openapi import packaged
-from punctual.web.schedule_types import OF_TYPE
+from punctual.web.routes.openapi import packaged
 from tests.openapi_answers import closed
 from tests.openapi_scene import text
 from tests.web_client import Client
@@ -148,7 +148,7 @@ def test_it_is_served_to_anybody_with_its_mark() -> None:
 
 def test_serving_it_needs_no_models() -> None:
     code = (
-        "import sys; from punctual.web.routes_openapi import packaged; packaged();"
+        "import sys; from punctual.web.routes.openapi import packaged; packaged();"
         "print([m for m in sys.modules if m.split('.')[0] in ('pydantic', 'pydantic_core')])"
     )
     found = subprocess.run(

@@ -2,9 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
-from punctual.domain.head import Lane, Priority
-from punctual.engine.ports import Message
-from punctual.local.ready import Ready
+from punctual.domain.job_state import Lane, Priority
+from punctual.engine.ports.run_queue import Message
+from punctual.node.run_queue.queue import RunQueue
 from tests.unit.queued_jobs import QueuedJobs
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -15,13 +15,13 @@ def a_message(run_id: str, priority: Priority = Priority.NORMAL, seconds: float 
     return Message("acme", "job", run_id, due_at, priority, Lane.QUICK, 1, "script")
 
 
-def ready_with(*messages: Message) -> Ready:
-    ready = Ready(QueuedJobs(), frozenset())
+def ready_with(*messages: Message) -> RunQueue:
+    ready = RunQueue(QueuedJobs(), frozenset())
     ready.send(messages)
     return ready
 
 
-def taken(ready: Ready, seconds: float = 0, most: int = 10) -> list[str]:
+def taken(ready: RunQueue, seconds: float = 0, most: int = 10) -> list[str]:
     now = NOON + timedelta(seconds=seconds)
     return [message.run_id for message in ready.take(Lane.QUICK, now, most)]
 

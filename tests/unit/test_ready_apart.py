@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from punctual.domain.head import Lane, Priority
-from punctual.domain.limits import Limits
-from punctual.engine.ports import Message
-from punctual.local.clock import ManualClock
-from punctual.local.limits import Admission, Windows
-from punctual.local.ready import Ready
-from punctual.local.rereading import LOADED
-from punctual.local.starts import START
+from punctual.domain.job_state import Lane, Priority
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.ports.run_queue import Message
+from punctual.node.clock import ManualClock
+from punctual.node.limits import Admission, Windows
+from punctual.node.run_queue.queue import RunQueue
+from punctual.node.run_queue.refill import LOADED
+from punctual.node.sqlite.recent_starts import START
 from tests.unit.queued_jobs import QueuedJobs
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -39,7 +39,7 @@ class Scene:
             Forgets(),
         )
         self.admission = admission
-        self.ready = Ready(self.heads, frozenset(), admission, kept=KEPT)
+        self.ready = RunQueue(self.heads, frozenset(), admission, kept=KEPT)
 
     def queue(
         self,

@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from punctual.domain.head import Lane, Priority
-from punctual.domain.limits import Limits
-from punctual.engine.ports import Message
-from punctual.local import rereading
-from punctual.local.clock import ManualClock
-from punctual.local.kinds import INLINE, INLINE_TYPES, KINDS, kind_of
-from punctual.local.limits import Admission
-from punctual.local.ready import Ready
+from punctual.domain.job_state import Lane, Priority
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.ports.run_queue import Message
+from punctual.node.clock import ManualClock
+from punctual.node.limits import Admission
+from punctual.node.run_queue import refill
+from punctual.node.run_queue.queue import RunQueue
+from punctual.node.run_queue.slots import INLINE, INLINE_TYPES, KINDS, kind_of
 from tests.unit.queued_jobs import QueuedJobs
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
@@ -47,7 +47,7 @@ class Walk:
             lambda tenant: self.limits.get(tenant, Limits()), self.clock, Forgets(), SLOTS
         )
         self.jobs = QueuedJobs()
-        self.ready = Ready(self.jobs, INLINE_TYPES, self.admission, kept=kept)
+        self.ready = RunQueue(self.jobs, INLINE_TYPES, self.admission, kept=kept)
         self.made = 0
         self.held: dict[str, Message] = {}
         self.running: list[tuple[str, str]] = []
@@ -175,8 +175,8 @@ class Walk:
 def test_nothing_that_is_queued_is_forgotten(
     monkeypatch: pytest.MonkeyPatch, seed: int, kept: int
 ) -> None:
-    monkeypatch.setattr(rereading, "LISTED", 7)
-    monkeypatch.setattr(rereading, "LOADED", 3)
+    monkeypatch.setattr(refill, "LISTED", 7)
+    monkeypatch.setattr(refill, "LOADED", 3)
     walk = Walk(seed, kept)
     for _ in range(600):
         walk.step()
@@ -191,7 +191,7 @@ def a_run(job: int, number: int, seconds: int) -> Message:
     return Message("free", f"job{job}", f"{job}-{number}", due_at, priority, lane, 1, "script")
 
 
-def taken_to_the_end(jobs: QueuedJobs, ready: Ready) -> None:
+def taken_to_the_end(jobs: QueuedJobs, ready: RunQueue) -> None:
     while ready.waiting(Lane.QUICK, NOON):
         jobs.take(one.run_id for one in ready.take(Lane.QUICK, NOON, 1))
 
@@ -199,9 +199,9 @@ def taken_to_the_end(jobs: QueuedJobs, ready: Ready) -> None:
 def test_what_is_put_out_for_an_earlier_run_while_the_heads_are_read_is_not_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rereading, "LISTED", 3)
+    monkeypatch.setattr(refill, "LISTED", 3)
     jobs = QueuedJobs()
-    ready = Ready(jobs, INLINE_TYPES, kept=9)  # three of a part
+    ready = RunQueue(jobs, INLINE_TYPES, kept=9)  # three of a part
     jobs.put(a_run(job, 1, 50 - job) for job in range(3))
     assert ready.take(Lane.QUICK, NOON, 0) == []  # all three are read; whether they are all, is not
     earlier = a_run(3, 1, 99)
@@ -215,10 +215,10 @@ def test_a_head_whose_place_moves_back_while_the_heads_are_read_is_not_passed_ov
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An earlier run of a job is queued, and stands where the walk has been."""
-    monkeypatch.setattr(rereading, "LISTED", 4)
-    monkeypatch.setattr(rereading, "LOADED", 2)
+    monkeypatch.setattr(refill, "LISTED", 4)
+    monkeypatch.setattr(refill, "LOADED", 2)
     jobs = QueuedJobs()
-    ready = Ready(jobs, INLINE_TYPES, kept=300)
+    ready = RunQueue(jobs, INLINE_TYPES, kept=300)
 
     jobs.put(a_run(job, 1, 50 - job) for job in range(9))
     taken = ready.take(Lane.QUICK, NOON, 9)

@@ -6,14 +6,14 @@ from typing import Any, NamedTuple, cast
 
 import pytest
 
-from punctual.domain.head import State
-from punctual.domain.run import Status
-from punctual.engine.jobs import Jobs
-from punctual.engine.search import Search
-from punctual.local.installed import FEATURES
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Jobs
+from punctual.engine.queries.jobs import JobQueries
+from punctual.node.features import FEATURES
 from punctual.web.app import routes
-from punctual.web.render_rest import About
 from punctual.web.services import Services
+from punctual.web.views.system import About
 
 ROOT = Path(__file__).parents[2]
 PLACES = (ROOT, ROOT / "layers/core/python/punctual")
@@ -55,7 +55,7 @@ def no_log(_event: str, /, **_fields: Any) -> None:
 def declared() -> set[tuple[str, str]]:
     nothing = cast(Any, None)
     services = Services(
-        cast(Jobs, nothing), cast(Search, nothing), nothing, FEATURES, About("0", ()), nothing
+        cast(Jobs, nothing), cast(JobQueries, nothing), nothing, FEATURES, About("0", ()), nothing
     )
     return {
         (one.method, re.sub(r"<\w+>", "*", one.rule)) for one in routes(services, no_log).declared
@@ -159,5 +159,5 @@ def test_a_row_that_is_missing_or_twice_is_noticed() -> None:
 def test_the_names_of_all_statuses_are_mapped() -> None:
     table = PAGE.partition("## Names of statuses")[2].partition("\n## ")[0]
     ours = " ".join(line.split(" | ")[-1] for line in table.splitlines() if line.startswith("|"))
-    missing = {str(one) for one in (*State, *Status)} - set(re.findall(r"[A-Z_]{4,}", ours))
+    missing = {str(one) for one in (*JobStatus, *RunStatus)} - set(re.findall(r"[A-Z_]{4,}", ours))
     assert missing == set()

@@ -5,9 +5,9 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import msgspec
 import pytest
 
-from punctual.domain.cron import Calendar
-from punctual.domain.cron_walk import in_zone_of
-from punctual.domain.schedule import (
+from punctual.domain.schedules.cron.expression import Calendar
+from punctual.domain.schedules.cron.instants import in_zone_of
+from punctual.domain.schedules.schedule import (
     Cron,
     Every,
     Once,
@@ -22,7 +22,7 @@ from punctual.domain.schedule import (
     occurrences,
     preview,
 )
-from punctual.domain.zones import zone as find_zone
+from punctual.domain.schedules.timezones import zone as find_zone
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)  # a Friday
 TICK = timedelta(microseconds=1)

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from punctual.domain.describe import describe
-from punctual.domain.schedule import Cron, Every, Once, Schedule
+from punctual.domain.schedules.describe import describe
+from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from punctual.local.script_settings import ScriptSettings, WrongSettingError, search_path
-from punctual.tasks.sandbox import OpenPath
+from punctual.node.script_settings import ScriptSettings, WrongSettingError, search_path
+from punctual.tasks.script.sandbox import OpenPath
 
 
 def settings(data: Path, paths: str, **env: str) -> ScriptSettings:

@@ -7,8 +7,8 @@ from typing import TypeVar
 import pytest
 
 from punctual.domain.errors import LimitExceeded, TooMuchWork, Unavailable
-from punctual.engine.slices import MAX_SECONDS, SLICE_SECONDS, Sliced, SlicedWork, finish
-from punctual.local.long_work import MAX_AT_ONCE, SHORT_SECONDS, LongWork
+from punctual.engine.queries.slices import MAX_SECONDS, SLICE_SECONDS, Sliced, SlicedWork, finish
+from punctual.node.long_work import MAX_AT_ONCE, SHORT_SECONDS, LongWork
 
 T = TypeVar("T")
 MILLISECOND = 0.001

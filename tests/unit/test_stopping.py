@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Unavailable
-from punctual.local.serve import Options, Refused
-from punctual.local.stopping import Countdown, Stop, wind_down
+from punctual.node.main import Options, StartRefused
+from punctual.node.stopping import Countdown, Stop, wind_down
 
 
 class Node:
@@ -50,7 +50,7 @@ def waited(node: Node, stop: Stop, seconds: float, names: Sequence[str] = ("a",)
     async def run() -> None:
         patch = pytest.MonkeyPatch()
         with patch.context() as here:
-            here.setattr("punctual.local.stopping.LOOK_SECONDS", 0)
+            here.setattr("punctual.node.stopping.LOOK_SECONDS", 0)
             await wind_down(
                 node, lambda: names, node.wake, stop, seconds, countdown, lambda: next(clock)
             )
@@ -110,7 +110,7 @@ def test_a_log_says_it_once() -> None:
 
 @pytest.mark.parametrize("text", ["-1", "1.5", "x", "86401"])
 def test_seconds_that_mean_nothing_are_refused(text: str) -> None:
-    with pytest.raises(Refused, match="PUNCTUAL_STOP_SECONDS must be 0 to 86400"):
+    with pytest.raises(StartRefused, match="PUNCTUAL_STOP_SECONDS must be 0 to 86400"):
         Options.from_env({"PUNCTUAL_STOP_SECONDS": text})
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from punctual.aws.dates import Dates, second_of
-from punctual.engine.store_clock import StoreClock
-from punctual.local.clock import ManualClock
+from punctual.aws.server_time import ServerTime, second_of
+from punctual.engine.quotas.store_clock import StoreClock
+from punctual.node.clock import ManualClock
 from tests.builders import NOON
 
 SECOND = timedelta(seconds=1)
@@ -64,7 +64,7 @@ def test_what_took_long_bounds_little_and_what_came_before_it_was_asked_for_noth
 def test_answers_of_dynamodb_are_heard_and_those_without_a_date_are_not() -> None:
     truth = ManualClock(NOON)
     clock = StoreClock(lambda: truth() + 5 * SECOND)
-    dates = Dates(clock)
+    dates = ServerTime(clock)
     registered: dict[str, Any] = {}
     client = SimpleNamespace(
         meta=SimpleNamespace(events=SimpleNamespace(register=registered.__setitem__))

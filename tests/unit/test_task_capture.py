@@ -1,5 +1,5 @@
-from punctual.tasks.capture import Capture
 from punctual.tasks.redaction import Redactor
+from punctual.tasks.script.capture import Capture
 
 
 class Log:

@@ -5,7 +5,7 @@ import httpx
 import pytest
 
 from punctual.tasks.contract import Attempt, BadTask
-from punctual.tasks.http_request import (
+from punctual.tasks.http.request import (
     BadRedirect,
     Request,
     build_request,
@@ -13,7 +13,7 @@ from punctual.tasks.http_request import (
     redirected,
     url_problem,
 )
-from punctual.tasks.http_status import is_expected, may_pass, parse_expected
+from punctual.tasks.http.status import is_expected, may_pass, parse_expected
 
 
 def an_attempt(payload: Any = None, **task: Any) -> Attempt:

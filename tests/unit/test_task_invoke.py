@@ -8,10 +8,10 @@ import pytest
 
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.tasks.contract import Attempt, BadTask, Outcome, StopSignal
-from punctual.tasks.invoke import MAX_ERROR, Invoked, InvokeTask, function_problem
+from punctual.tasks.lambda_function import MAX_ERROR, Invoked, InvokeTask, function_problem
 from punctual.tasks.limits import MAX_ANSWER_BYTES
 from punctual.tasks.registry import Registry
-from punctual.tasks.rules import task_problems
+from punctual.tasks.validation import task_problems
 
 ARN = "arn:aws:lambda:eu-central-1:123456789012:function:"
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
-from punctual.tasks.queue import QueueTask, queue_problem
 from punctual.tasks.registry import Registry
-from punctual.tasks.rules import task_problems
+from punctual.tasks.sqs import QueueTask, queue_problem
+from punctual.tasks.validation import task_problems
 
 HOST = "https://sqs.eu-central-1.amazonaws.com/123456789012/"
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from punctual.tasks.contract import Attempt, Outcome, Runners, StopSignal
-from punctual.tasks.invoke import InvokeTask
-from punctual.tasks.queue import QueueTask
+from punctual.tasks.lambda_function import InvokeTask
 from punctual.tasks.reach import Reach, reach_of, text_of
 from punctual.tasks.registry import Registry
+from punctual.tasks.sqs import QueueTask
 
 URL = "https://sqs.eu-central-1.amazonaws.com/123456789012/"
 ARN = "arn:aws:lambda:eu-central-1:123456789012:function:"

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from punctual.tasks import landlock
-from punctual.tasks.run_folder import RunFolder
-from punctual.tasks.sandbox import Name, NoSandboxError, OpenPath, Sandbox, System, choose
-from punctual.tasks.system_paths import around, holds, readable
+from punctual.tasks.script import landlock
+from punctual.tasks.script.run_folder import RunFolder
+from punctual.tasks.script.sandbox import Name, NoSandboxError, OpenPath, Sandbox, System, choose
+from punctual.tasks.script.system_paths import around, holds, readable
 
 MISSING = "", "bubblewrap is not installed"
 THERE = "/usr/bin/bwrap", ""

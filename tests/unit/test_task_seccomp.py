@@ -5,7 +5,7 @@ import struct
 
 import pytest
 
-from punctual.tasks.seccomp import CALLS, program
+from punctual.tasks.script.seccomp import CALLS, program
 
 ALLOWED = "allowed"
 AF_UNIX, AF_INET = 1, 2

@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from punctual.aws.timer_rows import rows_for
-from punctual.aws.timers_known import KnownTimers
-from punctual.domain.placement import bucket_of
-from punctual.engine.ports import Timer
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.rows import rows_for
+from punctual.domain.identifiers import bucket_of
+from punctual.engine.ports.timers import Timer
 from tests.builders import NOON, an_id
 
 AT = NOON + timedelta(seconds=30)

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Invalid
-from punctual.local.installed import FEATURES as NODE
-from punctual.serverless.api_writes import FEATURES as AWS
+from punctual.lambdas.job_service.handler import FEATURES as AWS
+from punctual.node.features import FEATURES as NODE
 from punctual.web.features import Features
-from punctual.web.job import new_job
-from punctual.web.json_body import parse_object
+from punctual.web.http.json_body import parse_object
+from punctual.web.models.job_rules import new_job
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 QUEUE = "https://sqs.eu-central-1.amazonaws.com/123456789012/orders"

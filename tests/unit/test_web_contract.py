@@ -4,11 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-from punctual.local.installed import FEATURES
+from punctual.node.features import FEATURES
 from punctual.web.app import routes
 from punctual.web.contract import CALLS, PUBLIC, READER, WRITER
-from punctual.web.render_rest import About
 from punctual.web.services import Services
+from punctual.web.views.system import About
 from tests.web_engine import MemoryEngine
 
 LAYER = Path(__file__).parents[2] / "layers/core/python"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from punctual.engine.definition import compiled, keep_phase
-from punctual.web.defaults import filled, say_the_same
+from punctual.engine.commands.definition import compile_definition, keep_phase
+from punctual.web.models.defaults import filled, say_the_same
 from tests.builders_jobs import JOB_ID, NOON, after
 
 CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 2 * * *"}
@@ -66,7 +66,7 @@ def test_each_grammar_has_its_own_clock_changes() -> None:
 
 def test_a_default_of_the_schedule_that_is_named_moves_nothing() -> None:
     for document in (CRON, {**CRON, "cron_expression": "rate(5 minutes)"}, EVERY):
-        old = compiled(document, JOB_ID, "1", NOON).schedule
+        old = compile_definition(document, JOB_ID, "1", NOON).schedule
         whole = {name: v for name, v in filled(document).items() if v is not None}
-        new = compiled(whole, JOB_ID, "2", after(10)).schedule
+        new = compile_definition(whole, JOB_ID, "2", after(10)).schedule
         assert keep_phase(new, old) is None

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from punctual.engine.views import Output
-from punctual.local.installed import FEATURES
+from punctual.engine.queries.views import Output
+from punctual.node.features import FEATURES
 from punctual.web.app import resolver, routes
 from punctual.web.contract import CALLS
-from punctual.web.render_rest import About
-from punctual.web.request import Caller
+from punctual.web.http.request import Caller
 from punctual.web.services import Services
+from punctual.web.views.system import About
 from tests.web_engine import MemoryEngine
 
 JOB = '{"name":"ä","schedule_type":"IMMEDIATE"}'

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from punctual.domain.errors import Invalid
-from punctual.local.installed import FEATURES
+from punctual.node.features import FEATURES
 from punctual.web.features import Features
-from punctual.web.job import changed_job, new_job
-from punctual.web.json_body import parse_object
+from punctual.web.http.json_body import parse_object
+from punctual.web.models.job_rules import changed_job, new_job
 
 NOW = datetime(2026, 11, 18, 12, tzinfo=UTC)
 ALL = Features(

@@ -6,12 +6,18 @@ import pytest
 
 from punctual.domain import errors
 from punctual.domain.errors import FieldError, Invalid, NotFound, PunctualError, Unavailable
-from punctual.web.conditions import Match, idempotency_key, if_match
-from punctual.web.guards import check_accept
-from punctual.web.paging import Pager
-from punctual.web.problems import STATUSES, Refused, problem, problem_reply, unknown_problem
-from punctual.web.query import Query
-from punctual.web.request import Caller, Request
+from punctual.web.http.conditions import Match, idempotency_key, if_match
+from punctual.web.http.guards import check_accept
+from punctual.web.http.paging import Pager
+from punctual.web.http.problems import (
+    STATUSES,
+    RequestRejected,
+    problem,
+    problem_reply,
+    unknown_problem,
+)
+from punctual.web.http.query import Query
+from punctual.web.http.request import Caller, Request
 
 
 def with_header(name: bytes, value: str) -> Request:
@@ -52,7 +58,7 @@ def test_what_may_help_later_says_when() -> None:
 
 
 def test_a_refusal_of_http_carries_its_own_headers() -> None:
-    reply = problem_reply(Refused("METHOD_NOT_ALLOWED", "no", ("allow", "GET")), "r1")
+    reply = problem_reply(RequestRejected("METHOD_NOT_ALLOWED", "no", ("allow", "GET")), "r1")
     assert (reply.status, reply.headers) == (405, (("allow", "GET"),))
 
 
@@ -124,7 +130,7 @@ def test_accept_is_obeyed(accept: str, takes: bool) -> None:
     if takes:
         check_accept(headers, "application/json")
     else:
-        with pytest.raises(Refused):
+        with pytest.raises(RequestRejected):
             check_accept(headers, "application/json")
 
 

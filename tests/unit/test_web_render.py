@@ -6,21 +6,21 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import State
-from punctual.domain.run import Reason, Run, Status, Trigger
-from punctual.engine.explaining import REASONS
-from punctual.engine.jobs import Submission
-from punctual.engine.ports import AttemptRow, Detail
-from punctual.engine.views import JobView, RunView
-from punctual.web.render_job import job_json, status_json
-from punctual.web.render_run import listed_run_json, run_json
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import Reason, Run, RunStatus, Trigger
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.rows import AttemptRow, Detail
+from punctual.engine.queries.explain import REASONS
+from punctual.engine.queries.views import JobView, RunView
+from punctual.web.views.job import job_json, status_json
+from punctual.web.views.run import listed_run_json, run_json
 from tests.web_engine import NOON, MemoryEngine
 
 JOB_ID = "01a1ee87-3200-7000-8000-000000000001"
 MS = timedelta(milliseconds=1)
 
 
-def a_run(status: Status = Status.QUEUED, **fields: Any) -> Run:
+def a_run(status: RunStatus = RunStatus.QUEUED, **fields: Any) -> Run:
     return Run("r1", status, 2, NOON, NOON, NOON, NOON, **fields)
 
 
@@ -64,12 +64,12 @@ def test_a_run_that_waits_has_begun_nothing() -> None:
 
 
 def test_lateness_is_told_to_the_microsecond() -> None:
-    run = a_run(Status.RUNNING, started_at=NOON + timedelta(microseconds=412), attempt_at=NOON)
+    run = a_run(RunStatus.RUNNING, started_at=NOON + timedelta(microseconds=412), attempt_at=NOON)
     assert run_json(a_view(run), "/v1")["lateness_ms"] == 0.412
 
 
 def test_a_run_that_runs_shows_its_attempt_and_where_its_log_is() -> None:
-    run = a_run(Status.RUNNING, started_at=NOON, attempt_at=NOON + MS, claimer="x2", past="F")
+    run = a_run(RunStatus.RUNNING, started_at=NOON, attempt_at=NOON + MS, claimer="x2", past="F")
     shown = run_json(a_view(run, attempts=[an_attempt(1)]), "/v1")
     assert shown["log_url"] == f"/v1/jobs/{JOB_ID}/runs/r1/logs"
     assert shown["output_url"] is None
@@ -86,7 +86,7 @@ def test_a_run_that_runs_shows_its_attempt_and_where_its_log_is() -> None:
 
 def test_between_attempts_the_next_is_announced_and_the_last_error_kept() -> None:
     run = a_run(
-        Status.WAITING,
+        RunStatus.WAITING,
         reason=Reason.BACKOFF,
         past="F",
         next_at=NOON + 5 * MS,
@@ -102,7 +102,12 @@ def test_between_attempts_the_next_is_announced_and_the_last_error_kept() -> Non
 
 def test_a_run_that_ended_shows_what_it_left() -> None:
     run = a_run(
-        Status.FAILED, past="L", started_at=NOON, attempt_at=NOON, ended_at=NOON + MS, claimer="x"
+        RunStatus.FAILED,
+        past="L",
+        started_at=NOON,
+        attempt_at=NOON,
+        ended_at=NOON + MS,
+        claimer="x",
     )
     detail = Detail(
         error="exit 3", exit_code=3, log_blob="l", output_blob="o", output_truncated=True
@@ -121,14 +126,14 @@ def test_a_run_that_ended_shows_what_it_left() -> None:
 
 def test_an_answer_over_http_is_shown_with_its_status_and_headers() -> None:
     detail = Detail(http_status=404, http_headers=(("content-type", "a"), ("via", "b")))
-    run = a_run(Status.FAILED, started_at=NOON, attempt_at=NOON, ended_at=NOON)
+    run = a_run(RunStatus.FAILED, started_at=NOON, attempt_at=NOON, ended_at=NOON)
     shown = run_json(a_view(run, detail=detail), "/v1")
     assert shown["http_status"] == 404
     assert shown["http_headers"] == [["content-type", "a"], ["via", "b"]]
 
 
 def test_an_empty_output_is_an_output() -> None:
-    run = a_run(Status.SUCCESS, started_at=NOON, attempt_at=NOON, ended_at=NOON)
+    run = a_run(RunStatus.SUCCESS, started_at=NOON, attempt_at=NOON, ended_at=NOON)
     assert run_json(a_view(run, detail=Detail(output=b"")), "/v1")["output_url"] is not None
 
 
@@ -139,7 +144,7 @@ def test_a_payload_is_shown_where_it_is_the_runs_own(payload: Any) -> None:
 
 
 def test_occurrences_in_bulk_are_one_entry() -> None:
-    run = a_run(Status.SKIPPED, reason=Reason.COALESCED, count=7, last_at=NOON + 6 * MS)
+    run = a_run(RunStatus.SKIPPED, reason=Reason.COALESCED, count=7, last_at=NOON + 6 * MS)
     shown = listed_run_json(a_view(run), "/v1")
     assert (shown["count"], shown["reason"]["code"]) == (7, "COALESCED")
     assert shown["last_scheduled_time"] == "2026-11-18T12:00:00.006Z"
@@ -147,13 +152,13 @@ def test_occurrences_in_bulk_are_one_entry() -> None:
 
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.NONE])
 def test_every_reason_has_a_sentence(reason: Reason) -> None:
-    shown = listed_run_json(a_view(a_run(Status.SKIPPED, reason=reason)), "/v1")
+    shown = listed_run_json(a_view(a_run(RunStatus.SKIPPED, reason=reason)), "/v1")
     assert shown["reason"]["code"] == reason.value
     assert len(shown["reason"]["text"]) > 15
 
 
-@pytest.mark.parametrize("state", [State.PAUSED, State.COMPLETED, State.CANCELLED])
-def test_a_job_at_rest_has_no_next_run(state: State) -> None:
+@pytest.mark.parametrize("state", [JobStatus.PAUSED, JobStatus.COMPLETED, JobStatus.CANCELLED])
+def test_a_job_at_rest_has_no_next_run(state: JobStatus) -> None:
     view = a_job()
     assert job_json(view, "/v1", NOON)["next_run_time"] == "2026-11-19T00:00:00.000Z"
     rested = view._replace(head=replace(view.head, state=state))
@@ -175,7 +180,7 @@ def test_a_job_that_was_just_accepted_shows_the_run_it_began() -> None:
     head = replace(view.head, runs=(a_run(),), latest="r1")
     shown = job_json(view._replace(head=head), "/v1", NOON)
     assert shown["latest_run"]["run_id"] == "r1"
-    found = a_view(a_run(Status.SUCCESS))
+    found = a_view(a_run(RunStatus.SUCCESS))
     shown = job_json(view._replace(head=head, latest=found), "/v1", NOON)
     assert shown["latest_run"]["status"] == "SUCCESS"
 

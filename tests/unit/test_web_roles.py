@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from punctual.domain.access import Role
-from punctual.local.installed import FEATURES
+from punctual.domain.tenants.roles import Role
+from punctual.node.features import FEATURES
 from punctual.web.app import routes
 from punctual.web.contract import CALLS, NEEDS, PUBLIC, Call
-from punctual.web.render_rest import About
-from punctual.web.request import Caller, Reply, Request
+from punctual.web.http.request import Caller, Reply, Request
 from punctual.web.services import Services
+from punctual.web.views.system import About
 from tests.web_engine import MemoryEngine
 
 ID = "01939f6a-7b12-7000-8000-000000000000"

@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from punctual.client import BadWebhook, verify_webhook
-from punctual.domain.head import Misfire
-from punctual.domain.notices import letters, told_of
-from punctual.domain.run import ENDED, Status
-from punctual.domain.webhooks import (
+from punctual.domain.job_state import Misfire
+from punctual.domain.run import ENDED, RunStatus
+from punctual.domain.tenants.notify import letters, told_of
+from punctual.domain.tenants.webhooks import (
     TRIES,
     again_after,
     keys_of,
@@ -22,12 +22,12 @@ from punctual.domain.webhooks import (
     signed_headers,
     tenant_secret,
 )
-from punctual.engine.notices import Notice, notices_of
+from punctual.engine.execution.notifications import Notification, notices_of
 from punctual.tasks.contract import Outcome
 from punctual.tasks.limits import OWN_DETAIL_TYPES
 from punctual.tasks.webhook import judged, webhook
-from punctual.web.notify_fields import Outcome as Outcomes
-from punctual.web.render_event import notice_json
+from punctual.web.models.notify import Outcome as Outcomes
+from punctual.web.views.event import notice_json
 from tests.builders import NOON, a_run
 from tests.builders_jobs import Story, a_change, a_job, after, every
 from tests.signatures import is_signed
@@ -120,9 +120,9 @@ def test_the_head_tells_every_outcome_apart() -> None:
     outcomes = list(ENDED)
     kept = letters([[one] for one in outcomes])
     assert [told_of(kept, one) for one in outcomes] == [[place] for place in range(6)]
-    assert told_of(letters([outcomes, ["FAILED"]]), Status.FAILED) == [0, 1]
-    assert told_of(kept, Status.RUNNING) == []
-    assert told_of("", Status.FAILED) == []
+    assert told_of(letters([outcomes, ["FAILED"]]), RunStatus.FAILED) == [0, 1]
+    assert told_of(kept, RunStatus.RUNNING) == []
+    assert told_of("", RunStatus.FAILED) == []
     assert set(get_args(Outcomes)) == {one.value for one in ENDED}
 
 
@@ -139,7 +139,7 @@ def test_a_change_says_at_once_who_is_told_of_runs_that_exist_too() -> None:
     assert "notify" not in msgspec.json.encode(story.head).decode()
     before = told_by(story).head
     (notice,) = notices_of(story.fail(run), before)
-    assert (notice.run_id, notice.entry, notice.status) == (run.run_id, 0, Status.FAILED)
+    assert (notice.run_id, notice.entry, notice.status) == (run.run_id, 0, RunStatus.FAILED)
     assert (notice.before, notice.version) == ("RUNNING", story.head.version)
     assert notice.id == f"{run.run_id}.0"
     story.change()  # without any
@@ -159,13 +159,15 @@ def test_what_did_not_run_is_told_as_one_with_its_number() -> None:
     story = told_by(Story(a_job(every(60), misfire=Misfire.SKIP)))
     before = story.head
     (notice,) = notices_of(story.at(3_601).look(), before)
-    assert (notice.entry, notice.status, notice.occurrences) == (1, Status.MISSED, 59)
+    assert (notice.entry, notice.status, notice.occurrences) == (1, RunStatus.MISSED, 59)
     assert (notice.id, notice.before) == (f"{notice.run_id}.1.59", "")
 
 
 def test_a_webhook_says_what_the_bus_says_and_nothing_that_is_secret() -> None:
-    run = a_run(status=Status.FAILED, ended_at=NOON, token=3, claimer="e1", nonce="n", note="out")
-    notice = Notice("acme", "job", run.run_id, 0, Status.FAILED, 1, 7, "RUNNING")
+    run = a_run(
+        status=RunStatus.FAILED, ended_at=NOON, token=3, claimer="e1", nonce="n", note="out"
+    )
+    notice = Notification("acme", "job", run.run_id, 0, RunStatus.FAILED, 1, 7, "RUNNING")
     attempt = webhook(notice, "https://a.example", notice_json(notice, run), [SECRET], NOON)
     sent = msgspec.json.decode(attempt.task["body"])
     assert set(sent) == {"type", "time", "data"}
@@ -179,7 +181,7 @@ def test_a_webhook_says_what_the_bus_says_and_nothing_that_is_secret() -> None:
 
 
 def test_an_answer_of_another_kind_is_tried_again_and_a_refusal_is_not() -> None:
-    notice = Notice("acme", "job", "run", 0, Status.FAILED, 1, 7, "RUNNING")
+    notice = Notification("acme", "job", "run", 0, RunStatus.FAILED, 1, 7, "RUNNING")
     assert judged(Outcome("SUCCESS"), notice, 1).told
     assert judged(Outcome.failed("The server answered 500"), notice, 1).again is not None
     assert judged(Outcome.timed_out(timedelta(seconds=10)), notice, 1).again is not None

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from punctual.domain.zones import (
+from punctual.domain.schedules.timezones import (
     EPOCH,
     TZDATA_VERSION,
     end_of_days,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.web.job_fields import READ_ONLY
+from punctual.web.models.job import READ_ONLY
 from tests.e2e.acceptance.contract import EVERY_SECOND, NEVER_SOON, Api, Json, eventually, unique
 from tests.e2e.acceptance.values import EVERY_HOUR
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from punctual.client import Punctual
-from punctual_cli.fields import declared_of, differences, whole
+from punctual_cli.apply.fields import declared_of, differences, whole
 from tests.e2e.cli.program import Program
 
 FILE = """\

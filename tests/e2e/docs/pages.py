@@ -76,7 +76,7 @@ class Page:
         }
         options = f"--port {self._ports['8080']} --data {folder / 'data'}"
         self._serving = {
-            "make run": f"{sys.executable} -m punctual.local",  # without an installation
+            "make run": f"{sys.executable} -m punctual.node",  # without an installation
             "punctual dev": f"punctual dev {options}",  # it goes by its options alone
         }
         self._log = folder / "node.log"
@@ -90,7 +90,7 @@ class Page:
         with ExitStack() as stack:
             stack.callback(self._stop)
             if served:
-                self._serve(f"{sys.executable} -m punctual.local")
+                self._serve(f"{sys.executable} -m punctual.node")
             said: str | None = None
             for block in blocks:
                 try:

@@ -64,7 +64,7 @@ def test_what_others_do_is_done_there() -> None:
 
 def test_make_run_does_what_is_run_in_its_place() -> None:
     makefile = (ROOT / "Makefile").read_text()
-    assert re.search(r"^run:.*\n\t@.*exec \$\(PYTHON_IN_VENV\) -m punctual.local$", makefile, re.M)
+    assert re.search(r"^run:.*\n\t@.*exec \$\(PYTHON_IN_VENV\) -m punctual.node$", makefile, re.M)
 
 
 def test_drawings_are_the_only_blocks_that_say_nothing_to_do() -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from punctual.engine.ports import Ports
-from punctual.local.clock import ManualClock
+from punctual.engine.ports.bundle import Ports
+from punctual.node.clock import ManualClock
 from tests.builders import NOON
 from tests.integration.adapters import ADAPTERS, World
 

@@ -4,9 +4,9 @@ from datetime import timedelta
 
 import pytest
 
-from punctual.domain.timing import RETENTION
-from punctual.engine.audit import TOKEN_CREATE, TOKEN_REVOKE, Actor, AuditFilters, Note
-from punctual.engine.ports import Ports
+from punctual.domain.durations import RETENTION
+from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, Actor, AuditFilters, Note
+from punctual.engine.ports.bundle import Ports
 from tests.builders import NOON, after
 from tests.integration.adapters import World
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from punctual.engine.ports import Blob, Ports
+from punctual.engine.ports.blobs import Blob
+from punctual.engine.ports.bundle import Ports
 
 NAMES = (
     "output/acme/job/run-1",

@@ -2,7 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from punctual.engine.ports import BucketLease, Ports
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.partitions import BucketLease
 from tests.builders import NOON, after
 from tests.integration.adapters import World
 

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import Head, Kind, State
-from punctual.domain.run import Status
-from punctual.domain.schedule import Cron, Every, Once
-from punctual.engine.forecast import Forecast
-from punctual.engine.placing import blank_head
-from punctual.engine.ports import Coming, Key, Ports, Swap
-from punctual.engine.slices import finish
+from punctual.domain.job_state import JobState, JobStatus, Kind
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.schedule import Cron, Every, Once
+from punctual.engine.changes.timer_placement import blank_head
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Coming, Key
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.upcoming import UpcomingRuns
 from tests.builders import NOON, a_body, a_head, a_run, after, an_id
 from tests.integration.adapters import World
 
@@ -23,18 +25,18 @@ START = (NOON, "")
 ENOUGH = 1_000
 
 
-def once(number: int, at: datetime, **fields: Any) -> Head:
+def once(number: int, at: datetime, **fields: Any) -> JobState:
     made = {"schedule": Once(at), "kind": Kind.FUTURE, "next_at": at}
     return a_head(an_id(number), **{**made, **fields})
 
 
-def each(number: int, seconds: int, **fields: Any) -> Head:
+def each(number: int, seconds: int, **fields: Any) -> JobState:
     schedule = Every(seconds, anchor_at=NOON)
     made = {"schedule": schedule, "kind": Kind.INTERVAL, "next_at": after(seconds)}
     return a_head(an_id(number), **{**made, **fields})
 
 
-def accept(world: World, *heads: Head) -> None:
+def accept(world: World, *heads: JobState) -> None:
     bodies = [a_body(head.job_id, tenant=head.tenant, name=head.job_id) for head in heads]
     world.ports.heads.put_bodies(bodies)
     assert all(world.ports.heads.swap([Swap(head, 0) for head in heads]))
@@ -52,7 +54,7 @@ def coming(
 Listed = list[tuple[datetime, str]]
 
 
-def pages(forecast: Forecast, limit: int, start: datetime = NOON) -> Iterator[Listed]:
+def pages(forecast: UpcomingRuns, limit: int, start: datetime = NOON) -> Iterator[Listed]:
     token: tuple[str, ...] | None = None
     for _ in range(1_000):
         page = finish(forecast.upcoming("acme", start, NOON + DAY, limit, token, NOON))
@@ -64,7 +66,7 @@ def pages(forecast: Forecast, limit: int, start: datetime = NOON) -> Iterator[Li
     raise AssertionError("the list does not end")
 
 
-def listed(forecast: Forecast, limit: int, start: datetime = NOON) -> Listed:
+def listed(forecast: UpcomingRuns, limit: int, start: datetime = NOON) -> Listed:
     return list(chain.from_iterable(pages(forecast, limit, start)))
 
 
@@ -82,7 +84,7 @@ def test_what_comes_at_one_moment_goes_on_by_id(world: World) -> None:
     heads = [once(n, after(10)) for n in range(9)]
     accept(world, *reversed(heads))
     place = START
-    met: list[Head] = []
+    met: list[JobState] = []
     for _ in range(4):
         found = coming(world.ports, place, limit=3)
         met += found.heads
@@ -110,8 +112,8 @@ def test_more_than_can_be_put_in_order_is_a_value(world: World) -> None:
 
 def test_only_jobs_of_the_tenant_that_wait_for_a_time_come(world: World) -> None:
     at = after(10)
-    accept(world, once(1, at), once(2, at, tenant="acme#"), once(3, at, state=State.PAUSED))
-    accept(world, once(4, at, next_at=None), once(5, at, state=State.COMPLETED, ended_at=NOON))
+    accept(world, once(1, at), once(2, at, tenant="acme#"), once(3, at, state=JobStatus.PAUSED))
+    accept(world, once(4, at, next_at=None), once(5, at, state=JobStatus.COMPLETED, ended_at=NOON))
     world.ports.heads.swap([Swap(blank_head(Key("acme", an_id(6)), 1, "w", NOON), 0)])
     assert [head.job_id for head in coming(world.ports, START).heads] == [an_id(1)]
 
@@ -138,7 +140,7 @@ def test_what_is_fired_ahead_comes_until_it_begins(world: World) -> None:
         an_id(3),
     ]
     assert coming(world.ports, START, limit=2).until == (after(5), an_id(2))
-    begun = replace(run, status=Status.RUNNING, started_at=after(5))
+    begun = replace(run, status=RunStatus.RUNNING, started_at=after(5))
     world.ports.heads.swap([Swap(replace(head, version=2, runs=(begun,)), 1)])
     assert coming(world.ports, START, limit=2).until == (after(10), an_id(1))
 
@@ -147,7 +149,7 @@ def test_an_occurrence_fired_ahead_is_listed_until_its_time(world: World) -> Non
     run = a_run(scheduled_at=after(5), due_at=after(5))
     accept(world, once(1, after(5), next_at=None, runs=(run,)), each(2, 43_200, runs=(run,)))
     both = [(after(5), an_id(1)), (after(5), an_id(2))]
-    forecast = Forecast(world.ports)
+    forecast = UpcomingRuns(world.ports)
     assert listed(forecast, 1) == [*both, (after(43_200), an_id(2))]
     page = finish(forecast.upcoming("acme", NOON, NOON + DAY, 9, None, after(5)))
     assert [one.at for one in page.items] == [after(43_200)]
@@ -169,7 +171,7 @@ def test_pages_put_together_are_the_whole_list_in_order(
         if n != 30 or at <= 40_000
     ]
     wanted += [(after(3_600 * (n % 5) + 47_000), an_id(n)) for n in range(10, 20)]
-    assert listed(Forecast(world.ports), limit, start) == sorted(
+    assert listed(UpcomingRuns(world.ports), limit, start) == sorted(
         one for one in wanted if one[0] >= start
     )
 
@@ -184,7 +186,7 @@ def test_more_jobs_than_can_be_put_in_order_are_listed_in_parts(world: World, li
     wanted |= {(after(30_000), an_id(n)) for n in range(60, 70)}
     found: Listed = []
     moving = list(enumerate(heads))[::3]
-    forecast = Forecast(world.ports, most=16, part=20)
+    forecast = UpcomingRuns(world.ports, most=16, part=20)
     for number, page in enumerate(pages(forecast, limit, after(25_000))):
         found += page
         assert page == sorted(page)
@@ -197,9 +199,9 @@ def test_more_jobs_than_can_be_put_in_order_are_listed_in_parts(world: World, li
 
 
 def test_parts_without_anything_to_come_are_passed_over(world: World) -> None:
-    accept(world, *(each(n, 40_000, state=State.PAUSED) for n in range(3, 60)))
+    accept(world, *(each(n, 40_000, state=JobStatus.PAUSED) for n in range(3, 60)))
     accept(world, *(each(n, 40_000) for n in (*range(3), *range(60, 120))))
-    met = list(pages(Forecast(world.ports, most=16, part=5), 200, after(50_000)))
+    met = list(pages(UpcomingRuns(world.ports, most=16, part=5), 200, after(50_000)))
     jobs = [job for page in met for _, job in page]
     assert sorted(jobs) == [an_id(n) for n in (*range(3), *range(60, 120))]
     assert [] in met

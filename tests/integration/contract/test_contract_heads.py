@@ -5,12 +5,24 @@ from datetime import date, timedelta
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import Behind, Head, Kind, Lane, Limits, Misfire, Priority, Rules, State
-from punctual.domain.run import Reason, Status, Trigger, Waiting
-from punctual.domain.schedule import Cron, Every, Once, Schedule
-from punctual.domain.timing import RETENTION
-from punctual.engine.placing import blank_head
-from punctual.engine.ports import Key, Ports, Swap
+from punctual.domain.durations import RETENTION
+from punctual.domain.job_state import (
+    CatchUp,
+    JobState,
+    JobStatus,
+    Kind,
+    Lane,
+    Limits,
+    Misfire,
+    Priority,
+    Rules,
+)
+from punctual.domain.run import Reason, RunStatus, Trigger, WaitingRun
+from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule
+from punctual.engine.changes.timer_placement import blank_head
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Key
 from tests.builders import JOB, NOON, a_head, a_run, after, an_id, key_of
 from tests.integration.adapters import World
 
@@ -33,17 +45,17 @@ TENANTS = (
 )
 
 
-def load(ports: Ports, head: Head) -> Head | None:
+def load(ports: Ports, head: JobState) -> JobState | None:
     stored = ports.heads.load([key_of(head)]).get(key_of(head))
     return None if stored is None else stored.head
 
 
-def written(ports: Ports, head: Head, expect: int = 0) -> Head:
+def written(ports: Ports, head: JobState, expect: int = 0) -> JobState:
     assert list(ports.heads.swap([Swap(head, expect)])) == [True]
     return head
 
 
-def step(head: Head, writer: str, by: int = 1) -> Head:
+def step(head: JobState, writer: str, by: int = 1) -> JobState:
     return replace(
         head, version=head.version + by, writers=(*head.writers[-3:], writer), updated_at=after(1)
     )
@@ -62,7 +74,7 @@ def test_a_head_comes_back_as_it_was_written(ports: Ports, schedule: Schedule | 
     head = a_head(
         schedule=schedule,
         kind=Kind.INTERVAL,
-        state=State.PAUSED,
+        state=JobStatus.PAUSED,
         rules={
             1: Rules(body="1-x", since_at=NOON, lane=Lane.LONG, priority=Priority.HIGH),
             22: Rules(body="22-ü", since_at=after(0.000001), deadline_seconds=5),
@@ -70,10 +82,12 @@ def test_a_head_comes_back_as_it_was_written(ports: Ports, schedule: Schedule | 
         limits=Limits(max_concurrency=100, misfire=Misfire.RUN_ALL, jitter_ms=1),
         mark=NOON - MICRO,
         next_at=NOON + MICRO,
-        runs=(a_run(status=Status.WAITING, reason=Reason.BACKOFF, next_at=after(1), past="FTL"),),
-        line=(Waiting("r2", 22, NOON, NOON + MICRO, NOON, Trigger.BACKFILL, True, True, "r0"),),
-        ended=(a_run("r3", Status.MISSED, count=12, last_at=after(2), ended_at=after(3)),),
-        behind=Behind(until=NOON, policy=Misfire.SKIP, paused=True),
+        runs=(
+            a_run(status=RunStatus.WAITING, reason=Reason.BACKOFF, next_at=after(1), past="FTL"),
+        ),
+        line=(WaitingRun("r2", 22, NOON, NOON + MICRO, NOON, Trigger.BACKFILL, True, True, "r0"),),
+        ended=(a_run("r3", RunStatus.MISSED, count=12, last_at=after(2), ended_at=after(3)),),
+        behind=CatchUp(until=NOON, policy=Misfire.SKIP, paused=True),
         latest="r1",
         latest_not_run="r3",
         timer_at=NOON,
@@ -117,7 +131,7 @@ def test_a_swap_of_what_is_not_there_is_lost(ports: Ports, expect: int) -> None:
 def test_a_swap_of_another_version_is_lost_and_changes_nothing(ports: Ports, expect: int) -> None:
     first = written(ports, a_head())
     second = written(ports, step(first, "v"), expect=1)
-    late = replace(second, version=expect + 1, writers=("late",), state=State.CANCELLED)
+    late = replace(second, version=expect + 1, writers=("late",), state=JobStatus.CANCELLED)
     assert list(ports.heads.swap([Swap(late, expect)])) == [False]
     assert load(ports, first) == second
 
@@ -185,7 +199,7 @@ def test_a_mark_left_by_an_earlier_swap_does_not_win_a_later_one(ports: Ports) -
     first = written(ports, a_head())
     mine = written(ports, step(first, "mine"), 1)
     other = written(ports, step(mine, "other"), 2)
-    again = replace(step(mine, "mine"), state=State.CANCELLED)
+    again = replace(step(mine, "mine"), state=JobStatus.CANCELLED)
     assert list(ports.heads.swap([Swap(again, 2)])) == [False]
     assert load(ports, first) == other
 
@@ -205,7 +219,7 @@ def test_a_blank_head_holds_a_place(ports: Ports) -> None:
 
 def test_an_expired_head_is_gone_and_its_place_is_free(world: World) -> None:
     ports = world.ports
-    ended = written(ports, a_head(state=State.COMPLETED, ended_at=NOON))
+    ended = written(ports, a_head(state=JobStatus.COMPLETED, ended_at=NOON))
     world.clock.set(NOON + RETENTION - MICRO)
     assert load(ports, ended) == ended
     world.clock.set(NOON + RETENTION)
@@ -222,6 +236,6 @@ def test_tenants_never_meet(ports: Ports) -> None:
 
 
 def test_a_long_line_fits(ports: Ports) -> None:
-    line = tuple(Waiting(an_id(n), 1, NOON, NOON, NOON) for n in range(1_000))
+    line = tuple(WaitingRun(an_id(n), 1, NOON, NOON, NOON) for n in range(1_000))
     head = written(ports, a_head(line=line))
     assert load(ports, head) == head

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.run import Reason, Status, Trigger
-from punctual.engine.ports import AttemptRow, Detail, Key, Ports, RunKey, RunRow
+from punctual.domain.run import Reason, RunStatus, Trigger
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
 from tests.builders import JOB, NOON, RUN, a_row, a_run, after, an_attempt, an_id
 from tests.integration.adapters import World
 
@@ -60,7 +61,7 @@ def test_a_row_comes_back_as_it_was_written(ports: Ports) -> None:
     row = a_row(
         run=a_run(
             RUN,
-            Status.SKIPPED,
+            RunStatus.SKIPPED,
             trigger=Trigger.BACKFILL,
             reason=Reason.COALESCED,
             count=12,
@@ -95,8 +96,8 @@ def test_a_large_detail_fits(ports: Ports) -> None:
 
 def test_a_row_put_again_is_one_and_the_later_stands(ports: Ports) -> None:
     """The one row of a catch-up grows while it goes on."""
-    first = a_row(run=a_run(status=Status.MISSED, count=3))
-    grown = a_row(run=a_run(status=Status.MISSED, count=2_003))
+    first = a_row(run=a_run(status=RunStatus.MISSED, count=3))
+    grown = a_row(run=a_run(status=RunStatus.MISSED, count=2_003))
     ports.history.put([first])
     ports.history.put([first])
     ports.history.put([grown])

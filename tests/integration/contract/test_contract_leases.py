@@ -5,20 +5,22 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import Head
+from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease
-from punctual.engine.ports import Beat, Key, Ports, Stored, Swap
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import Key
 from tests.builders import JOB, RUN, a_head, after, an_id, key_of
 
 LEASE = Lease(token=2, until=after(30.000001))
 OTHER = an_id(1_000_002)
 
 
-def stored(ports: Ports, head: Head) -> Stored:
+def stored(ports: Ports, head: JobState) -> StoredState:
     return ports.heads.load([key_of(head)])[key_of(head)]
 
 
-def held(ports: Ports, **leases: Lease) -> Head:
+def held(ports: Ports, **leases: Lease) -> JobState:
     """A head at version 2 whose run is held."""
     head = a_head(version=2)
     given = {RUN: LEASE} if not leases else dict(leases)
@@ -26,7 +28,7 @@ def held(ports: Ports, **leases: Lease) -> Head:
     return head
 
 
-def next_of(head: Head, writer: str = "next") -> Head:
+def next_of(head: JobState, writer: str = "next") -> JobState:
     return replace(head, version=head.version + 1, writers=(*head.writers, writer))
 
 
@@ -87,7 +89,7 @@ def test_a_swap_wins_while_the_lease_is_as_it_was_read(ports: Ports) -> None:
 def test_a_swap_is_lost_when_a_required_lease_is_another(ports: Ports, read: Lease) -> None:
     head = held(ports)
     assert list(ports.heads.swap([Swap(next_of(head), 2, {RUN: None}, {RUN: read})])) == [False]
-    assert stored(ports, head) == Stored(head, {RUN: LEASE})
+    assert stored(ports, head) == StoredState(head, {RUN: LEASE})
 
 
 def test_a_swap_is_lost_when_a_required_lease_is_gone(ports: Ports) -> None:
@@ -98,22 +100,22 @@ def test_a_swap_is_lost_when_a_required_lease_is_gone(ports: Ports) -> None:
 
 def test_a_beat_renews_and_raises_no_version(ports: Ports) -> None:
     head = held(ports)
-    beat = Beat(key_of(head), RUN, 2, after(50.000001))
+    beat = LeaseRenewal(key_of(head), RUN, 2, after(50.000001))
     assert list(ports.heads.beat([beat])) == [head]
-    assert stored(ports, head) == Stored(
+    assert stored(ports, head) == StoredState(
         head, {RUN: Lease(token=2, until=after(50.000001), beaten=True)}
     )
 
 
 def test_a_beat_fences_who_read_before_it(ports: Ports) -> None:
     head = held(ports)
-    ports.heads.beat([Beat(key_of(head), RUN, 2, after(50))])
+    ports.heads.beat([LeaseRenewal(key_of(head), RUN, 2, after(50))])
     assert list(ports.heads.swap([Swap(next_of(head), 2, {RUN: None}, {RUN: LEASE})])) == [False]
 
 
 def test_a_beat_does_not_stand_in_the_way_of_a_swap(ports: Ports) -> None:
     head = held(ports)
-    ports.heads.beat([Beat(key_of(head), RUN, 2, after(50))])
+    ports.heads.beat([LeaseRenewal(key_of(head), RUN, 2, after(50))])
     assert list(ports.heads.swap([Swap(next_of(head), 2)])) == [True]
     assert stored(ports, head).leases[RUN].until == after(50)
 
@@ -123,19 +125,19 @@ def test_a_beat_reads_the_head_as_it_is(ports: Ports) -> None:
     head = held(ports)
     newer = next_of(head)
     ports.heads.swap([Swap(newer, 2)])
-    assert list(ports.heads.beat([Beat(key_of(head), RUN, 2, after(50))])) == [newer]
+    assert list(ports.heads.beat([LeaseRenewal(key_of(head), RUN, 2, after(50))])) == [newer]
 
 
 def test_an_old_token_renews_nothing(ports: Ports) -> None:
     head = held(ports)
-    assert list(ports.heads.beat([Beat(key_of(head), RUN, 1, after(50))])) == [None]
+    assert list(ports.heads.beat([LeaseRenewal(key_of(head), RUN, 1, after(50))])) == [None]
     assert dict(stored(ports, head).leases) == {RUN: LEASE}
 
 
 def test_a_lost_lease_is_not_renewed(ports: Ports) -> None:
     head = held(ports)
     ports.heads.swap([Swap(next_of(head), 2, {RUN: None})])
-    assert list(ports.heads.beat([Beat(key_of(head), RUN, 2, after(50))])) == [None]
+    assert list(ports.heads.beat([LeaseRenewal(key_of(head), RUN, 2, after(50))])) == [None]
     assert dict(stored(ports, head).leases) == {}
 
 
@@ -143,20 +145,23 @@ def test_a_lease_taken_over_belongs_to_the_new_token(ports: Ports) -> None:
     head = held(ports)
     taken = Lease(token=3, until=after(60))
     ports.heads.swap([Swap(next_of(head), 2, {RUN: taken})])
-    beats = [Beat(key_of(head), RUN, 2, after(70)), Beat(key_of(head), RUN, 3, after(80))]
+    beats = [
+        LeaseRenewal(key_of(head), RUN, 2, after(70)),
+        LeaseRenewal(key_of(head), RUN, 3, after(80)),
+    ]
     assert list(ports.heads.beat(beats)) == [None, next_of(head)]
     assert stored(ports, head).leases[RUN].until == after(80)
 
 
 def test_a_beat_of_a_job_that_is_not_there_is_refused(ports: Ports) -> None:
-    assert list(ports.heads.beat([Beat(Key("acme", JOB), RUN, 2, after(50))])) == [None]
+    assert list(ports.heads.beat([LeaseRenewal(Key("acme", JOB), RUN, 2, after(50))])) == [None]
 
 
 def test_each_of_many_beats_is_judged_alone(ports: Ports) -> None:
     heads = [a_head(an_id(n), version=2) for n in range(150)]
     ports.heads.swap([Swap(head, 0, {RUN: LEASE}) for head in heads])
     beats = [
-        Beat(key_of(head), RUN, 2 if index % 3 else 1, after(50))
+        LeaseRenewal(key_of(head), RUN, 2 if index % 3 else 1, after(50))
         for index, head in enumerate(heads)
     ]
     answers = list(ports.heads.beat(beats))

@@ -7,10 +7,11 @@ from typing import Any, cast
 import pytest
 
 from punctual.domain.errors import NotFound, Unavailable
-from punctual.domain.schedule import Once
-from punctual.engine.ports import HeadPage, Heads, Swap
-from punctual.engine.search import JobFilters, Search
-from punctual.engine.slices import finish
+from punctual.domain.schedules.schedule import Once
+from punctual.engine.ports.job_states import JobStates, Swap
+from punctual.engine.ports.rows import HeadPage
+from punctual.engine.queries.jobs import JobFilters, JobQueries
+from punctual.engine.queries.slices import finish
 from tests.builders import NOON, a_body, a_head, after, an_id
 from tests.integration.adapters import World
 
@@ -26,10 +27,10 @@ class Told:
         self.lines.append((event, facts))
 
 
-def a_search(world: World, heads: Heads | None = None) -> tuple[Search, Told]:
+def a_search(world: World, heads: JobStates | None = None) -> tuple[JobQueries, Told]:
     told = Told()
     ports = with_ports(world.ports, heads=heads or world.ports.heads)
-    return Search(ports, world.clock, cast(Any, None), told), told
+    return JobQueries(ports, world.clock, cast(Any, None), told), told
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ def kept(world: World) -> World:
     return world
 
 
-ASKED: list[Callable[[Search], Any]] = [
+ASKED: list[Callable[[JobQueries], Any]] = [
     lambda search: finish(search.jobs("acme", JobFilters(), 50, None)),
     lambda search: finish(search.jobs("acme", JobFilters(name_prefix="a"), 50, None)),
     lambda search: search.job("acme", BARE),
@@ -52,7 +53,7 @@ ASKED: list[Callable[[Search], Any]] = [
 
 @pytest.mark.parametrize("ask", ASKED, ids=["list", "filtered", "one", "upcoming"])
 def test_a_definition_that_is_missing_is_told_and_refused(
-    kept: World, ask: Callable[[Search], Any]
+    kept: World, ask: Callable[[JobQueries], Any]
 ) -> None:
     search, told = a_search(kept)
     with pytest.raises(Unavailable):
@@ -91,14 +92,14 @@ class Meanwhile:
 
 def test_what_was_changed_meanwhile_is_listed_as_it_is_now(kept: World) -> None:
     kept.ports.heads.put_bodies([a_body(BARE)])
-    search, told = a_search(kept, cast(Heads, Meanwhile(kept, standing=True)))
+    search, told = a_search(kept, cast(JobStates, Meanwhile(kept, standing=True)))
     found = finish(search.jobs("acme", JobFilters(), 50, None)).items
     assert [view.head.job_id for view in found] == JOBS[::-1]
     assert told.lines == []
 
 
 def test_what_went_meanwhile_is_listed_no_more(kept: World) -> None:
-    search, told = a_search(kept, cast(Heads, Meanwhile(kept, standing=False)))
+    search, told = a_search(kept, cast(JobStates, Meanwhile(kept, standing=False)))
     found = finish(search.jobs("acme", JobFilters(), 50, None)).items
     assert [view.head.job_id for view in found] == [JOBS[2], JOBS[0]]
     with pytest.raises(NotFound):

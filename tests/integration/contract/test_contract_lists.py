@@ -5,16 +5,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from punctual.domain.head import Head, Rules, State
-from punctual.domain.run import Status, Waiting
-from punctual.domain.timing import RETENTION
-from punctual.engine.placing import blank_head
-from punctual.engine.ports import Key, Ports, Swap
+from punctual.domain.durations import RETENTION
+from punctual.domain.job_state import JobState, JobStatus, Rules
+from punctual.domain.run import RunStatus, WaitingRun
+from punctual.engine.changes.timer_placement import blank_head
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Key
 from tests.builders import JOB, NOON, a_body, a_head, a_run, an_id, key_of
 from tests.integration.adapters import World
 
 
-def accept(ports: Ports, *heads: Head) -> None:
+def accept(ports: Ports, *heads: JobState) -> None:
     bodies = [a_body(head.job_id, tenant=head.tenant, name=head.job_id) for head in heads]
     ports.heads.put_bodies(bodies)
     assert all(ports.heads.swap([Swap(head, 0) for head in heads]))
@@ -141,7 +143,7 @@ def test_a_list_has_each_head_as_it_is_with_its_present_body(world: World) -> No
 def test_a_list_holds_one_tenant_without_blank_and_expired_heads(world: World) -> None:
     ports = world.ports
     accept(ports, a_head(an_id(1)), a_head(an_id(2), tenant="acme#"), a_head(an_id(3), tenant="ac"))
-    accept(ports, a_head(an_id(4), state=State.COMPLETED, ended_at=NOON))
+    accept(ports, a_head(an_id(4), state=JobStatus.COMPLETED, ended_at=NOON))
     ports.heads.swap([Swap(blank_head(Key("acme", an_id(5)), 1, "w", NOON), 0)])
     assert read_all(world, "acme", 10) == [an_id(4), an_id(1)]
     world.clock.set(NOON + RETENTION)
@@ -151,8 +153,8 @@ def test_a_list_holds_one_tenant_without_blank_and_expired_heads(world: World) -
 def test_busy_heads_are_those_with_runs_alive_in_line_or_unrecorded(world: World) -> None:
     ports = world.ports
     alive = a_head(an_id(1), runs=(a_run(),))
-    in_line = a_head(an_id(2), line=(Waiting("r", 1, NOON, NOON, NOON),))
-    ended = a_head(an_id(3), ended=(a_run("e", Status.SUCCESS, ended_at=NOON),))
+    in_line = a_head(an_id(2), line=(WaitingRun("r", 1, NOON, NOON, NOON),))
+    ended = a_head(an_id(3), ended=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),))
     idle = a_head(an_id(4))
     other = a_head(an_id(5), tenant="other", runs=(a_run(),))
     accept(ports, alive, in_line, ended, idle, other)

@@ -1,15 +1,15 @@
 """Notices: what was taken is there to be told, once, whoever puts it how often."""
 
-from punctual.domain.run import Status
-from punctual.engine.ports import Notice
+from punctual.domain.run import RunStatus
+from punctual.engine.execution.notifications import Notification
 from tests.builders import JOB, NOON, RUN, an_id
 from tests.integration.adapters import World
 
 
 def a_notice(
     run_id: str = RUN, entry: int = 0, occurrences: int = 1, tenant: str = "acme"
-) -> Notice:
-    return Notice(tenant, JOB, run_id, entry, Status.FAILED, occurrences, 4, "RUNNING")
+) -> Notification:
+    return Notification(tenant, JOB, run_id, entry, RunStatus.FAILED, occurrences, 4, "RUNNING")
 
 
 def test_what_is_put_is_there_as_it_was_put(world: World) -> None:

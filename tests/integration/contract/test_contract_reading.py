@@ -9,23 +9,31 @@ from typing import Any, cast
 
 import pytest
 
-from punctual.domain.placement import EPOCH, derived_id, occurrence_id
-from punctual.domain.run import NOT_RUN, Run, Status, Trigger
-from punctual.engine.backfilling import backfill_id
-from punctual.engine.filters import By, RunFilters
-from punctual.engine.ports import Ports, RunRow, Swap
-from punctual.engine.run_pages import DEEP, SCAN, WIDE
-from punctual.engine.search import Search
-from punctual.engine.slices import finish
-from punctual.engine.views import RunView
+from punctual.domain.identifiers import EPOCH, derived_id, occurrence_id
+from punctual.domain.run import NOT_RUN, Run, RunStatus, Trigger
+from punctual.engine.commands.backfill import backfill_id
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import RunRow
+from punctual.engine.queries.filters import By, RunFilters
+from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.queries.run_list import DEEP, SCAN, WIDE
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import RunView
 from tests.builders import JOB, NOON, a_body, a_head, a_row, a_run, an_id
 from tests.integration.adapters import World
 
 HOUR = timedelta(hours=1)
 BEGIN = NOON - 500 * HOUR
 OTHER = an_id(2)
-ENDED = (Status.SUCCESS, Status.SUCCESS, Status.FAILED, Status.CANCELLED, Status.MISSED)
-SKIPPED = frozenset({Status.SKIPPED.value})
+ENDED = (
+    RunStatus.SUCCESS,
+    RunStatus.SUCCESS,
+    RunStatus.FAILED,
+    RunStatus.CANCELLED,
+    RunStatus.MISSED,
+)
+SKIPPED = frozenset({RunStatus.SKIPPED.value})
 
 
 def a_ledger(job_id: str, dice: Random) -> list[Run]:
@@ -37,7 +45,7 @@ def a_ledger(job_id: str, dice: Random) -> list[Run]:
         stretch = dice.choice([*[1] * 20, dice.randrange(2, 100)])
         last = at + (stretch - 1) * HOUR
         bulk: dict[str, Any] = {"count": stretch, "last_at": last} if stretch > 1 else {}
-        status = Status.SKIPPED if bulk else dice.choice(ENDED)
+        status = RunStatus.SKIPPED if bulk else dice.choice(ENDED)
         runs.append(a_run(occurrence_id(job_id, at), status, scheduled_at=at, **bulk))
         at = last + HOUR
         if dice.random() < 0.3:
@@ -77,7 +85,7 @@ def replace_ended(run: Run) -> Run:
     """With a start and an end up to four days after the time of its id; some never started."""
     made = EPOCH + timedelta(milliseconds=int(run.run_id.replace("-", "")[:12], 16))
     started = made + timedelta(minutes=int(run.run_id[-4:], 16) % 6_000)
-    ran = run.status not in (*NOT_RUN, Status.CANCELLED)
+    ran = run.status not in (*NOT_RUN, RunStatus.CANCELLED)
     times = {"started_at": started if ran else None, "ended_at": started + HOUR}
     return a_run(**{name: getattr(run, name) for name in run.__struct_fields__} | times)
 
@@ -103,14 +111,14 @@ class Counted:
         return rows
 
 
-def a_search(world: World) -> tuple[Search, Counted]:
+def a_search(world: World) -> tuple[JobQueries, Counted]:
     counted = Counted(world.ports.history)
     ports = replace(world.ports, history=cast(Any, counted))
-    return Search(ports, world.clock, cast(Any, None)), counted
+    return JobQueries(ports, world.clock, cast(Any, None)), counted
 
 
 def listed(
-    search: Search, job_id: str | None, filters: RunFilters, limit: int
+    search: JobQueries, job_id: str | None, filters: RunFilters, limit: int
 ) -> Iterator[RunView]:
     after: tuple[str, ...] | None = None
     while True:
@@ -188,7 +196,7 @@ def many(ports: Ports, count: int) -> None:
         [
             a_row(
                 occurrence_id(JOB, at),
-                run=a_run(occurrence_id(JOB, at), Status.SUCCESS, scheduled_at=at, ended_at=at),
+                run=a_run(occurrence_id(JOB, at), RunStatus.SUCCESS, scheduled_at=at, ended_at=at),
             )
             for at in moments
         ]

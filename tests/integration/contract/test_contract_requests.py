@@ -2,8 +2,9 @@
 
 from datetime import timedelta
 
-from punctual.domain.head import Lane, Priority
-from punctual.engine.ports import Message, Ports
+from punctual.domain.job_state import Lane, Priority
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.run_queue import Message
 from tests.builders import JOB, NOON, RUN, a_receipt, after, an_id
 from tests.integration.adapters import World
 

@@ -5,7 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from punctual.engine.ports import Ports, Timer
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.timers import Timer
 from tests.builders import NOON, a_timer, after, an_id
 
 FOREVER = datetime.max.replace(tzinfo=UTC)

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from punctual.domain import schedule
-from punctual.domain.schedule import Cron
+from punctual.domain.schedules import schedule
+from punctual.domain.schedules.schedule import Cron
 from punctual_cli.cron_comparison import Comparison, Difference, compare
-from punctual_cli.failures import Trouble
+from punctual_cli.errors import Trouble
 
 
 def compared(

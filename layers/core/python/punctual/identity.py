@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from struct import unpack
 
-from punctual.domain.placement import EPOCH
+from punctual.domain.identifiers import EPOCH
 
 _COUNTED = 2**22
 _DRAWN = 512

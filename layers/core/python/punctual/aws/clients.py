@@ -91,7 +91,7 @@ class Clients:
 
     @cached_property
     def _session(self) -> "Session":
-        from punctual.aws.models import session
+        from punctual.aws.botocore_models import session
 
         return session(SERVICES)
 

@@ -5,7 +5,7 @@ from typing import cast
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.calls import Client, answer
+from punctual.aws.retries import Client, answer
 
 
 class Parameter:

@@ -10,7 +10,7 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
-from punctual.aws.calls import Client, answer
+from punctual.aws.retries import Client, answer
 
 KEPT = 60.0  # seconds, so that a changed secret is used a minute later
 MOST = 500  # secrets that are kept

@@ -1,7 +1,6 @@
 """A client of Punctual's API: `Punctual`, and `AsyncPunctual` for who awaits."""
 
-from punctual.client.awaiting import AsyncPunctual
-from punctual.client.blocking import Punctual
+from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (
     BadWebhook,
     Conflict,
@@ -46,6 +45,7 @@ from punctual.client.job import (
 )
 from punctual.client.retrying import Retries
 from punctual.client.run import Attempt, Logs, Output, Reason, Run
+from punctual.client.sync_client import Punctual
 from punctual.client.tasks import container, event, http, invoke, queue, script
 from punctual.client.webhooks import verify_webhook
 

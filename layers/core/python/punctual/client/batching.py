@@ -3,12 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from punctual.client.call_steps import Core, Pause, Steps, ask
+from punctual.client.error_mapping import of_problem, problem_in
 from punctual.client.errors import Misuse, Unexpected
 from punctual.client.job import Accepted, Declined
 from punctual.client.model import parsed, part
-from punctual.client.refusals import of_problem, problem_in
 from punctual.client.retrying import again_in
-from punctual.client.steps import Core, Pause, Steps, ask
 from punctual.client.wire import Repeat, Request, body, keyed
 
 LONGEST_KEY = 240

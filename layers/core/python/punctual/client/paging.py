@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from punctual.client.call_steps import Core, Give, Stream, ask
 from punctual.client.errors import Misuse, Unexpected
 from punctual.client.model import parsed, part
-from punctual.client.steps import Core, Give, Stream, ask
 from punctual.client.wire import Repeat, Request
 
 T = TypeVar("T")

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from punctual.client.call_steps import Send
 from punctual.client.errors import Misuse, Unexpected
-from punctual.client.steps import Send
 from punctual.client.wire import Answer, Failure
 from punctual.settings import VERSION
 

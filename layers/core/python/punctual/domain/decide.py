@@ -6,19 +6,20 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from punctual.domain import events, holders, orders, plain
+from punctual.domain import events, fast_path
 from punctual.domain.answer import OK, Answer, Verdict, now_of
 from punctual.domain.decision import Decision
 from punctual.domain.draft import Draft
 from punctual.domain.events import Event
-from punctual.domain.head import Head, State
-from punctual.domain.line import LINE_MOST
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.transitions import commands, execution
+from punctual.domain.transitions.wait_queue import LINE_MOST
 
 __all__ = ["Decision", "Verdict", "decide", "decide_at_length", "joined"]
 
 
 def decide(
-    head: Head,
+    head: JobState,
     event: Event,
     now: datetime,
     writer: str = "",
@@ -39,7 +40,7 @@ def decide(
 
 
 def decide_at_length(
-    head: Head,
+    head: JobState,
     event: Event,
     now: datetime,
     writer: str,
@@ -50,7 +51,7 @@ def decide_at_length(
     draft = Draft(head, now)
     answer = _HANDLERS[type(event)](draft, event)
     _complete(draft)
-    brought = event.brought if isinstance(event, events.Look) else ()
+    brought = event.brought if isinstance(event, events.Evaluate) else ()
     unrecorded = draft.unrecorded(recorded)
     records = draft.to_record(unrecorded)
     stays = draft.growing(unrecorded) if together else unrecorded
@@ -86,75 +87,75 @@ def joined(first: Decision, second: Decision) -> Decision:
 def _complete(d: Draft) -> None:
     """COMPLETED: no time to come, and every run has ended; a run that is ordered opens it again."""
     busy = bool(d.runs or d.line)
-    if d.state is State.COMPLETED and busy:
-        d.state = State.SCHEDULED
-    elif d.state is State.SCHEDULED and not busy and d.next_at is None and d.behind is None:
-        d.state = State.COMPLETED
+    if d.state is JobStatus.COMPLETED and busy:
+        d.state = JobStatus.SCHEDULED
+    elif d.state is JobStatus.SCHEDULED and not busy and d.next_at is None and d.behind is None:
+        d.state = JobStatus.COMPLETED
 
 
 def _pause(d: Draft, _: events.Pause) -> Answer:
-    if d.state in (State.COMPLETED, State.CANCELLED):
+    if d.state in (JobStatus.COMPLETED, JobStatus.CANCELLED):
         return Answer(Verdict.CONFLICT)
-    orders.pause(d)
+    commands.pause(d)
     return OK
 
 
 def _resume(d: Draft, event: events.Resume) -> Answer:
-    if d.state in (State.COMPLETED, State.CANCELLED):
+    if d.state in (JobStatus.COMPLETED, JobStatus.CANCELLED):
         return Answer(Verdict.CONFLICT)
-    orders.resume(d, event)
+    commands.resume(d, event)
     return OK
 
 
 def _cancel(d: Draft, _: events.Cancel) -> Answer:
-    orders.cancel(d)
+    commands.cancel(d)
     return OK
 
 
 def _update(d: Draft, event: events.Update) -> Answer:
-    if d.state is State.CANCELLED:
+    if d.state is JobStatus.CANCELLED:
         return Answer(Verdict.CONFLICT)
-    orders.update(d, event)
+    commands.update(d, event)
     return OK
 
 
-def _order(d: Draft, event: events.Order) -> Answer:
-    if d.state is State.CANCELLED:
+def _order(d: Draft, event: events.StartRun) -> Answer:
+    if d.state is JobStatus.CANCELLED:
         return Answer(Verdict.CONFLICT)
     if now_of(d, event.run_id) is None and all(w.run_id != event.run_id for w in d.line):
         if len(d.line) >= LINE_MOST:
             return Answer(Verdict.FULL)
-        orders.order(d, event)
+        commands.order(d, event)
     return Answer(Verdict.OK, now_of(d, event.run_id))
 
 
 def _backfill(d: Draft, event: events.Backfill) -> Answer:
-    if d.state is State.CANCELLED:
+    if d.state is JobStatus.CANCELLED:
         return Answer(Verdict.CONFLICT)
     if len(d.line) + len(event.runs) > LINE_MOST:
         return Answer(Verdict.FULL)
-    orders.backfill(d, event)
+    commands.backfill(d, event)
     return OK
 
 
 _HANDLERS: dict[type[Event], Callable[[Draft, Any], Answer]] = {
-    events.Look: holders.look,
-    events.Claim: holders.claim,
-    events.Started: holders.started,
-    events.Perform: holders.perform,
-    events.Finish: holders.finish,
-    events.Release: holders.release,
-    events.Poison: holders.poison,
+    events.Evaluate: execution.look,
+    events.Claim: execution.claim,
+    events.Started: execution.started,
+    events.ClaimAndFinish: execution.perform,
+    events.Finish: execution.finish,
+    events.ReturnClaim: execution.release,
+    events.DeadLetter: execution.poison,
     events.Pause: _pause,
     events.Resume: _resume,
     events.Cancel: _cancel,
-    events.CancelRun: holders.cancel_run,
+    events.CancelRun: execution.cancel_run,
     events.Update: _update,
-    events.Order: _order,
+    events.StartRun: _order,
     events.Backfill: _backfill,
 }
 
 _SHORT: dict[type[Event], Callable[..., Decision | None]] = {
-    events.Look: plain.fire,
-    events.Perform: plain.perform,
+    events.Evaluate: fast_path.fire,
+    events.ClaimAndFinish: fast_path.perform,
 }

@@ -6,14 +6,14 @@ from datetime import datetime
 from msgspec import Struct
 
 from punctual.domain.answer import Verdict
-from punctual.domain.head import Head
+from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Run
 
 
 class Decision(Struct, frozen=True, gc=False):
     """The new head (the old one itself where nothing changed) and what to do outside, in order."""
 
-    head: Head
+    head: JobState
     changed: bool
     verdict: Verdict = Verdict.OK
     run: Run | None = None

@@ -2,10 +2,10 @@
 
 from datetime import datetime, timedelta
 
-from punctual.domain.head import Head, Rules, State
-from punctual.domain.placement import EPOCH
-from punctual.domain.run import Lease, Reason, Run, Waiting
-from punctual.domain.timing import LISTED, RETENTION
+from punctual.domain.durations import LISTED, RETENTION
+from punctual.domain.identifiers import EPOCH
+from punctual.domain.job_state import JobState, JobStatus, Rules
+from punctual.domain.run import Lease, Reason, Run, WaitingRun
 
 WRITERS = 4
 _SECOND = timedelta(seconds=1)
@@ -43,7 +43,7 @@ class Draft:
         "updated_at",
     )
 
-    def __init__(self, head: Head, now: datetime) -> None:
+    def __init__(self, head: JobState, now: datetime) -> None:
         self.head = head
         self.now = now
         self.state = head.state
@@ -96,7 +96,7 @@ class Draft:
 
     def not_latest(self, run_id: str) -> None:
         """A run that did not run after all leaves this to the last made of those alive."""
-        alive: list[Run | Waiting] = [*self.runs, *self.line]
+        alive: list[Run | WaitingRun] = [*self.runs, *self.line]
         if self.latest == run_id and alive:
             self.latest = max(alive, key=lambda run: run.created_at).run_id
 
@@ -110,7 +110,7 @@ class Draft:
         ended: tuple[Run, ...],
         lately: dict[str, int],
         timers_gone: tuple[datetime, ...],
-    ) -> tuple[Head, datetime | None]:
+    ) -> tuple[JobState, datetime | None]:
         """The new head, or the old one where nothing changed; and the timer to put, if any."""
         old = self.head
         wanted = self._next_look(timers_gone)
@@ -138,10 +138,14 @@ class Draft:
         ended: tuple[Run, ...],
         lately: dict[str, int],
         writers: tuple[str, ...],
-    ) -> Head:
+    ) -> JobState:
         old = self.head
-        over = not self.runs and not self.line and self.state in (State.COMPLETED, State.CANCELLED)
-        return Head(
+        over = (
+            not self.runs
+            and not self.line
+            and self.state in (JobStatus.COMPLETED, JobStatus.CANCELLED)
+        )
+        return JobState(
             tenant=old.tenant,
             job_id=old.job_id,
             version=version,
@@ -224,7 +228,7 @@ class Draft:
         if not self.runs and not self.line and self.next_at is None and self.behind is None:
             return None
         moments: list[datetime] = []
-        if self.state is State.SCHEDULED:
+        if self.state is JobStatus.SCHEDULED:
             if self.behind is not None:
                 moments.append(self._at_once(timers_gone))
             elif self.next_at is not None:
@@ -239,7 +243,7 @@ class Draft:
                 moments.append(limit)
         return min(moments, default=None)
 
-    def deadline_of(self, run: Run | Waiting) -> datetime | None:
+    def deadline_of(self, run: Run | WaitingRun) -> datetime | None:
         """The last moment at which this run may start."""
         seconds = self.rules[run.definition].deadline_seconds
         return None if seconds is None else run.due_at + timedelta(seconds=seconds)
@@ -250,6 +254,6 @@ def _second(at: datetime) -> int:
     return -((EPOCH - at) // _SECOND)
 
 
-def expires_at(head: Head) -> datetime | None:
+def expires_at(head: JobState) -> datetime | None:
     """When a job that came to its end may be forgotten."""
     return None if head.ended_at is None else head.ended_at + RETENTION

@@ -5,12 +5,12 @@ from datetime import datetime
 
 from msgspec import Struct
 
-from punctual.domain.head import Kind, Limits, Misfire, Rules
-from punctual.domain.run import Lease, Status, Trigger
-from punctual.domain.schedule import Schedule
+from punctual.domain.job_state import Kind, Limits, Misfire, Rules
+from punctual.domain.run import Lease, RunStatus, Trigger
+from punctual.domain.schedules.schedule import Schedule
 
 
-class Look(Struct, frozen=True, gc=False):
+class Evaluate(Struct, frozen=True, gc=False):
     """See what is due. `brought` are the moments of the timers that ask for it."""
 
     leases: Mapping[str, Lease] = {}
@@ -35,22 +35,22 @@ class Started(Struct, frozen=True, gc=False):
 class Finish(Struct, frozen=True, gc=False):
     run_id: str
     token: int
-    status: Status
+    status: RunStatus
     retryable: bool = True
     note: str = ""  # a few bytes of output, kept with the run itself
 
 
-class Perform(Struct, frozen=True, gc=False):
+class ClaimAndFinish(Struct, frozen=True, gc=False):
     """Claimed and ended at once, by work that is part of the very write that records it."""
 
     run_id: str
     claimer: str
     nonce: str
-    status: Status
+    status: RunStatus
     retryable: bool = True
 
 
-class Release(Struct, frozen=True, gc=False):
+class ReturnClaim(Struct, frozen=True, gc=False):
     """The holder gives a run back; `begun` when the work may have had effects.
 
     `waits`: it could not be begun, nor could it anywhere else for now. `unstarted`: the machine
@@ -65,7 +65,7 @@ class Release(Struct, frozen=True, gc=False):
     unstarted: bool = False
 
 
-class Poison(Struct, frozen=True, gc=False):
+class DeadLetter(Struct, frozen=True, gc=False):
     """The run's message came back too often to be tried again.
 
     `version` is that of the swap which sent it: one from before the last claim says nothing.
@@ -102,7 +102,7 @@ class Update(Struct, frozen=True, gc=False):
     notify: str = ""
 
 
-class Order(Struct, frozen=True, gc=False):
+class StartRun(Struct, frozen=True, gc=False):
     """A person asks for one run: run-now, or a retry of one that ended."""
 
     run_id: str
@@ -120,18 +120,18 @@ class Backfill(Struct, frozen=True, gc=False):
 
 
 Event = (
-    Look
+    Evaluate
     | Claim
     | Started
     | Finish
-    | Perform
-    | Release
-    | Poison
+    | ClaimAndFinish
+    | ReturnClaim
+    | DeadLetter
     | Pause
     | Resume
     | Cancel
     | CancelRun
     | Update
-    | Order
+    | StartRun
     | Backfill
 )

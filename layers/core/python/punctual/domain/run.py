@@ -5,10 +5,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from punctual.domain.moments import Moment
+from punctual.domain.utc import Moment
 
 
-class Status(StrEnum):
+class RunStatus(StrEnum):
     WAITING = "WAITING"
     QUEUED = "QUEUED"
     CLAIMED = "CLAIMED"
@@ -21,18 +21,18 @@ class Status(StrEnum):
     MISSED = "MISSED"
 
 
-HELD = frozenset({Status.CLAIMED, Status.RUNNING})
+HELD = frozenset({RunStatus.CLAIMED, RunStatus.RUNNING})
 ENDED = frozenset(
     {
-        Status.SUCCESS,
-        Status.FAILED,
-        Status.TIMED_OUT,
-        Status.CANCELLED,
-        Status.SKIPPED,
-        Status.MISSED,
+        RunStatus.SUCCESS,
+        RunStatus.FAILED,
+        RunStatus.TIMED_OUT,
+        RunStatus.CANCELLED,
+        RunStatus.SKIPPED,
+        RunStatus.MISSED,
     }
 )
-NOT_RUN = frozenset({Status.SKIPPED, Status.MISSED})
+NOT_RUN = frozenset({RunStatus.SKIPPED, RunStatus.MISSED})
 
 
 class Trigger(StrEnum):
@@ -66,8 +66,8 @@ class Reason(StrEnum):
 # How one former attempt ended, a letter each in `Run.past`.
 FAILED, TIMED_OUT, LOST = "F", "T", "L"
 PAST = {
-    FAILED: Status.FAILED.value,
-    TIMED_OUT: Status.TIMED_OUT.value,
+    FAILED: RunStatus.FAILED.value,
+    TIMED_OUT: RunStatus.TIMED_OUT.value,
     LOST: "LOST",
 }
 
@@ -80,7 +80,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
     beaten: bool = False
 
 
-class Waiting(Struct, frozen=True, array_like=True, gc=False):
+class WaitingRun(Struct, frozen=True, array_like=True, gc=False):
     """A run in line: all that is needed to queue it later, packed."""
 
     run_id: str
@@ -123,7 +123,7 @@ class Run(
     """One run: what it is, which attempt it is at, and who holds it."""
 
     run_id: str
-    status: Status
+    status: RunStatus
     definition: int
     scheduled_at: Moment
     due_at: Moment

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from punctual.tasks.invoke import function_name
+from punctual.tasks.lambda_function import function_name
 from punctual.tasks.placeholders import has_placeholders
-from punctual.tasks.queue import queue_name
+from punctual.tasks.sqs import queue_name
 
 REST = "*"
 """Stands for all tenants that are not named."""

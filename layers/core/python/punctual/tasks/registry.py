@@ -5,9 +5,9 @@ import traceback
 
 from punctual.domain.errors import Invalid, PunctualError
 from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Runners, Stop
-from punctual.tasks.open_files import NO_MORE, NotBegun, retried
 from punctual.tasks.placeholders import Secrets, expand, no_secrets
 from punctual.tasks.redaction import Redactor
+from punctual.tasks.script.open_files import NO_MORE, NotBegun, retried
 
 _log = logging.getLogger(__name__)
 

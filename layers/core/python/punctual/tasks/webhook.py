@@ -7,16 +7,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from punctual.domain.run import Run
-from punctual.domain.webhooks import again_after, signed_headers
-from punctual.engine.ports import Notice
+from punctual.domain.tenants.webhooks import again_after, signed_headers
+from punctual.engine.execution.notifications import Notification
 from punctual.tasks.contract import Attempt, Outcome
-from punctual.tasks.http_request import JSON_TYPE
+from punctual.tasks.http.request import JSON_TYPE
 from punctual.tasks.limits import OWN_DETAIL_TYPES
 
 TIMEOUT = timedelta(seconds=10)
 _TYPE = OWN_DETAIL_TYPES[1]
 
-Render = Callable[[Notice, Run], Mapping[str, Any]]
+Render = Callable[[Notification, Run], Mapping[str, Any]]
 
 
 class NoLog:
@@ -34,7 +34,7 @@ class Verdict(NamedTuple):
 
 
 def webhook(
-    notice: Notice,
+    notice: Notification,
     url: str,
     data: Mapping[str, Any],
     secrets: Sequence[bytes],
@@ -62,7 +62,7 @@ def webhook(
     )
 
 
-def judged(outcome: Outcome, notice: Notice, tries: int) -> Verdict:
+def judged(outcome: Outcome, notice: Notification, tries: int) -> Verdict:
     """`tries`: how often it was tried by now."""
     if outcome.status == "SUCCESS":
         return Verdict(told=True)

@@ -6,16 +6,16 @@ from typing import Any
 from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
 
 from punctual.web.gateway import CallerOf, Noun, gateway
-from punctual.web.reading_audit import AuditReading
-from punctual.web.reading_jobs import JobReading
-from punctual.web.reading_runs import RunReading
-from punctual.web.reading_tokens import TokenReading
-from punctual.web.request import Reply, Request
-from punctual.web.routes_jobs import JobRoutes
-from punctual.web.routes_openapi import OpenApiReading
-from punctual.web.routes_runs import RunRoutes
-from punctual.web.routes_schedules import ScheduleRoutes
-from punctual.web.routes_tokens import TokenRoutes
+from punctual.web.http.request import Reply, Request
+from punctual.web.routes.audit_read import AuditReading
+from punctual.web.routes.jobs_read import JobReading
+from punctual.web.routes.jobs_write import JobRoutes
+from punctual.web.routes.openapi import OpenApiReading
+from punctual.web.routes.runs_read import RunReading
+from punctual.web.routes.runs_write import RunRoutes
+from punctual.web.routes.schedules import ScheduleRoutes
+from punctual.web.routes.tokens_read import TokenReading
+from punctual.web.routes.tokens_write import TokenRoutes
 from punctual.web.routing import Log, Table
 from punctual.web.services import Services
 

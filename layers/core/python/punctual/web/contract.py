@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from punctual.domain.access import Role
+from punctual.domain.tenants.roles import Role
 
 READER, WRITER = "job_search", "job_service"
 REST = READER  # what no route names: 404, 405, HEAD and OPTIONS

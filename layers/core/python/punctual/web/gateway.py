@@ -10,9 +10,9 @@ from aws_lambda_powertools.event_handler.api_gateway import APIGatewayHttpResolv
 
 from punctual.domain.errors import PunctualError
 from punctual.web.contract import PREFLIGHT
-from punctual.web.guards import check_body, check_type, too_large
-from punctual.web.problems import Refused, problem_reply, unknown_problem
-from punctual.web.request import COMMON, Caller, Reply, Request, quoted
+from punctual.web.http.guards import check_body, check_type, too_large
+from punctual.web.http.problems import RequestRejected, problem_reply, unknown_problem
+from punctual.web.http.request import COMMON, Caller, Reply, Request, quoted
 from punctual.web.routing import Log, Table
 
 # The gateway adds which origins, methods and headers; whoever has no token learns nothing more.
@@ -135,7 +135,7 @@ def _bounded(reply: Reply, request_id: str) -> Reply:
     if size <= MOST_ANSWERED:
         return reply
     text = f"The answer would be longer than {MOST_ANSWERED:,} bytes: ask for less at once."
-    return problem_reply(Refused("ANSWER_TOO_LONG", text), request_id)
+    return problem_reply(RequestRejected("ANSWER_TOO_LONG", text), request_id)
 
 
 def _response(reply: Reply, request_id: str) -> Response[Any]:

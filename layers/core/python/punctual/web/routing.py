@@ -6,15 +6,15 @@ from urllib.parse import unquote_to_bytes
 
 from aws_lambda_powertools.event_handler.api_gateway import Router
 
-from punctual.domain.access import Role
 from punctual.domain.errors import NotFound, PunctualError
-from punctual.engine.slices import Sliced, finish
+from punctual.domain.tenants.roles import Role
+from punctual.engine.queries.slices import Sliced, finish
 from punctual.web.contract import NEEDS, PUBLIC
 from punctual.web.features import NOT_HERE
-from punctual.web.guards import check_accept
-from punctual.web.problems import Refused, problem_reply, unknown_problem
-from punctual.web.query import Query
-from punctual.web.request import JSON, Reply, Request
+from punctual.web.http.guards import check_accept
+from punctual.web.http.problems import RequestRejected, problem_reply, unknown_problem
+from punctual.web.http.query import Query
+from punctual.web.http.request import JSON, Reply, Request
 
 Answer = Reply | Sliced[Reply]  # of long work the reply comes after some slices
 Handler = Callable[..., Answer]
@@ -132,7 +132,7 @@ class Table(Router):
         if request.method == "OPTIONS":
             return Reply(204, b"", (allow,), "")
         text = f"{request.method[:32]} is not something this address takes."
-        raise Refused("METHOD_NOT_ALLOWED", text, allow)
+        raise RequestRejected("METHOD_NOT_ALLOWED", text, allow)
 
     def _find(self, path: str) -> tuple[_Place, dict[str, str]]:
         place, arguments = self._root, {}
@@ -193,7 +193,9 @@ class Table(Router):
             return self._refusal(request, error)
 
     def _refusal(self, request: Request, error: Exception) -> Reply:
-        known = isinstance(error, Refused) or getattr(error, "code", "INTERNAL") != "INTERNAL"
+        known = (
+            isinstance(error, RequestRejected) or getattr(error, "code", "INTERNAL") != "INTERNAL"
+        )
         if isinstance(error, PunctualError) and known:
             return problem_reply(error, request.request_id)
         return self._unknown(request, error)
@@ -214,16 +216,18 @@ def _whole(answer: Answer) -> Reply:
     return answer if isinstance(answer, Reply) else finish(answer)
 
 
-def _may_not(role: Role, needs: Role) -> Refused:
+def _may_not(role: Role, needs: Role) -> RequestRejected:
     text = f"This call needs the role {needs.word} or a higher one; the token's is {role.word}."
-    return Refused("FORBIDDEN", text)
+    return RequestRejected("FORBIDDEN", text)
 
 
 def _go_there(request: Request, **_names: str) -> Reply:
     """Only another spelling of the address comes here: a slash at the end, most often."""
     path = request.path.rstrip("/")
     if path == request.path:
-        raise Refused("MISROUTED", "This call reached a part of Punctual that does not serve it.")
+        raise RequestRejected(
+            "MISROUTED", "This call reached a part of Punctual that does not serve it."
+        )
     query = f"?{request.query}" if request.query else ""
     return Reply(308, b"", (("location", f"{request.root}{path}{query}"),), "")
 
@@ -248,5 +252,5 @@ def _unquoted(part: str) -> str:
 
 def _nothing_here(parts: list[str]) -> PunctualError:
     if parts[:1] and parts[0] in _LATER:
-        return Refused("NOT_INSTALLED", f"/{parts[0]} is {NOT_HERE}.")
+        return RequestRejected("NOT_INSTALLED", f"/{parts[0]} is {NOT_HERE}.")
     return NotFound("There is nothing at this address.")

@@ -6,19 +6,19 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from uuid import UUID
 
 from punctual.domain.errors import NotFound, PreconditionFailed, Unavailable
-from punctual.engine.audit import Actor
-from punctual.engine.limits import LimitsOf
-from punctual.engine.limits import unlimited as unlimited
-from punctual.engine.search import Search
-from punctual.engine.tokens import Tokens
-from punctual.web.conditions import if_match
+from punctual.engine.commands.audit import Actor
+from punctual.engine.commands.tokens import Tokens
+from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.quotas.limits import LimitsOf
+from punctual.engine.quotas.limits import unlimited as unlimited
 from punctual.web.features import Features
-from punctual.web.paging import Pager
-from punctual.web.render_rest import About
-from punctual.web.request import Request
+from punctual.web.http.conditions import if_match
+from punctual.web.http.paging import Pager
+from punctual.web.http.request import Request
+from punctual.web.views.system import About
 
 if TYPE_CHECKING:  # who only reads has no use for what writes
-    from punctual.engine.jobs import Jobs
+    from punctual.engine.commands.jobs import Jobs
 
 _ID_LENGTH = 36
 
@@ -33,7 +33,7 @@ def no_secret(_tenant: str, _by: Actor, _now: datetime) -> NoReturn:
 class Reads(NamedTuple):
     """What the reading calls stand on; `most` bytes an answer may have, where a gateway says so."""
 
-    search: Search
+    search: JobQueries
     clock: Callable[[], datetime]
     about: About
     tokens: Tokens
@@ -46,7 +46,7 @@ class Reads(NamedTuple):
 
 class Services(NamedTuple):
     jobs: "Jobs"
-    search: Search
+    search: JobQueries
     clock: Callable[[], datetime]
     features: Features
     about: About

@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from punctual.domain.head import Kind, State
-from punctual.domain.run import Reason, Status, Trigger
-from punctual.web.task_fields import Task
+from punctual.domain.job_state import JobStatus, Kind
+from punctual.domain.run import Reason, RunStatus, Trigger
+from punctual.web.models.task import Task
 
 _REASONS = [reason.value for reason in Reason if reason]
 # Of a run, CANCELLED among them, or of a time that has none.
-_OUTCOMES = [*Status, "PLANNED", "NOT_SCHEDULED", "EXCLUDED", "PAUSED"]
+_OUTCOMES = [*RunStatus, "PLANNED", "NOT_SCHEDULED", "EXCLUDED", "PAUSED"]
 _OFFSET_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d(:\d\d)?$"
 
 Id = Annotated[str, Field(json_schema_extra={"format": "uuid"})]
@@ -47,7 +47,7 @@ class ListedRun(Answer):
     job_version: Annotated[int, Field(ge=1)]
     trigger: Trigger
     retried_from: Id | None
-    status: Status
+    status: RunStatus
     reason: RunReason | None
     scheduled_time: Time
     due_time: Time
@@ -77,7 +77,7 @@ class Attempt(Answer):
     attempt_number: Annotated[int, Field(ge=1)]
     start_time: Time
     end_time: Time | None
-    status: Annotated[str, Field(json_schema_extra={"enum": [*Status, "LOST"]})]
+    status: Annotated[str, Field(json_schema_extra={"enum": [*RunStatus, "LOST"]})]
     executor_id: str | None
     error_message: str | None
 
@@ -134,7 +134,7 @@ class Job(Answer):
     delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"]
     notify: list[ShownNotify]
     tags: dict[str, str]
-    status: State
+    status: JobStatus
     next_run_time: Time | None
     latest_run: ListedRun | None
     created_at: Time
@@ -148,9 +148,9 @@ class JobPage(Answer):
     next_token: NextToken
 
 
-class JobStatus(Answer):
+class JobStatusAnswer(Answer):
     job_id: Id
-    status: State
+    status: JobStatus
     latest_run: ListedRun | None
     next_run_time: Time | None
 
@@ -255,8 +255,8 @@ class Executor(Answer):
 
 
 class Stats(Answer):
-    jobs: dict[State, Count]
-    runs: dict[Status, Count]
+    jobs: dict[JobStatus, Count]
+    runs: dict[RunStatus, Count]
     last_hour: list[MinuteCounts]
     lateness_ms: Lateness
     queue: Queue

@@ -9,15 +9,15 @@ from pydantic import BaseModel
 
 from punctual.settings import VERSION
 from punctual.web.contract import CALLS, Call
+from punctual.web.http.problems import PROBLEM_JSON
+from punctual.web.models.token import TokenFields
 from punctual.web.openapi import answers, answers_access, refusals
 from punctual.web.openapi.nouns_access import ACCESS
 from punctual.web.openapi.nouns_jobs import JOBS
 from punctual.web.openapi.nouns_runs import INSTALLATION, RUNS, SCHEDULES
 from punctual.web.openapi.operation import Answer, Operation, Parameter
 from punctual.web.openapi.schemas import components, ref
-from punctual.web.problems import PROBLEM_JSON
 from punctual.web.routing import ANYTHING
-from punctual.web.token_fields import TokenFields
 
 Schema = dict[str, Any]
 
@@ -79,7 +79,7 @@ ID_OF = {
 _ANSWERED: tuple[type[BaseModel], ...] = (
     answers.Job,
     answers.JobPage,
-    answers.JobStatus,
+    answers.JobStatusAnswer,
     answers.Run,
     answers.RunPage,
     answers.BatchResults,

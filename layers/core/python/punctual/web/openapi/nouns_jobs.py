@@ -1,6 +1,6 @@
 """The calls about jobs."""
 
-from punctual.domain.head import Kind, State
+from punctual.domain.job_state import JobStatus, Kind
 from punctual.web.openapi.operation import (
     JOB_ID,
     KEY,
@@ -71,7 +71,7 @@ JOBS = (
         {200: Answer("A page, newest first.", "JobPage")},
         "Filters combine by AND; `status` and `tag` may repeat.",
         (
-            Parameter("status", listed(*State), "Jobs in one of these.", many=True),
+            Parameter("status", listed(*JobStatus), "Jobs in one of these.", many=True),
             Parameter("schedule_type", listed(*Kind), "Jobs of this type."),
             Parameter("name_prefix", {"type": "string"}, "Jobs whose name begins so."),
             Parameter("created_by", {"type": "string", "minLength": 1}, "Jobs of this caller."),

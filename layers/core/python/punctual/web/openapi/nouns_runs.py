@@ -1,7 +1,7 @@
 """The calls about runs, schedules and the installation."""
 
-from punctual.domain.run import Status, Trigger
-from punctual.engine.filters import By
+from punctual.domain.run import RunStatus, Trigger
+from punctual.engine.queries.filters import By
 from punctual.web.openapi.nouns_jobs import OF_RUN
 from punctual.web.openapi.operation import (
     FROM,
@@ -18,7 +18,7 @@ from punctual.web.openapi.operation import (
 
 _ONE = (JOB_ID, RUN_ID)
 _FILTERS = (
-    Parameter("status", listed(*Status), "Runs in one of these.", many=True),
+    Parameter("status", listed(*RunStatus), "Runs in one of these.", many=True),
     Parameter("trigger", listed(*Trigger), "Runs made by this."),
     FROM,
     TO,

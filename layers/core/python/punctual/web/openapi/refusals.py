@@ -3,8 +3,8 @@
 from collections.abc import Collection
 from typing import Any
 
+from punctual.web.http.problems import PROBLEM_JSON
 from punctual.web.openapi.operation import Operation
-from punctual.web.problems import PROBLEM_JSON
 
 Schema = dict[str, Any]
 

@@ -14,12 +14,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from punctual.domain.cron import MAX_LENGTH
-from punctual.web import job, task_fields
-from punctual.web.defaults import DEFAULTS
-from punctual.web.job_fields import JobFields
-from punctual.web.openapi.words import FIELDS
-from punctual.web.requests import (
+from punctual.domain.schedules.cron.expression import MAX_LENGTH
+from punctual.web.models import job_rules
+from punctual.web.models import task as task_fields
+from punctual.web.models.bodies import (
     BackfillFields,
     BatchFields,
     NoFields,
@@ -27,8 +25,11 @@ from punctual.web.requests import (
     ResumeFields,
     RunNowFields,
 )
-from punctual.web.schedule_fields import REQUIRED
-from punctual.web.schedule_types import OF_TYPE
+from punctual.web.models.defaults import DEFAULTS
+from punctual.web.models.job import JobFields
+from punctual.web.models.schedule import REQUIRED
+from punctual.web.models.schedule_types import OF_TYPE
+from punctual.web.openapi.words import FIELDS
 
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
@@ -50,8 +51,8 @@ _RENAMED = {
     "BackfillFields": "Backfill",
     "BatchFields": "Batch",
     "TokenFields": "TokenRequest",
-    "Status": "RunStatus",
-    "State": "JobState",
+    "JobStatus": "JobState",
+    "JobStatusAnswer": "JobStatus",
     "Kind": "ScheduleType",
 }
 _TYPES = ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
@@ -166,10 +167,13 @@ def _tighten(fields: Schema) -> None:
     fields["exclude"]["items"] = {"type": "string", "format": "date"}
     fields["tags"]["propertyNames"] = {
         "minLength": 1,
-        "maxLength": job.MAX_TAG_KEY,
+        "maxLength": job_rules.MAX_TAG_KEY,
         "pattern": "^[^:]*$",
     }
-    fields["tags"]["additionalProperties"] = {"type": "string", "maxLength": job.MAX_TAG_VALUE}
+    fields["tags"]["additionalProperties"] = {
+        "type": "string",
+        "maxLength": job_rules.MAX_TAG_VALUE,
+    }
     for name, value in DEFAULTS.items():
         if value is not None:
             fields[name]["description"] += f" Default: `{json.dumps(value)}`."

@@ -172,7 +172,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "version": "Raised by each change of a client; in quotes it is the ETag.",
     },
     "JobPage": {"jobs": "The newest first.", "next_token": _NEXT_TOKEN},
-    "JobStatus": _STATE,
+    "JobStatusAnswer": _STATE,
     "ShownRetry": _RETRY,
     "ShownNotify": _NOTIFY,
     "RunReason": {"code": "Its name, for programs.", "text": "One sentence, for people."},

@@ -1,0 +1,149 @@
+"""A job's fields as they compare: what is declared and what is there, defaults filled in."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from punctual.web.http import timestamps
+from punctual.web.models.defaults import DEFAULTS, TASKS
+from punctual.web.models.job import READ_ONLY
+from punctual.web.models.schedule_types import OF_TYPE
+
+TIMES = ("schedule_time", "start_time", "end_time")
+ORDER = ("name", "schedule_type", *DEFAULTS)
+
+
+class Difference(NamedTuple):
+    """A field, or a part of one, that is to change; `ABSENT` where it is not there."""
+
+    path: str
+    old: Any
+    new: Any
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT: Any = _Absent()
+
+
+def whole(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Every field with its default, what belongs to another type of schedule left null."""
+    kind = fields.get("schedule_type")
+    found = {name: fields.get(name) for name in ("name", "schedule_type")}
+    for name in DEFAULTS:
+        value = fields.get(name)
+        belongs = name not in OF_TYPE or kind in OF_TYPE[name]
+        if value is None:
+            value = _default(name, fields) if belongs else None
+        found[name] = _normal(name, value)
+    return found
+
+
+def _default(name: str, fields: Mapping[str, Any]) -> Any:
+    if name == "max_retries" and fields.get("delivery") == "AT_MOST_ONCE":
+        return 0
+    # EventBridge's own expressions skip what the clocks skip.
+    if name == "dst_gap" and ")" in str(fields.get("cron_expression") or ""):
+        return "SKIP"
+    return DEFAULTS[name]
+
+
+def _normal(name: str, value: Any) -> Any:
+    if name in TIMES and isinstance(value, str):
+        try:
+            return timestamps.normal(timestamps.parsed(value))
+        except ValueError:
+            return value
+    if name == "exclude":
+        return sorted(set(value)) if value else []
+    if name == "task" and isinstance(value, dict):
+        return {**TASKS.get(str(value.get("type")), {}), **_without_nulls(value)}
+    if name == "retry" and isinstance(value, dict):
+        return {**DEFAULTS["retry"], **_without_nulls(value)}
+    return value
+
+
+def _without_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: inner for name, inner in value.items() if inner is not None}
+
+
+def declared_of(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What would have to be declared for a job to be as it is: no default, nothing of the server's.
+
+    >>> declared_of({"name": "x", "schedule_type": "IMMEDIATE", "status": "SCHEDULED", "version": 1,
+    ...     "task": {"type": "http", "url": "http://a", "method": "POST"}, "max_retries": 3})
+    {'name': 'x', 'schedule_type': 'IMMEDIATE', 'task': {'type': 'http', 'url': 'http://a'}}
+    """
+    found: dict[str, Any] = {}
+    others = [name for name in job if name not in ORDER and name not in READ_ONLY]
+    for name in (*ORDER, *others):
+        value = job.get(name)
+        default = _normal(name, _default(name, job)) if name in DEFAULTS else None
+        if value is None or same(_normal(name, value), default):
+            continue
+        found[name] = _bare(name, value)
+    return found
+
+
+def _bare(name: str, value: Any) -> Any:
+    if name == "task":
+        defaults = TASKS.get(str(value.get("type")), {})
+    elif name == "retry":
+        defaults = DEFAULTS["retry"]
+    else:
+        return value
+    return {k: v for k, v in value.items() if k not in defaults or not same(v, defaults[k])}
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
+    """What tells two jobs apart, both `whole`."""
+    found: list[Difference] = []
+    for name in ORDER:
+        found.extend(_between(name, old.get(name), new.get(name)))
+    return found
+
+
+def _between(path: str, old: Any, new: Any) -> Iterator[Difference]:
+    if same(old, new):
+        return
+    if _opens(old, new) or _opens(new, old):
+        old, new = ({} if value is ABSENT else value for value in (old, new))
+        for key in dict.fromkeys([*old, *new]):
+            yield from _between(f"{path}.{key}", old.get(key, ABSENT), new.get(key, ABSENT))
+    else:
+        yield Difference(path, old, new)
+
+
+def _opens(one: Any, other: Any) -> bool:
+    """Whether the parts of a mapping say more than it does as a whole."""
+    return isinstance(one, dict) and (isinstance(other, dict) or (other is ABSENT and bool(one)))
+
+
+def same(one: Any, other: Any) -> bool:
+    """As JSON: 1 and 1.0 are one number, 1 and true are not.
+
+    >>> same({"a": [1]}, {"a": [1.0]}), same(1, True)
+    (True, False)
+    """
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    return bool(one == other)
+
+
+def change_of(found: list[Difference], declared: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields to send, each whole: as declared, or null for its default."""
+    kind = declared.get("schedule_type")
+    sent: dict[str, Any] = {}
+    for difference in found:
+        name = difference.path.partition(".")[0]
+        if name in declared:
+            sent[name] = declared[name]
+        elif kind in OF_TYPE.get(name, (kind,)):
+            sent[name] = None
+    return sent

@@ -1,0 +1,54 @@
+"""punctual completion: what a shell needs to complete words."""
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+from typer.completion import get_completion_inspect_parameters
+
+from punctual_cli.errors import Trouble
+from punctual_cli.input.choices import Shell
+from punctual_cli.session import Session
+
+PROGRAM = "punctual"
+VARIABLE = "_PUNCTUAL_COMPLETE"
+HOW = {
+    Shell.BASH: '~/.bashrc:  eval "$(punctual completion bash)"',
+    Shell.ZSH: '~/.zshrc, after compinit:  eval "$(punctual completion zsh)"',
+    Shell.FISH: "punctual completion fish > ~/.config/fish/completions/punctual.fish",
+}
+
+
+def completion(
+    session: Session,
+    shell: Annotated[
+        Shell | None,
+        typer.Argument(metavar="SHELL", help="By default that of $SHELL."),
+    ] = None,
+) -> None:
+    """Print what makes your shell complete words.
+
+    Commands, options, and the names of jobs.
+    """
+    from punctual_cli.program import app
+
+    prepare()
+    chosen = shell or _usual()
+    os.environ[VARIABLE] = f"source_{chosen.value}"
+    if sys.stdout.isatty():
+        session.screen.note(f"For good, in {HOW[chosen]}")
+    app(prog_name=PROGRAM)
+
+
+def prepare() -> None:
+    """Typer knows the shells only once it was asked for the options that it would add itself."""
+    get_completion_inspect_parameters()
+
+
+def _usual() -> Shell:
+    name = os.path.basename(os.environ.get("SHELL", ""))
+    try:
+        return Shell(name)
+    except ValueError:
+        raise Trouble("Which shell? punctual completion bash, zsh or fish.") from None

@@ -1,0 +1,82 @@
+"""punctual export."""
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from punctual_cli.output import answers, progress
+from punctual_cli.session import Session
+
+
+def export(
+    session: Session,
+    set_name: Annotated[
+        str | None,
+        typer.Option("--set", metavar="NAME", help="The jobs of this set.", show_default=False),
+    ] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", "-o", metavar="FILE", help="Into a file.", show_default=False),
+    ] = None,
+) -> None:
+    """Write the jobs there are, as apply takes them.
+
+    Those that are scheduled or paused: what has ended is no longer declared.
+    """
+    from punctual_cli.apply import file, yaml_lines
+
+    tags = {} if set_name is None else {file.SET_TAG: set_name}
+    jobs = []
+    with progress.bar(session, "Reading jobs", None) as tell:
+        for job in session.client.jobs.list(status=("SCHEDULED", "PAUSED"), tags=tags):
+            jobs.append(job.raw)
+            tell(1)
+    found = documents(jobs)
+    if session.as_json:
+        answers.as_json(found)
+        return
+    text = "---\n".join(yaml_lines.written(one) for one in found) or "jobs: []\n"
+    if to is None:
+        sys.stdout.write(text)
+    else:
+        to.write_text(text)
+        session.screen.note(f"{len(jobs):,} jobs in {to}.")
+
+
+def documents(jobs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """One for each set, by their names; what belongs to none comes first."""
+    from punctual_cli.apply.plan import set_of
+
+    by_set: dict[str | None, list[Mapping[str, Any]]] = {}
+    for job in jobs:
+        if job["schedule_type"] != "IMMEDIATE":
+            by_set.setdefault(set_of(job), []).append(job)
+    return [
+        ({} if name is None else {"set": name}) | {"jobs": _declared(by_set[name])}
+        for name in sorted(by_set, key=lambda name: name or "")
+    ]
+
+
+def _declared(jobs: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """By name; an id only where the name is not enough."""
+    from punctual_cli.apply.fields import declared_of
+    from punctual_cli.apply.file import SET_TAG
+
+    names = Counter(job["name"] for job in jobs)
+    found = []
+    for job in sorted(jobs, key=lambda job: (job["name"], job["job_id"])):
+        fields = declared_of(job)
+        tags = {key: value for key, value in job["tags"].items() if key != SET_TAG}
+        fields.pop("tags", None)
+        if tags:
+            fields["tags"] = tags
+        if job["status"] == "PAUSED":
+            fields["paused"] = True
+        if names[job["name"]] > 1:
+            fields["job_id"] = job["job_id"]
+        found.append(fields)
+    return found

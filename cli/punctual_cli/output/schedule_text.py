@@ -1,0 +1,58 @@
+"""A job's schedule in words."""
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from punctual.client import Job
+
+
+def briefly(job: "Job") -> str:
+    """For a table.
+
+    A zone that is not UTC is named by its city.
+    """
+    if job.schedule_type == "CRON":
+        zone = job.timezone or "UTC"
+        city = "" if zone == "UTC" else f" {zone.rpartition('/')[2]}"
+        return f"{job.cron_expression}{city}"
+    if job.schedule_type == "INTERVAL":
+        return f"every {interval(job.interval_seconds or 0)}"
+    return "once"
+
+
+def interval(seconds: int) -> str:
+    """Return an interval without days: 86,400 s keep 24 hours, also where a day has 23.
+
+    >>> interval(300), interval(5400), interval(86400), interval(93784)
+    ('5 min', '1 h 30 min', '24 h', '26 h 3 min 4 s')
+    """
+    hours, rest = divmod(seconds, 3_600)
+    parts = [(hours, "h"), (rest // 60, "min"), (rest % 60, "s")]
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
+
+
+def fully(job: "Job") -> str:
+    """With its meaning."""
+    if job.schedule_type == "CRON":
+        return f"{job.cron_expression}\n{_described(job)}"
+    if job.schedule_type == "INTERVAL":
+        after = " after the last run has ended" if job.interval_from == "COMPLETED" else ""
+        return f"every {interval(job.interval_seconds or 0)}{after}"
+    if job.schedule_type == "FUTURE" and job.schedule_time is not None:
+        return f"once, at {_utc(job.schedule_time)}"
+    return "once, at once"
+
+
+def _described(job: "Job") -> str:
+    from punctual.domain.schedules.schedule import Cron, describe
+
+    try:
+        return describe(Cron(job.cron_expression or "", timezone=job.timezone or "UTC"))
+    except ValueError:
+        # A newer server may know expressions that this program does not.
+        return f"in {job.timezone}"
+
+
+def _utc(at: datetime) -> str:
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC")

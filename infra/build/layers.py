@@ -1,0 +1,39 @@
+"""The layers of a stack's functions."""
+
+from aws_cdk import Stack
+from aws_cdk import aws_lambda as lambda_
+from constructs import Construct
+
+from infra.build import packaging
+
+PYTHON = lambda_.Runtime.PYTHON_3_13
+MACHINE = lambda_.Architecture.ARM_64
+
+
+class Layers(Construct):
+    """Made in each stack anew: a version that another stack imports could never change."""
+
+    def __init__(self, scope: Construct, construct_id: str) -> None:
+        super().__init__(scope, construct_id)
+        stack = Stack.of(self)
+        target = packaging.target_named(self.node.try_get_context("vendorFor"))
+        self.core = self._layer("Core", packaging.core(stack, target), "Punctual's own code")
+        self.vendor = self._layer(
+            "Vendor", packaging.vendor(stack, target), "The packages that Punctual stands on"
+        )
+
+    @property
+    def both(self) -> list[lambda_.LayerVersion]:
+        return [self.core, self.vendor]
+
+    def _layer(
+        self, construct_id: str, code: lambda_.Code, description: str
+    ) -> lambda_.LayerVersion:
+        return lambda_.LayerVersion(
+            self,
+            construct_id,
+            code=code,
+            description=description,
+            compatible_runtimes=[PYTHON],
+            compatible_architectures=[MACHINE],
+        )

@@ -1,0 +1,32 @@
+"""Tables that a backup was restored into, which a stage uses instead of the stack's own.
+
+AWS restores into a new table and never into the old one; docs/runbook.md says how and when.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from infra.config.cdk_json import Fields
+
+TABLES = ("jobs", "timers", "runs", "control", "audit")
+TABLE = r"[A-Za-z0-9_.-]{3,255}"
+STREAM = r"arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:\d{12}:table/[A-Za-z0-9_.-]+/stream/[0-9T:.-]+"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """Names by what is in them, and the stream of the jobs: all of one moment, or none."""
+
+    tables: Mapping[str, str]
+    stream: str
+
+
+def restored(fields: Fields | None) -> Restored | None:
+    if fields is None:
+        return None
+    found = Restored(
+        {name: fields.text(name, TABLE, "the name of a table") for name in TABLES},
+        fields.text("stream", STREAM, "the ARN of the stream of the restored jobs"),
+    )
+    fields.finish()
+    return found

@@ -1,0 +1,227 @@
+"""The HTTP API: one route for each call of the contract, behind an authorizer."""
+
+import json
+from collections.abc import Mapping
+
+from aws_cdk import Fn, Stack
+from aws_cdk import aws_apigatewayv2 as gateway
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.config.stage import Stage
+from infra.constructs.function import Function
+from infra.nag_suppressions import acknowledge
+from punctual.web.contract import CALLS, PREFLIGHT, REST
+
+API_STAGE = "v1"
+OPEN = "The contract asks no token for it."
+PAYLOAD = "2.0"
+# Nothing is remembered, and a request without a token is asked about as well: what it is told
+# is ours to say, and a token that is taken back is refused at once. docs/decisions/0021-tokens.md
+IDENTITY_SOURCES: list[str] | None = None
+REMEMBERED_SECONDS = 0
+
+METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]
+ASKED_HEADERS = ["authorization", "content-type", "idempotency-key", "if-match"]
+TOLD_HEADERS = ["allow", "etag", "location", "retry-after", "x-request-id"]
+
+LOGGED = {
+    "requestId": "$context.requestId",
+    "time": "$context.requestTime",
+    "ip": "$context.identity.sourceIp",
+    "method": "$context.httpMethod",
+    "route": "$context.routeKey",
+    "path": "$context.path",
+    "status": "$context.status",
+    "ms": "$context.responseLatency",
+    "integrationMs": "$context.integrationLatency",
+    "integrationError": "$context.integrationErrorMessage",
+    "authorizerMs": "$context.authorizer.latency",
+    "authorizerError": "$context.authorizer.error",
+    "tenant": "$context.authorizer.tenant",
+    "bytes": "$context.responseLength",
+    "agent": "$context.identity.userAgent",
+}
+"""No header and no query: they may hold what nobody should read in a log."""
+
+
+class Gateway(Construct):
+    """`api`, `stage` and `address`; `functions` serve it, by the folder's name."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: Stage,
+        functions: Mapping[str, Function],
+        authorizer: Function,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.api = gateway.CfnApi(
+            self,
+            "Api",
+            name=stage.physical("api"),
+            description=f"The API of Punctual ({stage.name})",
+            protocol_type="HTTP",
+            cors_configuration=_cors(stage),
+            # With a name of its own, there is one way in.
+            disable_execute_api_endpoint=stage.domain is not None,
+        )
+        self._authorizer = self._authorize(authorizer)
+        self._integrations = {
+            name: self._integrate(function) for name, function in functions.items()
+        }
+        for call in CALLS:
+            self._route(f"{call.method} {call.path}", call.function, call.public)
+        self._route("$default", REST, public=False)
+        if stage.cors_origins:
+            self._route(PREFLIGHT, REST, public=True)  # else $default takes it, and wants a token
+        self.access_log = self._access_log(stage)
+        self.stage = self._stage(stage)
+        self.points_to = self._domain(stage)
+        self.address = self._address(stage)
+
+    def _authorize(self, function: Function) -> gateway.CfnAuthorizer:
+        authorizer = gateway.CfnAuthorizer(
+            self,
+            "Authorizer",
+            api_id=self.api.ref,
+            name="token",
+            authorizer_type="REQUEST",
+            authorizer_payload_format_version=PAYLOAD,
+            enable_simple_responses=True,
+            authorizer_uri=self._uri(function),
+            identity_source=IDENTITY_SOURCES,
+            authorizer_result_ttl_in_seconds=REMEMBERED_SECONDS,
+        )
+        self._permit("MayAuthorize", function, f"authorizers/{authorizer.ref}")
+        return authorizer
+
+    def _integrate(self, function: Function) -> gateway.CfnIntegration:
+        self._permit(f"May-{function.name}", function, f"{API_STAGE}/*/*", f"{API_STAGE}/$default")
+        return gateway.CfnIntegration(
+            self,
+            f"To-{function.name}",
+            api_id=self.api.ref,
+            description=f"Calls {function.name}",
+            integration_type="AWS_PROXY",
+            integration_uri=function.arn,
+            payload_format_version=PAYLOAD,
+        )
+
+    def _route(self, key: str, function: str, public: bool) -> None:
+        route = gateway.CfnRoute(
+            self,
+            f"Route {key}".replace("/", "."),
+            api_id=self.api.ref,
+            route_key=key,
+            target=f"integrations/{self._integrations[function].ref}",
+            authorization_type="NONE" if public else "CUSTOM",
+            authorizer_id=None if public else self._authorizer.ref,
+        )
+        if public:
+            reason = "Browsers ask it without a token." if key == PREFLIGHT else OPEN
+            acknowledge(route, reason, "AwsSolutions-APIG4")
+
+    def _stage(self, stage: Stage) -> gateway.CfnStage:
+        return gateway.CfnStage(
+            self,
+            "Stage",
+            api_id=self.api.ref,
+            stage_name=API_STAGE,
+            description=f"Version 1 of Punctual's API ({stage.name})",
+            auto_deploy=True,
+            access_log_settings=gateway.CfnStage.AccessLogSettingsProperty(
+                destination_arn=_without_star(self.access_log.log_group_arn),
+                format=json.dumps(LOGGED, separators=(",", ":")),
+            ),
+            default_route_settings=gateway.CfnStage.RouteSettingsProperty(
+                throttling_rate_limit=stage.throttle.rate,
+                throttling_burst_limit=stage.throttle.burst,
+                detailed_metrics_enabled=stage.api_metrics,
+            ),
+        )
+
+    def _access_log(self, stage: Stage) -> logs.LogGroup:
+        group = logs.LogGroup(
+            self,
+            "AccessLog",
+            # Under this name a delivery needs no line in the account's one resource policy.
+            log_group_name=f"/aws/vendedlogs/{stage.physical('api')}",
+            removal_policy=stage.removal,
+        )
+        kept = group.node.default_child
+        assert isinstance(kept, logs.CfnLogGroup)
+        kept.retention_in_days = stage.log_retention_days
+        return group
+
+    def _domain(self, stage: Stage) -> str | None:
+        """What the DNS record of the API's own name must point to."""
+        if stage.domain is None:
+            return None
+        name = gateway.CfnDomainName(
+            self,
+            "Domain",
+            domain_name=stage.domain.name,
+            domain_name_configurations=[
+                gateway.CfnDomainName.DomainNameConfigurationProperty(
+                    certificate_arn=stage.domain.certificate_arn,
+                    endpoint_type="REGIONAL",
+                    security_policy="TLS_1_2",
+                )
+            ],
+        )
+        mapping = gateway.CfnApiMapping(
+            self,
+            "Mapping",
+            api_id=self.api.ref,
+            domain_name=name.ref,
+            stage=API_STAGE,
+            api_mapping_key=API_STAGE,
+        )
+        mapping.add_resource_dependency(self.stage)
+        return name.attr_regional_domain_name
+
+    def _address(self, stage: Stage) -> str:
+        if stage.domain is not None:
+            return f"https://{stage.domain.name}/{API_STAGE}"
+        return f"{self.api.attr_api_endpoint}/{API_STAGE}"
+
+    def _permit(self, construct_id: str, function: Function, *paths: str) -> None:
+        for number, path in enumerate(paths):
+            lambda_.CfnPermission(
+                self,
+                f"{construct_id}{number or ''}",
+                action="lambda:InvokeFunction",
+                function_name=function.arn,
+                principal="apigateway.amazonaws.com",
+                source_arn=Stack.of(self).format_arn(
+                    service="execute-api", resource=self.api.ref, resource_name=path
+                ),
+            )
+
+    def _uri(self, function: Function) -> str:
+        stack = Stack.of(self)
+        return (
+            f"arn:{stack.partition}:apigateway:{stack.region}:lambda:path/2015-03-31/functions/"
+            f"{function.arn}/invocations"
+        )
+
+
+def _cors(stage: Stage) -> gateway.CfnApi.CorsProperty | None:
+    if not stage.cors_origins:
+        return None
+    return gateway.CfnApi.CorsProperty(
+        allow_origins=list(stage.cors_origins),
+        allow_methods=METHODS,
+        allow_headers=ASKED_HEADERS,
+        expose_headers=TOLD_HEADERS,
+        max_age=3600,
+    )
+
+
+def _without_star(arn: str) -> str:
+    """A delivery takes the group's ARN without the `:*` that CloudFormation gives it."""
+    return Fn.select(0, Fn.split(":*", arn))

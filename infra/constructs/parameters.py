@@ -1,0 +1,61 @@
+"""What an operator turns while everything runs: SSM parameters, read with each tick."""
+
+from aws_cdk import Stack
+from aws_cdk import aws_ssm as ssm
+from constructs import Construct
+
+from infra.config.stage import Stage
+
+
+def parameter(
+    scope: Construct, construct_id: str, stage: Stage, name: str, value: str, description: str
+) -> ssm.StringParameter:
+    return ssm.StringParameter(
+        scope,
+        construct_id,
+        parameter_name=f"{stage.knobs}{name}",
+        description=description,
+        string_value=value,
+    )
+
+
+def secret_arn(stack: Stack, stage: Stage, name: str) -> str:
+    """Of a SecureString, which no template can make: `make deploy` does."""
+    return stack.format_arn(
+        service="ssm", resource="parameter", resource_name=f"{stage.knobs}{name}".lstrip("/")
+    )
+
+
+class Knobs(Construct):
+    """A deploy sets one again only when its value in cdk.json has changed."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
+        super().__init__(scope, construct_id)
+        self.shards = parameter(
+            self,
+            "Shards",
+            stage,
+            "shards",
+            str(stage.shards),
+            "How many shards share each minute's timers; it may grow at any time, never shrink",
+        )
+        self.pace = parameter(
+            self,
+            "Pace",
+            stage,
+            "pace",
+            str(stage.pace),
+            "After an outage: how many of the minutes behind are handed out with each tick",
+        )
+        self.dispatch = parameter(
+            self,
+            "Dispatch",
+            stage,
+            "dispatch",
+            "on",
+            "on, or off to stop starting runs; nothing is lost, it is caught up when on again",
+        )
+
+    @property
+    def arns(self) -> list[str]:
+        return [one.parameter_arn for one in (self.shards, self.pace, self.dispatch)]

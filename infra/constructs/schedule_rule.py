@@ -1,0 +1,43 @@
+"""What starts a function by time, and nothing else does."""
+
+from aws_cdk import Duration
+from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from constructs import Construct
+
+from infra.config.stage import Stage
+from infra.constructs.function import Function
+from infra.nag_suppressions import acknowledge
+
+
+class Clock(Construct):
+    """A rule with one target; a start that came too late to be of use is dropped."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: Stage,
+        name: str,
+        description: str,
+        schedule: events.Schedule,
+        function: Function,
+        retries: int,
+        oldest: Duration,
+        why_dropped: str,
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.rule = events.Rule(
+            self,
+            "Rule",
+            rule_name=stage.physical(name),
+            description=description,
+            schedule=schedule,
+            targets=[
+                targets.LambdaFunction(
+                    function.function, retry_attempts=retries, max_event_age=oldest
+                )
+            ],
+        )
+        acknowledge(self.rule, why_dropped, "Serverless-EventBusDLQ")

@@ -1,0 +1,64 @@
+"""A DynamoDB table as all of ours are: on demand, restorable to any second, string keys."""
+
+from aws_cdk import aws_dynamodb as dynamodb
+from constructs import Construct
+
+from infra.config.stage import Stage
+from punctual.aws.dynamodb.keys import PK, SK, TTL
+
+
+class Table(Construct):
+    """Point-in-time recovery covers every table: a restore must give one consistent moment."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: Stage,
+        expires: bool,
+        streams: bool = False,
+        index: str = "",
+    ) -> None:
+        super().__init__(scope, construct_id)
+        self.table = _restored(self, construct_id.lower(), stage, streams) or self._own(
+            stage, expires, streams, index
+        )
+
+    def _own(self, stage: Stage, expires: bool, streams: bool, index: str) -> dynamodb.Table:
+        table = dynamodb.Table(
+            self,
+            "Table",
+            partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
+            sort_key=dynamodb.Attribute(name=SK, type=dynamodb.AttributeType.STRING),
+            billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
+            # AWS-owned keys: AWS-managed ones cost a KMS request with each cold partition.
+            encryption=dynamodb.TableEncryption.DEFAULT,
+            point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
+                point_in_time_recovery_enabled=True
+            ),
+            time_to_live_attribute=TTL if expires else None,
+            stream=dynamodb.StreamViewType.NEW_AND_OLD_IMAGES if streams else None,
+            deletion_protection=stage.protects("Data"),
+            removal_policy=stage.removal,
+        )
+        if index:  # only of rows that have the attribute
+            table.add_global_secondary_index(
+                index_name=index,
+                partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
+                sort_key=dynamodb.Attribute(name=index, type=dynamodb.AttributeType.NUMBER),
+                projection_type=dynamodb.ProjectionType.KEYS_ONLY,
+            )
+        return table
+
+
+def _restored(scope: Construct, name: str, stage: Stage, streams: bool) -> dynamodb.ITable | None:
+    """What is restored belongs to no stack: whoever restored it set it up."""
+    if stage.restored is None:
+        return None
+    return dynamodb.Table.from_table_attributes(
+        scope,
+        "Table",
+        table_name=stage.restored.tables[name],
+        table_stream_arn=stage.restored.stream if streams else None,
+    )

@@ -1,0 +1,85 @@
+"""The admin token: made here, handed out once; the account holds a keyed hash of it alone.
+
+The key is a SecureString, which no template can make. It is made once, before anything that reads
+it, and never again: with another one every token would be worth nothing.
+"""
+
+import os
+import secrets
+from base64 import b64encode
+from pathlib import Path
+from typing import Any
+
+from infra.operations.account import NotReady, parameter
+from punctual.auth.authenticator import admin_hash
+from punctual.domain.tenants.tokens import KEY_BYTES, RANDOM_BYTES, secret
+from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, UNSET, key_of
+
+__all__ = [
+    "TOKEN_HASH",
+    "TOKEN_KEY",
+    "UNSET",
+    "ensure_key",
+    "forget_key",
+    "keep",
+    "put_first",
+    "put_new",
+]
+
+
+def ensure_key(ssm: Any, knobs: str) -> bytes:
+    """The key that stands, or a new one where there is none."""
+    name = knobs + TOKEN_KEY
+    made = b64encode(secrets.token_bytes(KEY_BYTES)).decode()
+    try:
+        ssm.put_parameter(
+            Name=name,
+            Value=made,
+            Type="SecureString",
+            Description="The key of the hashes of all tokens; with another one none is good",
+            Overwrite=False,
+        )
+    except ssm.exceptions.ParameterAlreadyExists:
+        made = str(ssm.get_parameter(Name=name, WithDecryption=True)["Parameter"]["Value"])
+    key = key_of(made)
+    if len(key) != KEY_BYTES:
+        raise NotReady(f"{name} holds no key: delete it, and all tokens are to be made anew")
+    return key
+
+
+def forget_key(ssm: Any, knobs: str) -> None:
+    try:
+        ssm.delete_parameter(Name=knobs + TOKEN_KEY)
+    except ssm.exceptions.ParameterNotFound:
+        return  # a stage of an earlier version had none
+
+
+def put_new(ssm: Any, knobs: str) -> str:
+    """A new token, whose hash takes the place of the former's."""
+    key = ensure_key(ssm, knobs)
+    token = secret(key, secrets.token_bytes(RANDOM_BYTES))
+    value = admin_hash(key, token)
+    ssm.put_parameter(Name=knobs + TOKEN_HASH, Value=value, Type="String", Overwrite=True)
+    return token
+
+
+def put_first(ssm: Any, knobs: str) -> str | None:
+    """A token where there is none yet, else None."""
+    return put_new(ssm, knobs) if standing(ssm, knobs) == UNSET else None
+
+
+def keep(path: Path, token: str) -> None:
+    """Write the token to a file that only its owner may read, in place of a former one."""
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token + "\n")
+    new.replace(path)
+
+
+def standing(ssm: Any, knobs: str) -> str:
+    found = parameter(ssm, knobs + TOKEN_HASH)
+    if found is None:
+        raise NotReady(f"{knobs}{TOKEN_HASH} is not there: this stage is not deployed here")
+    return found

@@ -1,0 +1,160 @@
+"""`python -m infra.operations.redrive STAGE`: hand on what the stream could not, once more.
+
+What Lambda leaves in the queue is where in the stream the changes stand, not the changes: they can
+be read there for a day. To follow a change twice does no harm.
+"""
+
+import json
+import sys
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import boto3
+from botocore.exceptions import BotoCoreError, ClientError
+
+from infra.app import context
+from infra.config.stage import Stage, WrongStage, described
+
+AT_A_TIME = 10  # messages
+HIDDEN = 900  # seconds in which nobody else takes them, and in which a second try is ours
+PAGE = 200  # changes, as many as the function is given of the stream itself
+
+Say = Callable[[str], None]
+
+
+class Piece(NamedTuple):
+    """Of the stream: from one change to another, both in one shard."""
+
+    stream: str
+    shard: str
+    first: str
+    last: str
+
+    def __str__(self) -> str:
+        return f"{self.shard}, {self.first} to {self.last}"
+
+
+class Failed(RuntimeError):
+    """The function did not take what it was given."""
+
+
+def redrive(stage: Stage, session: Any, say: Say) -> int:
+    """How many messages stay in the queue."""
+    sqs, streams = session.client("sqs"), session.client("dynamodbstreams")
+    queue = sqs.get_queue_url(QueueName=stage.physical("status-failed"))["QueueUrl"]
+    hand_on = _hand_on(session.client("lambda"), stage.physical("status"))
+    stay = 0
+    for message in _messages(sqs, queue):
+        piece = piece_of(message["Body"])
+        try:
+            number = sum(hand_on(page) for page in changes(streams, piece))
+        except streams.exceptions.TrimmedDataAccessException:
+            say(f"{piece}: older than a day, the stream does not hold it any more")
+            stay += 1
+        except Failed as error:
+            say(f"{piece}: {error}")
+            stay += 1
+        else:
+            sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
+            say(f"{piece}: {number} changes followed")
+    return stay
+
+
+def piece_of(body: str) -> Piece:
+    """
+    >>> piece_of('{"DDBStreamBatchInfo": {"streamArn": "arn", "shardId": "s",'
+    ...          '"startSequenceNumber": "1", "endSequenceNumber": "2"}}')
+    Piece(stream='arn', shard='s', first='1', last='2')
+    """
+    told = json.loads(body)["DDBStreamBatchInfo"]
+    return Piece(
+        told["streamArn"], told["shardId"], told["startSequenceNumber"], told["endSequenceNumber"]
+    )
+
+
+def changes(streams: Any, piece: Piece) -> Iterator[list[dict[str, Any]]]:
+    """As the function would have been given them."""
+    iterator = streams.get_shard_iterator(
+        StreamArn=piece.stream,
+        ShardId=piece.shard,
+        ShardIteratorType="AT_SEQUENCE_NUMBER",
+        SequenceNumber=piece.first,
+    )["ShardIterator"]
+    while iterator is not None:
+        page = streams.get_records(ShardIterator=iterator, Limit=PAGE)
+        found = [as_event(one, piece.stream) for one in page["Records"]]
+        mine = [one for one in found if _place(one) <= int(piece.last)]
+        if mine:
+            yield mine
+        done = len(mine) < len(found) or (mine and _place(mine[-1]) == int(piece.last))
+        iterator = None if done else page.get("NextShardIterator")
+
+
+def as_event(record: Mapping[str, Any], stream: str) -> dict[str, Any]:
+    """Times are numbers and bytes are text there."""
+    event: dict[str, Any] = json.loads(json.dumps(record, default=_plain))
+    return {**event, "eventSourceARN": stream}
+
+
+def _place(event: Mapping[str, Any]) -> int:
+    return int(event["dynamodb"]["SequenceNumber"])
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.timestamp()
+    if isinstance(value, bytes):
+        return b64encode(value).decode()
+    raise TypeError(f"a stream holds no {type(value).__name__}")
+
+
+def _messages(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
+    """Each message once, also those that are seen again because a try took longer than `HIDDEN`."""
+    seen: set[str] = set()
+    while True:
+        answer = sqs.receive_message(
+            QueueUrl=queue, MaxNumberOfMessages=AT_A_TIME, VisibilityTimeout=HIDDEN
+        )
+        new = [one for one in answer.get("Messages", []) if one["MessageId"] not in seen]
+        if not new:
+            return
+        seen.update(one["MessageId"] for one in new)
+        yield from new
+
+
+def _hand_on(client: Any, function: str) -> Callable[[Sequence[Mapping[str, Any]]], int]:
+    def hand_on(records: Sequence[Mapping[str, Any]]) -> int:
+        answer = client.invoke(
+            FunctionName=function, Payload=json.dumps({"Records": list(records)}).encode()
+        )
+        said = json.loads(answer["Payload"].read())
+        if "FunctionError" in answer:
+            raise Failed(f"{function} fails: {said.get('errorType')}: {said.get('errorMessage')}")
+        if said["batchItemFailures"]:
+            raise Failed(f"{function} stops at {said['batchItemFailures'][0]['itemIdentifier']}")
+        return len(records)
+
+    return hand_on
+
+
+def main(arguments: Sequence[str]) -> int:
+    if len(arguments) != 1:
+        print("python -m infra.operations.redrive STAGE", file=sys.stderr)
+        return 2
+    try:
+        stage = described(arguments[0], context()["stages"])
+        stay = redrive(stage, boto3.Session(), print)
+    except WrongStage as error:
+        print(f"redrive: {error}", file=sys.stderr)
+        return 1
+    except (BotoCoreError, ClientError) as error:
+        print(f"redrive: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    print(f"{stay} stay in {stage.physical('status-failed')}")
+    return 1 if stay else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,91 @@
+"""The stack that people and programs talk to: the HTTP API, its authorizer, writes and reads."""
+
+from collections.abc import Mapping
+
+from aws_cdk import CfnOutput, Stack
+from constructs import Construct
+
+from infra import iam
+from infra.config.stage import Stage
+from infra.constructs.function import Function, Functions, Shape
+from infra.constructs.gateway import Gateway
+from infra.constructs.parameters import parameter, secret_arn
+from infra.operations.admin_token import TOKEN_HASH, TOKEN_KEY, UNSET
+from infra.operations.webhook_key import WEBHOOK_KEY
+from infra.stacks.data import Data
+from infra.stacks.scheduling import Scheduling
+from punctual.web.contract import READER, WRITER
+
+# An HTTP API gives up after 30 seconds; an answer that comes later reaches nobody.
+SECONDS = 29
+TOLD = "Who calls is waiting for the answer, and is told."
+AUTHORIZER = Shape("authorizer", "authorizer", "Says whose a token is", 10, TOLD)
+SERVICE = Shape("job-service", WRITER, "Everything in the API that changes jobs", SECONDS, TOLD)
+SEARCH = Shape("job-search", READER, "Everything in the API that only reads", SECONDS, TOLD)
+
+
+class Api(Stack):
+    """`gateway.api` and `gateway.stage` are what alarms need; the address is an output."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: Stage,
+        data: Data,
+        scheduling: Scheduling,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Punctual ({stage.name}): the HTTP API and what serves it",
+            termination_protection=stage.protects("Api"),
+        )
+        self.token_hash = parameter(
+            self,
+            "TokenHash",
+            stage,
+            TOKEN_HASH,
+            UNSET,
+            "A keyed hash of the admin token; `make token` makes another token",
+        )
+        token_key = secret_arn(self, stage, TOKEN_KEY)
+        webhook_key = secret_arn(self, stage, WEBHOOK_KEY)
+        environment = scheduling.settings.to_env()
+        make = Functions(self, stage, environment)
+        arns, queues = data.arns, scheduling.arns
+
+        trust = stage.trust.to_env() if stage.trust else {}
+        self.authorizer = make(
+            AUTHORIZER,
+            iam.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
+            {**_named(environment), **trust},
+        )
+        self.service = make(SERVICE, iam.job_service(arns, queues, token_key, webhook_key))
+        limited = stage.limits is not None
+        self.search = make(SEARCH, iam.job_search(arns, limited), {**environment, **trust})
+        self.gateway = Gateway(
+            self,
+            "Gateway",
+            stage=stage,
+            functions={WRITER: self.service, READER: self.search},
+            authorizer=self.authorizer,
+        )
+        CfnOutput(self, "Address", value=self.gateway.address, description="The API's address")
+        if self.gateway.points_to is not None:
+            CfnOutput(
+                self,
+                "DomainPointsTo",
+                value=self.gateway.points_to,
+                description="What the DNS record (CNAME or alias) of the API's name must point to",
+            )
+
+    @property
+    def functions(self) -> dict[str, Function]:
+        return {one.name: one for one in (self.authorizer, self.service, self.search)}
+
+
+def _named(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the authorizer must know of the rest: every variable is read at each of its starts."""
+    return {name: environment[name] for name in ("PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS")}

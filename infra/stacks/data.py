@@ -1,0 +1,58 @@
+"""The stack that holds everything Punctual must not lose; it changes seldom and stands alone."""
+
+from aws_cdk import CfnOutput, Stack
+from aws_cdk import aws_events as events
+from constructs import Construct
+
+from infra import iam
+from infra.config.stage import Stage
+from infra.constructs.bucket import Bucket
+from infra.constructs.table import Table
+from punctual.aws.dynamodb.keys import BEATING
+
+
+class Data(Stack):
+    """Five tables, a bucket and the event bus, as docs/architecture.md describes them."""
+
+    def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Punctual ({stage.name}): jobs, timers, runs and their outputs",
+            termination_protection=stage.protects("Data"),
+        )
+        self.jobs = Table(self, "Jobs", stage=stage, expires=True, streams=True, index=BEATING)
+        # A timer is what an accepted job hangs on. Expiry would drop it in a long outage.
+        self.timers = Table(self, "Timers", stage=stage, expires=False)
+        self.runs = Table(self, "Runs", stage=stage, expires=True)
+        self.control = Table(self, "Control", stage=stage, expires=True)
+        # Of its own, so that nobody has a right to delete or change what stands in it.
+        self.audit = Table(self, "Audit", stage=stage, expires=True)
+        self.outputs = Bucket(self, "Outputs", stage=stage)
+        self.bus = events.EventBus(
+            self,
+            "Bus",
+            event_bus_name=stage.prefix,
+            description=f"What `event` tasks publish, and changes of Punctual ({stage.name})",
+        )
+        CfnOutput(
+            self,
+            "EventBus",
+            value=self.bus.event_bus_name,
+            description="The event bus to put your rules on",
+        )
+
+    @property
+    def arns(self) -> iam.Data:
+        stream = self.jobs.table.table_stream_arn
+        assert stream is not None
+        return iam.Data(
+            jobs=self.jobs.table.table_arn,
+            timers=self.timers.table.table_arn,
+            runs=self.runs.table.table_arn,
+            control=self.control.table.table_arn,
+            audit=self.audit.table.table_arn,
+            stream=stream,
+            bucket=self.outputs.bucket.bucket_arn,
+            bus=self.bus.event_bus_arn,
+        )

@@ -1,0 +1,46 @@
+"""The stage's monthly budget: AWS mails when its costs come near it, and stops nothing."""
+
+from aws_cdk import Stack
+from aws_cdk import aws_budgets as budgets
+from constructs import Construct
+
+from infra.config.stage import STAGE_TAG, Stage
+
+NOTICES = (("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100))
+"""When to mail: which costs, and how many percent of the budget they have reached."""
+
+
+class Budget(Construct):
+    """Its name is unique in the account, whatever the region, so it carries the region.
+
+    It counts what has the stage's tag, once the account has activated that tag for costs.
+    """
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, stage: Stage, dollars: int, email: str
+    ) -> None:
+        super().__init__(scope, construct_id)
+        mailed = budgets.CfnBudget.SubscriberProperty(address=email, subscription_type="EMAIL")
+        budgets.CfnBudget(
+            self,
+            "Budget",
+            budget=budgets.CfnBudget.BudgetDataProperty(
+                budget_name=f"{stage.prefix}-{Stack.of(self).region}",
+                budget_type="COST",
+                time_unit="MONTHLY",
+                budget_limit=budgets.CfnBudget.SpendProperty(amount=dollars, unit="USD"),
+                cost_filters={"TagKeyValue": [f"user:{STAGE_TAG}${stage.name}"]},
+            ),
+            notifications_with_subscribers=[
+                budgets.CfnBudget.NotificationWithSubscribersProperty(
+                    notification=budgets.CfnBudget.NotificationProperty(
+                        notification_type=kind,
+                        comparison_operator="GREATER_THAN",
+                        threshold=percent,
+                        threshold_type="PERCENTAGE",
+                    ),
+                    subscribers=[mailed],
+                )
+                for kind, percent in NOTICES
+            ],
+        )

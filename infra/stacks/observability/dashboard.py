@@ -1,0 +1,297 @@
+"""The dashboard, to be read from top to bottom by a person on call."""
+
+from collections.abc import Sequence
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+from constructs import Construct
+
+from infra.config.stage import Stage
+from infra.stacks.observability.alarms import LAG, LATE
+from infra.stacks.observability.metrics import (
+    EXECUTORS,
+    KEPT_FOR_A_PERSON,
+    MAXIMUM,
+    Metrics,
+    Watched,
+)
+from infra.stacks.observability.queries import log_group
+from punctual.lambdas.telemetry import Metric
+
+WIDTH = 24  # of CloudWatch's grid
+HEIGHT = 6
+TEXT = 2
+RED = cloudwatch.Color.RED
+
+Row = tuple[str, Sequence[cloudwatch.IWidget]]
+
+
+def dashboard(
+    scope: Construct,
+    construct_id: str,
+    *,
+    stage: Stage,
+    watched: Watched,
+    alarms: Sequence[cloudwatch.IAlarm],
+) -> cloudwatch.Dashboard:
+    made = cloudwatch.Dashboard(
+        scope,
+        construct_id,
+        dashboard_name=stage.prefix,
+        default_interval=Duration.hours(3),
+    )
+    made.add_widgets(_text(_welcome(stage)))
+    if alarms:
+        made.add_widgets(
+            cloudwatch.AlarmStatusWidget(
+                alarms=alarms,
+                title="Alarms, those that ring first",
+                sort_by=cloudwatch.AlarmStatusWidgetSortBy.STATE_UPDATED_TIMESTAMP,
+                width=WIDTH,
+                height=HEIGHT,
+            )
+        )
+    metrics = Metrics(stage)
+    for text, widgets in (
+        _on_time(stage, metrics),
+        _keeping_up(stage, metrics, watched),
+        _failing(stage, metrics, watched),
+        _api(metrics, watched),
+        _functions(metrics, watched),
+        _tables(metrics, watched),
+    ):
+        made.add_widgets(_text(text))
+        made.add_widgets(*widgets)
+    made.add_widgets(_text(_money(stage)))
+    return made
+
+
+def _welcome(stage: Stage) -> str:
+    return (
+        f"# Punctual ({stage.name})\n"
+        "Read from top to bottom; what to do about an alarm is in `docs/runbook.md`, the "
+        f"questions to the logs are saved in Logs Insights under `{stage.prefix}/`."
+    )
+
+
+def _money(stage: Stage) -> str:
+    return (
+        "## What does it cost?\n"
+        "Line by line, with what each unit buys: `docs/cost.md`. What was really spent: Cost "
+        f"Explorer, by the tag `stage = {stage.name}` together with `application = punctual`."
+    )
+
+
+def _on_time(stage: Stage, metrics: Metrics) -> Row:
+    text = (
+        "## Is it on time?\n"
+        "How late runs start (aim: p99 under 2 s), how far behind all is done (two to four "
+        "minutes are normal), and whether the planner ticks each minute."
+    )
+    ticks = _graph("Ticks a minute", [metrics.ticks()])
+    if not stage.metrics:
+        return text, [
+            _asked(
+                stage,
+                "How late runs start (ms), from the logs",
+                EXECUTORS,
+                'filter message = "run_ended" and ispresent(lateness)',
+                "stats pct(lateness, 50) as p50, pct(lateness, 99) as p99, max(lateness) as max "
+                "by bin(1m)",
+            ),
+            _asked(
+                stage,
+                "Minutes behind, from the logs",
+                ["planner"],
+                'filter message = "tick"',
+                "stats max(behind) as behind by bin(1m)",
+            ),
+            ticks,
+        ]
+    late = [
+        metrics.own(Metric.LATENESS, one, statistic, f"{one.removeprefix('executor-')} {shown}")
+        for one in EXECUTORS
+        for statistic, shown in (("p50", "p50"), ("p99", "p99"), (MAXIMUM, "max"))
+    ]
+    lag = metrics.own(Metric.WATERMARK_LAG, "planner", MAXIMUM, "watermark lag")
+    return text, [
+        _graph("How late runs start (ms)", late, limit=LATE),
+        _graph("How far behind all is done (s)", [lag], limit=LAG),
+        ticks,
+    ]
+
+
+def _keeping_up(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
+    text = (
+        "## Is it keeping up?\n"
+        "What fell due, was sent, began and ended should be the same but for retries; queues "
+        "should be short, and nothing in them older than a minute."
+    )
+    depth = [
+        metrics.queue(one, "ApproximateNumberOfMessagesVisible", MAXIMUM) for one in watched.queues
+    ]
+    age = [metrics.queue(one, "ApproximateAgeOfOldestMessage", MAXIMUM) for one in watched.queues]
+    return text, [
+        _graph(
+            "Runs a minute",
+            [
+                metrics.own_sum(Metric.DUE, "due"),
+                metrics.own_sum(Metric.DISPATCHED, "dispatched"),
+                metrics.own_sum(Metric.STARTED, "started"),
+                metrics.own_sum(Metric.FINISHED, "finished"),
+                metrics.own_sum(Metric.LIMITED, "held back by a limit"),
+            ],
+        )
+        if stage.metrics
+        else _asked(
+            stage,
+            "Runs that ended, from the logs",
+            EXECUTORS,
+            'filter message = "run_ended"',
+            "stats count(*) as ended by bin(1m)",
+        ),
+        _graph("Messages that wait, by queue", depth),
+        _graph("Oldest message (s), by queue", age),
+    ]
+
+
+def _failing(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
+    text = (
+        "## Does it fail?\n"
+        "Runs that failed are their owners' business; what was missed, dead letters and finds "
+        "of the reconciler are ours, and should be none."
+    )
+    dead = [
+        metrics.queue(one, "ApproximateNumberOfMessagesVisible", MAXIMUM)
+        if one in KEPT_FOR_A_PERSON
+        else metrics.arrived(one)
+        for one in watched.dead
+    ]
+    behind = metrics.function("status", "IteratorAge", MAXIMUM)
+    return text, [
+        _graph(
+            "Runs a minute",
+            [
+                metrics.own_sum(Metric.FAILED, "failed"),
+                metrics.own_sum(Metric.RETRIED, "retried"),
+                metrics.own_sum(Metric.MISSED, "missed"),
+                metrics.own_sum(Metric.WEBHOOKS_GIVEN_UP, "webhooks given up"),
+                metrics.own_sum(Metric.DEAD_LETTERS, "dead letters"),
+                metrics.own_sum(Metric.RECONCILER_FINDS, "reconciler found"),
+            ],
+        )
+        if stage.metrics
+        else _asked(
+            stage,
+            "Runs by how they ended, from the logs",
+            [*EXECUTORS, "dead-letters"],
+            'filter message in ["run_ended", "run_poisoned"] and status != "SUCCESS"',
+            "stats count(*) as runs by bin(1m)",
+        ),
+        _graph("Dead letters, by queue", dead),
+        _graph("How far behind the changes of jobs are followed (ms)", [behind]),
+    ]
+
+
+def _api(metrics: Metrics, watched: Watched) -> Row:
+    text = (
+        "## Does the API answer?\n"
+        "4xx are mistakes of who calls (429: throttled), 5xx are ours; who was refused and why: "
+        "the query `refused API calls`."
+    )
+    counts = [metrics.api(watched.api, name) for name in ("Count", "4xx", "5xx")]
+    latency = [
+        metrics.api(watched.api, "Latency", statistic).with_(label=f"all of it, {statistic}")
+        for statistic in ("p50", "p99")
+    ]
+    ours = metrics.api(watched.api, "IntegrationLatency", "p99").with_(label="our part, p99")
+    return text, [
+        _graph("Calls a minute", counts, width=12),
+        _graph("How long an answer takes (ms)", [*latency, ours], width=12),
+    ]
+
+
+def _functions(metrics: Metrics, watched: Watched) -> Row:
+    text = (
+        "## How do the functions do?\n"
+        "Errors are crashes, timeouts and lack of memory; throttles say that no concurrency is "
+        "left. Pollers and executors of the long lane are meant to take long."
+    )
+    shown = (
+        ("Duration, p99 (ms)", "Duration", "p99"),
+        ("Errors a minute", "Errors", "Sum"),
+        ("Throttles a minute", "Throttles", "Sum"),
+        ("At a time", "ConcurrentExecutions", MAXIMUM),
+    )
+    return text, [
+        _graph(
+            title,
+            [metrics.function(name, metric, statistic) for name in watched.functions],
+            width=6,
+        )
+        for title, metric, statistic in shown
+    ]
+
+
+def _tables(metrics: Metrics, watched: Watched) -> Row:
+    text = (
+        "## How do the tables do?\n"
+        "Units are what DynamoDB bills; a throttle is a call that has to be made again, and "
+        "should be rare."
+    )
+
+    def units(metric: str) -> list[cloudwatch.IMetric]:
+        return [metrics.table(table, name, metric) for name, table in watched.tables.items()]
+
+    throttled = [metrics.table_throttles(table, name) for name, table in watched.tables.items()]
+    return text, [
+        _graph("Write units a minute", units("ConsumedWriteCapacityUnits")),
+        _graph("Read units a minute", units("ConsumedReadCapacityUnits")),
+        _graph("Throttles a minute", throttled),
+    ]
+
+
+def _text(markdown: str) -> cloudwatch.TextWidget:
+    return cloudwatch.TextWidget(
+        markdown=markdown,
+        width=WIDTH,
+        height=TEXT,
+        background=cloudwatch.TextWidgetBackground.TRANSPARENT,
+    )
+
+
+def _graph(
+    title: str,
+    series: Sequence[cloudwatch.IMetric],
+    *,
+    width: int = WIDTH // 3,
+    limit: float | None = None,
+) -> cloudwatch.GraphWidget:
+    line = (
+        []
+        if limit is None
+        else [cloudwatch.HorizontalAnnotation(value=limit, label="an alarm rings", color=RED)]
+    )
+    return cloudwatch.GraphWidget(
+        title=title,
+        left=series,
+        left_annotations=line,
+        left_y_axis=cloudwatch.YAxisProps(min=0, show_units=False),
+        legend_position=cloudwatch.LegendPosition.BOTTOM,
+        width=width,
+        height=HEIGHT,
+    )
+
+
+def _asked(
+    stage: Stage, title: str, functions: Sequence[str], *lines: str
+) -> cloudwatch.LogQueryWidget:
+    """For a stage that pays for no metrics: what such a graph reads of the logs is billed."""
+    return cloudwatch.LogQueryWidget(
+        title=title,
+        log_group_names=[log_group(stage, name) for name in functions],
+        query_lines=list(lines),
+        view=cloudwatch.LogQueryVisualizationType.LINE,
+        width=WIDTH // 3,
+        height=HEIGHT,
+    )

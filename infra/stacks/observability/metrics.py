@@ -1,0 +1,167 @@
+"""The metrics that alarms and the dashboard read: AWS's own, which are free, and ours."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from aws_cdk import Duration
+from aws_cdk import aws_cloudwatch as cloudwatch
+
+from infra.config.stage import Stage
+from punctual.lambdas.telemetry import NAMESPACE, Metric
+
+MINUTE = Duration.minutes(1)
+SUM, MAXIMUM = "Sum", "Maximum"
+
+EXECUTORS = ("executor-quick", "executor-long")
+TOLD_BY: Mapping[Metric, tuple[str, ...]] = {
+    Metric.TICKS: ("planner",),
+    Metric.WATERMARK_LAG: ("planner",),
+    Metric.DUE: ("poller",),
+    Metric.DISPATCHED: ("poller",),
+    Metric.MISSED: ("poller",),
+    Metric.LATENESS: EXECUTORS,
+    Metric.STARTED: EXECUTORS,
+    Metric.FINISHED: EXECUTORS,
+    Metric.RETRIED: EXECUTORS,
+    Metric.FAILED: (*EXECUTORS, "dead-letters"),
+    Metric.DEAD_LETTERS: ("dead-letters",),
+    Metric.RECONCILER_FINDS: ("reconciler",),
+    Metric.LIMITED: EXECUTORS,
+    Metric.WEBHOOKS_GIVEN_UP: ("executor-quick", "dead-letters"),
+}
+"""Which functions tell a metric: each makes a series of its own, and each is paid for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """What there is to watch, by the names that follow the stage's.
+
+    `lanes` maps a queue of runs to its lane; `tables` and `api` hold what CloudFormation names.
+    """
+
+    functions: tuple[str, ...]
+    lanes: Mapping[str, str]
+    tables: Mapping[str, str]
+    api: str
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """What is to be worked off."""
+        return (*(f"{name}.fifo" for name in self.lanes), "wake")
+
+    @property
+    def dead(self) -> tuple[str, ...]:
+        """What a function takes at once, and then what waits for a person."""
+        return (*(f"{name}-dead.fifo" for name in self.lanes), *KEPT_FOR_A_PERSON)
+
+
+KEPT_FOR_A_PERSON = ("wake-dead", "status-failed")
+
+
+class Metrics:
+    """A metric's label is what it is about, as far as its graph does not say it."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def own(
+        self, metric: Metric, service: str, statistic: str = SUM, label: str | None = None
+    ) -> cloudwatch.Metric:
+        """With the dimensions that PowertoolsTelling sets."""
+        return cloudwatch.Metric(
+            namespace=NAMESPACE,
+            metric_name=metric.value,
+            dimensions_map={"service": service, "stage": self._stage.name},
+            statistic=statistic,
+            period=MINUTE,
+            label=label or f"{metric.value.lower()} {service}",
+        )
+
+    def own_sum(self, metric: Metric, label: str) -> cloudwatch.IMetric:
+        """Over all functions that tell it."""
+        services = TOLD_BY[metric]
+        ids = _ids(metric.value, *services)
+        series = (self.own(metric, service) for service in services)
+        return _added(dict(zip(ids, series, strict=True)), label)
+
+    def function(self, name: str, metric: str, statistic: str = SUM) -> cloudwatch.Metric:
+        return self._aws(
+            "Lambda", metric, {"FunctionName": self._stage.physical(name)}, statistic, name
+        )
+
+    def queue(self, name: str, metric: str, statistic: str = SUM) -> cloudwatch.Metric:
+        dimensions = {"QueueName": self._stage.physical(name)}
+        return self._aws("SQS", metric, dimensions, statistic, name)
+
+    def table(self, table: str, label: str, metric: str) -> cloudwatch.Metric:
+        return self._aws("DynamoDB", metric, {"TableName": table}, SUM, label)
+
+    def api(self, api: str, metric: str, statistic: str = SUM) -> cloudwatch.Metric:
+        return self._aws("ApiGateway", metric, {"ApiId": api}, statistic, metric)
+
+    def ticks(self) -> cloudwatch.IMetric:
+        """Those that went well, told by AWS for nothing."""
+        return cloudwatch.MathExpression(
+            expression="started - failed",
+            using_metrics={
+                "started": self.function("planner", "Invocations"),
+                "failed": self.function("planner", "Errors"),
+            },
+            period=MINUTE,
+            label="ticks that went well",
+        )
+
+    def arrived(self, queue: str) -> cloudwatch.IMetric:
+        """Of a dead-letter queue that a function empties: what it was handed, and what stays."""
+        handed, there = _ids(queue, "handed", "there")
+        return cloudwatch.MathExpression(
+            expression=f"{handed} + {there}",
+            using_metrics={
+                handed: self.queue(queue, "NumberOfMessagesReceived"),
+                there: self.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM),
+            },
+            period=MINUTE,
+            label=queue,
+        )
+
+    def table_throttles(self, table: str, label: str) -> cloudwatch.IMetric:
+        reads, writes = _ids(label, "reads", "writes")
+        return _added(
+            {
+                reads: self.table(table, label, "ReadThrottleEvents"),
+                writes: self.table(table, label, "WriteThrottleEvents"),
+            },
+            label,
+        )
+
+    def _aws(
+        self, service: str, metric: str, dimensions: Mapping[str, str], statistic: str, label: str
+    ) -> cloudwatch.Metric:
+        return cloudwatch.Metric(
+            namespace=f"AWS/{service}",
+            metric_name=metric,
+            dimensions_map=dict(dimensions),
+            statistic=statistic,
+            period=MINUTE,
+            label=label,
+        )
+
+
+def _ids(about: str, *names: str) -> list[str]:
+    """Names of series within one graph, as its formulas may use them.
+
+    >>> _ids("quick-high-dead.fifo", "there")
+    ['there_quick_high_dead_fifo']
+    """
+    return [re.sub(r"\W", "_", f"{name}_{about}") for name in names]
+
+
+def _added(some: dict[str, cloudwatch.IMetric], label: str) -> cloudwatch.IMetric:
+    """What tells nothing in a minute adds nothing to it."""
+    return cloudwatch.MathExpression(
+        expression=" + ".join(f"FILL({name}, 0)" for name in some),
+        using_metrics=some,
+        period=MINUTE,
+        label=label,
+    )

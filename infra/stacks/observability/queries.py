@@ -1,0 +1,148 @@
+"""Questions to the logs that a person on call asks, saved where the console offers them."""
+
+from dataclasses import dataclass
+
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from infra.config.stage import Stage
+
+API_LOG = "api"
+"""The log of every call, which the API's gateway writes itself."""
+
+EXECUTORS = ("executor-quick", "executor-long")
+WORKERS = (*EXECUTORS, "dead-letters")
+FAILED = '["FAILED", "TIMED_OUT"]'
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`logs` by the functions' names, or all; `asks` begins with how to use it."""
+
+    name: str
+    logs: tuple[str, ...] | None
+    asks: str
+
+
+ONE_OF = """\
+# Paste the {what}'s id over ID, and choose a time range that holds it.
+fields @timestamp, coalesce(service, route) as who, coalesce(message, method) as what, \
+coalesce(status, attempt) as state, lateness, error, @message
+| filter @message like "ID"
+| sort @timestamp asc
+| limit 1000"""
+
+QUERIES = (
+    Query("run by id", None, ONE_OF.format(what="run")),
+    Query("job by id", None, ONE_OF.format(what="job")),
+    Query(
+        "failed runs",
+        WORKERS,
+        f"""\
+# Runs that failed for good, newest first. Time range: 1 hour.
+fields @timestamp, status, error, attempt, job_id, run_id, tenant, service
+| filter message in ["run_ended", "run_poisoned"] and status in {FAILED}
+| sort @timestamp desc
+| limit 1000""",
+    ),
+    Query(
+        "failed runs by error",
+        WORKERS,
+        f"""\
+# What fails most, and how many jobs it is. Time range: 1 hour.
+filter message in ["run_ended", "run_poisoned"] and status in {FAILED}
+| stats count(*) as runs, count_distinct(job_id) as jobs, latest(run_id) as one_of_them \
+by error, status
+| sort runs desc
+| limit 100""",
+    ),
+    Query(
+        "latest pick-ups",
+        EXECUTORS,
+        """\
+# Runs by how late they started, in milliseconds, the latest first.
+fields @timestamp, lateness, service, job_id, run_id, attempt, status
+| filter message = "run_ended" and ispresent(lateness)
+| sort lateness desc
+| limit 200""",
+    ),
+    Query(
+        "lateness by minute",
+        EXECUTORS,
+        """\
+# How late runs start, minute by minute, in milliseconds.
+filter message = "run_ended" and ispresent(lateness)
+| stats count(*) as runs, pct(lateness, 50) as p50, pct(lateness, 99) as p99, \
+max(lateness) as latest by bin(1m), service
+| limit 1000""",
+    ),
+    Query(
+        "refused API calls",
+        (API_LOG,),
+        """\
+# Calls that were not answered as asked: who sent what, and where it ended.
+fields @timestamp, status, method, path, route, tenant, ip, ms, integrationError, \
+authorizerError, requestId, agent
+| filter status >= 400
+| sort @timestamp desc
+| limit 1000""",
+    ),
+    Query(
+        "what the reconciler found",
+        ("reconciler",),
+        """\
+# Jobs that were mended, timers and payloads that were left behind, walks that ended. \
+Time range: 2 days.
+fields @timestamp, message, number, jobs.0, jobs.1, jobs.2, timers, finds, over, @message
+| filter message in ["reconciler_mended", "head_unreadable", "timers_behind_watermark", \
+"orphans_removed", "walked"]
+| sort @timestamp desc
+| limit 1000""",
+    ),
+    Query(
+        "planner ticks",
+        ("planner",),
+        """\
+# Each tick: how far all is done, minutes behind, pollers called; and what knobs said.
+fields @timestamp, message, watermark, behind, calls, places, shards, error, names.0, names.1
+| filter message in ["tick", "dispatch_is_off", "shards_grown", "knobs_wrong", "knobs_unread", \
+"places_unread", "timers_of_a_later_version"]
+| sort @timestamp desc
+| limit 500""",
+    ),
+    Query(
+        "problems only",
+        None,
+        """\
+# What a person should look at: our own problems, crashes, timeouts, out of memory.
+fields @timestamp, coalesce(service, @log) as who, message, error, job_id, run_id, @message
+| filter level in ["ERROR", "CRITICAL"] or @message like /Task timed out|Runtime\\.|\\[ERROR\\]/
+| sort @timestamp desc
+| limit 1000""",
+    ),
+)
+
+
+class Queries(Construct):
+    """In a folder of the stage's name; what is kept of a query costs nothing."""
+
+    def __init__(
+        self, scope: Construct, construct_id: str, *, stage: Stage, functions: tuple[str, ...]
+    ) -> None:
+        super().__init__(scope, construct_id)
+        for query in QUERIES:
+            logs.CfnQueryDefinition(
+                self,
+                query.name,
+                name=f"{stage.prefix}/{query.name}",
+                query_string=query.asks,
+                log_group_names=[
+                    log_group(stage, name) for name in query.logs or (*functions, API_LOG)
+                ],
+            )
+
+
+def log_group(stage: Stage, name: str) -> str:
+    """Written as a name, for a graph of it may not wait for another stack to say it."""
+    folder = "/aws/vendedlogs" if name == API_LOG else "/aws/lambda"
+    return f"{folder}/{stage.physical(name)}"

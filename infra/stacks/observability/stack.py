@@ -1,0 +1,139 @@
+"""The stack that shows how the others do: alarms, the dashboard, saved queries."""
+
+from aws_cdk import ArnFormat, CfnOutput, RemovalPolicy, Stack
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_sns as sns
+from aws_cdk import aws_sns_subscriptions as subscriptions
+from constructs import Construct
+
+from infra.config.stage import Stage
+from infra.nag_suppressions import acknowledge
+from infra.stacks.api import Api
+from infra.stacks.data import Data
+from infra.stacks.execution import Execution
+from infra.stacks.observability.alarms import Alarms
+from infra.stacks.observability.budget import Budget
+from infra.stacks.observability.dashboard import dashboard
+from infra.stacks.observability.metrics import Watched
+from infra.stacks.observability.queries import Queries
+from infra.stacks.scheduling import Scheduling
+
+CLOUDWATCH = "cloudwatch.amazonaws.com"
+
+
+class Observability(Stack):
+    """Nothing leans on it, so it may go and come back at any time; a stage chooses what it pays."""
+
+    def __init__(
+        self,
+        scope: Construct,
+        construct_id: str,
+        *,
+        stage: Stage,
+        data: Data,
+        scheduling: Scheduling,
+        execution: Execution,
+        api: Api,
+    ) -> None:
+        super().__init__(
+            scope,
+            construct_id,
+            description=f"Punctual ({stage.name}): dashboard, alarms and saved queries",
+            termination_protection=stage.protects("Observability"),
+        )
+        for other in (data, scheduling, execution, api):
+            self.add_stack_dependency(other)
+        functions = {**scheduling.functions, **execution.functions, **api.functions}
+        watched = Watched(
+            functions=tuple(functions),
+            lanes={one.name: one.lane for one in scheduling.lanes},
+            tables={
+                "jobs": data.jobs.table.table_name,
+                "timers": data.timers.table.table_name,
+                "runs": data.runs.table.table_name,
+                "control": data.control.table.table_name,
+                "audit": data.audit.table.table_name,
+            },
+            api=api.gateway.api.ref,
+        )
+        alarms = self._alarms(stage, watched) if stage.alarms else None
+        if stage.dashboard:
+            dashboard(
+                self,
+                "Dashboard",
+                stage=stage,
+                watched=watched,
+                alarms=alarms.every if alarms else [],
+            )
+        if stage.budget_dollars is not None and stage.alarm_email is not None:
+            Budget(
+                self,
+                "Budget",
+                stage=stage,
+                dollars=stage.budget_dollars,
+                email=stage.alarm_email,
+            )
+        Queries(self, "Queries", stage=stage, functions=watched.functions)
+
+    def _alarms(self, stage: Stage, watched: Watched) -> Alarms:
+        topic = self._topic(stage)
+        if stage.alarm_email is not None:
+            mail = topic.add_subscription(subscriptions.EmailSubscription(stage.alarm_email))
+            acknowledge(
+                mail,
+                "What no mail could say, no queue would: the console shows the alarm all the same.",
+                "Serverless-SNSRedrivePolicy",
+            )
+        CfnOutput(
+            self,
+            "AlarmTopic",
+            value=topic.topic_arn,
+            description="The topic that alarms tell: subscribe whoever is on call",
+        )
+        return Alarms(self, "Alarms", stage=stage, watched=watched, topic=topic)
+
+    def _topic(self, stage: Stage) -> sns.Topic:
+        key = kms.Key(
+            self,
+            "Key",
+            description=f"Encrypts what alarms of Punctual ({stage.name}) say on their way",
+            # The key that SNS has by itself is closed to CloudWatch, and cannot be opened.
+            enable_key_rotation=True,
+            # It keeps nothing: what it encrypted has been delivered.
+            removal_policy=RemovalPolicy.DESTROY,
+        )
+        key.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                actions=["kms:Decrypt", "kms:GenerateDataKey"],
+                resources=["*"],
+            )
+        )
+        topic = sns.Topic(
+            self,
+            "Topic",
+            topic_name=stage.physical("alarms"),
+            display_name=f"Punctual ({stage.name})",
+            master_key=key,
+            enforce_ssl=True,
+        )
+        topic.add_to_resource_policy(
+            iam.PolicyStatement(
+                principals=[iam.ServicePrincipal(CLOUDWATCH)],
+                actions=["sns:Publish"],
+                resources=[topic.topic_arn],
+                conditions={
+                    "StringEquals": {"aws:SourceAccount": self.account},
+                    "ArnLike": {
+                        "aws:SourceArn": self.format_arn(
+                            service="cloudwatch",
+                            resource="alarm",
+                            resource_name=stage.physical("*"),
+                            arn_format=ArnFormat.COLON_RESOURCE_NAME,
+                        )
+                    },
+                },
+            )
+        )
+        return topic

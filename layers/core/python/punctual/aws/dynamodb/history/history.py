@@ -1,0 +1,128 @@
+"""History: a row for each run that ended and for each attempt that was not the last."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import islice
+
+import msgspec
+from msgspec.structs import replace
+
+from punctual.aws.dynamodb import keys as at
+from punctual.aws.dynamodb.attributes import Item, to_attribute
+from punctual.aws.dynamodb.client import DynamoClient, Range, known
+from punctual.aws.dynamodb.history.packs import Packs
+from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
+from punctual.aws.dynamodb.sort_keys import LAST_CHAR
+from punctual.domain.run import Run
+from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
+
+ATTEMPTS = 200
+
+_encode = msgspec.json.Encoder().encode
+_to_run = msgspec.json.Decoder(RunRow).decode
+_to_attempt = msgspec.json.Decoder(AttemptRow).decode
+
+
+class DynamoHistory:
+    """`put` does not write the lists over all jobs: what reads the stream of heads does.
+
+    `shares`: ends of a batch share a row; else each is an attempt's, which is the layout before.
+    """
+
+    def __init__(
+        self, dynamo: DynamoClient, table: str, lists: TenantRunIndex, shares: bool = True
+    ) -> None:
+        self._dynamo = dynamo
+        self._table = table
+        self._lists = lists
+        self._packs = Packs(dynamo, table)
+        self._shares = shares
+
+    def put(self, rows: Sequence[RunRow]) -> None:
+        self._dynamo.put(
+            self._table,
+            [
+                _row(at.run(row.tenant, row.job_id, row.run.run_id), row, row.expires_at)
+                for row in rows
+            ],
+        )
+
+    def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
+        self._dynamo.put(
+            self._table,
+            [
+                _row(
+                    at.attempt(row.tenant, row.job_id, row.run_id, row.number, row.token, row.lost),
+                    row,
+                    row.expires_at,
+                )
+                for row in rows
+            ],
+        )
+
+    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+        if self._shares:
+            self._packs.put(rows)
+        else:
+            self.put_attempts([replace(row, nonce="") for row in rows])
+
+    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+        """Whichever layout it was written in."""
+        left = self._packs.find(key, run, now)
+        if left is not None:
+            return left
+        mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
+        return mine[-1].detail if mine else None
+
+    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
+        """Expired ones too: a run whose row has been written may leave its head."""
+        wanted = {at.run(*key): key for key in keys}
+        found = self._dynamo.read(self._table, list(wanted), glance)
+        return frozenset(wanted[place] for place in found)
+
+    def get(
+        self, keys: Sequence[RunKey], now: datetime, glance: bool = False
+    ) -> Mapping[RunKey, RunRow]:
+        wanted = {at.run(*key): key for key in keys}
+        found = self._dynamo.read(self._table, list(wanted), glance)
+        rows = {wanted[place]: _run(row) for place, row in found.items()}
+        return {key: row for key, row in rows.items() if row.expires_at > now}
+
+    def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
+        first = at.attempts(key.run_id)
+        where = Range(at.job_runs(key.tenant, key.job_id), first, first + LAST_CHAR)
+        found = self._dynamo.query(self._table, where, ATTEMPTS)
+        rows = (_to_attempt(known(row)[at.ROW]["S"]) for row in found)
+        return [row for row in rows if row.expires_at is None or row.expires_at > now]
+
+    def page(
+        self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        low, high = at.runs_between(before, after)
+        if low > high:  # DynamoDB refuses such a range
+            return []
+        where = Range(at.job_runs(*key), low, high, newest_first=True)
+        found = self._dynamo.query(self._table, where, limit + 1)
+        rows = (_run(row) for row in found)
+        behind = (row for row in rows if row.run.run_id != before and row.expires_at > now)
+        return list(islice(behind, limit))
+
+    def page_all(
+        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        return self._lists.page(tenant, before, limit, now)
+
+
+def _run(row: Item) -> RunRow:
+    return _to_run(known(row)[at.ROW]["S"])
+
+
+def _row(key: at.RowKey, row: RunRow | AttemptRow, expires_at: datetime | None) -> Item:
+    item: Item = {
+        **key.item(),
+        at.FORMAT: to_attribute(at.LAYOUT),
+        at.ROW: to_attribute(_encode(row).decode()),
+    }
+    if expires_at is not None:
+        item[at.TTL] = to_attribute(at.expiry(expires_at))
+    return item

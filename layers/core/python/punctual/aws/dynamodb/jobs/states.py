@@ -1,0 +1,215 @@
+"""Heads: compare and swap on the version, one row each; leases are attributes beside."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import chain, islice
+
+from punctual.aws.dynamodb.attributes import Item
+from punctual.aws.dynamodb.client import DynamoClient, Range, key_of
+from punctual.aws.dynamodb.jobs import state_rows as rows
+from punctual.aws.dynamodb.jobs.definitions import DynamoDefinitions
+from punctual.aws.dynamodb.keys import (
+    BEATING,
+    ENDED,
+    LATELY,
+    LINE,
+    RUNS,
+    STATE,
+    VERSION,
+    RowKey,
+    head,
+    parse_head,
+    slot,
+)
+from punctual.aws.dynamodb.sort_keys import escape
+from punctual.aws.retries import ConditionFailed
+from punctual.domain.errors import Unavailable
+from punctual.domain.identifiers import SLOTS
+from punctual.domain.job_state import JobState
+from punctual.domain.schedules.upcoming import in_order
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, Walk
+
+ALL = 500  # heads a page where all of a tenant are read
+WALKED = 20  # such pages of a slot at most, to find those that are busy
+MOST_BEATING = 1_000  # heads that are read of a slot that has more
+REMEMBERED = timedelta(minutes=5)  # that a slot has more
+_BUSY = (RUNS, LINE, ENDED, LATELY)
+_IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY)
+
+
+class DynamoJobStates:
+    def __init__(self, dynamo: DynamoClient, table: str, clock: Clock) -> None:
+        self._dynamo = dynamo
+        self._table = table
+        self._clock = clock
+        self._bodies = DynamoDefinitions(dynamo, table)
+        self._crowded_until: dict[str, datetime] = {}
+
+    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, StoredState]:
+        found = self._dynamo.read(self._table, [head(*key) for key in keys], glance)
+        now = self._clock()
+        present = (rows.from_row(row) for row in found.values() if not rows.is_expired(row, now))
+        return {Key(one.head.tenant, one.head.job_id): one for one in present}
+
+    def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
+        return self._dynamo.crew.map(self._swap, swaps)
+
+    def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
+        return self._dynamo.crew.map(self._beat, beats)
+
+    def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None:
+        self._bodies.put(bodies)
+
+    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
+        return self._bodies.get(wanted)
+
+    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+        """Sixteen ranges merged; each begins with some more than its share of a page."""
+        high = None if before is None else escape(before)
+        share = limit // SLOTS * 2 + 4
+        ranges = [
+            self._in_slot(Range(slot(tenant, n), high=high, below=True, newest_first=True), share)
+            for n in range(SLOTS)
+        ]
+        merged = heapq.merge(
+            *self._dynamo.crew.map(_begun, ranges), key=lambda one: one.job_id, reverse=True
+        )
+        heads = list(islice((one for one in merged if not one.blank), limit + 1))
+        shown = heads[:limit]
+        wanted = [(Key(tenant, one.job_id), one.current.body) for one in shown]
+        bodies = self.bodies(wanted)
+        return HeadPage.of(shown, wanted, bodies, len(heads) > limit)
+
+    def coming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
+    ) -> Coming | None:
+        """No index knows the order: a tenant whose heads are few has them read and sorted."""
+        share = 2 * -(-most // SLOTS)
+        slots = self._dynamo.crew.map(
+            lambda n: list(islice(self._in_slot(Range(slot(tenant, n)), share + 1), share + 1)),
+            range(SLOTS),
+        )
+        if any(len(heads) > share for heads in slots):
+            return None
+        return Coming(*in_order(chain.from_iterable(slots), after, end, limit))
+
+    def busy(self, tenant: str) -> Sequence[JobState]:
+        """Of a slot with very many heads those of which a run has a heartbeat."""
+        slots = [slot(tenant, n) for n in range(SLOTS)]
+        walked = self._dynamo.crew.map(self._busy_in, slots)
+        crowded = [here for here, found in zip(slots, walked, strict=True) if found is None]
+        known = self._beating(crowded, MOST_BEATING, glance=False) if crowded else {}
+        found = [head for heads in walked if heads is not None for head in heads]
+        return [*found, *(one.head for one in known.values())]
+
+    def _busy_in(self, here: str) -> Sequence[JobState] | None:
+        """None where there are too many to read them all."""
+        now = self._clock()
+        if now < self._crowded_until.get(here, now):
+            return None
+        filtered = {
+            "FilterExpression": _IS_BUSY,
+            "ExpressionAttributeNames": {f"#{name}": name for name in _BUSY},
+        }
+        found: list[Item] = []
+        pages = self._dynamo.pages(self._table, Range(here), ALL, filtered)
+        for read, (some, more) in enumerate(pages, start=1):
+            found += some
+            if more and read == WALKED:
+                self._crowded_until[here] = now + REMEMBERED
+                return None
+        return list(self._standing_in(found))
+
+    def beating(self, tenant: str, share: int) -> Mapping[Key, StoredState]:
+        """Those of which a run has a heartbeat, so many of each slot at most, at a glance."""
+        return self._beating([slot(tenant, n) for n in range(SLOTS)], share, glance=True)
+
+    def _beating(self, slots: Sequence[str], most: int, glance: bool) -> Mapping[Key, StoredState]:
+        found = self._dynamo.crew.map(
+            lambda here: self._dynamo.indexed(self._table, BEATING, here, most), slots
+        )
+        return self.load([Key(*parse_head(at)) for at in chain.from_iterable(found)], glance)
+
+    def walk(self, cursor: str | None, limit: int) -> Walk:
+        """The cursor is the key last read; no part of a key holds a space."""
+        after = None if cursor is None else RowKey(*cursor.split(" "))
+        filtered = {
+            "FilterExpression": "attribute_exists(#state)",
+            "ExpressionAttributeNames": {"#state": STATE},
+        }
+        found, last = self._dynamo.scan(self._table, after, limit, filtered)
+        now = self._clock()
+        heads: list[JobState] = []
+        unread: list[tuple[Key, str]] = []
+        for row in found:
+            try:
+                if not rows.is_expired(row, now):
+                    heads.append(rows.from_row(row).head)
+            except Exception as error:
+                unread.append((_named(row), type(error).__name__))
+        return Walk(heads, None if last is None else f"{last.pk} {last.sk}", unread)
+
+    def _in_slot(self, where: Range, page: int) -> Iterator[JobState]:
+        return self._standing_in(self._dynamo.query(self._table, where, page))
+
+    def _standing_in(self, found: Iterable[Item]) -> Iterator[JobState]:
+        now = self._clock()
+        for row in found:
+            if not rows.is_expired(row, now):
+                yield rows.from_row(row).head
+
+    def _swap(self, swap: Swap) -> bool:
+        """1. Write under the condition. 2. Refused: is what stands our own? 3. No answer: look."""
+        try:
+            refused = self._write(swap)
+        except Unavailable:
+            standing = self._standing(swap)
+            if standing is None:
+                raise
+            return standing
+        return refused is None or rows.is_own(swap.head, refused.item)
+
+    def _write(self, swap: Swap) -> ConditionFailed | None:
+        now = self._clock()
+        if swap.expect == 0:
+            row = rows.to_row(swap.head, swap.leases, swap.note)
+            return self._dynamo.put_if(self._table, row, rows.creation(now))
+        answer = self._dynamo.update_if(self._table, head(*swap.key), rows.change(swap, now))
+        return answer if isinstance(answer, ConditionFailed) else None
+
+    def _standing(self, swap: Swap) -> bool | None:
+        """What became of a swap without an answer; None while it may still take effect."""
+        at = head(*swap.key)
+        row: Item = self._dynamo.read(self._table, [at]).get(at, {})
+        if rows.is_own(swap.head, row):
+            return True
+        version = int(row[VERSION]["N"]) if row and not rows.is_expired(row, self._clock()) else 0
+        return None if version == swap.expect else False
+
+    def _beat(self, beat: LeaseRenewal) -> JobState | None:
+        answer = self._dynamo.update_if(
+            self._table, head(*beat.key), rows.renewal(beat), answers=True
+        )
+        try:
+            return None if isinstance(answer, ConditionFailed) else rows.from_row(answer).head
+        except Exception:
+            # Whoever gives the claim back, which is lost by this, tells that nobody can read it.
+            return None
+
+
+def _named(row: Item) -> Key:
+    """Whose head it should be, also where its key is none of ours."""
+    at = key_of(row)
+    try:
+        return Key(*parse_head(at))
+    except ValueError:
+        return Key(at.pk, at.sk)
+
+
+def _begun(heads: Iterator[JobState]) -> Iterator[JobState]:
+    """With its first page read: the ranges are read at the same time."""
+    first = list(islice(heads, 1))
+    return chain(first, heads)

@@ -1,0 +1,194 @@
+"""Timers: rows filed under their minute and shard; those put together for one moment share them.
+
+A shared row is made by one put and then only loses members: whoever sees all that it knows of
+leave may delete it, and nobody leaves one empty. What a later version has laid out is passed over.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.client import Condition, DynamoClient, Range, chunked, key_of
+from punctual.aws.dynamodb.timers import keys as timer_keys
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.rows import (
+    MEMBERS,
+    TimerRow,
+    is_later,
+    member,
+    members_of,
+    read_row,
+    read_rows,
+    rows_for,
+)
+from punctual.aws.retries import ConditionFailed
+from punctual.domain.errors import Unavailable
+from punctual.engine.ports.timers import Timer, TimerPage
+
+PAGE = 1_000
+FIRST = 50  # rows, until it is known how many timers they hold
+NEAR = 4  # rows, a read unit, in which a job's timer nearly always stands
+FAR = 100  # rows for each job, where it does not
+AT_ONCE = 1_000  # timers of one delete: the rows that hold them fit into what is remembered
+TRIES = 25  # more than a row has members, and each refusal says that it has lost some
+
+
+class DynamoTimers:
+    """`new_mark` tells the rows of one put from those of any other; without it none is shared."""
+
+    def __init__(
+        self,
+        dynamo: DynamoClient,
+        table: str,
+        new_mark: Callable[[], str] | None,
+        known: KnownTimers | None = None,
+    ) -> None:
+        self._dynamo = dynamo
+        self._table = table
+        self._new_mark = new_mark
+        self._known = known or KnownTimers()
+
+    def knowing(self, most: int) -> "DynamoTimers":
+        """For who reads so many before it deletes them."""
+        return DynamoTimers(self._dynamo, self._table, self._new_mark, KnownTimers(most))
+
+    def put(self, timers: Sequence[Timer]) -> None:
+        rows = list(rows_for(timers, self._new_mark() if self._new_mark else None))
+        self._dynamo.put(self._table, [row.item() for row in rows])
+        self._known.note(rows)
+
+    def delete(self, timers: Sequence[Timer]) -> None:
+        for some in chunked(dict.fromkeys(timers), AT_ONCE):
+            self._delete(some)
+
+    def _delete(self, wanted: Sequence[Timer]) -> None:
+        leaving = self._known.leaving(wanted)
+        if leaving.unknown:
+            self._find(leaving.unknown)
+            leaving = self._known.leaving(wanted)
+        self._dynamo.delete(self._table, leaving.whole)
+        self._dynamo.crew.map(self._take_out, leaving.parts.items())
+        self._known.forget(wanted, leaving)
+
+    def _find(self, timers: Sequence[Timer]) -> None:
+        """Read where they can stand, for what was put or read is not known any more."""
+        wanted = set(timers)
+        for rows in self._dynamo.crew.map(self._up_to, _by_moment(timers)):
+            self._known.note(row for row in rows if wanted.intersection(row.timers))
+
+    def _take_out(self, part: tuple[keys.RowKey, set[Timer]]) -> None:
+        """Others may do so at the same time: who would leave nobody in it deletes the row."""
+        key, gone = part[0], {member(timer) for timer in part[1]}
+        for _ in range(TRIES):
+            refused = self._dynamo.update_if(self._table, key, _without(gone))
+            if not isinstance(refused, ConditionFailed):
+                return
+            standing = set(members_of(refused.item)) if refused.item else set()
+            if gone >= standing:
+                if standing:
+                    self._dynamo.delete(self._table, [key])
+                return
+            gone &= standing
+            if not gone:
+                return
+        raise Unavailable("A row of timers changed too often.")
+
+    def due(
+        self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
+    ) -> TimerPage:
+        place, high = keys.bucket(bucket, shard), timer_keys.until_moment(until)
+        found: dict[Timer, None] = {}
+        read: list[TimerRow] = []
+        later = 0
+        low = None if cursor is None else timer_keys.behind(cursor)
+        more = low is None or low <= high  # DynamoDB refuses another range
+        while more and len(found) < limit:
+            asked = _rows_holding(limit - len(found), len(found), len(read))
+            rows, more = self._dynamo.some(self._table, Range(place, low, high), asked)
+            for number, row in enumerate(rows, 1):
+                cursor = key_of(row).sk
+                if is_later(row):
+                    later += 1
+                    continue
+                read.append(read_row(row))
+                found.update(dict.fromkeys(read[-1].timers))
+                if len(found) >= limit:
+                    more = more or number < len(rows)
+                    break
+            low = timer_keys.behind(cursor) if rows and cursor else low
+        self._known.note(read)
+        return TimerPage(list(found), cursor if more else None, later)
+
+    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+        """Near each job's place; then, for all of a moment, as many rows as they would read each.
+
+        Those rows mostly are the whole moment. If not, they are read for each, and then it is.
+        """
+        found: set[Timer] = set()
+        for group in _by_moment(self._look_near(wanted, NEAR, found)):
+            rows, more = self._before(group[-1], min(PAGE, FAR * len(group)))
+            left = _not_in(rows, group, found)
+            if more and left and len(group) > 1:
+                left = self._look_near(left, FAR, found)
+            if more and left:
+                _not_in(self._up_to(left), left, found)
+        return frozenset(found)
+
+    def _look_near(self, wanted: Sequence[Timer], limit: int, found: set[Timer]) -> list[Timer]:
+        """Those of which so few rows do not tell."""
+
+        def is_near(timer: Timer) -> bool | None:
+            rows, more = self._before(timer, limit)
+            if any(timer.key == one.key for row in rows for one in row.timers):
+                return True
+            return None if more else False
+
+        answers = list(zip(wanted, self._dynamo.crew.map(is_near, wanted), strict=True))
+        found.update(timer for timer, near in answers if near)
+        return [timer for timer, near in answers if near is None]
+
+    def _before(self, timer: Timer, limit: int) -> tuple[list[TimerRow], bool]:
+        """A row sorts as its first member: a job's is the first before its own place, or close."""
+        low, high = timer_keys.before_job(timer.at, timer.tenant, timer.job_id)
+        place = Range(keys.bucket(timer.bucket, timer.shard), low, high, newest_first=True)
+        rows, more = self._dynamo.some(self._table, place, limit)
+        return read_rows(rows), more
+
+    def _up_to(self, group: Sequence[Timer]) -> Sequence[TimerRow]:
+        """All rows of a moment in which timers of these jobs can stand."""
+        last = group[-1]
+        low, high = timer_keys.before_job(last.at, last.tenant, last.job_id)
+        place = Range(keys.bucket(last.bucket, last.shard), low, high)
+        return read_rows(self._dynamo.query(self._table, place, PAGE))
+
+
+def _not_in(rows: Sequence[TimerRow], wanted: Sequence[Timer], found: set[Timer]) -> list[Timer]:
+    there = {timer.key for row in rows for timer in row.timers}
+    found.update(timer for timer in wanted if timer.key in there)
+    return [timer for timer in wanted if timer.key not in there]
+
+
+def _rows_holding(wanted: int, timers: int, rows: int) -> int:
+    """How many rows to ask for, by what those that were read have held."""
+    if not timers:
+        return min(wanted, PAGE if rows else FIRST)
+    return min(PAGE, -(-wanted * rows // timers))
+
+
+def _by_moment(timers: Sequence[Timer]) -> list[list[Timer]]:
+    return [list(some) for _, some in groupby(sorted(timers), key=lambda timer: timer[:3])]
+
+
+def _without(members: set[str]) -> Condition:
+    """Take them out where that leaves others behind."""
+    values: Mapping[str, object] = {
+        ":these": {"SS": sorted(members)},
+        ":many": {"N": str(len(members))},
+    }
+    return Condition(
+        "attribute_exists(#members) AND size(#members) > :many",
+        "DELETE #members :these",
+        {"#members": MEMBERS},
+        values,
+    )

@@ -1,0 +1,59 @@
+"""Functions that jobs invoke: asked once, for a second call would be a second run."""
+
+import base64
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from punctual.aws.retries import UnknownOutcome, once
+from punctual.domain.errors import Unavailable
+from punctual.tasks.contract import BadTask
+from punctual.tasks.lambda_function import Invoked
+
+# What asking again does not change, and what we say of it.
+_HOPELESS = {
+    "AccessDeniedException": "Punctual may not invoke this function",
+    "InvalidParameterValueException": "Lambda takes this for no function's name",
+    "ResourceNotFoundException": "There is no such function",
+    "ValidationException": "Lambda takes this for no function's name",
+}
+_BUSY = frozenset(
+    {"EC2ThrottledException", "TooManyRequestsException", "ResourceNotReadyException"}
+)
+
+
+class LambdaInvoker:
+    """`client`: the one that waits for so many seconds."""
+
+    def __init__(self, client: Callable[[float], Any]) -> None:
+        self._client = client
+
+    def invoke(
+        self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
+    ) -> Invoked:
+        client = self._client(seconds)
+        try:
+            return once("invoking a function", lambda: _invoke(client, function, payload, origin))
+        except UnknownOutcome as unsure:
+            raise Unavailable(f"Lambda did not answer: {unsure}.") from unsure
+
+
+def _invoke(client: Any, function: str, payload: bytes, origin: Mapping[str, str]) -> Invoked:
+    context = json.dumps({"custom": dict(origin)}).encode()
+    try:
+        said = client.invoke(
+            FunctionName=function,
+            InvocationType="RequestResponse",
+            Payload=payload,
+            ClientContext=base64.b64encode(context).decode(),
+        )
+    except ClientError as error:
+        code = error.response.get("Error", {}).get("Code", "")
+        if code in _HOPELESS:
+            raise BadTask(_HOPELESS[code]) from error
+        if code in _BUSY:
+            raise UnknownOutcome("it is busy") from error
+        raise
+    return Invoked(said["Payload"].read(), said.get("FunctionError", ""))

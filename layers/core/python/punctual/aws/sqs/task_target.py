@@ -1,0 +1,47 @@
+"""Queues that jobs send to."""
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from punctual.aws.retries import Client, answer
+from punctual.tasks.contract import BadTask
+
+_HOPELESS = {
+    "AWS.SimpleQueueService.NonExistentQueue": "There is no such queue in this region",
+    "QueueDoesNotExist": "There is no such queue in this region",
+    "AccessDenied": "Punctual may not send to this queue",
+    "AccessDeniedException": "Punctual may not send to this queue",
+    "InvalidAddress": "SQS takes this for no queue's address",
+    "InvalidParameterValue": "SQS takes this for no message of the queue",
+}
+
+
+class SqsSender:
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    def send(self, queue_url: str, body: str, run_id: str, tenant: str, fifo: bool, /) -> str:
+        ordered: dict[str, Any] = {}
+        if fifo:
+            ordered = {"MessageGroupId": run_id, "MessageDeduplicationId": run_id}
+
+        def send() -> Any:
+            try:
+                return self._client().send_message(
+                    QueueUrl=queue_url,
+                    MessageBody=body,
+                    MessageAttributes={
+                        name: {"DataType": "String", "StringValue": value}
+                        for name, value in (("run_id", run_id), ("tenant", tenant))
+                    },
+                    **ordered,
+                )
+            except ClientError as error:
+                code = error.response.get("Error", {}).get("Code", "")
+                if code in _HOPELESS:
+                    raise BadTask(_HOPELESS[code]) from error
+                raise
+
+        message_id: str = answer("sending a job's message", send)["MessageId"]
+        return message_id

@@ -1,0 +1,47 @@
+"""Several calls at the same time: DynamoDB takes heads one by one."""
+
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+from punctual.domain.errors import Unavailable
+
+A = TypeVar("A")
+B = TypeVar("B")
+
+
+class ThreadPool:
+    """Workers that are hired with the first batch. What a worker does must not hand out work."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._workers: Executor | None = None
+
+    def map(self, work: Callable[[A], B], items: Iterable[A]) -> list[B]:
+        """In order. A failure is raised when all are done: no work goes on behind the caller."""
+        wanted: Sequence[A] = list(items)
+        if self._size <= 1 or len(wanted) <= 1:
+            return _one_by_one(work, wanted)
+        if self._workers is None:
+            self._workers = ThreadPoolExecutor(self._size, thread_name_prefix="aws")
+        futures = [self._workers.submit(work, item) for item in wanted]
+        wait(futures)
+        return [future.result() for future in futures]
+
+    def close(self) -> None:
+        if self._workers is not None:
+            self._workers.shutdown()
+            self._workers = None
+
+
+def _one_by_one(work: Callable[[A], B], items: Sequence[A]) -> list[B]:
+    done: list[B] = []
+    failure: Unavailable | None = None
+    for item in items:
+        try:
+            done.append(work(item))
+        except Unavailable as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return done

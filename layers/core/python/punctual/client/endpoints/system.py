@@ -1,0 +1,156 @@
+"""Every other call: what comes, who may, who did, and how the installation does."""
+
+from datetime import datetime
+from typing import Any, Unpack
+
+from punctual.client.call_steps import Core, Steps, Stream, ask
+from punctual.client.error_mapping import of_problem, problem_of
+from punctual.client.errors import Unexpected
+from punctual.client.fields import Moment, Role, ScheduleFields
+from punctual.client.installation import (
+    AuditEntry,
+    Health,
+    Identity,
+    NewToken,
+    Preview,
+    Probe,
+    Stats,
+    Token,
+    Upcoming,
+    WebhookSecret,
+)
+from punctual.client.job import Job
+from punctual.client.model import M, one, parsed, seen
+from punctual.client.paging import paged
+from punctual.client.wire import SUCCESSFUL, Repeat, Request, body, path, query
+
+
+def preview(
+    core: Core,
+    *,
+    from_: Moment | None = None,
+    count: int | None = None,
+    **schedule: Unpack[ScheduleFields],
+) -> Steps[Preview]:
+    """The times of a schedule after `from_`, and what a clock change does to them."""
+    rest = {"from": from_, "count": count}
+    sent = body({**schedule, **{name: v for name, v in rest.items() if v is not None}})
+    request = Request("POST", "/schedules/preview", body=sent, repeat=Repeat.READS)
+    return one(Preview, (yield from ask(core, request)))
+
+
+def upcoming(
+    core: Core, *, from_: Moment | None = None, to: Moment | None = None, limit: int | None = None
+) -> Stream[Upcoming]:
+    """What comes over all jobs, in order of time; at most 31 days."""
+    filters = query(from_=from_, to=to)
+    return paged(
+        core, "/schedules/upcoming", filters, "times", lambda value: seen(Upcoming, value), limit
+    )
+
+
+def create_token(
+    core: Core,
+    *,
+    name: str,
+    role: Role,
+    expires_at: datetime | str | None = None,
+    tenant: str | None = None,
+) -> Steps[NewToken]:
+    """Make a token; its secret, `token`, is shown this once and never repeated."""
+    sent = {"name": name, "role": role, "expires_at": expires_at}
+    if tenant is not None:
+        sent["tenant"] = tenant
+    request = Request("POST", "/tokens", body=body(sent))
+    return one(NewToken, (yield from ask(core, request)))
+
+
+def tokens(core: Core, *, limit: int | None = None) -> Stream[Token]:
+    """The newest first."""
+    return paged(core, "/tokens", (), "tokens", lambda value: seen(Token, value), limit)
+
+
+def get_token(core: Core, token_id: str) -> Steps[Token]:
+    return _read(core, Token, path("tokens", token_id))
+
+
+def revoke_token(core: Core, token_id: str) -> Steps[Token]:
+    """Within a minute nobody can call with it; again: nothing more."""
+    request = Request("DELETE", path("tokens", token_id), repeat=Repeat.SAFE)
+    return one(Token, (yield from ask(core, request)))
+
+
+def webhook_secret(core: Core) -> Steps[str]:
+    """What the tenant's webhooks are signed with; `verify_webhook` takes it."""
+    request = Request("GET", "/webhook-secret", repeat=Repeat.READS)
+    return one(WebhookSecret, (yield from ask(core, request))).secret
+
+
+def audit(
+    core: Core,
+    *,
+    job_id: str | Job | None = None,
+    caller: str | None = None,
+    action: str | None = None,
+    from_: Moment | None = None,
+    to: Moment | None = None,
+    limit: int | None = None,
+) -> Stream[AuditEntry]:
+    """Who changed what, the newest first."""
+    of = job_id.job_id if isinstance(job_id, Job) else job_id
+    filters = query(job_id=of, caller=caller, action=action, from_=from_, to=to)
+    return paged(core, "/audit", filters, "entries", lambda v: seen(AuditEntry, v), limit)
+
+
+def whoami(core: Core) -> Steps[Identity]:
+    return _read(core, Identity, "/whoami")
+
+
+def stats(core: Core) -> Steps[Stats]:
+    return _read(core, Stats, "/stats")
+
+
+def health(core: Core) -> Steps[Health]:
+    """How the installation does: `late` and `down` are answers too, and no error."""
+    return _probed(core, Health, "/health")
+
+
+def live(core: Core) -> Steps[Probe]:
+    """Whether the process answers at all."""
+    return _probed(core, Probe, "/health/live")
+
+
+def ready(core: Core) -> Steps[Probe]:
+    """Whether the installation takes requests and fires jobs: `down` is an answer too."""
+    return _probed(core, Probe, "/health/ready")
+
+
+def _probed(core: Core, kind: type[M], where: str) -> Steps[M]:
+    request = Request(
+        "GET",
+        where,
+        repeat=Repeat.READS,
+        expected=SUCCESSFUL | {503},
+        with_token=False,
+    )
+    answer = yield from ask(core, request)
+    try:
+        return one(kind, answer)
+    except Unexpected:
+        if answer.status in SUCCESSFUL:
+            raise
+        raise of_problem(problem_of(answer)) from None
+
+
+def openapi(core: Core) -> Steps[dict[str, Any]]:
+    """The API's description, as OpenAPI 3.1."""
+    request = Request("GET", "/openapi.json", repeat=Repeat.READS, with_token=False)
+    value = parsed((yield from ask(core, request)))
+    if not isinstance(value, dict):
+        raise Unexpected("The server's answer is no OpenAPI document.")
+    return value
+
+
+def _read(core: Core, kind: type[M], where: str) -> Steps[M]:
+    request = Request("GET", where, repeat=Repeat.READS)
+    return one(kind, (yield from ask(core, request)))

@@ -1,0 +1,129 @@
+"""The two decisions nearly all jobs need, in one go: fire what is alone, and perform it.
+
+Each answers exactly as the general way does (a property test compares them), or None where
+anything is unusual. Copies of a struct are cheaper than new ones, so these change what is there.
+"""
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from punctual.domain.answer import Verdict
+from punctual.domain.decision import Decision
+from punctual.domain.draft import WRITERS
+from punctual.domain.events import ClaimAndFinish, Evaluate
+from punctual.domain.identifiers import occurrence_id
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import Run, RunStatus, Trigger
+from punctual.domain.schedules.schedule import Every, Once, next_after
+
+_NO_JITTER = timedelta(0)
+
+
+def _is_plain(head: JobState) -> bool:
+    """Nothing waits, is behind, or counts: an occurrence is all that can matter."""
+    return (
+        head.state is JobStatus.SCHEDULED
+        and not head.line
+        and not head.ended
+        and not head.lately
+        and head.behind is None
+        and head.limits.max_runs is None
+        and len(head.rules) == 1
+        and head.rules[head.definition].deadline_seconds is None
+        and not (isinstance(head.schedule, Every) and head.schedule.from_completion)
+    )
+
+
+def fire(
+    head: JobState,
+    event: Evaluate,
+    now: datetime,
+    writer: str,
+    _recorded: frozenset[str],
+    _together: bool,
+) -> Decision | None:
+    """Queue the next occurrence: ahead of its time, or one of a kind that is due."""
+    at, schedule, limits = head.next_at, head.schedule, head.limits
+    if at is None or schedule is None or head.runs or not _is_plain(head):
+        return None
+    jitter = limits.jitter if limits.jitter_ms else _NO_JITTER
+    due = at + jitter
+    if due > now:
+        if event.horizon is None or due > event.horizon:
+            return None
+    elif not isinstance(schedule, Once) or due < now - limits.grace:
+        return None
+    following = None if isinstance(schedule, Once) else next_after(schedule, at)
+    run = Run(occurrence_id(head.job_id, at), RunStatus.QUEUED, head.definition, at, due, now, now)
+    run = replace(run, sent_at=max(now, due), sends=1)
+    wanted = None if following is None else following + jitter
+    new = replace(
+        head,
+        version=head.version + 1,
+        mark=at,
+        next_at=following,
+        runs=(run,),
+        latest=run.run_id,
+        timer_at=wanted,
+        writers=(*head.writers[1 - WRITERS :], writer),
+        ended_at=None,
+    )
+    put = None if wanted == head.timer_at or wanted in event.brought else wanted
+    return Decision(new, True, timer_at=put, sends=(run,))
+
+
+def perform(
+    head: JobState,
+    event: ClaimAndFinish,
+    now: datetime,
+    writer: str,
+    recorded: frozenset[str],
+    together: bool,
+) -> Decision | None:
+    """Claim and end the one run there is, which succeeded."""
+    if len(head.runs) != 1 or event.status is not RunStatus.SUCCESS or recorded:
+        return None
+    run, following = head.runs[0], head.next_at
+    if run.run_id != event.run_id or run.status is not RunStatus.QUEUED or run.begun:
+        return None
+    wanted = None
+    if following is not None:
+        wanted = following + head.limits.jitter
+        if wanted <= now:
+            return None
+    if run.due_at > now or not _is_plain(head):
+        return None
+    ended = replace(
+        run,
+        status=RunStatus.SUCCESS,
+        token=head.version + 1,
+        claimer=event.claimer,
+        nonce=event.nonce,
+        started_at=now,
+        attempt_at=now,
+        ended_at=now,
+        changed_at=now,
+        sent_at=None,
+        sends=0,
+    )
+    new = replace(
+        head,
+        version=head.version + 1,
+        state=JobStatus.COMPLETED if wanted is None else JobStatus.SCHEDULED,
+        started=head.started + (run.trigger is Trigger.SCHEDULE),
+        runs=(),
+        ended=() if together else (ended,),
+        timer_at=wanted,
+        writers=(*head.writers[1 - WRITERS :], writer),
+        ended_at=(head.ended_at or now) if wanted is None else None,
+    )
+    return Decision(
+        new,
+        True,
+        Verdict.OK,
+        ended,
+        timer_at=None if wanted == head.timer_at else wanted,
+        leases={run.run_id: None},
+        records=(ended,),
+    )

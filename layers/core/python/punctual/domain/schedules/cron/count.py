@@ -1,0 +1,134 @@
+"""How often a cron expression fires in a range, counted without a walk over its times.
+
+Between two clock changes local and real time run alike. A stretch is counted by whole days and the
+bits of the fields; only what a change of the clocks moves is looked at by itself.
+"""
+
+from bisect import bisect_right
+from datetime import date
+
+from punctual.domain.schedules.cron.expression import (
+    DAY,
+    EPOCH_ORDINAL,
+    LAST_YEAR,
+    NEVER,
+    Calendar,
+    month_length,
+)
+from punctual.domain.schedules.timezones import Transitions
+
+_END = NEVER - 5 * DAY
+
+
+def count_instants(
+    calendar: Calendar, zone: Transitions, gap: str, fold: str, first: int, end: int
+) -> int:
+    """Count the instants at which it fires in [first, end), in seconds since 1970.
+
+    The rules are those of `next_instant`.
+    """
+    end = min(end, _END)
+    changes = zone.at
+    index = bisect_right(changes, first)
+    total = 0
+    while first < end:
+        until = min(end, changes[index]) if index < len(changes) else end
+        total += _of_stretch(calendar, zone, gap, fold, index, first, until)
+        first = until
+        index += 1
+    return total
+
+
+def _of_stretch(
+    calendar: Calendar,
+    zone: Transitions,
+    gap: str,
+    fold: str,
+    index: int,
+    first: int,
+    end: int,
+) -> int:
+    """Count in [first, end), which lies in the stretch before the change `index`."""
+    changes, offsets = zone
+    offset = offsets[index]
+    low, high = first + offset, end + offset
+    moved = 0
+    if calendar.is_fixed and index:
+        change, before = changes[index - 1], offsets[index - 1]
+        if offset > before:
+            moved = _moved(calendar, gap, change, before, offset, first, end)
+        elif fold == "FIRST":
+            low = max(low, change + before)
+    if calendar.is_fixed and fold == "SECOND" and index < len(changes):
+        following = offsets[index + 1]
+        if following < offset:
+            high = min(high, changes[index] + following)
+    return moved + count_local(calendar, low, high)
+
+
+def _moved(
+    calendar: Calendar, gap: str, change: int, before: int, offset: int, first: int, end: int
+) -> int:
+    """Count what fell into the gap at `change` and fires in [first, end) at a time of its own."""
+    gap_end = change + offset
+    if gap == "NEXT":
+        falls = first <= change < end and calendar.next_local(change + before) < gap_end
+        return int(falls and calendar.next_local(gap_end) != gap_end)
+    if gap != "SHIFT":
+        return 0
+    found = 0
+    local = calendar.next_local(max(first + before, change + before))
+    while local < min(gap_end, end + before):
+        real = local - before + offset
+        found += calendar.next_local(real) != real
+        local = calendar.next_local(local + 1)
+    return found
+
+
+def count_local(calendar: Calendar, low: int, high: int) -> int:
+    """Count the local times in [low, high) that match."""
+    if low >= high:
+        return 0
+    first_day, first_second = divmod(low, DAY)
+    last_day, last_second = divmod(high, DAY)
+    a_day = _times_before(calendar, DAY)
+    count = a_day * _count_days(calendar, first_day, last_day)
+    if _count_days(calendar, first_day, first_day + 1):
+        count -= _times_before(calendar, first_second)
+    if last_second and _count_days(calendar, last_day, last_day + 1):
+        count += _times_before(calendar, last_second)
+    return count
+
+
+def _times_before(calendar: Calendar, second_of_day: int) -> int:
+    """Count the times of a day that come before that second of it."""
+    hour, rest = divmod(second_of_day, 3_600)
+    minute, second = divmod(rest, 60)
+    minutes, seconds = calendar.minutes.bit_count(), calendar.seconds.bit_count()
+    count = _below(calendar.hours, hour) * minutes * seconds
+    if calendar.hours >> hour & 1:
+        count += _below(calendar.minutes, minute) * seconds
+        if calendar.minutes >> minute & 1:
+            count += _below(calendar.seconds, second)
+    return count
+
+
+def _below(bits: int, number: int) -> int:
+    return (bits & (1 << number) - 1).bit_count()
+
+
+def _count_days(calendar: Calendar, first: int, end: int) -> int:
+    """Count the days in [first, end), in days since 1970, that match; month by month."""
+    count = 0
+    while first < end:
+        day = date.fromordinal(first + EPOCH_ORDINAL)
+        if day.year > LAST_YEAR:
+            break
+        length = month_length(day.year, day.month)
+        last = min(length, day.day + end - first - 1)
+        if calendar.months >> day.month & 1 and calendar.has_year(day.year):
+            weekday = (first + EPOCH_ORDINAL - day.day + 1) % 7
+            days = calendar.shapes[weekday * 4 + length - 28]
+            count += (days >> day.day & (1 << last - day.day + 1) - 1).bit_count()
+        first += last - day.day + 1
+    return count

@@ -1,0 +1,274 @@
+"""What a cron expression means, in local time. How clocks change is not known here."""
+
+import re
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import lru_cache
+
+from punctual.domain.schedules.cron import fields
+from punctual.domain.schedules.cron.days import MonthDays, WeekDays, month_days, shapes, week_days
+
+MAX_LENGTH = 256
+LAST_YEAR = 2199
+DAY = 86_400
+EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
+# Local seconds since 1970 that are later than any local time before 2200 can be.
+NEVER = (date(2200, 1, 10).toordinal() - EPOCH_ORDINAL) * DAY
+_NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_EVENTBRIDGE = re.compile(r"(cron|rate|at)\((.*)\)\Z", re.IGNORECASE)
+_AT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\Z")
+_UNITS = {"minute": 60, "hour": 3_600, "day": DAY}
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """EventBridge's rate(…): every so many seconds."""
+
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class At:
+    """EventBridge's at(…): once, at a local time, in seconds since 1970 as if it were UTC."""
+
+    local: int
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """The times a cron expression means. Sets are bits of an integer; a `years` of 0 is any year.
+
+    `is_fixed`: it names times of day, rather than a rhythm, so it follows the rules for clock
+    changes. A seconds field says nothing about that: `*/10 30 2 * * *` is about 02:30.
+    """
+
+    seconds: int
+    minutes: int
+    hours: int
+    month_days: MonthDays
+    months: int
+    week_days: WeekDays
+    years: int
+    is_fixed: bool
+    is_eventbridge: bool
+    shapes: tuple[int, ...]
+    first_time: int
+
+    def next_local(self, local: int) -> int:
+        """The first local time that matches, not before `local`; NEVER when there is none."""
+        day, second = divmod(local, DAY)
+        ordinal = day + EPOCH_ORDINAL
+        today = date.fromordinal(ordinal)
+        year, month, number = today.year, today.month, today.day
+        if self.months >> month & 1 and self.has_year(year):
+            days = self.shapes[(ordinal - number + 1) % 7 * 4 + month_length(year, month) - 28]
+            if days >> number & 1:
+                time = self._time_from(second)
+                if time >= 0:
+                    return local - second + time
+            later = days >> number + 1
+            if later:
+                return (day + (later & -later).bit_length()) * DAY + self.first_time
+        return self._after_month(year, month)
+
+    def _time_from(self, second_of_day: int) -> int:
+        hour, rest = divmod(second_of_day, 3_600)
+        if self.hours >> hour & 1:
+            minute, second = divmod(rest, 60)
+            if self.minutes >> minute & 1:
+                later = self.seconds >> second
+                if later:
+                    return second_of_day + (later & -later).bit_length() - 1
+            later = self.minutes >> minute + 1
+            if later:
+                minute += (later & -later).bit_length()
+                return hour * 3_600 + minute * 60 + self.first_time % 60
+        later = self.hours >> hour + 1
+        if later:
+            return (hour + (later & -later).bit_length()) * 3_600 + self.first_time % 3_600
+        return -1
+
+    def _after_month(self, year: int, month: int) -> int:
+        later = self.months >> month + 1 << month + 1
+        while year <= LAST_YEAR:
+            if self.has_year(year):
+                while later:
+                    month = (later & -later).bit_length() - 1
+                    later &= later - 1
+                    first = date(year, month, 1).toordinal()
+                    days = self.shapes[first % 7 * 4 + month_length(year, month) - 28]
+                    if days:
+                        day = (days & -days).bit_length() - 2
+                        return (first + day - EPOCH_ORDINAL) * DAY + self.first_time
+            year += 1
+            later = self.months
+        return NEVER
+
+    def has_year(self, year: int) -> bool:
+        if self.years:
+            return self.years >> year & 1 == 1
+        return year <= LAST_YEAR
+
+
+@lru_cache(maxsize=4_096)
+def parse_cron(expression: str) -> Calendar | Rate | At:
+    """What the expression means; ValueError is one sentence about what is wrong with it."""
+    if len(expression) > MAX_LENGTH:
+        raise ValueError(f"the expression is longer than {MAX_LENGTH} characters")
+    if not expression.isascii():
+        raise ValueError("the expression holds characters that are not ASCII")
+    text = expression.strip()
+    if match := _EVENTBRIDGE.match(text):
+        kind, inner = match[1].lower(), match[2].strip()
+        if kind == "rate":
+            return _rate(inner)
+        return _eventbridge(inner) if kind == "cron" else _at(inner)
+    return _standard(_NICKNAMES.get(text.lower(), text))
+
+
+def _standard(text: str) -> Calendar:
+    if text[:1] == "@":
+        raise ValueError(_no_nickname(text))
+    if "=" in text:
+        raise ValueError("a zone inside the expression is not understood: use the field timezone")
+    parts = text.split()
+    if len(parts) not in (5, 6):
+        raise ValueError(_wrong_count(len(parts)))
+    second, minute, hour, day, month, weekday = ["0", *parts][-6:]
+    return _calendar(
+        second, minute, hour, month_days(day), month, week_days(weekday, fields.WEEKDAY)
+    )
+
+
+def _eventbridge(text: str) -> Calendar:
+    parts = text.split()
+    if len(parts) != 6:
+        raise ValueError(
+            f"cron(…) takes six fields (minute hour day-of-month month day-of-week year), "
+            f"not {len(parts)}"
+        )
+    minute, hour, day, month, weekday, year = parts
+    if (day == "?") == (weekday == "?"):
+        raise ValueError(
+            "in cron(…) exactly one of the day-of-month and day-of-week fields must be ?"
+        )
+    if "#" in weekday and "," in weekday:
+        raise ValueError("in cron(…) a day-of-week field with # holds nothing else")
+    return _calendar(
+        "0",
+        minute,
+        hour,
+        month_days(day),
+        month,
+        week_days(weekday, fields.EVENTBRIDGE_WEEKDAY),
+        year,
+    )
+
+
+def _calendar(
+    second: str,
+    minute: str,
+    hour: str,
+    month_days: MonthDays,
+    month: str,
+    week_days: WeekDays,
+    year: str | None = None,
+) -> Calendar:
+    seconds = fields.numbers(second, fields.SECOND)
+    minutes = fields.numbers(minute, fields.MINUTE)
+    hours = fields.numbers(hour, fields.HOUR)
+    calendar = Calendar(
+        seconds=seconds,
+        minutes=minutes,
+        hours=hours,
+        month_days=month_days,
+        months=fields.numbers(month, fields.MONTH),
+        week_days=week_days,
+        years=0 if year is None else fields.numbers(year, fields.YEAR),
+        is_fixed=minute[0] != "*" and hour[0] != "*",
+        is_eventbridge=year is not None,
+        shapes=shapes(month_days, week_days),
+        first_time=_lowest(hours) * 3_600 + _lowest(minutes) * 60 + _lowest(seconds),
+    )
+    if calendar.next_local(0) == NEVER:
+        raise ValueError(
+            f"it can never fire: no date from 1970 to {LAST_YEAR} matches its day, month "
+            f"and year fields"
+        )
+    return calendar
+
+
+def _rate(text: str) -> Rate:
+    parts = text.split()
+    if len(parts) != 2 or not parts[0].isdecimal():
+        raise ValueError("rate(…) takes a whole number and a unit, such as rate(5 minutes)")
+    value, unit = int(parts[0]), parts[1].lower()
+    if value == 0:
+        raise ValueError("rate(0 …) would never move on: use 1 or more")
+    seconds = _UNITS.get(unit.removesuffix("s"))
+    if seconds is None:
+        raise ValueError(f"rate(…) knows minutes, hours and days, not {parts[1]!r}")
+    if (value == 1) == unit.endswith("s"):
+        right = unit.removesuffix("s") + ("" if value == 1 else "s")
+        raise ValueError(f"EventBridge wants rate({parts[0][:20]} {right}) here")
+    if value * seconds > 366 * DAY:
+        raise ValueError("rate(…) takes at most 366 days: use cron(…) with a year field")
+    return Rate(value * seconds)
+
+
+def _at(text: str) -> At:
+    if not _AT.match(text):
+        raise ValueError("at(…) takes a local time as in at(2026-11-20T13:00:00)")
+    try:
+        local = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError(f"at({text}) is no date and time: {error}") from error
+    if not 1970 <= local.year <= LAST_YEAR:
+        raise ValueError(f"at({text}) is out of range: years go from 1970 to {LAST_YEAR}")
+    second = local.hour * 3_600 + local.minute * 60 + local.second
+    return At((local.toordinal() - EPOCH_ORDINAL) * DAY + second)
+
+
+def _no_nickname(text: str) -> str:
+    name, *rest = text.split()
+    name = name[:32]
+    if name.lower() in _NICKNAMES and rest:
+        return (
+            f"{name} is a whole expression; nothing may follow it: "
+            "what the job runs goes into its task"
+        )
+    if name.lower() == "@reboot":
+        return "@reboot has no time: use a schedule_type of IMMEDIATE, or run the job with runNow"
+    if name.lower() == "@every":
+        return "@every is an interval: use schedule_type INTERVAL with interval_seconds"
+    return f"{name} is not known: there are {', '.join(_NICKNAMES)}"
+
+
+def _wrong_count(count: int) -> str:
+    if count == 7:
+        return (
+            "seven fields: a year is only in EventBridge's form, "
+            "cron(minute hour day-of-month month day-of-week year)"
+        )
+    return (
+        f"a cron expression takes five fields (minute hour day-of-month month day-of-week), "
+        f"or six with seconds first, not {count}"
+    )
+
+
+def _lowest(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def month_length(year: int, month: int) -> int:
+    if month == 2:
+        return 29 if year % 4 == 0 and (year % 100 != 0 or year % 400 == 0) else 28
+    return 30 if month in (4, 6, 9, 11) else 31

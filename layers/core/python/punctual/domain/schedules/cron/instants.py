@@ -1,0 +1,104 @@
+"""From the local times an expression means to the instants at which it fires."""
+
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+
+from punctual.domain.schedules.cron.expression import DAY, NEVER, Calendar
+from punctual.domain.schedules.timezones import EPOCH, SECOND, Transitions, transitions
+from punctual.domain.schedules.values import Schedule
+
+# No two offsets of one zone differ by more.
+_SLACK = 2 * DAY
+_END = NEVER - 5 * DAY
+
+
+def next_instant(
+    calendar: Calendar, zone: Transitions, gap: str, fold: str, second: int
+) -> int | None:
+    """The first instant, in seconds since 1970, not before `second`.
+
+    1. A stretch between two clock changes has one offset, so local and real time run alike in it.
+    2. Fixed times leave out the copies that `fold` does not want at either end of a stretch,
+       and take in at its beginning what fell into the gap before it.
+    3. When a stretch has none left, the next is looked at, or the one near the next local match.
+    """
+    changes, offsets = zone
+    rules = calendar.is_fixed
+    index = bisect_right(changes, second)
+    while True:
+        offset = offsets[index]
+        start = second + offset
+        moved = None
+        if rules and index:
+            change, before = changes[index - 1], offsets[index - 1]
+            if offset > before:
+                moved = _from_gap(calendar, gap, second, change, before, offset)
+            elif fold == "FIRST":
+                start = max(start, change + before)
+        local = calendar.next_local(start)
+        instant = local - offset
+        if index == len(changes):
+            end = limit = _END
+            following = offset
+        else:
+            end = limit = changes[index]
+            following = offsets[index + 1]
+            if rules and fold == "SECOND" and following < offset:
+                limit = end - offset + following
+        if moved is not None and moved < instant:
+            return moved
+        if instant < limit:
+            return instant
+        if end >= _END:
+            return None
+        second = end
+        # A clock set back brings local times again that this stretch has passed: then no jump.
+        if start <= end + following:
+            second = max(end, instant - _SLACK)
+        index = bisect_right(changes, second, index)
+
+
+def local_instant(local: int, zone: Transitions, gap: str, fold: str) -> int | None:
+    """When a clock in the zone shows that local time; None if it never does and `gap` is SKIP."""
+    changes, offsets = zone
+    index = bisect_right(changes, local - _SLACK)
+    last = bisect_right(changes, local + _SLACK)
+    found = []
+    while index <= last:
+        instant = local - offsets[index]
+        if bisect_right(changes, instant) == index:
+            found.append(instant)
+        elif index and changes[index - 1] + offsets[index - 1] <= local < (
+            changes[index - 1] + offsets[index]
+        ):
+            moved = {"NEXT": changes[index - 1], "SHIFT": local - offsets[index - 1]}
+            return moved.get(gap)
+        index += 1
+    return found[-1] if fold == "SECOND" else found[0]
+
+
+def in_zone_of(schedule: Schedule | None, local: datetime) -> datetime:
+    """Return the moment at which a clock in the schedule's zone shows `local`.
+
+    A time that comes twice is the one that fires; one in a gap is the first moment after it.
+    """
+    name = getattr(schedule, "timezone", "UTC")
+    gap, fold = getattr(schedule, "gap", "NEXT"), getattr(schedule, "fold", "FIRST")
+    whole = (local.replace(tzinfo=UTC, microsecond=0) - EPOCH) // SECOND
+    second = local_instant(whole, transitions(name), "NEXT" if gap == "SKIP" else gap, fold)
+    assert second is not None  # only SKIP answers none
+    return EPOCH + timedelta(seconds=second, microseconds=local.microsecond)
+
+
+def _from_gap(
+    calendar: Calendar, gap: str, second: int, change: int, before: int, offset: int
+) -> int | None:
+    """The first time not before `second` to which a local time in the gap at `change` was moved."""
+    end = change + offset
+    if gap == "NEXT" and second == change and calendar.next_local(change + before) < end:
+        return change
+    if gap == "SHIFT" and second + before < end:
+        local = calendar.next_local(second + before)
+        if local < end:
+            return local - before
+    return None

@@ -1,0 +1,93 @@
+"""The four steps of every change, for as many rounds as it takes to win each swap.
+
+Each round reads the clock once. A lost swap is a value: read again, decide again.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from punctual.domain.job_state import JobState
+from punctual.domain.run import Run
+from punctual.engine.changes.change import Change, Result
+from punctual.engine.changes.plan import one_a_job
+from punctual.engine.changes.round import Round
+from punctual.engine.changes.timer_placement import TimerPlacement, TimerPuts
+from punctual.engine.clock import Clocks
+from punctual.engine.execution.deferred import Ending, Inline
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.rows import Key
+
+# Each round somebody wins, but nothing says who: of eight that order a hundred runs of one job
+# from processes of their own, one lost twenty-four times in a row, as one in twenty-five would.
+TRIES = 64
+
+
+class ChangeApplier:
+    """Applies changes to heads, a batch at a time.
+
+    `unit`: where all port calls inside stand or fall together, if the adapter has such.
+    `alive`: whether a held run is this very process's own, whatever its lease says.
+    """
+
+    def __init__(
+        self,
+        ports: Ports,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        log: Callable[..., None],
+        unit: AbstractContextManager[None] | None = None,
+        alive: Callable[[Run], bool] | None = None,
+    ) -> None:
+        self.clocks = Clocks(clock, monotonic)
+        self.placing = TimerPlacement(ports.buckets)
+        self.timers = TimerPuts(ports.timers, self.placing, self.clocks)
+        self._round = Round(ports, self.placing, self.timers, log, unit, alive)
+        self._log = log
+
+    def tell(self, event: str, **facts: object) -> None:
+        self._log(event, **facts)
+
+    def apply(
+        self,
+        changes: Sequence[Change],
+        inline: Inline | None = None,
+        known: Mapping[Key, StoredState] | None = None,
+        glance: bool = False,
+    ) -> list[Result]:
+        """Decide and write each; several of one job happen one after another.
+
+        What `inline` holds is not written: it is fired in memory, and completed when it is due.
+        What is `known` is not read before the first decision, what is read at a `glance` may be
+        old: such a decision may only lead to its swap, which loses then. Whatever else it would
+        come to is decided on what is read consistently.
+        """
+        results: list[Result | None] = [None] * len(changes)
+        tries = [0] * len(changes)
+        pending = list(range(len(changes)))
+        while pending:
+            first, later = one_a_job(pending, changes)
+            begun = self.clocks.read()
+            lost = self._round.apply(begun, first, changes, results, inline, known, glance)
+            known, glance = None, False
+            for index in lost:
+                tries[index] += 1
+                if tries[index] >= TRIES:
+                    results[index] = Result(None, effects_done=False, contended=True)
+            pending = [index for index in lost if results[index] is None] + later
+        return [result for result in results if result is not None]
+
+    def create(self, new: Sequence[tuple[Change, JobState]]) -> list[Result]:
+        """Write heads that are not there yet, fired where they are due at once.
+
+        No decision for each that lost its place; its version is then to be read again.
+        """
+        return self._round.create(self.clocks.read(), new)
+
+    def complete(self, ended: Sequence[Ending]) -> list[Result | None]:
+        """End runs that were held, each fired and ended by one swap.
+
+        None for each whose head is not as it was read: what brought it is to be looked at again.
+        """
+        return self._round.complete(self.clocks.read(), ended)

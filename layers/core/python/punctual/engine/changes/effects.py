@@ -1,0 +1,209 @@
+"""What a swap asks for outside its head: attempts before it, history and messages after it."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from punctual.domain import run as past
+from punctual.domain.decide import Decision, Verdict
+from punctual.domain.durations import RETENTION
+from punctual.domain.errors import LaterVersion, Unavailable
+from punctual.domain.events import ClaimAndFinish, Finish
+from punctual.domain.job_state import JobState
+from punctual.domain.run import PAST, Run
+from punctual.domain.schedules.timezones import TZDATA_VERSION
+from punctual.engine.changes.change import Change
+from punctual.engine.changes.plan import PlannedChange
+from punctual.engine.changes.run_results import GONE, Results, told_by
+from punctual.engine.execution.notifications import Notification, notices_of
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
+from punctual.engine.ports.run_queue import Message
+
+ENDS_KEPT = timedelta(days=7)  # what ended runs left; their own rows are written in seconds
+_NOTHING = Detail()
+
+
+class Effects:
+    """`together`: rows stand or fall with the swap, whose head holds what ended no more."""
+
+    def __init__(self, ports: Ports, log: Callable[..., None], together: bool) -> None:
+        self._ports = ports
+        self._log = log
+        self._together = together
+        self._results = Results(ports.history, ports.blobs)
+
+    def write_attempts(self, plans: Sequence[PlannedChange], now: datetime) -> None:
+        """Before the swap, under the token: what an attempt left behind must not be lost."""
+        rows, ends = [], []
+        for plan in plans:
+            change, decision = plan.change, plan.decision
+            for run, letter in decision.attempts:
+                lost = letter == past.LOST
+                detail = GONE if lost else change.detail or _NOTHING
+                rows.append(_attempt(change.key, run, PAST[letter], now, detail, lost))
+            if change.detail is not None and not _is_kept(change, change.detail):
+                run_ended = _ended_by(change, decision)
+                if run_ended is not None:
+                    status = run_ended.status.value
+                    end = _attempt(change.key, run_ended, status, now, change.detail, False)
+                    ends.append(replace(end, nonce=run_ended.nonce, expires_at=now + ENDS_KEPT))
+        if rows:
+            self._ports.history.put_attempts(rows)
+        if ends:
+            self._ports.history.put_ends(ends)
+
+    def follow(self, plans: Sequence[PlannedChange]) -> tuple[list[bool], list[bool]]:
+        """After the swap; for each whether it is recorded, and whether all it sends is taken.
+
+        What cannot be recorded or told now stays in its head, and keeps no message of any job back.
+        """
+        recorded, sent = self._record(plans), [True] * len(plans)
+        owners: list[int] = []
+        messages: list[Message] = []
+        for index, plan in enumerate(plans):
+            decision = plan.decision
+            for run in decision.sends:
+                owners.append(index)
+                messages.append(message_of(plan.change.key, run, decision.head))
+            if decision.kills:
+                self._ports.wake.kill(plan.change.key, decision.kills)
+        if messages:
+            for owner, taken in zip(owners, self._ports.messages.send(messages), strict=True):
+                sent[owner] = sent[owner] and taken
+        return recorded, sent
+
+    def _record(self, plans: Sequence[PlannedChange]) -> list[bool]:
+        rows: list[RunRow] = []
+        done = self._notify(plans)
+        down: Unavailable | None = None
+        at = expires_at = None
+        for index, plan in enumerate(plans):
+            if not done[index]:
+                continue
+            try:
+                for run in plan.decision.records:
+                    ended = run.ended_at or run.changed_at
+                    if expires_at is None or ended is not at:  # those of one batch share it
+                        at, expires_at = ended, ended + RETENTION
+                    tenant, job_id = plan.change.key
+                    detail = self._detail(plan.change, run, plan.decision, down)
+                    rows.append(RunRow(tenant, job_id, run, expires_at, TZDATA_VERSION, detail))
+            except Unavailable as error:
+                if self._together:
+                    raise
+                done[index] = False
+                down = down if isinstance(error, LaterVersion) else error
+                self._log("row_pending", job_id=plan.change.key.job_id, error=error.message)
+        try:
+            if rows:
+                self._ports.history.put(rows)
+        except Unavailable as error:
+            if self._together:
+                raise
+            self._log("rows_pending", error=error.message, rows=len(rows))
+            done = [not plan.decision.records for plan in plans]
+        return done
+
+    def _notify(self, plans: Sequence[PlannedChange]) -> list[bool]:
+        """Before any row: a run leaves its head with its row, and then nobody knows whom to tell.
+
+        False for each whose notices are not all taken, and which is not to be recorded yet.
+        """
+        done = [True] * len(plans)
+        owners: list[int] = []
+        notices: list[Notification] = []
+        for index, plan in enumerate(plans):
+            if plan.decision.records and plan.decision.head.notify:
+                before = None if plan.stored is None else plan.stored.head
+                found = list(notices_of(plan.decision, before))
+                owners += [index] * len(found)
+                notices += found
+        if notices:
+            for owner, taken in zip(owners, self._put(notices), strict=True):
+                done[owner] = done[owner] and taken
+        return done
+
+    def _put(self, notices: Sequence[Notification]) -> Sequence[bool]:
+        try:
+            return self._ports.notices.put(notices)
+        except Unavailable as error:
+            if self._together:
+                raise
+            self._log("notices_pending", error=error.message, notices=len(notices))
+            return [False] * len(notices)
+
+    def _detail(
+        self, change: Change, run: Run, decision: Decision, down: Unavailable | None
+    ) -> Detail:
+        """Its own, or what was written before the swap by whoever ended it.
+
+        A store that is `down` is not asked once more for each of many: it may answer late.
+        """
+        if change.detail is not None and _ended_by(change, decision) is run:
+            return change.detail
+        if down is not None and told_by(run) is None:
+            raise down
+        now = run.ended_at or run.changed_at
+        return self._results.left_by(RunKey(*change.key, run.run_id), run, now)
+
+
+def _is_kept(change: Change, detail: Detail) -> bool:
+    """Whether a look that has to record the run would find all of it without a row of its own."""
+    event = change.event
+    if detail.packed or not detail.plain:
+        return detail.packed
+    # What is performed stands or falls with the very write that records it.
+    noted = isinstance(event, Finish) and event.note != ""
+    return detail.output is None or noted or isinstance(event, ClaimAndFinish)
+
+
+def _ended_by(change: Change, decision: Decision) -> Run | None:
+    """The run that this change ended by ending its attempt."""
+    run, event = decision.run, change.event
+    if run is None or run.ended_at is None or decision.verdict is not Verdict.OK:
+        return None
+    if isinstance(event, Finish):
+        return run if run.token == event.token else None
+    return run if isinstance(event, ClaimAndFinish) else None
+
+
+def _attempt(
+    key: Key, run: Run, status: str, now: datetime, detail: Detail, lost: bool
+) -> AttemptRow:
+    return AttemptRow(
+        tenant=key.tenant,
+        job_id=key.job_id,
+        run_id=run.run_id,
+        number=run.attempt,
+        token=run.token,
+        status=status,
+        started_at=run.attempt_at or run.changed_at,
+        ended_at=now,
+        executor_id=run.claimer,
+        lost=lost,
+        detail=detail,
+        expires_at=now + RETENTION,
+    )
+
+
+def message_of(key: Key, run: Run, head: JobState) -> Message:
+    """How a swap that queued a run announces it."""
+    rules = head.rules[run.definition]
+    return Message(
+        tenant=key.tenant,
+        job_id=key.job_id,
+        run_id=run.run_id,
+        due_at=run.due_at,
+        priority=rules.priority,
+        lane=rules.lane,
+        version=head.version,
+        task_type=rules.task_type,
+        head=head if _is_told(head) else None,
+    )
+
+
+def _is_told(head: JobState) -> bool:
+    """Others of its runs would change it meanwhile; and what a run answered is in no message."""
+    return len(head.runs) == 1 and not any(run.note for run in head.ended)

@@ -1,0 +1,140 @@
+"""Bodies and payloads: small ones stand in the row, large ones beside it."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from punctual.domain.errors import Unavailable, Unreadable
+from punctual.domain.run import Run
+from punctual.engine.ports.blobs import Blob
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.queries.slices import Sliced
+
+SMALL = 8_192  # bytes of payload that a row keeps
+JSON = "application/json"
+PAYLOADS = "payloads/"  # what the names of large payloads begin with
+CHAIN = 10_000  # former definitions that a search for one goes through at most
+
+
+class Definitions:
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    def body(
+        self,
+        key: Key,
+        document: dict[str, Any],
+        ref: str,
+        edition: int,
+        now: datetime,
+        created_by: str,
+    ) -> tuple[DefinitionRow, Blob | None]:
+        """The row of a definition, and a large payload that is to be stored before it."""
+        kept, payload, blob = document, document.get("payload"), None
+        size, fingerprint = 0, ""
+        if "payload" in document:
+            kept = {name: value for name, value in document.items() if name != "payload"}
+        if payload is not None:
+            encoded = msgspec.json.encode(payload)
+            if len(encoded) > SMALL:
+                blob = Blob(payload_name(key, ref), encoded, JSON)
+                payload = None
+                size = len(encoded)
+                fingerprint = blake2b(encoded, digest_size=8).hexdigest()
+        tags = document.get("tags") or {}
+        name = document["name"]
+        row = DefinitionRow(
+            *(*key, ref, edition, now, name, kept, created_by, tags, payload),
+            payload_blob="" if blob is None else blob.name,
+            payload_size=size,
+            payload_print=fingerprint,
+        )
+        return row, blob
+
+    def put(self, made: Sequence[tuple[DefinitionRow, Blob | None]]) -> None:
+        """What a row names is there before it."""
+        blobs = [blob for _, blob in made if blob is not None]
+        if blobs:
+            self._ports.blobs.put_many(blobs)
+        self._ports.heads.put_bodies([body for body, _ in made])
+
+    def payload(self, body: DefinitionRow) -> Any:
+        return self._read(body.payload_blob) if body.payload_blob else body.payload
+
+    def whole(self, body: DefinitionRow) -> dict[str, Any]:
+        """The document as the client sent it, payload included."""
+        payload = self.payload(body)
+        return body.document if payload is None else {**body.document, "payload": payload}
+
+    def full(self, body: DefinitionRow) -> DefinitionRow:
+        """With its payload in place, wherever it stands."""
+        return replace(body, payload=self.payload(body)) if body.payload_blob else body
+
+    def put_payload(self, key: Key, run_id: str, payload: Any) -> None:
+        self._ports.blobs.put(payload_name(key, run_id), msgspec.json.encode(payload), JSON)
+
+    def own_payload(self, key: Key, run_id: str) -> Any:
+        return self._read(payload_name(key, run_id))
+
+    def payload_of(self, key: Key, run: Run, present: DefinitionRow) -> Sliced[Any]:
+        """What this run was given; UNSET where the present definition gives the same."""
+        if run.own_payload:
+            return self.own_payload(key, run.run_id)
+        if run.definition == present.edition:
+            return UNSET
+        for body in self.history(key, present):
+            if body.edition == run.definition:
+                return self.payload(body)
+            yield
+        return UNSET
+
+    def history(self, key: Key, present: DefinitionRow) -> Iterator[DefinitionRow]:
+        """The definitions of a job, latest first, by the chain that each begins.
+
+        Each is read when it is asked for.
+        """
+        body: DefinitionRow | None = present
+        for _ in range(CHAIN):
+            if body is None:
+                return
+            yield body
+            if not body.previous:
+                return
+            wanted = (key, body.previous)
+            body = self._ports.heads.bodies([wanted]).get(wanted)
+
+    def _read(self, name: str) -> Any:
+        data = self._ports.blobs.get(name)
+        if data is None:
+            raise Unavailable("A payload cannot be read from the store.")
+        try:
+            return msgspec.json.decode(data)
+        except msgspec.MsgspecError as error:
+            raise Unreadable("A payload is damaged in the store.") from error
+
+
+def is_large(document: Mapping[str, Any]) -> bool:
+    """Whether the payload is stored beside the row: on the node that waits for the disk."""
+    payload = document.get("payload")
+    return payload is not None and len(msgspec.json.encode(payload)) > SMALL
+
+
+def payload_name(key: Key, given_by: str) -> str:
+    """Of a large payload, filed by its definition, or of a run's own."""
+    return f"{PAYLOADS}{key.tenant}/{key.job_id}/{given_by}"
+
+
+def job_of(name: str) -> Key | None:
+    """The job that a payload is filed under; None if the name is not one of a payload.
+
+    >>> job_of(payload_name(Key("acme", "01900000"), "1-abc"))
+    Key(tenant='acme', job_id='01900000')
+    """
+    parts = name.removeprefix(PAYLOADS).split("/")
+    return Key(*parts[:2]) if name.startswith(PAYLOADS) and len(parts) == 3 else None

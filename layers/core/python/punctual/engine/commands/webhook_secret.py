@@ -1,0 +1,18 @@
+"""The secret of a tenant's webhooks, which an admin may read and the audit remembers."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from punctual.engine.commands.audit import WEBHOOK_SECRET_READ, Actor, AuditLog, Note
+
+
+class WebhookSecretReader:
+    def __init__(self, secret_of: Callable[[str], str], audit: AuditLog) -> None:
+        self._secret_of = secret_of
+        self._audit = audit
+
+    def read(self, tenant: str, by: Actor, now: datetime) -> str:
+        """Return the tenant's secret. The audit names the reader before the secret is shown."""
+        secret = self._secret_of(tenant)
+        self._audit.note(tenant, Note(by, WEBHOOK_SECRET_READ, now))
+        return secret

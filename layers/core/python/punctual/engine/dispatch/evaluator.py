@@ -1,0 +1,61 @@
+"""A look: load the heads that timers name, decide, and see to what follows."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from punctual.domain.events import Evaluate
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.changes.change import Change, Result
+from punctual.engine.changes.write_ids import marks
+from punctual.engine.execution.deferred import Inline
+from punctual.engine.ports.clock import NewId
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+
+
+class Evaluator:
+    """`inline`: who brings runs to their end without writing them before.
+
+    `glance`: heads that timers name are glanced at first. Most were written long ago.
+    """
+
+    def __init__(
+        self,
+        steps: ChangeApplier,
+        new_id: NewId,
+        inline: Inline | None = None,
+        glance: bool = False,
+    ) -> None:
+        self._inline = inline
+        self._glance = glance
+        self._steps = steps
+        self._new_id = new_id
+
+    def look(
+        self, timers: Sequence[Timer], ahead: timedelta = timedelta(0)
+    ) -> list[tuple[Sequence[Timer], Result]]:
+        """One look a job, whatever number of its timers are due."""
+        by_key: dict[Key, list[Timer]] = {}
+        for timer in timers:
+            by_key.setdefault(timer.key, []).append(timer)
+        changes = [
+            Change(key, Evaluate(), writer, brought=tuple(brought), ahead=ahead)
+            for (key, brought), writer in zip(
+                by_key.items(), marks(self._new_id, len(by_key)), strict=True
+            )
+        ]
+        results = self._steps.apply(changes, self._inline, None, self._glance)
+        return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
+
+    def tell(self, event: str, **facts: object) -> None:
+        self._steps.tell(event, **facts)
+
+    def look_at(self, keys: Sequence[Key]) -> list[Result]:
+        """A look that no timer brought. A head that cannot be read fails its own look only."""
+        writers = marks(self._new_id, len(keys))
+        return self._steps.apply(
+            [
+                Change(key, Evaluate(), writer, spared=True)
+                for key, writer in zip(keys, writers, strict=True)
+            ]
+        )

@@ -1,0 +1,139 @@
+"""A poller that comes when it is called, and leaves as soon as nothing is near."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+
+from punctual.domain.run import RunStatus
+from punctual.engine.changes.change import Result
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.on_demand.held_messages import LONGEST, EarlyMessages
+from punctual.engine.dispatch.on_demand.planner import HeldPartition
+from punctual.engine.dispatch.on_demand.throughput import Pace, begin_at
+from punctual.engine.dispatch.on_demand.wakeup_times import AHEAD, EARLY, FIRE, READY, SEND
+from punctual.engine.dispatch.poller import BATCH, Poller, Stepped
+from punctual.engine.dispatch.retries import EvaluationRetries
+from punctual.engine.dispatch.timer_window import TimerPartition, TimerWindow
+from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.timers import Timer, Timers
+
+READ = 60  # seconds of work that are known at once
+RELEASED = 1_000  # messages in one step
+AT_ONCE = 100  # fired in one step at the least: 0.8 s with the least memory
+
+
+class OnDemandPoller(Poller):
+    """It closes no minute: the planner looks at each after its end, and needs no mark for that."""
+
+    def __init__(
+        self,
+        timers: Timers,
+        buckets: Buckets,
+        held: HeldPartition,
+        looker: Evaluator,
+        early: EarlyMessages,
+        failing: EvaluationRetries,
+        pace: Pace,
+    ) -> None:
+        super().__init__(timers, buckets, looker, AHEAD)
+        self._pace = pace
+        # Half a second's work, for what is to be sent meanwhile waits.
+        self._batch = min(BATCH, max(AT_ONCE, int(pace.fired / 2)))
+        self._window = TimerWindow(timers, int(pace.fired * READ))
+        self._held = held
+        self._early = early
+        self._failing = failing
+        self.handled = 0
+        self.missed = 0
+
+    def step(self, now: datetime) -> Stepped:
+        """Send what is near, then fire what is soon, or up to a minute ahead before a burst."""
+        self._release(now, now + self._early.lead)
+        self._ahead = self._reach(now)
+        stepped = super().step(now)
+        self.handled += stepped.handled
+        return stepped
+
+    def _reach(self, now: datetime) -> timedelta:
+        soonest, begin = self._window.next_at(), self._begin_at()
+        if soonest is None or begin is None or begin > now:
+            return timedelta(0)
+        return AHEAD if soonest - FIRE <= now else EARLY
+
+    def settle(self, looked: Sequence[tuple[Sequence[Timer], Result]], now: datetime) -> None:
+        for _, result in looked:
+            if result.decision is not None:
+                self.missed += sum(
+                    run.count for run in result.decision.records if run.status is RunStatus.MISSED
+                )
+        super().settle(self._early.adopt(looked), now)
+
+    @property
+    def holds(self) -> bool:
+        """Whether messages are made that nobody else would send at their time."""
+        return self._early.next_at() is not None
+
+    def send_all(self) -> None:
+        """Leave nothing held: who takes a message before its time hands it back until then."""
+        while (at := self._early.next_at()) is not None:
+            self._release(at, at + LONGEST)
+
+    def _release(self, now: datetime, until: datetime) -> None:
+        released = self._early.release(until, RELEASED)
+        if released.gone:
+            self._timers.delete(released.gone)
+        if released.looked:
+            super().settle(released.looked, now)
+
+    def _close(self, now: datetime) -> None:
+        """Nothing to close."""
+
+    def next_at(self, _now: datetime) -> datetime | None:
+        """When there is something to do, whatever leases may need until then."""
+        return self._soonest(FIRE)
+
+    def needed_at(self) -> datetime | None:
+        """When somebody must be here at the latest: who is here anyway begins earlier."""
+        return self._soonest(SEND + READY)
+
+    def _soonest(self, before: timedelta) -> datetime | None:
+        moments = [at for at, _ in self._later]
+        for at in (self._begin_at(before), self._early.next_at()):
+            if at is not None:
+                moments.append(at)
+        return min(moments, default=None)
+
+    def _begin_at(self, before: timedelta = FIRE) -> datetime | None:
+        """When to begin so that whatever is due in a second is fired by then, if not too early."""
+        soonest = self._window.next_at()
+        if soonest is None:
+            return None
+        begin = begin_at([timer.at for timer in self._window.waiting()], self._pace) - SEND
+        begin -= self._early.sending  # which comes first, and is not begun while this goes on
+        return max(min(begin, soonest - before), soonest - EARLY)
+
+    def soonest(self) -> Mapping[TimerPartition, datetime]:
+        """When each place that has something to come is to be looked at."""
+        found: dict[TimerPartition, datetime] = {}
+        waiting = [(timer.at, timer) for timer in self._window.waiting()] + self._later
+        for at, timer in waiting:
+            place = TimerPartition(timer.bucket, timer.shard)
+            found[place] = min(at, found.get(place, at))
+        return {place: at for place, at in found.items() if place in self._leases}
+
+    def notice(self, now: datetime) -> None:
+        """Read again where a nudge came, and let go of what another has."""
+        standing = self._held.held(self.places)
+        for place, lease in list(self._leases.items()):
+            found = standing.get(place)
+            if found is None or (found.token, found.look) != (lease.token, lease.look):
+                self._take_again(place, lease, now)
+
+    def leave(self, now: datetime) -> bool:
+        """Give all places back. False where a nudge came: there is more to look at."""
+        for place, lease in list(self._leases.items()):
+            if self._buckets.give_back(lease):
+                self._window.close(place)
+                del self._leases[place]
+            else:
+                self._take_again(place, lease, now)
+        return not self._leases

@@ -1,0 +1,81 @@
+"""The planner: one authoritative time, and who looks after which minute up to two ahead.
+
+For an installation that holds its minutes all the time, where a lease costs nothing; one whose
+pollers come and go looks before it hands out (`lookout.py`).
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from punctual.domain.identifiers import bucket_of
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.partitions import BucketLease, Buckets
+
+AHEAD = timedelta(minutes=2)
+BUCKET = timedelta(minutes=1)
+LEASE = timedelta(seconds=60)
+REOPENED = timedelta(minutes=10)  # before now: timers may have been put into these meanwhile
+OLD_BUCKETS = 1_440  # places behind are handed out so many at a time, and those of now first
+
+
+class Planned(NamedTuple):
+    leases: Sequence[BucketLease]
+    watermark: datetime
+    behind: bool
+
+
+class Planner:
+    def __init__(self, buckets: Buckets, owner: str) -> None:
+        self._buckets = buckets
+        self._owner = owner
+
+    def reopen(self, now: datetime) -> bool:
+        """Open the minutes that were closed while the clock ran ahead. True if there were any.
+
+        A timer that is put into a closed minute is never looked at.
+        """
+        current = bucket_of(now)
+        return self._buckets.reopen(current, current - REOPENED)
+
+    def tick(self, now: datetime, held: Sequence[TimerPartition] = ()) -> Planned:
+        """Hand out what nobody holds, from the watermark to two minutes ahead."""
+        self.reopen(now)
+        shards = max(1, self._buckets.shards())
+        watermark = self._advance(now, shards)
+        wanted = _minutes(watermark, now)
+        have = set(held)
+        leases = []
+        for bucket in wanted:
+            for shard in range(shards):
+                if TimerPartition(bucket, shard) in have:
+                    continue
+                lease = self._buckets.acquire(bucket, shard, self._owner, now, now + LEASE)
+                if lease is not None:
+                    leases.append(lease)
+        return Planned(leases, watermark, len(wanted) > OLD_BUCKETS)
+
+    def _advance(self, now: datetime, shards: int) -> datetime:
+        """Move the watermark over what is done; it never passes what is not."""
+        stored = self._buckets.watermark()
+        if stored is None:
+            start = bucket_of(now) - BUCKET
+            return start if self._buckets.advance(None, start) else self._advance(now, shards)
+        mark = stored
+        while mark <= now and all(self._buckets.is_done(mark, shard) for shard in range(shards)):
+            mark += BUCKET
+        if mark != stored and not self._buckets.advance(stored, mark):
+            return stored
+        return mark
+
+
+def _minutes(watermark: datetime, now: datetime) -> list[datetime]:
+    """What is due now and ahead first, then what is behind, oldest first, a day of it at most."""
+    current = bucket_of(now)
+    ahead = [current + BUCKET * step for step in range(int(AHEAD / BUCKET) + 1)]
+    behind: list[datetime] = []
+    bucket = watermark
+    while bucket < current and len(behind) < OLD_BUCKETS:
+        behind.append(bucket)
+        bucket += BUCKET
+    return ahead + behind

@@ -1,0 +1,127 @@
+"""A slow walk over all heads: whatever should have a timer and has none is mended, and told."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from punctual.domain.identifiers import EPOCH, bucket_of
+from punctual.domain.job_state import JobState
+from punctual.domain.run import Lease, RunStatus
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.changes.plan import load
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+
+LATE = timedelta(minutes=5)
+FORGOTTEN = timedelta(hours=1)  # queued, or held under a lease that is over, for so long
+PAGE = 500
+
+
+class Walked(NamedTuple):
+    seen: int
+    mended: tuple[Key, ...]
+    cursor: str | None
+    unread: Sequence[tuple[Key, str]] = ()  # whose head nobody can read, and why
+    heads: Sequence[JobState] = ()
+
+
+class Reconciler:
+    def __init__(self, ports: Ports, steps: ChangeApplier, looker: Evaluator) -> None:
+        self._ports = ports
+        self._steps = steps
+        self._looker = looker
+
+    def step(self, cursor: str | None = None, limit: int | None = None) -> Walked:
+        """One page of heads. It should find nothing: what it mends is worth an alarm."""
+        begun = self._steps.clocks.read()
+        now = begun.wall
+        page = self._ports.heads.walk(cursor, limit or PAGE)
+        missing = self._forgotten(page.heads, now)
+        missing.update(self._abandoned(page.heads, now))
+        keys = self._unchanged(missing)
+        timers = [
+            self._steps.placing.timer(key, at, version, now)
+            for key in keys
+            for version, at in [missing[key]]
+        ]
+        self._ports.wake.nudge(self._steps.timers.put(timers, begun))
+        return Walked(len(page.heads), keys, page.cursor, page.unread, page.heads)
+
+    def _unchanged(self, missing: Mapping[Key, tuple[int, datetime]]) -> tuple[Key, ...]:
+        """A timer goes only after a swap: a head that moved on since it was read says nothing."""
+        standing, _ = load(self._ports.heads, list(missing)) if missing else ({}, {})
+        return tuple(
+            key
+            for key, (version, _) in missing.items()
+            if key in standing and standing[key].head.version == version
+        )
+
+    def _abandoned(
+        self, heads: Sequence[JobState], now: datetime
+    ) -> dict[Key, tuple[int, datetime]]:
+        """Jobs with a holder whose lease is long over: the look that ends it never came."""
+        suspects = [
+            Key(head.tenant, head.job_id)
+            for head in heads
+            if any(run.held and run.changed_at < now - FORGOTTEN for run in head.runs)
+        ]
+        return {
+            key: (stored.head.version, now)
+            for key, stored in (load(self._ports.heads, suspects)[0] if suspects else {}).items()
+            if any(
+                run.held and _ended(stored.leases.get(run.run_id)) < now - FORGOTTEN
+                for run in stored.head.runs
+            )
+        }
+
+    def _forgotten(
+        self, heads: Sequence[JobState], now: datetime
+    ) -> dict[Key, tuple[int, datetime]]:
+        """When a look is to be asked for: now, or at the time of the timer that is not there.
+
+        That one itself is put again: the next look takes what the head counts on for standing.
+        """
+        found: dict[Key, tuple[int, datetime]] = {}
+        counted_on: dict[Key, tuple[int, datetime]] = {}
+        for head in heads:
+            key = Key(head.tenant, head.job_id)
+            if head.blank:
+                continue
+            if any(
+                run.status is RunStatus.QUEUED and run.sent_at and run.sent_at < now - FORGOTTEN
+                for run in head.runs
+            ):
+                found[key] = (head.version, now)
+            elif head.timer_at is not None and not now - LATE <= head.timer_at < now:
+                counted_on[key] = (head.version, head.timer_at)
+        absent = self._absent({key: at for key, (_, at) in counted_on.items()})
+        found.update((key, counted_on[key]) for key in absent)
+        return found
+
+    def _absent(self, moments: Mapping[Key, datetime]) -> set[Key]:
+        """Of whose job no timer is at its moment.
+
+        It is looked for where it would be put now, and then wherever fewer shards may have put it.
+        """
+        left = self._not_at(moments, None)
+        for shard in range(self._ports.buckets.shards()) if left else ():
+            left = self._not_at(left, shard)
+        return set(left)
+
+    def _not_at(self, moments: Mapping[Key, datetime], shard: int | None) -> dict[Key, datetime]:
+        places = [place for key, at in moments.items() for place in self._places(key, at, shard)]
+        found = {one.key for one in self._ports.timers.standing(places)} if places else ()
+        return {key: at for key, at in moments.items() if key not in found}
+
+    def _places(self, key: Key, at: datetime, shard: int | None) -> list[Timer]:
+        here = self._steps.placing.timer(key, at, 0, at)
+        if shard == here.shard:
+            return []
+        here = here if shard is None else here._replace(shard=shard)
+        return [here._replace(bucket=bucket) for bucket in {here.bucket, bucket_of(at)}]
+
+
+def _ended(lease: Lease | None) -> datetime:
+    return EPOCH if lease is None else lease.until

@@ -1,0 +1,25 @@
+"""Outputs, logs and large payloads."""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+
+class Blob(NamedTuple):
+    name: str
+    data: bytes
+    content_type: str
+
+
+class Blobs(Protocol):
+    def put(self, name: str, data: bytes, content_type: str) -> None:
+        """Whole or not at all."""
+
+    def put_many(self, blobs: Sequence[Blob]) -> None:
+        """Each whole or not at all, and all of them where this returns."""
+
+    def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None: ...
+
+    def delete(self, names: Sequence[str]) -> None: ...
+
+    def link(self, name: str, content_type: str) -> str | None:
+        """A URL that gives the blob to whoever has it for some minutes, where there is such."""

@@ -1,0 +1,53 @@
+"""The audit as people read it: its entries, each with the definitions that it is about."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+from punctual.engine.commands.audit import JOB_UPDATE, AuditFilters, AuditLog, Entry
+from punctual.engine.ports.job_states import JobStates
+from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.queries.views import Page
+
+
+class AuditLine(NamedTuple):
+    """`before` and `after`: a job's definitions, where the change was one of these."""
+
+    entry: Entry
+    before: DefinitionRow | None = None
+    after: DefinitionRow | None = None
+
+
+class AuditQueries:
+    """Definitions never change and outlive what is noted of them: they are read when asked for."""
+
+    def __init__(self, log: AuditLog, heads: JobStates) -> None:
+        self._log = log
+        self._heads = heads
+
+    def page(
+        self,
+        tenant: str,
+        filters: AuditFilters,
+        limit: int,
+        after: tuple[str, ...] | None,
+        now: datetime,
+    ) -> Page:
+        found = self._log.page(tenant, filters, limit, after, now)
+        return Page(self._lines(tenant, found.entries), found.after)
+
+    def _lines(self, tenant: str, entries: Sequence[Entry]) -> list[AuditLine]:
+        wanted = [
+            (Key(tenant, entry.subject.job_id), ref)
+            for entry in entries
+            for ref in (entry.note.former, entry.subject.ref)
+            if ref
+        ]
+        bodies = self._heads.bodies(wanted) if wanted else {}
+        lines = []
+        for entry in entries:
+            key = Key(tenant, entry.subject.job_id)
+            former = entry.note.former if entry.note.action == JOB_UPDATE else ""
+            before, after = bodies.get((key, former)), bodies.get((key, entry.subject.ref))
+            lines.append(AuditLine(entry, before, after))
+        return lines

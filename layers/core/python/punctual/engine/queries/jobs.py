@@ -1,0 +1,241 @@
+"""The reads of the API over jobs and runs."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from punctual.domain.errors import NotFound
+from punctual.domain.job_state import JobState
+from punctual.domain.run import NOT_RUN
+from punctual.engine.changes.run_results import Results
+from punctual.engine.commands.definitions_store import Definitions
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.rows import DefinitionRow, Detail, Key, RunKey, RunRow
+from punctual.engine.queries import run_views as views
+from punctual.engine.queries.audit import AuditQueries
+from punctual.engine.queries.explain import Explainer
+from punctual.engine.queries.filters import By as By
+from punctual.engine.queries.filters import JobFilters as JobFilters
+from punctual.engine.queries.filters import RunFilters as RunFilters
+from punctual.engine.queries.job_list import JobList, Log, untold
+from punctual.engine.queries.run_list import SCAN, WIDE, RunList
+from punctual.engine.queries.slices import Sliced
+from punctual.engine.queries.upcoming import UpcomingRuns
+from punctual.engine.queries.views import (
+    Explanation,
+    Health,
+    JobView,
+    LogPiece,
+    Monitor,
+    Output,
+    Page,
+    RunView,
+    Stats,
+)
+
+LATEST_SCAN = 200
+_EVENT_ID = "text/plain; charset=utf-8"
+
+
+class JobQueries:
+    def __init__(self, ports: Ports, clock: Clock, monitor: Monitor, log: Log = untold) -> None:
+        self._ports = ports
+        self._clock = clock
+        self._monitor = monitor
+        self._documents = Definitions(ports)
+        self._explaining = Explainer(ports, self._documents)
+        self._listing = JobList(ports.heads, log)
+        self._forecast = UpcomingRuns(ports, log)
+        self._results = Results(ports.history, ports.blobs)
+        self._pages = RunList(ports)
+        self.audit = AuditQueries(ports.audit, ports.heads)
+
+    def job(self, tenant: str, job_id: str) -> JobView:
+        key = Key(tenant, job_id)
+        now = self._clock()
+        stored, body = self.load(key)
+        latest = self._latest(key, stored.head, now)
+        return JobView(stored.head, self._documents.full(body), latest)
+
+    def load(self, key: Key) -> tuple[StoredState, DefinitionRow]:
+        return self._listing.load(key)
+
+    def _latest(
+        self, key: Key, head: JobState, now: datetime, rows: Mapping[RunKey, RunRow] | None = None
+    ) -> RunView | None:
+        """The run last made that ran or will; else the last that did not run; else none."""
+        for run_id in (head.latest, head.latest_not_run):
+            if run_id:
+                view = self._find(key, head, run_id, now, rows)
+                if view is not None and (view.run.status not in NOT_RUN or not head.latest):
+                    return view
+        if not head.latest and not head.latest_not_run:
+            return None
+        kept = self._ports.history.page(key, None, None, LATEST_SCAN, now)
+        found = [*views.in_head(head, now), *(views.of_row(row) for row in kept)]
+        ran = [view for view in found if view.run.status not in NOT_RUN]
+        latest = max(ran or found, key=lambda view: view.run.created_at, default=None)
+        return None if latest is None else self._results.shown([latest], now)[0]
+
+    def _find(
+        self,
+        key: Key,
+        head: JobState,
+        run_id: str,
+        now: datetime,
+        rows: Mapping[RunKey, RunRow] | None = None,
+    ) -> RunView | None:
+        """`rows`, where given, are read already: what is not among them is asked for.
+
+        A run that has ended is never shown without what it left.
+        """
+        known = views.in_head(head, now)
+        alive = next((view for view in known if view.run.run_id == run_id), None)
+        if alive is not None and alive.run.ended_at is None:
+            return alive
+        wanted = RunKey(*key, run_id)
+        row = None if rows is None else rows.get(wanted)
+        if row is None:
+            row = self._ports.history.get([wanted], now).get(wanted)
+        if row is not None:
+            return views.of_row(row)
+        if alive is None:
+            return None
+        return alive._replace(detail=self._results.left_by(wanted, alive.run, now))
+
+    def jobs(
+        self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
+    ) -> Sliced[Page]:
+        """Newest first; a page may be short where a filter passes few."""
+        before = after[0] if after else None
+        wide = limit if filters == JobFilters() else max(limit, WIDE)
+        found: list[tuple[JobState, DefinitionRow]] = []
+        for _ in range(SCAN):
+            here, following = self._listing.page(tenant, before, wide)
+            for head, body in here:
+                before = head.job_id
+                if filters.admit(head, body):
+                    found.append((head, body))
+                    if len(found) == limit:
+                        return Page((yield from self._listed(found)), (before,))
+            before = following
+            if before is None:
+                break
+            yield
+        return Page((yield from self._listed(found)), (before,) if before else None)
+
+    def _listed(self, jobs: Sequence[tuple[JobState, DefinitionRow]]) -> Sliced[list[JobView]]:
+        """With their latest runs, which are read together. A step reads one payload."""
+        now = self._clock()
+        wanted = [
+            RunKey(head.tenant, head.job_id, run_id)
+            for head, _ in jobs
+            if (run_id := head.latest or head.latest_not_run)
+            and not any(
+                view.run.run_id == run_id and view.run.ended_at is None
+                for view in views.in_head(head, now)
+            )
+        ]
+        rows = self._ports.history.get(wanted, now) if wanted else {}
+        listed = []
+        for head, body in jobs:
+            latest = self._latest(Key(head.tenant, head.job_id), head, now, rows)
+            listed.append(JobView(head, self._documents.full(body), latest))
+            yield
+        return listed
+
+    def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
+        key, now = Key(tenant, job_id), self._clock()
+        head = self.load(key)[0].head
+        view = self._find(key, head, run_id, now)
+        if view is None:
+            raise NotFound("There is no such run.")
+        run = view.run
+        rows = self._ports.history.attempts(RunKey(*key, run_id), now) if run.past else ()
+        former = []
+        for number, letter in enumerate(run.past, start=1):
+            lost = letter == "L"
+            row = next((r for r in rows if r.number == number and r.lost is lost), None)
+            if row is not None:
+                former.append(row)
+        payload = self._documents.own_payload(key, run_id) if run.own_payload else None
+        return view._replace(attempts=former, payload=payload, has_payload=run.own_payload)
+
+    def runs(
+        self,
+        tenant: str,
+        job_id: str | None,
+        filters: RunFilters,
+        limit: int,
+        after: tuple[str, ...] | None,
+    ) -> Sliced[Page]:
+        now = self._clock()
+        if job_id is None:
+            return (yield from self._pages.of_all(tenant, filters, limit, after, now))
+        head = self.load(Key(tenant, job_id))[0].head
+        return self._pages.of_job(head, filters, limit, after, now)
+
+    def output(self, tenant: str, job_id: str, run_id: str) -> Output:
+        detail = self._detail(tenant, job_id, run_id)
+        if detail.output is not None:
+            return Output(detail.output, detail.output_type or _EVENT_ID, None)
+        if not detail.output_blob:
+            raise NotFound("The run has no output, or none yet.")
+        start, end = _slice(detail.output_at, detail.output_size)
+        if end is None:
+            link = self._ports.blobs.link(detail.output_blob, detail.output_type)
+            if link is not None:
+                return Output(b"", detail.output_type, link)
+        data = self._ports.blobs.get(detail.output_blob, start, end)
+        if data is None:
+            raise NotFound("The run's output is not kept any more.")
+        is_cut = detail.output_truncated or len(data) < detail.output_size
+        return Output(data, detail.output_type, None, is_cut)
+
+    def _detail(self, tenant: str, job_id: str, run_id: str) -> Detail:
+        return self.run(tenant, job_id, run_id).detail
+
+    def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:
+        """What the attempt that runs, or ran last, has printed from `after` on."""
+        view = self.run(tenant, job_id, run_id)
+        run = view.run
+        blob = view.detail.log_blob or (
+            log_name(Key(tenant, job_id), run_id, run.token) if run.held else ""
+        )
+        if not blob:
+            raise NotFound("The run has no logs, or none yet.")
+        start, end = _slice(view.detail.log_at, view.detail.log_size)
+        data = self._ports.blobs.get(blob, start + after, end) or b""
+        size = view.detail.log_size if view.detail.log_blob else 0
+        return LogPiece(data, max(0, size - after - len(data)))
+
+    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:
+        """Explain a moment, a local time of the job's zone, or without `at` the last due time."""
+        key = Key(tenant, job_id)
+        stored, body = self.load(key)
+        return (yield from self._explaining.explain(key, stored.head, body, at, self._clock()))
+
+    def stats(self, tenant: str) -> Stats:
+        return self._monitor.stats(tenant, self._clock())
+
+    def health(self) -> Health:
+        return self._monitor.health(self._clock())
+
+    def upcoming(
+        self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
+    ) -> Sliced[Page]:
+        return self._forecast.upcoming(tenant, start, end, limit, after, self._clock())
+
+
+def _slice(start: int | None, size: int) -> tuple[int, int | None]:
+    """From where to where in the blob; one that is nobody else's is whole."""
+    return (0, None) if start is None else (start, start + size)
+
+
+def log_name(key: Key, run_id: str, token: int) -> str:
+    return f"logs/{key.tenant}/{key.job_id}/{run_id}/{token}"
+
+
+def output_name(key: Key, run_id: str, token: int) -> str:
+    return f"outputs/{key.tenant}/{key.job_id}/{run_id}/{token}"

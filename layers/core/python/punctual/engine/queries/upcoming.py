@@ -1,0 +1,182 @@
+"""What will run when, over all jobs of a tenant."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from itertools import chain, islice
+from typing import NamedTuple
+
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.schedules.count import count_times
+from punctual.domain.schedules.schedule import occurrences
+from punctual.domain.schedules.timezones import zone
+from punctual.domain.schedules.upcoming import Place, first_coming, is_fired_ahead, left
+from punctual.domain.schedules.values import Once, counts_from_completion
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.queries.cursor import moment_in
+from punctual.engine.queries.job_list import JobList, Log, untold
+from punctual.engine.queries.slices import Sliced
+from punctual.engine.queries.views import Page, Upcoming
+
+MOST = 2_000  # jobs whose times are merged for one answer
+PART = 500  # jobs a part, where a tenant has more than can be merged
+PARTS = 4  # looked through for one answer, while they hold nothing
+_INSTANT = timedelta(microseconds=1)
+_ENDLESS = "~"  # behind every id that begins with what stands before it
+
+
+class _Window(NamedTuple):
+    """Times behind `after`, before `end`, as seen at `now`."""
+
+    after: Place
+    end: datetime
+    now: datetime
+
+
+class _Part(NamedTuple):
+    """Jobs by id, from `low` up to below `top` (each may be open); `origin`: where each begins."""
+
+    origin: Place
+    top: str
+    low: str
+
+
+class UpcomingRuns:
+    """Soonest first. A tenant with more jobs than can be merged has them listed in parts.
+
+    Each page reads a bounded number of heads. Parts are ranges of job ids, which never change, so
+    the list is complete and without doubles while jobs run and new ones come.
+    """
+
+    def __init__(self, ports: Ports, log: Log = untold, most: int = MOST, part: int = PART) -> None:
+        self._ports = ports
+        self._listing = JobList(ports.heads, log)
+        self._most = most
+        self._part = part
+
+    def upcoming(
+        self,
+        tenant: str,
+        start: datetime,
+        end: datetime,
+        limit: int,
+        after: tuple[str, ...] | None,
+        now: datetime,
+    ) -> Sliced[Page]:
+        """The times in [start, end), behind the place that a former page ended at."""
+        place: Place = (start, "")
+        if after is not None:
+            place = max(place, _place(after))
+        window = _Window(place, end, now)
+        if after is not None and len(after) > 2:
+            part = _Part(_place(after[2:]), *after[4:])
+            return (yield from self._of_parts(tenant, window, part, limit))
+        found = self._ports.heads.coming(tenant, place, end, limit + 1, self._most)
+        if found is None:
+            return (yield from self._of_parts(tenant, window, _Part(place, "", ""), limit))
+        times = yield from _merged(found.heads, window, found.until, limit + 1)
+        last: Place | None = found.until
+        if len(times) > limit:
+            times = times[:limit]
+            last = times[-1][0]
+        return Page(self._shown(times), None if last is None else _text(last))
+
+    def _of_parts(self, tenant: str, window: _Window, part: _Part, limit: int) -> Sliced[Page]:
+        for _ in range(PARTS):
+            here, following = self._listing.page(tenant, part.top or None, self._part)
+            heads = [head for head, _ in here if head.job_id >= part.low]
+            if not part.top and heads:  # what is newer by the next page is not of this list
+                part = part._replace(top=heads[0].job_id + _ENDLESS)
+            part = part._replace(low=part.low or following or "")
+            times = yield from _merged(heads, window, None, limit + 1)
+            if len(times) > limit:
+                last = times[limit - 1][0]
+                return Page(self._shown(times[:limit]), _text(last, part))
+            if not part.low:
+                return Page(self._shown(times), None)
+            part = _Part(part.origin, part.low, "")
+            window = window._replace(after=part.origin)
+            if times:
+                break
+        return Page(self._shown(times), _text(part.origin, part))
+
+    def _shown(self, times: Sequence[tuple[Place, JobState]]) -> list[Upcoming]:
+        bodies = self._listing.definitions([head for _, head in times])
+        return [
+            Upcoming(at, at.astimezone(zone(_zone(head))), job_id, bodies[job_id].name)
+            for (at, job_id), head in times
+            if job_id in bodies
+        ]
+
+
+def _merged(
+    heads: Sequence[JobState], window: _Window, until: Place | None, most: int
+) -> Sliced[list[tuple[Place, JobState]]]:
+    """The first times of these in order, up to `until`: what lies behind it may not be all."""
+    coming: list[tuple[Place, int, Iterator[Place]]] = []
+    for number, head in enumerate(heads):
+        stream = _times(head, window) if _comes(head, window.end) else iter(())
+        coming += [(place, number, stream) for place in islice(stream, 1)]
+        yield
+    heapq.heapify(coming)
+    found: list[tuple[Place, JobState]] = []
+    while coming and len(found) < most:
+        place, number, stream = coming[0]
+        if until is not None and place > until:
+            break
+        if place > window.after:
+            found.append((place, heads[number]))
+        following = next(stream, None)
+        if following is None:
+            heapq.heappop(coming)
+        else:
+            heapq.heapreplace(coming, (following, number, stream))
+        yield
+    return found
+
+
+def _comes(head: JobState, end: datetime) -> bool:
+    at = first_coming(head)
+    return at is not None and at < end
+
+
+def _times(head: JobState, window: _Window) -> Iterator[Place]:
+    start, end = window.after[0], window.end
+    ahead = sorted(
+        run.scheduled_at
+        for run in head.runs
+        if is_fired_ahead(run) and run.due_at > window.now and start <= run.scheduled_at < end
+    )
+    for at in chain(ahead, _scheduled(head, start, end)):
+        yield at, head.job_id
+
+
+def _scheduled(head: JobState, start: datetime, end: datetime) -> Iterator[datetime]:
+    schedule = head.schedule
+    first = head.next_at
+    if schedule is None or first is None or first >= end or head.state is not JobStatus.SCHEDULED:
+        return iter(())
+    if counts_from_completion(schedule):
+        return iter([first] if first >= start else [])  # the rest depends on when that run ends
+    own = [first] if first >= start else []
+    every = chain(own, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT))
+    number = left(head)
+    if number is not None and first < start:
+        number -= 1 + count_times(schedule, first, start - _INSTANT)
+    return every if number is None else islice(every, max(0, number))
+
+
+def _zone(head: JobState) -> str:
+    schedule = head.schedule
+    return "UTC" if schedule is None or isinstance(schedule, Once) else schedule.timezone
+
+
+def _place(text: Sequence[str]) -> Place:
+    return moment_in(text[0]), text[1]
+
+
+def _text(place: Place, part: _Part | None = None) -> tuple[str, ...]:
+    own = (place[0].isoformat(), place[1])
+    if part is None:
+        return own
+    return (*own, part.origin[0].isoformat(), part.origin[1], part.top, part.low)

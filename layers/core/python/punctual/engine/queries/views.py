@@ -1,0 +1,106 @@
+"""What reading answers: jobs and runs as they stand, before anybody renders them."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+from punctual.domain.job_state import JobState
+from punctual.domain.run import Run
+from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail
+
+
+class JobView(NamedTuple):
+    """A job with the definition in force; `latest` is its latest run, where it was asked for."""
+
+    head: JobState
+    body: DefinitionRow
+    latest: "RunView | None" = None
+
+
+class RunView(NamedTuple):
+    """A run, alive or ended; `run.reason` says why one in line waits."""
+
+    tenant: str
+    job_id: str
+    run: Run
+    detail: Detail
+    tzdata: str
+    attempts: Sequence[AttemptRow] = ()  # those before the present or last one
+    payload: Any = None
+    has_payload: bool = False
+
+
+class Page(NamedTuple):
+    """One page of a list, and where the next one begins (None: there is none)."""
+
+    items: Sequence[Any]
+    after: tuple[str, ...] | None
+
+
+class Explanation(NamedTuple):
+    at: datetime
+    occurrence: datetime | None
+    outcome: str
+    reason: str
+    run_id: str | None
+    previous: datetime | None
+    next: datetime | None
+
+
+class Output(NamedTuple):
+    """A run's output: the bytes, or a link to them."""
+
+    data: bytes
+    content_type: str
+    link: str | None = None
+    truncated: bool = False
+
+
+class LogPiece(NamedTuple):
+    """A part of a run's log up to its end.
+
+    `missing`: so many bytes that were kept cannot be read behind it, since the file was damaged.
+    """
+
+    data: bytes
+    missing: int = 0
+
+
+class Upcoming(NamedTuple):
+    at: datetime
+    local: datetime
+    job_id: str
+    name: str
+
+
+class Stats(NamedTuple):
+    jobs: Mapping[str, int]
+    runs: Mapping[str, int]
+    last_hour: Sequence[Mapping[str, Any]]
+    lateness_ms: Mapping[str, float | None]
+    queue: Mapping[str, float]
+    executors: Sequence[Mapping[str, Any]]
+
+
+class HealthWarning(NamedTuple):
+    """What a person should see to before it becomes a failure; it names no tenant and no path."""
+
+    code: str
+    text: str
+
+
+class Health(NamedTuple):
+    status: str
+    lateness_ms_p99: float | None
+    watermark: datetime | None
+    planner_heartbeat: datetime | None
+    task_types: Sequence[str]
+    warnings: Sequence[HealthWarning] = ()
+
+
+class Monitor(Protocol):
+    """How the installation does, as each adapter can tell."""
+
+    def stats(self, tenant: str, now: datetime) -> Stats: ...
+
+    def health(self, now: datetime) -> Health: ...

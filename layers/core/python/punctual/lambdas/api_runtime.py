@@ -1,0 +1,80 @@
+"""What both functions of the API stand on: who calls, and what is told of each answer."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from punctual.auth.issuer_config import IssuerConfig
+from punctual.domain.tenants.roles import Role
+from punctual.lambdas.telemetry import Telemetry
+from punctual.settings import VERSION
+from punctual.web.contract import PUBLIC
+from punctual.web.http.challenge import unauthenticated, unsure
+from punctual.web.http.request import Caller
+from punctual.web.views.system import About, Login
+
+TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
+# What the authorizer says of a call.
+TENANT, CALLER, UNSURE = "tenant", "caller", "unsure"
+ROLE, TOKEN_ID, EXPIRES_AT = "role", "token_id", "expires_at"
+# A request may begin calls to AWS for so long, and its last one takes up to 8 s more: an answer
+# comes within 25 s, where an HTTP API waits for 30.
+SECONDS = 15.0
+MOST = 5_900_000  # bytes of one list, quoted: with its frame it stays under Lambda's 6 MiB
+
+_NOBODY = Caller("", "")
+
+
+def about(trust: IssuerConfig | None = None) -> About:
+    login = None if trust is None else Login(trust.issuer, trust.client_id)
+    return About(VERSION, tuple(sorted(TASK_TYPES)), login=login)
+
+
+def caller_of(event: Mapping[str, Any], path: str) -> Caller:
+    """Whom the authorizer found. Without a tenant nothing goes on but what is open to all."""
+    if path.rstrip("/") in PUBLIC:
+        return _NOBODY
+    said = _said(event)
+    tenant, name, role = said.get(TENANT), said.get(CALLER), _role(said)
+    if isinstance(tenant, str) and isinstance(name, str) and tenant and name and role:
+        expires_at = said.get(EXPIRES_AT)
+        return Caller(
+            tenant,
+            name,
+            role,
+            said.get(TOKEN_ID) or "",
+            _address(event),
+            datetime.fromisoformat(expires_at) if expires_at else None,
+        )
+    raise unsure() if said.get(UNSURE) else unauthenticated()
+
+
+def answer(app: Any, tell: Telemetry, event: dict[str, Any], context: Any) -> Any:
+    """What the routes answer to one event of the HTTP API."""
+    with tell.told():
+        return app.resolve(at_root(event), context)
+
+
+def at_root(event: dict[str, Any]) -> dict[str, Any]:
+    """A domain of one's own may leave out the stage: then addresses begin at the root."""
+    stage = event["requestContext"]["stage"]
+    path = event["rawPath"]
+    if stage == "$default" or path == f"/{stage}" or path.startswith(f"/{stage}/"):
+        return event
+    return {**event, "requestContext": {**event["requestContext"], "stage": "$default"}}
+
+
+def _role(said: Mapping[str, Any]) -> Role | None:
+    """The authorizer of earlier versions knew one caller alone, and named no role."""
+    if ROLE not in said and (said.get(TENANT), said.get(CALLER)) == ("default", "admin"):
+        return Role.ADMIN
+    return Role.of(str(said.get(ROLE)))
+
+
+def _address(event: Mapping[str, Any]) -> str:
+    return str(event["requestContext"].get("http", {}).get("sourceIp", ""))
+
+
+def _said(event: Mapping[str, Any]) -> Mapping[str, Any]:
+    authorizer = event["requestContext"].get("authorizer") or {}
+    return authorizer.get("lambda") or {}

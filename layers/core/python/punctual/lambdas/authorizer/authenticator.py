@@ -1,0 +1,53 @@
+"""What the authorizer asks: rows of tokens, the account's secrets, and the issuer of the stage."""
+
+from collections.abc import Callable, Mapping
+
+from punctual.auth.authenticator import Authenticator, TokenDoor, TokenVerifier, admin_who
+from punctual.auth.bearer import Identity
+from punctual.auth.issuer_config import IssuerConfig
+from punctual.aws.clients import Clients
+from punctual.aws.dynamodb.control.tokens import DoorTokens
+from punctual.aws.parameters import Parameters
+from punctual.aws.retries import RetryPolicy
+from punctual.lambdas.authorizer.handler import DeployedSecrets, clock_of
+
+HOME = "default"  # the tenant of the token that a deploy makes
+
+
+def deployed_door(
+    env: Mapping[str, str],
+    clients: Clients,
+    seconds: Callable[[], float],
+    patience: RetryPolicy,
+    problem: Callable[[str], None],
+) -> Authenticator:
+    """`seconds` is wall time, which goes on while an environment is frozen."""
+    knobs = env["PUNCTUAL_KNOBS"]
+    parameters = Parameters(lambda: clients.ssm, DeployedSecrets.names(knobs))
+    tokens = TokenDoor(
+        DeployedSecrets(parameters.read, knobs, seconds),
+        DoorTokens(lambda: clients.dynamodb, env["PUNCTUAL_CONTROL_TABLE"], patience),
+        clock_of(seconds),
+        seconds,
+        problem,
+        admin_who(HOME),
+    )
+    trust = IssuerConfig.from_env(env)
+    return Authenticator(tokens, None if trust is None else _Issuer(trust, seconds))
+
+
+class _Issuer:
+    """Imported with the first JWT: who uses our own tokens does not wait for it."""
+
+    def __init__(self, trust: IssuerConfig, seconds: Callable[[], float]) -> None:
+        self._trust = trust
+        self._seconds = seconds
+        self._made: TokenVerifier | None = None
+
+    def who(self, text: str) -> Identity | None:
+        if self._made is None:
+            from punctual.auth.https_fetch import fetched
+            from punctual.auth.issuer import Issuer
+
+            self._made = Issuer(self._trust, fetched, clock_of(self._seconds), self._seconds)
+        return self._made.who(text)

@@ -1,0 +1,116 @@
+"""Dead letters: a message that came back too often ends its run, and somebody is told.
+
+A clock starts this: an event source would ask each empty queue all day, which costs more than all
+else that stands idle. What could not be dealt with stays hidden until the next round.
+What cannot be read is told with its whole text and deleted: a message only points at a run,
+whose timers stand, and nobody would ever be able to read it later.
+"""
+
+from collections.abc import Callable, Sequence
+
+from punctual.aws.sqs.dead_letters import DeadLetters, Letter
+from punctual.aws.sqs.notifications import parse_notice
+from punctual.aws.sqs.run_queue import parse_message
+from punctual.domain.decide import Verdict
+from punctual.domain.errors import Invalid, Unavailable
+from punctual.engine.changes.change import Result
+from punctual.engine.ports.run_queue import Message
+from punctual.lambdas.executor.telemetry import tell_given_up
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Metric
+
+TOLD = 1_024  # characters of a body that nobody can read,
+HEAD = ',"h":'  # up to the head in it, which is a tenant's and stands in its row
+SPARE = 60.0  # seconds: ten letters, while the store answers late
+
+
+class DeadLetterHandler:
+    def __init__(self, runtime: Runtime, urls: Sequence[str]) -> None:
+        self._runtime = runtime
+        self._tell = runtime.tell
+        self._letters = DeadLetters(lambda: runtime.clients.sqs, urls)
+
+    def bury(self, left: Callable[[], float]) -> None:
+        """Empty one queue after another; `left` says how many seconds this function has."""
+        with self._tell.told():
+            failure: Unavailable | None = None
+            for url in self._letters.urls:
+                try:
+                    self._empty(url, left)
+                except Unavailable as error:
+                    failure = error
+            if failure is not None:
+                raise failure
+
+    def _empty(self, url: str, left: Callable[[], float]) -> None:
+        """Until nothing is there, or nothing of ten could be done."""
+        while left() > SPARE:
+            letters = self._letters.receive(url)
+            done = self._settled(letters)
+            if not done:
+                return
+            self._letters.delete(url, done)
+
+    def _settled(self, letters: Sequence[Letter]) -> list[Letter]:
+        read = [(letter, self._read(letter)) for letter in letters]
+        dead = [(letter, message) for letter, message in read if message is not None]
+        kept = self._kept(dead)
+        return [letter for letter in letters if letter.id not in kept]
+
+    def _read(self, letter: Letter) -> Message | None:
+        self._tell.measure(Metric.DEAD_LETTERS)
+        try:
+            notice = parse_notice(letter.body)
+            if notice is not None:
+                # It ends no run, and whoever was to be told has been asked for hours.
+                tell_given_up(self._tell, notice, "Its message came back too often.")
+                return None
+            return parse_message(letter.body)
+        except Invalid as error:
+            self._tell.problem(
+                "dead_letter_unreadable",
+                message_id=letter.id,
+                error=error.message,
+                body=letter.body.partition(HEAD)[0][:TOLD],
+            )
+            return None
+
+    def _kept(self, dead: Sequence[tuple[Letter, Message]]) -> set[str]:
+        """Ids of those that could not be written now."""
+        if not dead:
+            return set()
+        try:
+            results = self._runtime.executor.poison([message for _, message in dead])
+        except Unavailable as error:
+            self._tell.problem("dead_letters_kept", messages=len(dead), error=error.message)
+            return {letter.id for letter, _ in dead}
+        return {
+            letter.id
+            for (letter, message), result in zip(dead, results, strict=True)
+            if not self._is_settled(message, result)
+        }
+
+    def _is_settled(self, message: Message, result: Result) -> bool:
+        if result.later:
+            return self._is_sent_back(message)
+        if not result.failed and (result.contended or not result.effects_done):
+            return False
+        ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
+        run = result.decision.run if result.decision else None
+        if result.failed:
+            # It would fail again: the job is set aside, and the reconciler keeps an eye on it.
+            self._tell.problem("dead_letter_undecided", **ids)
+        elif result.verdict is Verdict.OK and run is not None:
+            self._tell.measure(Metric.FAILED)
+            self._tell.problem("run_poisoned", **ids, attempt=run.attempt, status=run.status.value)
+        else:
+            # An old message: the run has ended, is being worked on, or was sent again since.
+            self._tell("dead_letter_stale", **ids, verdict=result.verdict.value)
+        return True
+
+    def _is_sent_back(self, message: Message) -> bool:
+        """Its head waits for a later version, so must its run: into its lane again, not ended."""
+        ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
+        self._tell.problem("dead_letter_of_later_version", **ids)
+        (taken,) = self._runtime.ports.messages.send([message._replace(head=None)])
+        return taken

@@ -1,0 +1,184 @@
+"""One attempt under way in an invocation: its thread, its bounds, and when it is given up."""
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from punctual.domain.durations import CLAIM_LEASE, HOLD
+from punctual.domain.errors import Unavailable
+from punctual.domain.run import Run, RunStatus
+from punctual.engine.execution.executor import Assignment, Finished
+from punctual.engine.ports.rows import Detail
+from punctual.engine.ports.run_queue import Message
+from punctual.lambdas.executor.outputs import Left, NoStore, Packer
+from punctual.tasks.assignment import attempt_of
+from punctual.tasks.contract import Outcome, StopSignal
+from punctual.tasks.registry import Registry
+
+GRACE = 0.5  # seconds for a task to end by itself once it should
+
+
+class Lane(NamedTuple):
+    """`beats_at_once`: with the claim, for work that is expected to take long."""
+
+    beats_at_once: bool
+
+
+class Delivery(NamedTuple):
+    """A message as it was delivered this time."""
+
+    id: str
+    handle: str
+    url: str
+    receives: int
+    message: Message
+
+
+class _Log:
+    """What a task prints, kept until it ends; the tasks of a function print little or nothing."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def log(self, data: bytes) -> None:
+        self.data += data
+
+
+class RunningAttempt:
+    """Called in a thread; everything else in it is for the loop.
+
+    What does not end by itself is given up: whatever it still says is heard by nobody.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        assignment: Assignment,
+        registry: Registry,
+        began: float,
+        left: float,
+        is_lost: Callable[[], bool],
+    ) -> None:
+        self.delivery = delivery
+        self.assignment = assignment
+        self.stop = StopSignal(is_lost)
+        self.log = _Log()
+        self.detail: Detail | None = None  # once what it left is stored
+        self.ended_at: float | None = None
+        self._allowed = assignment.timeout_seconds
+        self._registry = registry
+        self._cut = left < self._allowed
+        self._ends = began + min(left, self._allowed)
+        self._said: Outcome | None = None
+        self._given_up: Outcome | None = None
+        self._crash: BaseException | None = None
+        self._stopped_at: float | None = None
+        self._timeout = timedelta(seconds=min(left, self._allowed))
+        self._attempt = replace(attempt_of(assignment), timeout=self._timeout)
+
+    def __call__(self) -> None:
+        try:
+            self._said = self._registry.run(self._attempt, self.stop, self.log)
+        except BaseException as crash:
+            self._crash = crash
+
+    def look(self, steady: float) -> None:
+        """See whether it has ended, or should have; a crash in the thread is the function's."""
+        if self._crash is not None:
+            raise self._crash
+        if self.ended_at is not None:
+            return
+        if self.stop.wanted() and self._stopped_at is None:
+            self._stopped_at = steady
+        if self._said is None:
+            if steady >= self._ends + GRACE:
+                self._given_up = Outcome.timed_out(self._timeout)
+                self.stop.stop("SHUTDOWN")
+            elif self._stopped_at is not None and steady >= self._stopped_at + GRACE:
+                self._given_up = Outcome.stopped(self.stop.wanted())
+        if self._said is not None or self._given_up is not None:
+            self.ended_at = steady
+
+    @property
+    def next_at(self) -> float:
+        """By the steady clock: when to look again at the latest."""
+        grace_from = self._ends if self._stopped_at is None else self._stopped_at
+        return min(grace_from, self._ends) + GRACE
+
+    @property
+    def outcome(self) -> Outcome:
+        found = self._given_up or self._said
+        assert found is not None
+        if found.status == "TIMED_OUT" and self._cut:
+            return _cut_short(found, self._timeout, self._allowed)
+        return found
+
+    @property
+    def goes_back(self) -> bool:
+        """Return whether another executor takes the run, instead of a result.
+
+        The attempt could not begin, or the claim was lost and what it has done is unknown.
+        """
+        lost = self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
+        return lost or not self.outcome.begun
+
+    @property
+    def finished(self) -> Finished:
+        """Once what it left is stored."""
+        run, outcome = self.assignment.run, self.outcome
+        assert self.detail is not None
+        status = RunStatus(outcome.status)
+        return Finished(
+            self.assignment.key, run.run_id, run.token, status, outcome.retryable, self.detail
+        )
+
+    @property
+    def left(self) -> Left:
+        return Left(self.assignment, self.outcome, bytes(self.log.data))
+
+    def kept_alone(self, why: str) -> Detail:
+        """In its row, for no blob can be stored; what has no place there fails the attempt."""
+        packer = Packer(NoStore())
+        try:
+            (detail,) = packer.keep([self.left])
+        except Unavailable:
+            self._given_up = Outcome.failed(f"The output could not be stored: {why}")
+            self.log.data.clear()
+            (detail,) = packer.keep([self.left])
+        return detail
+
+
+def _cut_short(outcome: Outcome, after: timedelta, allowed: int) -> Outcome:
+    text = (
+        f"Stopped after {after.total_seconds():.0f} s, for the function that ran it had to end; "
+        f"the job allows {allowed} s"
+    )
+    return replace(outcome, error=text)
+
+
+def keep(
+    ended: Sequence[RunningAttempt], store: Callable[[], list[Detail]], waits: Callable[[], bool]
+) -> None:
+    """Note where what they left is stored; whose cannot be stored for long has failed."""
+    try:
+        details = store()
+    except Unavailable as error:
+        if waits():
+            raise
+        details = [one.kept_alone(error.message) for one in ended]
+    for one, detail in zip(ended, details, strict=True):
+        one.detail = detail
+
+
+def taken(rest: list[Delivery], message: Message) -> Delivery:
+    """The first that brought it, which is then out of the rest."""
+    one = next(one for one in rest if one.message == message)
+    rest.remove(one)
+    return one
+
+
+def is_old(run: Run, now: datetime) -> bool:
+    """What it is to do was read so slowly that its claim may be over before it is renewed."""
+    return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - HOLD

@@ -1,0 +1,78 @@
+"""What runs tasks in a deployed function. What no task has needed yet is not imported."""
+
+from collections.abc import Callable
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from punctual.aws.secrets import AwsSecrets
+from punctual.lambdas.runtime import Runtime
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Runner, Stop
+from punctual.tasks.event import EventTask
+from punctual.tasks.registry import Registry
+
+if TYPE_CHECKING:
+    from punctual.tasks.reach import Reach
+
+
+class _Later:
+    """A runner that is made when its first task comes."""
+
+    def __init__(self, make: Callable[[], Runner]) -> None:
+        self._make = make
+
+    @cached_property
+    def _made(self) -> Runner:
+        return self._make()
+
+    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+        return self._made.run(attempt, stop, recorder)
+
+
+def registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Registry]:
+    """By tenant: each knows only its own secrets.
+
+    `runtime_api` is where Lambda hands out this function's events: nothing for a task to call,
+    whatever networks the stage opens.
+    """
+    clients = runtime.clients
+
+    def http() -> Runner:
+        from punctual.tasks.http.addresses import private_network
+        from punctual.tasks.http.task import HttpTask
+
+        return HttpTask(
+            monotonic=runtime.steady,
+            opened=[private_network(network) for network in runtime.settings.networks],
+            closed_ports=[int(port) for _, _, port in [runtime_api.rpartition(":")] if port],
+        )
+
+    def reach() -> "Reach":
+        from punctual.tasks.reach import reach_of
+
+        return reach_of(runtime.settings.reach)
+
+    def invoke() -> Runner:
+        from punctual.aws.lambda_target import LambdaInvoker
+        from punctual.tasks.lambda_function import InvokeTask
+
+        return InvokeTask(LambdaInvoker(clients.invoking), reach().allows_function)
+
+    def queue() -> Runner:
+        from punctual.aws.sqs.task_target import SqsSender
+        from punctual.tasks.sqs import QueueTask
+
+        return QueueTask(SqsSender(lambda: clients.sqs), reach().allows_queue)
+
+    runners: dict[str, Runner] = {
+        "event": _Later(lambda: EventTask(runtime.ports.feed.publish)),
+        "http": _Later(http),
+        "lambda": _Later(invoke),
+        "sqs": _Later(queue),
+    }
+    secrets = AwsSecrets(
+        lambda: clients.secretsmanager,
+        lambda: clients.ssm,
+        runtime.settings.stage,
+        runtime.steady,
+    )
+    return lambda tenant: Registry(runners, partial(secrets.get, tenant))

@@ -1,0 +1,128 @@
+"""The notices of an invocation: each told in a thread, beside the runs, which wait for none."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import NamedTuple
+
+from punctual.domain.errors import Unavailable
+from punctual.engine.execution.notifications import Notification
+from punctual.engine.execution.notifying import Secrets, find
+from punctual.lambdas.executor import timing as pace
+from punctual.lambdas.executor.messages import MessageBatch
+from punctual.lambdas.executor.telemetry import tell_given_up
+from punctual.lambdas.executor.threads import TaskRunner
+from punctual.lambdas.runtime import Runtime
+from punctual.tasks.contract import Outcome, StopSignal
+from punctual.tasks.registry import Registry
+from punctual.tasks.webhook import TIMEOUT, NoLog, judged, webhook
+
+
+class WebhookDelivery(NamedTuple):
+    """A notice as it was delivered this time; what came before were its earlier tries."""
+
+    id: str
+    handle: str
+    url: str
+    receives: int
+    notice: Notification
+
+
+class WebhookDeliveries:
+    """A try is a delivery: however it fails, and whoever dies of it, it is one of a few.
+
+    What they answer is for the loop; an address that does not answer takes ten seconds of it, and
+    no run of the batch is claimed or written later for that.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        mail: MessageBatch,
+        tasks: Callable[[str], Registry],
+        secrets: Secrets,
+        hands: TaskRunner,
+        over: float,
+        errands: Sequence[WebhookDelivery],
+    ) -> None:
+        self._runtime = runtime
+        self._tell = runtime.tell
+        self._mail = mail
+        self._tasks = tasks
+        self._secrets = secrets
+        self._hands = hands
+        self._over = over
+        self._waiting = list(errands)
+        self._under_way: list[WebhookDelivery] = []
+        self._said: deque[tuple[WebhookDelivery, Outcome | Exception | None]] = deque()
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._waiting or self._under_way)
+
+    @property
+    def held(self) -> list[WebhookDelivery]:
+        return [*self._waiting, *self._under_way]
+
+    def tend(self) -> None:
+        """Begin those that have not, and settle those that are done."""
+        waiting, self._waiting = self._waiting, []
+        for errand in waiting:
+            self._begin(errand)
+        while self._said:
+            errand, answer = self._said.popleft()
+            if errand in self._under_way:
+                self._under_way.remove(errand)
+                self._settle(errand, answer)
+        if self._under_way and self._runtime.steady() >= self._over - pace.LAST:
+            self._mail.later(self._under_way)
+            self._under_way.clear()
+
+    def _begin(self, errand: WebhookDelivery) -> None:
+        left = self._over - pace.MARGIN - self._runtime.steady()
+        if left < pace.LEAST:
+            self._mail.again(errand, self._runtime.clock())
+            return
+        self._under_way.append(errand)
+        timeout = min(TIMEOUT, timedelta(seconds=left))
+        self._hands.start(partial(self._do, errand, timeout))
+
+    def _do(self, errand: WebhookDelivery, timeout: timedelta) -> None:
+        """Called in a thread: a deque's append is atomic."""
+        try:
+            self._said.append((errand, self._told(errand.notice, timeout)))
+        except Exception as error:
+            self._said.append((errand, error))
+
+    def _told(self, notice: Notification, timeout: timedelta) -> Outcome | None:
+        now = self._runtime.clock()
+        found = find(self._runtime.ports, notice, now)
+        if found is None:
+            return None
+        from punctual.web.views.event import notice_json  # who tells nobody has no use for it
+
+        data, secrets = notice_json(notice, found.run), self._secrets(notice.tenant)
+        attempt = webhook(notice, found.url, data, secrets, now, timeout)
+        return self._tasks(notice.tenant).run(attempt, StopSignal(), NoLog())
+
+    def _settle(self, errand: WebhookDelivery, answer: Outcome | Exception | None) -> None:
+        notice, tries = errand.notice, errand.receives
+        ids = {"job_id": notice.job_id, "run_id": notice.run_id, "tenant": notice.tenant}
+        if isinstance(answer, Exception):
+            # A mistake of ours, too, is no reason to fail the runs of the batch.
+            known = isinstance(answer, Unavailable)
+            error = str(answer) if known else type(answer).__name__
+            (self._tell if known else self._tell.problem)("webhook_not_begun", **ids, error=error)
+            self._mail.later([errand])
+            return
+        if answer is None:
+            self._tell("webhook_not_wanted", **ids)
+            return
+        verdict = judged(answer, notice, tries)
+        if verdict.again is not None:
+            self._mail.again(errand, self._runtime.clock() + verdict.again)
+        elif verdict.told:
+            self._tell("webhook_delivered", **ids, tries=tries)
+        else:
+            tell_given_up(self._tell, notice, verdict.error, tries)

@@ -1,0 +1,59 @@
+"""The half of the API that writes, if only into the audit."""
+
+from datetime import datetime
+from functools import partial
+from typing import Any, NoReturn
+
+from punctual.engine.commands.jobs import Jobs
+from punctual.engine.commands.webhook_secret import WebhookSecretReader
+from punctual.engine.queries.jobs import JobQueries
+from punctual.lambdas import quotas
+from punctual.lambdas.api_runtime import MOST, SECONDS, TASK_TYPES, about, caller_of
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import of_engine
+from punctual.lambdas.token_service import read_key, tokens
+from punctual.lambdas.webhook_keys import WebhookKeys
+from punctual.tasks.http.request import url_problem
+from punctual.tasks.reach import reach_of
+from punctual.tasks.validation import task_problems
+from punctual.web.features import Features
+from punctual.web.gateway import gateway
+from punctual.web.routes.jobs_write import JobRoutes
+from punctual.web.routes.runs_write import RunRoutes
+from punctual.web.routes.tokens_write import TokenRoutes
+from punctual.web.services import Services
+
+FEATURES = Features(
+    task_types=TASK_TYPES, secrets=True, check_task=task_problems, check_url=url_problem
+)
+
+
+def writing(runtime: Runtime) -> Any:
+    """A resolver for the calls that write."""
+    search = JobQueries(runtime.ports, runtime.clock, _NotAsked(), of_engine(runtime.tell))
+    limited = quotas.api(runtime)
+    jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
+    made = tokens(runtime, key=lambda: read_key(runtime))
+    shown = WebhookKeys(runtime).shown
+    features = FEATURES._replace(check_reach=reach_of(runtime.settings.reach).problems)
+    services = Services(
+        *(jobs, search, runtime.clock, features, about(), made),
+        most=MOST,
+        limits_of=limited.limits_of,
+        webhook_secret=WebhookSecretReader(shown, runtime.ports.audit).read,
+    )
+    nouns = (JobRoutes(services), RunRoutes(services), TokenRoutes(services))
+    bounded = partial(runtime.deadline.within, SECONDS)
+    return gateway(
+        nouns, runtime.tell, caller_of, access=runtime.tell, bounded=bounded, admit=limited.admit
+    )
+
+
+class _NotAsked:
+    """Writing shows the job it wrote, and never how the installation does."""
+
+    def stats(self, tenant: str, now: datetime) -> NoReturn:
+        raise AssertionError(f"nobody asks a writer for {tenant}'s stats at {now}")
+
+    def health(self, now: datetime) -> NoReturn:
+        raise AssertionError(f"nobody asks a writer for the health at {now}")

@@ -1,0 +1,254 @@
+"""The poller's visits: it comes when it is called, looks on time, and goes when nothing is near."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from punctual.aws.dynamodb.timers.timers import DynamoTimers
+from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
+from punctual.domain.errors import Invalid, Unavailable
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
+from punctual.engine.dispatch.on_demand.planner import SHARE
+from punctual.engine.dispatch.on_demand.poller import READ, OnDemandPoller
+from punctual.engine.dispatch.on_demand.throughput import A_CORE, Pace
+from punctual.engine.dispatch.on_demand.wakeup_times import MANY, WARM, WakeUp, wake_at
+from punctual.engine.dispatch.poller import AGAIN, LEASE
+from punctual.engine.dispatch.retries import EvaluationRetries
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from punctual.engine.ports.wakeups import WakeUps
+from punctual.lambdas.planner.handler import Calls
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Metric, Telemetry, of_engine
+
+GAP = timedelta(seconds=2.5)  # a longer sleep costs more than going and being called again
+OFTEN = timedelta(seconds=1)  # so often it is asked whether a nudge came
+SPARE = timedelta(seconds=15)  # of a function's time, to hand over what is left
+_ONE = timedelta(seconds=1)  # a call comes no sooner than the caller has given back
+TRIES = 3
+PAGES_KNOWN = 4  # a window holds two at the most, and as many are put while it is worked off
+
+
+class OwnWakeUps:
+    """Timers put into places that this very poller holds need no message."""
+
+    def __init__(self, others: WakeUps) -> None:
+        self._others = others
+        self.visitor: OnDemandPoller | None = None
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        mine = set(self.visitor.places if self.visitor else ())
+        foreign = [
+            timer for timer in timers if TimerPartition(timer.bucket, timer.shard) not in mine
+        ]
+        if self.visitor is not None:
+            self.visitor.nudge([timer for timer in timers if timer not in foreign])
+        if foreign:
+            self._others.nudge(foreign)
+
+    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+        self._others.kill(key, run_ids)
+
+
+class PollerSession:
+    """One invocation's stay. Nothing of it is worth keeping: all that matters is in the store."""
+
+    def __init__(
+        self,
+        visitor: OnDemandPoller,
+        ports: Ports,
+        calls: Calls,
+        owner: str,
+        clock: Clock,
+        pause: Callable[[float], None],
+        is_open: Callable[[], bool],
+        tell: Telemetry,
+    ) -> None:
+        self._visitor = visitor
+        self._timers = ports.timers
+        self._buckets: Buckets = ports.buckets
+        self._calls = calls
+        self._owner = owner
+        self._clock = clock
+        self._pause = pause
+        self._is_open = is_open
+        self._tell = tell
+
+    def run(self, places: Sequence[TimerPartition], until: datetime) -> None:
+        """Look after these, and be gone by `until`; what is left is called for again."""
+        if not self._is_open():
+            self._tell("dispatch_is_off", places=len(places))
+            return
+        try:
+            self._stay(sorted(set(places)), until)
+        except Unavailable:
+            self._visitor.leave(self._clock())  # else nobody could come before the leases end
+            raise
+
+    def _stay(self, places: Sequence[TimerPartition], until: datetime) -> None:
+        self._enter(places)
+        noticed = self._clock()
+        while self._visitor.places:
+            now = self._clock()
+            if now >= until or not self._is_open():
+                self._hand_over(now)
+                return
+            if now - noticed >= OFTEN:
+                self._visitor.notice(now)
+                noticed = now
+            if self._step(now):
+                self._rest(self._clock())
+
+    def _step(self, now: datetime) -> bool:
+        """Look at what is due. False if the store did not answer."""
+        try:
+            self._visitor.step(now)
+        except Unavailable as error:
+            self._tell.problem("look_failed", error=error.message)
+            self._pause(AGAIN.total_seconds())
+            return False
+        return True
+
+    def _rest(self, now: datetime) -> None:
+        """Wait for what comes next, or go where it is far."""
+        at = self._visitor.next_at(now)
+        if at is None:
+            self._visitor.leave(now)
+        elif at - now > GAP and not self._visitor.holds:
+            needed = self._visitor.needed_at() or at
+            self._calls.call_all([WakeUp(tuple(self._visitor.soonest()), needed - WARM)])
+            self._visitor.leave(now)
+        elif at > now:
+            self._pause(min(at - now, OFTEN).total_seconds())
+
+    def _hand_over(self, now: datetime) -> None:
+        """A second from now another goes on; what is made and held is sent before its time."""
+        self._visitor.send_all()
+        if self._is_open():
+            self._calls.call_all([WakeUp(tuple(self._visitor.places), now + _ONE)])
+        self._tell("handed_over", places=len(self._visitor.places))
+        for _ in range(TRIES):
+            if self._visitor.leave(now):
+                return
+
+    def _enter(self, places: Sequence[TimerPartition]) -> None:
+        """It looks before it takes: what is empty by now, or far, or too much, costs no lease."""
+        weight = 0
+        calls: list[WakeUp] = []
+        for place in places:
+            forever = datetime.max.replace(tzinfo=place.bucket.tzinfo)
+            found = self._timers.due(*place, forever, None, MANY).timers
+            if not found:
+                continue
+            now, at = self._clock(), wake_at([timer.at for timer in found], WARM)
+            if at - now > GAP:
+                calls.append(WakeUp((place,), at))
+            elif weight and weight + len(found) > SHARE:
+                calls.append(WakeUp((place,), now + _ONE))
+            elif self._take(place, now):
+                weight += SHARE if len(found) >= MANY else len(found)
+        if calls:
+            self._calls.call_all(calls)
+
+    def _take(self, place: TimerPartition, now: datetime) -> bool:
+        """Ours, or whoever has it is told to look again."""
+        for _ in range(TRIES):
+            lease = self._buckets.acquire(*place, self._owner, now, now + LEASE)
+            if lease is not None:
+                self._visitor.open(lease)
+                return True
+            if self._buckets.nudge(*place) is not None:
+                return False
+        raise Unavailable("A place changed hands too often.")
+
+
+class PollerHandler:
+    """Kept while its environment is warm: a job whose look fails and fails is set aside in time."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._failing = EvaluationRetries()
+
+    @cached_property
+    def _wake(self) -> SqsWakeUps:
+        return self._runtime.ports.wake.from_poller()
+
+    @cached_property
+    def _timers(self) -> DynamoTimers:
+        """What is read stays known until it is deleted, or each delete would look for it first."""
+        pages = int(self._pace.fired * READ) * PAGES_KNOWN
+        return self._runtime.ports.timers.knowing(pages)
+
+    @property
+    def _pace(self) -> Pace:
+        return A_CORE.on(self._runtime.share)
+
+    def answer(self, event: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """See to a batch of wake-ups within so many seconds: which of them must come again."""
+        tell = self._runtime.tell
+        places: list[TimerPartition] = []
+        poison: list[str] = []
+        taken: list[str] = []
+        for record in event["Records"]:
+            try:
+                places += parse_wake(record["body"])
+                taken.append(record["messageId"])
+            except Invalid as error:
+                poison.append(record["messageId"])
+                tell.problem("wake_up_refused", message_id=poison[-1], error=error.message)
+        with tell.told():
+            until = self._runtime.clock() + timedelta(seconds=seconds) - SPARE
+            failed = self._visit(places, until) if places else False
+        again = [*poison, *taken] if failed else poison
+        return {"batchItemFailures": [{"itemIdentifier": one} for one in again]}
+
+    def _visit(self, places: Sequence[TimerPartition], until: datetime) -> bool:
+        """Whether it failed: then every wake-up of the batch is to come again."""
+        runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
+        early, wake = EarlyMessages(ports.messages, clock, self._pace), OwnWakeUps(self._wake)
+        mine = Ports(
+            **{**vars(ports), "messages": early, "wake": wake, "timers": self._timers},
+        )
+        steps = ChangeApplier(mine, clock, runtime.steady, of_engine(runtime.tell))
+        looker = Evaluator(steps, runtime.new_id, glance=True)
+        visitor = OnDemandPoller(
+            self._timers, ports.buckets, ports.buckets, looker, early, self._failing, self._pace
+        )
+        wake.visitor = visitor
+        visit = PollerSession(
+            visitor,
+            mine,
+            self._wake,
+            f"{runtime.name}/{runtime.new_id()}",
+            clock,
+            runtime.pause,
+            runtime.gate.open,
+            runtime.tell,
+        )
+        failed = False
+        try:
+            visit.run(places, until)
+        except Unavailable as error:
+            runtime.tell.problem("visit_failed", error=error.message, places=len(places))
+            failed = True
+        _measure(runtime.tell, visitor, early)
+        return failed
+
+
+def _measure(tell: Telemetry, visitor: OnDemandPoller, early: EarlyMessages) -> None:
+    found = {
+        Metric.DUE: visitor.handled,
+        Metric.DISPATCHED: early.sent,
+        Metric.MISSED: visitor.missed,
+    }
+    for metric, value in found.items():
+        if value:
+            tell.measure(metric, value)
+    tell("visit", due=visitor.handled, dispatched=early.sent, missed=visitor.missed)

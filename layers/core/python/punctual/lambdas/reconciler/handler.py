@@ -1,0 +1,136 @@
+"""The daily walk: heads, the sweep behind the watermark, payloads without a job, and counts."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from punctual.aws.dynamodb.control.counters import Counters
+from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
+from punctual.aws.dynamodb.jobs.orphans import Orphans
+from punctual.engine.dispatch.late_timers import Sweeper
+from punctual.engine.dispatch.reconciler import Reconciler
+from punctual.lambdas.reconciler.recount import LONGEST, Recount
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.telemetry import Metric
+
+DAILY = timedelta(hours=24)
+SLACK = timedelta(hours=1)  # a rule that comes a little early each day is not put off to the next
+SPARE = timedelta(seconds=60)  # one page, and what it may mend
+NAMED = 20  # jobs in a line of the log
+
+
+class ReconcilerRun:
+    """Goes on where it stopped: the place is kept after each page, and only one goes on from it."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        reconciler: Reconciler,
+        sweeper: Sweeper,
+        orphans: Orphans,
+        kept: WalkProgress,
+        tallies: Counters,
+    ) -> None:
+        self._clock = runtime.clock
+        self._tell = runtime.tell
+        self._reconciler = reconciler
+        self._sweeper = sweeper
+        self._orphans = orphans
+        self._kept = kept
+        self._tallies = tallies
+        self._corrected: list[str] = []  # tenants, by this invocation
+
+    def run(self, until: datetime) -> None:
+        progress = self._begin()
+        finds = 0
+        while not progress.over and (now := self._clock()) < until:
+            found, following = self._on(progress, now)
+            if following is progress:
+                break  # counts are not corrected yet: another invocation goes on
+            finds += found
+            if not self._kept.keep(following):
+                self._tell("walk_is_anothers")
+                break
+            progress = replace(following, step=following.step + 1)
+        if self._corrected:
+            told = {"number": len(self._corrected), "tenants": self._corrected[:NAMED]}
+            self._tell.problem("counts_corrected", **told)
+        self._tell.measure(Metric.RECONCILER_FINDS, finds)
+        self._tell("walked", over=progress.over, finds=finds)
+
+    def _begin(self) -> Progress:
+        now, last = self._clock(), self._kept.read()
+        if last is None:
+            return Progress(started_at=now)
+        if last.over and now - last.started_at >= DAILY - SLACK:
+            return Progress(started_at=now, step=last.step)
+        return last
+
+    def _on(self, progress: Progress, now: datetime) -> tuple[int, Progress]:
+        """One page of heads; then one of the sweep; then one of payloads; then one tenant."""
+        recount = Recount(self._tallies, progress.started_at, progress.counts)
+        if not progress.walked:
+            walked = self._reconciler.step(progress.heads)
+            recount.add(walked.heads, [key.tenant for key, _ in walked.unread], now)
+            if walked.mended:
+                jobs = [f"{key.tenant}/{key.job_id}" for key in walked.mended]
+                self._tell.problem("reconciler_mended", number=len(jobs), jobs=jobs[:NAMED])
+            for key, why in walked.unread:
+                ids = {"tenant": key.tenant, "job_id": key.job_id}
+                self._tell.problem("head_unreadable", **ids, error=why)
+            if walked.cursor is None:
+                recount.keep_differing()
+                if recount.some_left_out:
+                    self._tell("counts_left_out", why="too many tenants")
+            following = replace(
+                progress,
+                heads=walked.cursor,
+                walked=walked.cursor is None,
+                counts=recount.packed,
+            )
+            return len(walked.mended) + len(walked.unread), following
+        if progress.cleared:
+            return self._correct(progress, recount, now)
+        if progress.swept:
+            return 0, self._clear(progress, bool(recount.tenants))
+        swept = self._sweeper.step(progress.sweep)
+        if swept.found:
+            self._tell.problem("timers_behind_watermark", timers=swept.found)
+        return swept.found, replace(progress, sweep=swept.cursor, swept=swept.cursor is None)
+
+    def _correct(self, progress: Progress, recount: Recount, now: datetime) -> tuple[int, Progress]:
+        """Correct one tenant's counts, as soon as `status` has counted what the walk saw."""
+        if not recount.is_due(now):
+            return 0, progress
+        if now - progress.started_at > LONGEST:
+            self._tell("counts_left_out", why="the walk took too long")
+            return 0, replace(progress, counts=b"", over=True)
+        tenant, *others = recount.tenants
+        wrong = recount.correct(tenant)
+        if wrong:
+            self._corrected.append(tenant)
+        counts = recount.packed if others else b""
+        return int(wrong), replace(progress, counts=counts, over=not others)
+
+    def _clear(self, progress: Progress, differ: bool) -> Progress:
+        """What is removed is no find: a client that gave up may have left it."""
+        removed = self._orphans.remove(progress.payloads)
+        if removed.payloads:
+            jobs = [f"{key.tenant}/{key.job_id}" for key in removed.jobs]
+            self._tell("orphans_removed", number=removed.payloads, jobs=jobs[:NAMED])
+        cleared = removed.cursor is None
+        over = cleared and not differ
+        return replace(progress, payloads=removed.cursor, cleared=cleared, over=over)
+
+
+def walk(runtime: Runtime, seconds: float) -> None:
+    """Go on with today's walk for so many seconds, if it is not over."""
+    reconciler = Reconciler(runtime.ports, runtime.steps, runtime.looker)
+    sweeper = Sweeper(runtime.ports, runtime.looker)
+    orphans = Orphans(
+        runtime.ports.blobs, runtime.dynamo, runtime.settings.jobs_table, runtime.clock
+    )
+    kept = WalkProgress(runtime.dynamo, runtime.settings.control_table)
+    with runtime.tell.told():
+        until = runtime.clock() + timedelta(seconds=seconds) - SPARE
+        tallies = Counters(runtime.dynamo, runtime.settings.control_table)
+        ReconcilerRun(runtime, reconciler, sweeper, orphans, kept, tallies).run(until)

@@ -1,0 +1,117 @@
+"""What a deployed function stands on: made when first used, kept while its environment is warm."""
+
+import os
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from punctual.aws.deadline import Deadline
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.operator_settings import DispatchSwitch
+from punctual.aws.ports import (
+    AwsPorts,
+    Clients,
+    aws_dynamo,
+    aws_ports,
+    monotonic,
+    real_clock,
+    sleep,
+)
+from punctual.engine.ports.clock import Clock, NewId
+from punctual.identity import new_id
+from punctual.lambdas.telemetry import PowertoolsTelemetry, Telemetry, of_engine
+from punctual.settings import Settings
+
+MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # which Lambda itself puts into the environment
+A_CORE = 1769  # MB, with which a function has the whole of a processor; less of it with less
+LEAST = 256
+
+if TYPE_CHECKING:  # imported where it is used: who only reads decides nothing
+    from punctual.engine.changes.apply import ChangeApplier
+    from punctual.engine.dispatch.evaluator import Evaluator
+    from punctual.engine.execution.executor import Executor
+
+
+class Runtime:
+    """One a process. Tests hand in clock, ids, clients and telling; a function takes what is real.
+
+    `name` tells this environment apart from all others: as owner of leases, as executor.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        tell: Telemetry,
+        clients: Clients | None = None,
+        clock: Clock = real_clock,
+        steady: Callable[[], float] = monotonic,
+        make_id: NewId | None = None,
+        pause: Callable[[float], None] = sleep,
+        share: float = LEAST / A_CORE,
+        **wired: Any,
+    ) -> None:
+        self.settings = settings
+        self.tell = tell
+        self.clients = clients or Clients()
+        self.clock = clock
+        self.steady = steady
+        self.new_id = make_id or new_id(clock)
+        self.name = self.new_id()
+        self.pause = pause
+        self.share = share
+        self._wired = wired
+
+    @classmethod
+    def from_env(cls, service: str, env: Mapping[str, str] = os.environ) -> "Runtime":
+        settings = Settings.from_env(env)
+        tell = PowertoolsTelemetry(service, settings.stage, settings.metrics)
+        return cls(settings, tell, share=share_of(env))
+
+    @cached_property
+    def ports(self) -> AwsPorts:
+        return aws_ports(self.settings, self.clock, self.clients, gate=self.gate, **self._wired)
+
+    @cached_property
+    def deadline(self) -> Deadline:
+        """For who answers somebody that waits: from here on all calls are held to it."""
+        made = Deadline(self.steady)
+        self.clients.watched(made.watch)
+        return made
+
+    @cached_property
+    def gate(self) -> DispatchSwitch:
+        """The kill switch, as everybody in this process knows it."""
+        return DispatchSwitch(self.dynamo, self.settings.control_table, self.clock)
+
+    @cached_property
+    def dynamo(self) -> DynamoClient:
+        """For rows that are no port's."""
+        some = {name: self._wired[name] for name in ("crew", "patience") if name in self._wired}
+        return aws_dynamo(self.clients, **some)
+
+    @cached_property
+    def steps(self) -> "ChangeApplier":
+        from punctual.engine.changes.apply import ChangeApplier
+
+        return ChangeApplier(self.ports, self.clock, self.steady, of_engine(self.tell))
+
+    @cached_property
+    def looker(self) -> "Evaluator":
+        from punctual.engine.dispatch.evaluator import Evaluator
+
+        return Evaluator(self.steps, self.new_id)
+
+    @cached_property
+    def executor(self) -> "Executor":
+        from punctual.engine.execution.executor import Executor
+
+        return Executor(self.ports, self.steps, self.new_id, self.name)
+
+
+def share_of(env: Mapping[str, str]) -> float:
+    """Of a processor.
+
+    >>> share_of({MEMORY: "1769"}), share_of({MEMORY: "3538"})
+    (1.0, 1.0)
+    """
+    return min(1.0, int(env.get(MEMORY, LEAST)) / A_CORE)

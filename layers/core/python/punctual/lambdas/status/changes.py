@@ -1,0 +1,82 @@
+"""What changed between two states of a head: for its job, for each of its runs."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import ENDED, Run, RunStatus
+from punctual.engine.queries.run_views import in_line
+
+
+class JobChange(NamedTuple):
+    before: JobStatus | None  # None: there was no such job
+    after: JobStatus | None  # None: it is gone
+    reason: str
+
+
+class RunChange(NamedTuple):
+    before: Run | None
+    after: Run | None  # None: fired ahead of its time, and taken back
+
+    @property
+    def run(self) -> Run:
+        run = self.after or self.before
+        assert run is not None
+        return run
+
+    @property
+    def has_ended(self) -> bool:
+        return self.after is not None and self.after.status in ENDED
+
+
+class Changes(NamedTuple):
+    job: JobChange | None
+    runs: tuple[RunChange, ...]
+
+
+def between(old: JobState | None, new: JobState | None) -> Changes:
+    """A blank head is no job: it holds a place."""
+    before = None if old is None or old.blank else old
+    after = None if new is None or new.blank else new
+    return Changes(_of_job(before, after), _of_runs(before, after))
+
+
+def _of_job(old: JobState | None, new: JobState | None) -> JobChange | None:
+    if old is None:
+        return None if new is None else JobChange(None, new.state, "CREATED")
+    if new is None:
+        return JobChange(old.state, None, "EXPIRED")
+    if old.state is new.state:
+        return None if old.edition == new.edition else JobChange(old.state, new.state, "CHANGED")
+    reason = new.state.value
+    if new.state is JobStatus.SCHEDULED:
+        reason = "RESUMED" if old.state is JobStatus.PAUSED else "REOPENED"
+    return JobChange(old.state, new.state, reason)
+
+
+def _of_runs(old: JobState | None, new: JobState | None) -> tuple[RunChange, ...]:
+    """Those that are new, stand elsewhere, or are gone; what ended leaves its head in silence."""
+    before, after = _runs(old), _runs(new)
+    changed = [
+        RunChange(before.get(run_id), run)
+        for run_id, run in after.items()
+        if run_id not in before or _place(before[run_id]) != _place(run)
+    ]
+    gone = [
+        RunChange(run, None)
+        for run_id, run in before.items()
+        if run_id not in after and run.status not in ENDED
+    ]
+    return (*changed, *gone)
+
+
+def _place(run: Run) -> tuple[RunStatus, int, str, str, int]:
+    """What tells apart two moments of one run."""
+    return run.status, run.token, run.past, run.reason, run.count
+
+
+def _runs(head: JobState | None) -> Mapping[str, Run]:
+    if head is None:
+        return {}
+    waiting = (in_line(head, one) for one in head.line)
+    return {run.run_id: run for run in (*head.ended, *waiting, *head.runs)}

@@ -1,0 +1,255 @@
+"""What follows from changes of heads: lists, events, counts, and an end to what belonged to a job.
+
+Each step may be done twice: lists and marks are puts, events carry an id of their own, deletions
+find nothing left, and counts know what they counted last.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from msgspec.structs import replace
+
+from punctual.aws.dynamodb.audit.audit import DynamoAudit
+from punctual.aws.dynamodb.control.counters import Change, Counters, mark_of
+from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
+from punctual.aws.dynamodb.jobs.cleanup import JobData
+from punctual.aws.dynamodb.stream_records import Record, place_of, to_record
+from punctual.domain.durations import RETENTION
+from punctual.domain.errors import Unavailable
+from punctual.domain.run import Run
+from punctual.domain.schedules.timezones import TZDATA_VERSION
+from punctual.engine.changes.run_results import Results
+from punctual.engine.commands.audit import Noted, subject_of
+from punctual.engine.commands.definitions_store import payload_name
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.rows import Key, RunKey, RunRow
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.status import counters
+from punctual.lambdas.status.changes import Changes, between
+from punctual.lambdas.status.events import events
+from punctual.lambdas.telemetry import Telemetry
+
+SHOWN = timedelta(minutes=65)  # no call shows the counts of minutes before that
+AHEAD = timedelta(minutes=5)  # runs are queued up to two minutes before their time
+Followed = tuple[Record, Changes]
+
+
+class StatusHandler:
+    def __init__(
+        self,
+        ports: Ports,
+        lists: TenantRunIndex,
+        belongings: JobData,
+        tallies: Counters,
+        audit: DynamoAudit,
+        run_events: str,
+        clock: Clock,
+        tell: Telemetry,
+    ) -> None:
+        self._ports = ports
+        self._lists = lists
+        self._belongings = belongings
+        self._tallies = tallies
+        self._audit = audit
+        self._run_events = run_events
+        self._clock = clock
+        self._tell = tell
+
+    def follow(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The place of the first record that failed, if any: all before it is done.
+
+        1. What stands before the first record that cannot be read is done in one go.
+        2. If that fails for another reason than a store, one by one, to find which it is.
+        3. A failure of the very first is raised: only so does Lambda split the batch, until that
+           record is alone and goes to the failure queue without its neighbours.
+        """
+        with self._tell.told():
+            read, failure = self._read(records)
+            try:
+                self._apply(read)
+            except Unavailable:
+                raise
+            except Exception as error:
+                self._tell.problem("batch_failed", records=len(read), error=type(error).__name__)
+                failure = self._one_by_one(read) or failure
+            if failure is None:
+                return []
+            place, cause = failure
+            if place == place_of(records[0]):
+                raise cause
+            return [place]
+
+    def _read(
+        self, records: Sequence[Mapping[str, Any]]
+    ) -> tuple[list[Followed], tuple[str, Exception] | None]:
+        read: list[Followed] = []
+        for record in records:
+            try:
+                found = to_record(record)
+            except Exception as error:
+                self._tell.problem(
+                    "record_not_read",
+                    event_id=record.get("eventID"),
+                    keys=record.get("dynamodb", {}).get("Keys"),
+                    error=type(error).__name__,
+                )
+                return read, (place_of(record), error)
+            if found is not None:
+                read.append((found, between(found.old, found.new)))
+        return read, None
+
+    def _one_by_one(self, read: Sequence[Followed]) -> tuple[str, Exception] | None:
+        for one in read:
+            try:
+                self._apply([one])
+            except Exception as error:
+                head = one[0].head
+                self._tell.problem(
+                    "record_failed",
+                    tenant=head.tenant,
+                    job_id=head.job_id,
+                    event_id=one[0].name,
+                    error=type(error).__name__,
+                )
+                return one[0].place, error
+        return None
+
+    def _apply(self, changes: Sequence[Followed]) -> None:
+        self._note([record for record, _ in changes if record.note is not None])
+        self._mark_payloads(changes)
+        self._list(changes)
+        self._publish(changes)
+        self._forget([record for record, _ in changes if record.new is None])
+        self._count(changes)
+
+    def _note(self, records: Sequence[Record]) -> None:
+        """Clients' changes: before all that may fail for a reason of its own."""
+        tenants: dict[str, dict[str, Noted]] = {}
+        for record in records:
+            if record.note is not None and record.new is not None:
+                found = tenants.setdefault(record.new.tenant, {})
+                noted = found.setdefault(repr(record.note), Noted(record.note, []))
+                noted.subjects.append(subject_of(record.note, record.new))
+        for tenant, found in tenants.items():
+            self._audit.append(tenant, list(found.values()))
+
+    def _mark_payloads(self, changes: Sequence[Followed]) -> None:
+        """Of runs that are new, and were given a payload of their own."""
+        given = [
+            RunKey(record.head.tenant, record.head.job_id, change.run.run_id)
+            for record, found in changes
+            for change in found.runs
+            if change.before is None and change.run.own_payload
+        ]
+        if given:
+            self._belongings.mark_payloads(given)
+
+    def _list(self, changes: Sequence[Followed]) -> None:
+        """Into the list over all jobs; of a run that changed again since, as it ended last."""
+        ended = {
+            RunKey(record.head.tenant, record.head.job_id, change.run.run_id): change.run
+            for record, found in changes
+            for change in found.runs
+            if change.has_ended
+        }
+        now = self._clock()
+        rows = [_shown(row) for row in self._rows(ended, now) if row.expires_at > now]
+        for tenant, some in groupby(sorted(rows, key=_tenant), key=_tenant):
+            self._lists.append(tenant, list(some))
+
+    def _rows(self, ended: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
+        """The lines of these runs; one whose history row is slower is made of what it left."""
+        begun = [key for key, run in ended.items() if run.token and not run.note]
+        written = self._written(begun, now)
+        results = Results(self._ports.history, self._ports.blobs)
+        for key, run in ended.items():
+            row = written.get(key)
+            if row is None:
+                detail = results.left_by(key, run, now)
+                expires_at = (run.ended_at or run.changed_at) + RETENTION
+                row = RunRow(key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail)
+            yield row
+
+    def _written(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
+        """The row of a run that began says the same whenever it is read."""
+        if not keys:
+            return {}
+        seen = self._ports.history.get(keys, now, glance=True)
+        missed = [key for key in keys if key not in seen]
+        return {**seen, **self._ports.history.get(missed, now)} if missed else seen
+
+    def _publish(self, changes: Sequence[Followed]) -> None:
+        told = [
+            event
+            for record, found in changes
+            for event in events(record.head, _sequence(record), record.at, found, self._run_events)
+        ]
+        if told:
+            self._ports.feed.publish(told)
+
+    def _forget(self, gone: Sequence[Record]) -> None:
+        """A blob goes before the row that names it. A job that stands again keeps all of it."""
+        keys = [Key(record.head.tenant, record.head.job_id) for record in gone]
+        standing = self._ports.heads.load(keys) if keys else {}
+        for key in keys:
+            if key in standing:
+                continue
+            left = self._belongings.of(key)
+            if left.given_by:
+                self._ports.blobs.delete([payload_name(key, by) for by in left.given_by])
+            if left.rows:
+                self._belongings.forget(left)
+            self._tell("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(left.rows))
+
+    def _count(self, changes: Sequence[Followed]) -> None:
+        """Last of all: what fails before is counted when it is done."""
+        now = self._clock()
+        wanted: dict[str, list[Change]] = {}
+        for record, found in changes:
+            if found.job is None and not found.runs:
+                continue
+            minutes: dict[datetime, Counter[str]] = {}
+            for minute, name, count in counters.minutes(found):
+                if now - SHOWN <= minute <= now + AHEAD:
+                    minutes.setdefault(minute, Counter())[name] += count
+            head = record.head
+            mark = mark_of(record.place, head.job_id)
+            totals = counters.totals(found)
+            moved = counters.moved(totals)
+            change = Change(mark, record.at, totals, minutes, moved)
+            wanted.setdefault(head.tenant, []).append(change)
+        for tenant, counted in wanted.items():
+            self._tallies.count(tenant, counted)
+
+
+def _shown(row: RunRow) -> RunRow:
+    """Lists tell that there is an output, and need not hold it."""
+    detail = row.detail
+    return replace(row, detail=replace(detail, output=b"")) if detail.output else row
+
+
+def following(runtime: Runtime) -> StatusHandler:
+    settings = runtime.settings
+    return StatusHandler(
+        runtime.ports,
+        TenantRunIndex(runtime.dynamo, settings.control_table),
+        JobData(runtime.dynamo, settings.jobs_table),
+        Counters(runtime.dynamo, settings.control_table),
+        runtime.ports.audit,
+        settings.run_events,
+        runtime.clock,
+        runtime.tell,
+    )
+
+
+def _sequence(record: Record) -> int:
+    """Rises with each change of a job; its end comes after its last version."""
+    return record.head.version + (record.new is None)
+
+
+def _tenant(row: RunRow) -> str:
+    return row.tenant

@@ -1,0 +1,24 @@
+"""Tokens as both functions of the API handle them; only the writing one knows their key."""
+
+from punctual.aws.dynamodb.control.tokens import DynamoTokens
+from punctual.aws.parameters import Parameter
+from punctual.aws.ports import random_bytes
+from punctual.domain.errors import Unavailable
+from punctual.engine.commands.tokens import Key, Tokens
+from punctual.lambdas.authorizer.authenticator import HOME
+from punctual.lambdas.runtime import Runtime
+from punctual.lambdas.ssm_secrets import TOKEN_KEY, key_of
+
+
+def tokens(runtime: Runtime, key: Key) -> Tokens:
+    rows = DynamoTokens(runtime.dynamo, runtime.settings.control_table)
+    return Tokens(rows, key, runtime.clock, runtime.new_id, random_bytes, HOME, runtime.ports.audit)
+
+
+def read_key(runtime: Runtime) -> bytes:
+    """Seldom enough that it is asked for each time: a token is made by a person."""
+    name = runtime.settings.knobs + TOKEN_KEY
+    key = key_of(Parameter(lambda: runtime.clients.ssm, name).read())
+    if not key:
+        raise Unavailable(f"The parameter {name} holds no key of tokens: run `make deploy`.")
+    return key

@@ -1,0 +1,24 @@
+"""What the node has of the contract."""
+
+from collections.abc import Mapping
+
+from punctual.tasks.http.request import url_problem
+from punctual.tasks.script.sandbox import Sandbox
+from punctual.tasks.validation import task_problems
+from punctual.web.features import Features
+
+FEATURES = Features(
+    task_types=frozenset({"event", "http", "script"}),
+    check_task=task_problems,
+    check_url=url_problem,
+)
+
+
+def features_with(sandbox: Sandbox) -> Features:
+    """Return what the node has where scripts run in this sandbox."""
+
+    def refused_to(tenant: str) -> Mapping[str, str]:
+        refusal = sandbox.refusal(tenant)
+        return {"script": refusal} if refusal else {}
+
+    return FEATURES._replace(refused_to=refused_to)

@@ -1,0 +1,187 @@
+"""Blobs as files: written beside their place, flushed, then renamed into it."""
+
+import os
+from base64 import b32decode, b32encode
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from hashlib import blake2b
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from punctual.domain.errors import Unavailable
+from punctual.engine.commands.definitions_store import PAYLOADS
+from punctual.engine.ports.blobs import Blob
+from punctual.node.files.durable import (
+    OWNER_FILE,
+    OWNER_FOLDER,
+    make_folder,
+    sync_folder,
+    write_durably,
+)
+
+Place = tuple[str, str]  # a folder of payloads, and a file in it
+_LONGEST_FILE = 240
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+
+
+class Stored(NamedTuple):
+    """A payload's name, and since when it stands."""
+
+    name: str
+    stored_at: datetime
+
+
+class FileBlobs:
+    """Safe to use from several threads. A file is named by a hash of the blob's name, so that no
+    name leads out of the folder, is too long for it, or differs from another in case only.
+
+    Payloads stand apart under names that tell the blob's, so that those without a row are found.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._payloads = folder / "payloads"
+        make_folder(self._payloads)
+        self._new = folder / "new"
+        self._numbers = count()  # its next() is atomic
+        make_folder(self._new)
+        for unfinished in self._new.iterdir():  # what a predecessor was writing when it was killed
+            unfinished.unlink()
+
+    def put(self, name: str, data: bytes, content_type: str) -> None:  # noqa: ARG002 files have none
+        path = self._path(name)
+        new = self._new / str(next(self._numbers))
+        with _answering():
+            self._make_place(path)
+            write_durably(path, data, new)
+
+    def put_many(self, blobs: Sequence[Blob]) -> None:
+        for blob in blobs:
+            self.put(*blob)
+
+    def open_log(self, name: str) -> "LogFile":
+        """Open a blob that grows, and keep it open until its end."""
+        path = self._path(name)
+        with _answering():
+            self._make_place(path)
+            return LogFile(path)
+
+    def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
+        with _answering():
+            try:
+                with self._path(name).open("rb") as file:
+                    file.seek(start)
+                    return file.read() if end is None else file.read(max(0, end - start))
+            except FileNotFoundError:
+                return None
+
+    def delete(self, names: Sequence[str]) -> None:
+        with _answering():
+            for name in names:
+                self._path(name).unlink(missing_ok=True)
+
+    def payloads(self, after: Place | None, most: int) -> tuple[list[Stored], Place | None]:
+        """Return some payloads in a fixed order, and where to go on; None at the end."""
+        place: Place = after or ("", "")
+        with _answering():
+            for folder in sorted(os.listdir(self._payloads)):
+                if folder < place[0]:
+                    continue
+                behind = place[1] if folder == place[0] else ""
+                files = sorted(
+                    name for name in os.listdir(self._payloads / folder) if name > behind
+                )
+                if files:
+                    found = [self._stored(folder, file) for file in files[:most]]
+                    return [one for one in found if one is not None], (folder, files[:most][-1])
+        return [], None
+
+    def _stored(self, folder: str, file: str) -> Stored | None:
+        try:
+            stored_at = (self._payloads / folder / file).stat().st_mtime
+        except FileNotFoundError:
+            return None  # removed meanwhile
+        return Stored(_decoded(file), datetime.fromtimestamp(stored_at, UTC))
+
+    def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 nobody else serves files
+        return None
+
+    def _path(self, name: str) -> Path:
+        digest = blake2b(name.encode(), digest_size=20).hexdigest()
+        if name.startswith(PAYLOADS) and len(coded := _coded(name)) <= _LONGEST_FILE:
+            return self._payloads / digest[:2] / coded
+        return self._folder / digest[:2] / digest[2:]
+
+    def _make_place(self, path: Path) -> None:
+        """Make one folder at most: a data folder that was deleted must not come back empty."""
+        if not path.parent.is_dir():
+            path.parent.mkdir(mode=OWNER_FOLDER, exist_ok=True)
+            sync_folder(path.parent.parent)
+
+
+def _coded(name: str) -> str:
+    """A file's name for a payload's: in lower case alone, since some systems know only one case."""
+    return b32encode(name.removeprefix(PAYLOADS).encode()).decode().lower().rstrip("=")
+
+
+def _decoded(file: str) -> str:
+    padded = file.upper() + "=" * (-len(file) % 8)
+    return PAYLOADS + b32decode(padded).decode()
+
+
+class LogFile:
+    """A log that grows: seen at once, and there after the process is killed.
+
+    A power cut may take it until `end`. No method opens a file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            self._file = os.open(path, _APPENDING, OWNER_FILE)
+        except BaseException:
+            os.close(self._folder)
+            raise
+
+    def write(self, data: bytes) -> None:
+        left = memoryview(data)
+        with _answering():
+            while left:
+                left = left[os.write(self._file, left) :]
+
+    def end(self) -> int:
+        """Bring the log to the disk, before a row names it; return its size. None stays empty."""
+        try:
+            with _answering():
+                size = os.fstat(self._file).st_size
+                if size:
+                    os.fsync(self._file)
+                    os.fsync(self._folder)
+                else:
+                    self._path.unlink(missing_ok=True)
+                return size
+        finally:
+            self._close()
+
+    def discard(self) -> None:
+        """Remove the log of an attempt that did not begin."""
+        try:
+            with _answering():
+                self._path.unlink(missing_ok=True)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        os.close(self._file)
+        os.close(self._folder)
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(f"The data folder does not answer: {error.strerror}.") from error

@@ -1,0 +1,65 @@
+"""Rows of the store that cannot be read: each is logged once, counted, and passed over."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from punctual.domain.errors import Unreadable
+from punctual.engine.queries.job_list import Log
+from punctual.engine.queries.views import HealthWarning
+
+# What decoding a damaged value raises: msgspec's own errors, and those of plain conversions.
+DECODING = (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError)
+KNOWN = 10_000  # rows that are remembered; more are counted no further
+Row = tuple[object, ...]
+
+
+class Damage:
+    """What this process has met of unreadable rows since it began."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._known: set[tuple[str, Row]] = set()
+        self.lost_timer = False  # one was removed: its job needs another
+        self._problems: Sequence[str] = ()
+
+    def note(self, table: str, row: Row, error: Exception) -> None:
+        """`row` is the key that the row is found by."""
+        if (table, row) not in self._known and len(self._known) < KNOWN:
+            self._known.add((table, row))
+            named = "/".join(str(part) for part in row)
+            self._log("row_unreadable", table=table, row=named, error=type(error).__name__)
+
+    def found(self, problems: Sequence[str]) -> None:
+        """Tell what a check of the whole database has found."""
+        self._problems = tuple(problems)
+        self._log("database_damaged", problems=self._problems)
+
+    def warnings(self) -> Sequence[HealthWarning]:
+        found = []
+        if self._problems:
+            text = (
+                f"The database is damaged: {self._problems[0]}. The log has more "
+                "(database_damaged). Restore it from a backup."
+            )
+            found.append(HealthWarning("DATABASE_DAMAGED", text))
+        if count := len(self._known):
+            text = (
+                f"Rows of the store that cannot be read: {count}. "
+                "The log names each (row_unreadable)."
+            )
+            found.append(HealthWarning("ROWS_UNREADABLE", text))
+        return found
+
+    def refuse(self, keys: Sequence[tuple[str, str]]) -> None:
+        """Raise where there are any. Outside of a unit, for reading in vain undoes no write."""
+        if keys:
+            raise self.unreadable_job(keys)
+
+    def unreadable_job(self, keys: Sequence[tuple[str, str]]) -> Unreadable:
+        """The error for calls that need these jobs' states."""
+        jobs = ", ".join(job_id for _, job_id in keys[:3])
+        return Unreadable(
+            f"The stored state of the job {jobs} cannot be read. It stays as it is until the "
+            "store is repaired, or restored from a backup."
+        )

@@ -1,0 +1,137 @@
+"""Files that survive a power cut, and that only the node's own user can read."""
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from punctual.node.sqlite.errors import StoreError
+
+OWNER_FILE = 0o600
+OWNER_FOLDER = 0o700
+_TOP_FILES = (
+    *("*.db", "*.db-wal", "*.db-shm"),
+    *("*.key", "*.key.new", "admin-token", "local-token", "limits.json", "lock"),
+)
+_TOP_FOLDERS = ("blobs", "groups")
+
+
+def write_durably(path: Path, data: bytes, new: Path | None = None) -> None:
+    """Write the whole file or, when anything fails, leave the former one.
+
+    The order makes this hold after a power cut: first the content is on the disk, then the
+    rename, then the folder that holds the name. `new` is where the content stands meanwhile.
+    """
+    new = new or path.with_name(f"{path.name}.new")
+    new.unlink(missing_ok=True)
+    try:
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def rename_durably(path: Path, target: Path) -> None:
+    """Rename a file whose content is on the disk, within its folder."""
+    path.replace(target)
+    sync_folder(target.parent)
+
+
+def make_folder(path: Path) -> None:
+    """Make the folder, and those above it, where they are missing."""
+    if path.is_dir():
+        return
+    parent = path.absolute().parent
+    try:
+        path.mkdir(mode=OWNER_FOLDER)
+    except FileNotFoundError:
+        make_folder(parent)
+        path.mkdir(mode=OWNER_FOLDER)
+    sync_folder(parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Bring the names in a folder to the disk: a new or renamed file is found after a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+class Opened(NamedTuple):
+    """A file that other users had rights on; of a folder, with how many files in it."""
+
+    path: Path
+    had: int
+    has: int
+    files: int = 0
+
+
+def close_to_others(folder: Path) -> list[Opened]:
+    """Take from other users their rights on the data folder and on the node's files in it.
+
+    A folder is closed after all that it holds. As long as it is open, the next start looks
+    through it again; once it is closed, a start need not look at each of a million files.
+    """
+    mode = _mode(folder)
+    if mode & stat.S_ISVTX:
+        raise StoreError(
+            f"The data folder {folder} is shared by all users of this machine: set PUNCTUAL_DATA "
+            "to a folder of its own."
+        )
+    was_open = bool(mode & ~OWNER_FOLDER)
+    found = [_close(path, OWNER_FILE) for path in _top_files(folder)]
+    for name in _TOP_FOLDERS:
+        if (folder / name).is_dir():
+            found.append(_close_tree(folder / name, was_open))
+    found += [_close(work, OWNER_FOLDER) for work in [folder / "work"] if work.is_dir()]
+    found.append(_close(folder, OWNER_FOLDER))
+    return [one for one in found if _is_closed(one) or one.files]
+
+
+def _top_files(folder: Path) -> Iterator[Path]:
+    for pattern in _TOP_FILES:
+        yield from sorted(path for path in folder.glob(pattern) if path.is_file())
+
+
+def _close_tree(top: Path, was_open: bool) -> Opened:
+    closed = 0
+    if was_open or _mode(top) & ~OWNER_FOLDER:
+        for parent, folders, files in os.walk(top, topdown=False):
+            paths = [(Path(parent, name), OWNER_FILE) for name in files]
+            paths += [(Path(parent, name), OWNER_FOLDER) for name in folders]
+            closed += sum(_is_closed(_close(*one)) for one in paths if not one[0].is_symlink())
+    return _close(top, OWNER_FOLDER)._replace(files=closed)
+
+
+def _close(path: Path, most: int) -> Opened:
+    """Take away all rights beyond `most`; what the owner lacks is not given."""
+    had = _mode(path)
+    has = had & most
+    if had != has:
+        try:
+            path.chmod(has)
+        except OSError as error:
+            raise StoreError(
+                f"{path} is open to other users, and its rights cannot be changed "
+                f"({error.strerror}): let only the node's own user read it."
+            ) from error
+    return Opened(path, had, has)
+
+
+def _is_closed(one: Opened) -> bool:
+    return one.had != one.has
+
+
+def _mode(path: Path) -> int:
+    try:
+        return stat.S_IMODE(path.stat().st_mode)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error

@@ -1,0 +1,60 @@
+"""Script groups that this node has started, one file each, so that its successor can end them."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from punctual.node.files.durable import make_folder, rename_durably, write_durably
+from punctual.tasks.script.process_group import Group, kill_left_behind
+from punctual.tasks.script.survivors import end_survivors
+
+UNREADABLE = ".unreadable"
+_NEW = ".new"
+
+
+class Left(NamedTuple):
+    """What a predecessor left: groups that were still there, and files that nothing can be read of.
+
+    The name of such a file is the id of the run.
+    """
+
+    killed: int
+    unreadable: list[str]
+
+
+class GroupFiles:
+    """Written by the thread that runs the script, before the script begins."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        make_folder(folder)
+
+    def on_started(self, run_id: str, group: Group) -> None:
+        write_durably(self._folder / run_id, msgspec.json.encode(group))
+
+    def on_ended(self, run_id: str, group: Group) -> None:  # noqa: ARG002
+        (self._folder / run_id).unlink(missing_ok=True)
+
+    def end_all(self) -> Left:
+        """Kill what a predecessor left running.
+
+        A file that cannot be read stops no start: it is moved aside, for a person to look at.
+        """
+        killed = 0
+        run_ids: list[str] = []
+        unreadable: list[str] = []
+        for path in sorted(self._folder.iterdir()):
+            if path.suffix == UNREADABLE:
+                continue
+            if path.suffix != _NEW:
+                run_ids.append(path.name)
+                try:
+                    group = msgspec.json.decode(path.read_bytes(), type=Group)
+                except (msgspec.MsgspecError, OSError, UnicodeDecodeError):
+                    rename_durably(path, path.with_name(path.name + UNREADABLE))
+                    unreadable.append(path.name)
+                    continue
+                killed += kill_left_behind(group.pgid, group.start_time)
+            path.unlink()
+        return Left(killed + end_survivors(run_ids), unreadable)

@@ -1,0 +1,45 @@
+"""The key of the node's tokens: a file that only its owner may read, made when first needed."""
+
+import os
+from pathlib import Path
+
+from punctual.domain.tenants.tokens import KEY_BYTES
+from punctual.node.files.durable import write_durably
+from punctual.node.sqlite.errors import StoreError
+
+FILE = "token.key"
+
+
+class TokenKey:
+    """Without it all tokens are worth nothing; with it and the store they still cannot be made
+    out, for the store holds hashes alone."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        self._key = b""
+
+    @property
+    def is_there(self) -> bool:
+        """Else the next `read` makes one, with which no token that was made is good."""
+        return self.path.exists()
+
+    def read(self) -> bytes:
+        if not self._key:
+            try:
+                self._key = self.path.read_bytes() if self.path.exists() else self._made()
+            except OSError as error:
+                raise StoreError(
+                    f"The key of tokens {self.path} cannot be used: {error.strerror}."
+                ) from error
+        if len(self._key) != KEY_BYTES:
+            found, self._key = len(self._key), b""
+            raise StoreError(
+                f"The key of tokens {self.path} has {found} bytes, not {KEY_BYTES}: put the "
+                "right file back, or remove it, and all tokens are made anew."
+            )
+        return self._key
+
+    def _made(self) -> bytes:
+        key = os.urandom(KEY_BYTES)
+        write_durably(self.path, key)
+        return key

@@ -1,0 +1,75 @@
+"""The keys of the node's webhooks: a file beside the token key, made when first needed.
+
+It holds one key or, after a rotation, two, the newest first: by both is signed.
+"""
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from punctual.domain.tenants.webhooks import KEY_BYTES, keys_of, keys_text, rotated, shown_secret
+from punctual.domain.tenants.webhooks import tenant_secret as secret_of
+from punctual.node.files.durable import write_durably
+from punctual.node.sqlite.errors import StoreError
+
+FILE = "webhook.key"
+
+
+class WebhookKeys:
+    """Read each time, for a rotation is another process's and a webhook is seldom."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+
+    def secrets(self, tenant: str) -> tuple[bytes, ...]:
+        return tuple(secret_of(key, tenant) for key in self._read())
+
+    def shown(self, tenant: str) -> str:
+        return shown_secret(self.secrets(tenant)[0])
+
+    def rotate(self) -> None:
+        """A new key, beside the former one."""
+        former = self._read() if self.path.exists() else ()
+        self._write(rotated(former, os.urandom(KEY_BYTES)))
+
+    def check(self) -> None:
+        """Stop the start where the file is there and cannot be used."""
+        if self.path.exists():
+            self._read()
+
+    def _read(self) -> tuple[bytes, ...]:
+        try:
+            if not self.path.exists():
+                self._write((os.urandom(KEY_BYTES),))
+            keys = keys_of(self.path.read_text("ascii", "replace"))
+        except OSError as error:
+            raise StoreError(
+                f"The key of webhooks {self.path} cannot be used: {error.strerror}."
+            ) from error
+        if not keys:
+            raise StoreError(
+                f"The key of webhooks {self.path} holds no key: put the right file back, or "
+                "remove it, and every receiver needs a new secret."
+            )
+        return keys
+
+    def _write(self, keys: tuple[bytes, ...]) -> None:
+        write_durably(self.path, keys_text(keys).encode() + b"\n")
+
+
+def main(env: Mapping[str, str]) -> int:
+    """`make webhook-key`; a node that runs signs with the new key from its next webhook on."""
+    folder = Path(env.get("PUNCTUAL_DATA") or ".punctual")
+    try:
+        if not folder.is_dir():
+            raise StoreError(f"There is no node's data in {folder}.")
+        WebhookKeys(folder).rotate()
+    except StoreError as error:
+        print(f"punctual: {error.message}", file=sys.stderr)
+        return 1
+    print(
+        "Webhooks are signed with a new secret, and with the former one until the next rotation: "
+        "give your receivers the new one (GET /webhook-secret)."
+    )
+    return 0

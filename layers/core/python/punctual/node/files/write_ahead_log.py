@@ -1,0 +1,58 @@
+"""SQLite's write-ahead log after a crash: whether all that was acknowledged can still be read.
+
+SQLite reads the log up to the first frame that is damaged and drops the rest in silence. Each
+commit is synced before the next one writes. So when a commit frame is followed by another frame of
+the same log, that commit was acknowledged, and all frames up to it have to be readable.
+"""
+
+import sqlite3
+import sys
+from pathlib import Path
+
+from punctual.node.sqlite.errors import StoreError
+
+_HEADER, _FRAME_HEADER = 32, 24
+_MAX_FRAME = slice(16, 20)  # in the header of SQLite's index of the log, in the machine's order
+
+
+def check_log(database: Path, guide: str) -> None:
+    """Refuse a log of which SQLite would drop changes that were acknowledged."""
+    log = database.with_name(f"{database.name}-wal")
+    if not log.exists() or log.stat().st_size <= _HEADER:
+        return
+    acknowledged = acknowledged_frames(log)
+    if not acknowledged:
+        return
+    readable = _readable_frames(database)
+    if readable < acknowledged:
+        raise StoreError(
+            f"The write-ahead log {log} is damaged: {acknowledged - readable} of {acknowledged} "
+            f"frames that were committed cannot be read. Restore a backup, or go on without them "
+            f"({guide})."
+        )
+
+
+def acknowledged_frames(log: Path) -> int:
+    """How many frames end with the last commit that another frame follows."""
+    with log.open("rb") as file:
+        header = file.read(_HEADER)
+        page, salts = int.from_bytes(header[8:12], "big"), header[16:24]
+        found = last_commit = number = 0
+        while len(frame := file.read(_FRAME_HEADER)) == _FRAME_HEADER:
+            number += 1
+            if frame[8:16] == salts:
+                found = last_commit or found
+                last_commit = number if any(frame[4:8]) else last_commit
+            file.seek(page, 1)
+    return found
+
+
+def _readable_frames(database: Path) -> int:
+    """As SQLite finds them. Read-only, for closing a writable connection would drop the rest."""
+    db = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)
+    try:
+        db.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+        index = database.with_name(f"{database.name}-shm").read_bytes()[:_HEADER]
+        return int.from_bytes(index[_MAX_FRAME], sys.byteorder)
+    finally:
+        db.close()

@@ -1,0 +1,74 @@
+"""Calls without tokens: the node's own user may make them, and a caller with the node's token."""
+
+import hmac
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from punctual.auth.bearer import bearer
+from punctual.domain.tenants.roles import Role
+from punctual.node.files.durable import write_durably
+from punctual.node.http.authentication import NOBODY, OPEN
+from punctual.node.http.peers import Address
+from punctual.node.sqlite.errors import StoreError
+from punctual.tasks.script.sandbox import LOCAL as LOCAL
+from punctual.web.http.challenge import CHALLENGE
+from punctual.web.http.problems import RequestRejected
+from punctual.web.http.request import Caller
+
+FILE = "local-token"  # in the data folder
+_BYTES = 32
+
+
+class OwnUser:
+    """Admits the node's own user by its socket, and each other caller by the token of a file.
+
+    Root is another user: it can read the file.
+    """
+
+    def __init__(
+        self, owner: Callable[[Address, Address], int | None], token: str, uid: int
+    ) -> None:
+        self.owner = owner
+        self._token = token.encode()
+        self._uid = uid
+
+    def caller(
+        self, path: bytes, headers: Iterable[tuple[bytes, bytes]], address: str, uid: int | None
+    ) -> Caller | RequestRejected:
+        """Return the caller, or what to refuse the call with; `uid` owns the client's socket."""
+        if path.rstrip(b"/") in OPEN:
+            return NOBODY._replace(address=address)
+        if uid == self._uid or self._has_token(headers):
+            return Caller(LOCAL, LOCAL, Role.ADMIN, "", address)
+        return RequestRejected(
+            "UNAUTHENTICATED",
+            "Without a token this node takes calls only from the user that runs it. Call as that "
+            f"user, or send the token in the file {FILE} of its data folder: "
+            "Authorization: Bearer <token>.",
+            CHALLENGE,
+        )
+
+    def _has_token(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
+        given = [value for name, value in headers if name == b"authorization"]
+        text = bearer(given[0].decode("latin-1")) if len(given) == 1 else None
+        return text is not None and hmac.compare_digest(text.encode("latin-1"), self._token)
+
+
+def local_token(folder: Path) -> str:
+    """Return the token that only the node's own user can read; make it at the first start."""
+    path = folder / FILE
+    try:
+        if not path.exists():
+            write_durably(path, secrets.token_urlsafe(_BYTES).encode())
+        token = path.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"The token {path} cannot be used: {error}.") from error
+    if len(token) < _BYTES:
+        raise StoreError(f"The token {path} is too short: remove it, and the node makes another.")
+    return token
+
+
+def own_uid() -> int:
+    return os.geteuid()

@@ -1,0 +1,63 @@
+"""What the operator of a node wrote about limits: a variable, and a file by tenant."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from punctual.domain.errors import PunctualError
+from punctual.domain.tenants.limits import Limits, WrongLimits, limits_from, limits_of_text
+
+FILE = "limits.json"
+VARIABLE = "PUNCTUAL_LIMITS"
+
+
+class NodeLimitsError(PunctualError):
+    """What the operator wrote about limits means nothing."""
+
+
+def defaults_from(env: Mapping[str, str]) -> Limits:
+    """
+    >>> defaults_from({"PUNCTUAL_LIMITS": "jobs=500 calls_per_second=20"}).jobs
+    500
+    """
+    try:
+        return limits_from(limits_of_text(env.get(VARIABLE, "")))
+    except WrongLimits as error:
+        raise NodeLimitsError(f"{VARIABLE}: {error}.") from error
+
+
+class LimitsFile:
+    """`limits.json` in the data folder: an object by tenant, of what differs from the default."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __call__(self, tenant: str) -> Mapping[str, Any] | None:
+        try:
+            text = self._path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        except (OSError, UnicodeDecodeError) as error:
+            raise WrongLimits(f"{self._path} cannot be read: {error}") from error
+        try:
+            said = json.loads(text)
+        except ValueError as error:
+            raise WrongLimits(f"{self._path} is not JSON: {error}") from error
+        if not isinstance(said, dict) or not all(isinstance(one, dict) for one in said.values()):
+            raise WrongLimits(f"{self._path} must be an object of objects, by tenant")
+        found: Mapping[str, Any] | None = said.get(tenant)
+        return found
+
+    def check(self) -> None:
+        """At a start, whatever is wrong is said at once."""
+        try:
+            self("")
+            text = self._path.read_text(encoding="utf-8") if self._path.exists() else "{}"
+            for tenant, said in json.loads(text).items():
+                try:
+                    limits_from(said)
+                except WrongLimits as error:
+                    raise WrongLimits(f"{self._path}: {tenant}: {error}") from error
+        except WrongLimits as error:
+            raise NodeLimitsError(f"{error}.") from error

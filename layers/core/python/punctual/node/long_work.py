@@ -1,0 +1,55 @@
+"""Long work of requests on the node: a slice a turn, in rotation, so that all else goes on."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from time import thread_time
+from typing import Protocol, TypeVar
+
+from punctual.domain.errors import LimitExceeded
+from punctual.engine.queries.slices import CpuTime, Sliced, SlicedWork, Steady
+from punctual.node import clock
+
+T = TypeVar("T")
+MAX_AT_ONCE = 16  # of one tenant
+SHORT_SECONDS = 0.002  # of processor time: shorter work is done in the turn of its request
+
+
+class Turn(Protocol):
+    """Does a request together with the others of its moment; answers when all is durable."""
+
+    def __call__(self, request: Callable[[], T], /) -> Awaitable[T]: ...
+
+
+class LongWork:
+    """Runs at most one slice between two turns of the loop, whatever the number of requests."""
+
+    def __init__(
+        self, turn: Turn, cpu: CpuTime = thread_time, steady: Steady = clock.monotonic
+    ) -> None:
+        self._turn = turn
+        self._cpu = cpu
+        self._steady = steady
+        self._next = asyncio.Lock()  # first come, first served
+        self._at_once: Counter[str] = Counter()
+
+    def begin(self, steps: Sliced[T]) -> T | SlicedWork[T]:
+        """Return the result of short work, or what is left to `finish`. Called within a turn."""
+        work = SlicedWork(steps, self._cpu, self._steady)
+        return work if work.run_slice(SHORT_SECONDS) else work.results[0]
+
+    async def finish(self, tenant: str, work: SlicedWork[T]) -> T:
+        """Return the result of the work; its last slice is durable by then."""
+        if self._at_once[tenant] >= MAX_AT_ONCE:
+            work.close()
+            raise LimitExceeded(f"{MAX_AT_ONCE} long requests are under way: try again later.")
+        self._at_once[tenant] += 1
+        try:
+            while True:
+                async with self._next:
+                    more = await self._turn(work.run_slice)
+                if not more:
+                    return work.results[0]
+        finally:
+            work.close()
+            self._at_once[tenant] -= 1

@@ -1,0 +1,362 @@
+"""`make run`: the scheduler on loopback, in the foreground, until Ctrl-C."""
+
+import asyncio
+import gc
+import os
+import signal
+import socket
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import uvicorn
+import uvloop
+
+from punctual.auth.authenticator import Secrets, TokenDoor
+from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
+from punctual.domain.errors import PunctualError
+from punctual.domain.job_state import Lane
+from punctual.domain.tenants.limits import UNLIMITED, Limits
+from punctual.engine.commands.tokens import Tokens
+from punctual.engine.commands.webhook_secret import WebhookSecretReader
+from punctual.engine.quotas.limits import KnownLimits, LimitsOf, unlimited
+from punctual.identity import new_id
+from punctual.node import clock
+from punctual.node.event_loop import EventLoop
+from punctual.node.features import features_with
+from punctual.node.files.data_folder import DATABASE
+from punctual.node.files.database_check import DatabaseCheck
+from punctual.node.files.durable import write_durably
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.files.token_key import TokenKey
+from punctual.node.files.webhook_keys import WebhookKeys
+from punctual.node.http.application import application
+from punctual.node.http.authentication import NodeAuthenticator, OwnThread
+from punctual.node.http.connection import IDLE_SECONDS, MAX_CONNECTIONS, SWEEP_SECONDS, sweep
+from punctual.node.http.descriptors import connections_within, least_limit, raise_limit
+from punctual.node.http.own_user import LOCAL, OwnUser, local_token, own_uid
+from punctual.node.http.peers import Peers
+from punctual.node.http.protocol import HttpProtocol
+from punctual.node.limits_config import FILE, LimitsFile, defaults_from
+from punctual.node.logs import EventLog, set_up
+from punctual.node.node import Node
+from punctual.node.script_settings import ScriptSettings, hide_this_process, script_task
+from punctual.node.sqlite.store import Store
+from punctual.node.stopping import STOP_SECONDS, Countdown, Stop, wind_down
+from punctual.node.webhooks import AT_A_TIME
+from punctual.node.workers import Workers
+from punctual.tasks.http.addresses import LOOPBACK
+from punctual.tasks.http.task import HttpTask
+from punctual.tasks.registry import Registry
+from punctual.tasks.script.run_folder import remove_left_behind
+from punctual.tasks.script.sandbox import Sandbox
+from punctual.web.views.system import Login
+
+QUICK_WORKERS = 32
+LONG_WORKERS = 8
+MOST_STOP_SECONDS = 86_400
+HOST = "127.0.0.1"
+
+
+class StartRefused(PunctualError):
+    """The node cannot start; the message is the one line to show."""
+
+
+@dataclass(frozen=True)
+class Options:
+    port: int
+    data: Path
+    limits: Limits = UNLIMITED
+    auth: bool = False
+    trust: IssuerConfig | None = None
+    stop_seconds: float = STOP_SECONDS
+    scripts: ScriptSettings = field(default_factory=ScriptSettings)
+
+    @classmethod
+    def from_env(cls, env: Mapping[str, str]) -> "Options":
+        text = env.get("PUNCTUAL_PORT") or "8080"
+        if not text.isdecimal() or not 0 <= int(text) <= 65_535:
+            raise StartRefused(f"PUNCTUAL_PORT must be a port from 0 to 65535, not {text!r}.")
+        data = Path(env.get("PUNCTUAL_DATA") or ".punctual")
+        auth = env.get("PUNCTUAL_AUTH") or "off"
+        if auth not in ("on", "off"):
+            raise StartRefused(f"PUNCTUAL_AUTH must be on or off, not {auth!r}.")
+        try:
+            trust = IssuerConfig.from_env(env)
+        except IssuerConfigError as error:
+            raise StartRefused(f"{error}.") from error
+        if trust is not None and auth == "off":
+            raise StartRefused("PUNCTUAL_OIDC_ISSUER is of use with PUNCTUAL_AUTH=on alone.")
+        seconds = env.get("PUNCTUAL_STOP_SECONDS") or f"{STOP_SECONDS:g}"
+        if not seconds.isdecimal() or int(seconds) > MOST_STOP_SECONDS:
+            raise StartRefused(
+                f"PUNCTUAL_STOP_SECONDS must be 0 to {MOST_STOP_SECONDS}, in whole seconds; "
+                f"got {seconds!r}."
+            )
+        scripts = ScriptSettings.from_env(env, data)
+        limits, stop = defaults_from(env), int(seconds)
+        return cls(int(text), data, limits, auth == "on", trust, stop, scripts)
+
+
+def listen(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        raise StartRefused(
+            f"Port {port} on {HOST} cannot be used ({error.strerror}): stop what uses it, or "
+            "set PUNCTUAL_PORT to another port."
+        ) from error
+    listener.listen(1_024)
+    return listener
+
+
+def limits_here(options: Options, log: EventLog) -> LimitsOf | None:
+    """None where nobody has any: then nothing is looked up, ever."""
+    path = options.data / FILE
+    if options.limits == UNLIMITED and not path.exists():
+        return None
+    overrides = LimitsFile(path)
+    overrides.check()
+    return KnownLimits(options.limits, overrides, clock.wall, log).of
+
+
+def build(
+    store: Store,
+    folder: Path,
+    log: EventLog,
+    woken: Any,
+    sandbox: Sandbox,
+    limits_of: LimitsOf | None = None,
+) -> tuple[Node, HttpTask]:
+    groups = GroupFiles(folder / "groups")
+    http = HttpTask(monotonic=clock.monotonic, opened=LOOPBACK)
+    script = script_task(folder, groups, sandbox)
+    node = Node(
+        store,
+        Registry({"http": http, "script": script}),
+        groups,
+        clock.wall,
+        clock.monotonic,
+        new_id(clock.wall),
+        log,
+        {Lane.QUICK: Workers("quick", QUICK_WORKERS), Lane.LONG: Workers("long", LONG_WORKERS)},
+        woken,
+        executor_id=f"{socket.gethostname()}-{os.getpid()}",
+        limits_of=limits_of,
+        webhook_secrets=WebhookKeys(folder).secrets,
+    )
+    return node, http
+
+
+def door_of(
+    store: Store, key: TokenKey, trust: IssuerConfig | None, beside: OwnThread, log: EventLog
+) -> NodeAuthenticator:
+    """Rows of tokens are at hand: nothing of them is remembered, and one taken back is refused."""
+    tokens = TokenDoor(
+        lambda: Secrets(key.read()),
+        store.tokens,
+        clock.wall,
+        clock.monotonic,
+        lambda error: log("token_use_not_noted", error=error),
+        fresh=0,
+    )
+    if trust is None:
+        return NodeAuthenticator(tokens, None, beside, log)
+    # 60 ms and 20 MB of cryptography, for who names an issuer.
+    from punctual.auth.https_fetch import fetched
+    from punctual.auth.issuer import Issuer
+
+    return NodeAuthenticator(
+        tokens, Issuer(trust, fetched, clock.wall, clock.monotonic), beside, log
+    )
+
+
+FIRST_TOKEN_FILE = "admin-token"
+
+
+def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
+    """Make an admin token where there is none, so that its owner can make the others.
+
+    It is printed on a person's terminal. Elsewhere the output may be a log that others read, so
+    the token goes into a file that only the node's user can read.
+    """
+    if key_was_there and tokens.has_admin(LOCAL):
+        return
+    _, secret = tokens.create_first(LOCAL, "first")
+    if sys.stdout.isatty():
+        print(f"The admin token of the tenant {LOCAL}, shown this once: {secret}", flush=True)
+        return
+    path = folder / FIRST_TOKEN_FILE
+    write_durably(path, secret.encode() + b"\n")
+    print(f"The admin token of the tenant {LOCAL} is in {path}: remove the file.", flush=True)
+
+
+def connections_here(log: EventLog) -> int:
+    """How many connections may be open: runs keep the descriptors that they need."""
+    limit, runs = raise_limit(), QUICK_WORKERS + LONG_WORKERS + AT_A_TIME
+    connections = connections_within(limit, runs)
+    if not connections:
+        raise StartRefused(
+            f"The node needs {least_limit(runs)} open files and may have {limit}: "
+            "raise the limit, as with `ulimit -n`."
+        )
+    if connections < MAX_CONNECTIONS:
+        log("few_connections", connections=connections, open_files=limit)
+    return connections
+
+
+async def serve(
+    store: Store, options: Options, listener: socket.socket, connections: int, log: EventLog
+) -> None:
+    holder: list[EventLoop] = []
+    webhook_keys, key = WebhookKeys(options.data), TokenKey(options.data)
+    webhook_keys.check()
+    key_was_there = key.is_there
+    if options.auth or key_was_there:
+        key.read()
+    limits_of, trust = limits_here(options, log), options.trust
+    sandbox = options.scripts.sandbox(options.data, options.auth, log)
+    node, http = build(store, options.data, log, lambda: holder[0].wake(), sandbox, limits_of)
+    node.start()
+    tokens = Tokens(
+        store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
+    )
+    beside = OwnThread()
+    door = door_of(store, key, trust, beside, log) if options.auth else None
+    own_user = None
+    if door is None:
+        own_user = OwnUser(Peers().owner, local_token(options.data), own_uid())
+    if door is not None:
+        show_first_token(tokens, key_was_there, options.data)
+    remove_left_behind(options.data / "work")
+    loop = EventLoop(node, clock.monotonic, log)
+    holder.append(loop)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(
+                node.jobs,
+                node.search,
+                loop.turn,
+                log,
+                tokens,
+                soon=loop.soon,
+                quotas=node.quotas if limits_of else None,
+                limits_of=limits_of or unlimited,
+                door=door,
+                own_user=own_user,
+                webhook_secret=WebhookSecretReader(webhook_keys.shown, store.audit).read,
+                features=features_with(sandbox),
+                sandbox=sandbox.name,
+                login=trust and Login(trust.issuer, trust.client_id),
+            ),
+            http=cast(type[asyncio.Protocol], partial(HttpProtocol, most=connections)),
+            loop="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            date_header=False,
+            timeout_keep_alive=IDLE_SECONDS,
+            timeout_graceful_shutdown=2,
+            backlog=1_024,
+        )
+    )
+    stop, running = Stop(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        running.add_signal_handler(number, stop.ask)
+    store.database.when_lost = stop.fail
+    spare_the_collector()
+    loop.start()
+    check = DatabaseCheck(options.data / DATABASE, store.damage, log)
+    check.start()
+    serving = asyncio.create_task(_serve_only(server, listener))
+    greet(options, listener.getsockname()[1], log)
+    await stop.asked.wait()
+    countdown = Countdown(sys.stderr if sys.stderr.isatty() else None, log)
+    names, seconds = node.holding.names, options.stop_seconds
+    await wind_down(node, names, loop.wake, stop, seconds, countdown, clock.monotonic)
+    loop.stop()
+    server.should_exit = True
+    await serving
+    http.close()
+    beside.close()
+    check.stop()
+    log("stopped")
+    if stop.error is not None:
+        raise stop.error
+
+
+async def _serve_only(server: uvicorn.Server, listener: socket.socket) -> None:
+    """uvicorn's own signal handling stays out: the node decides when all is written."""
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    await server.startup(sockets=[listener])
+    sweeping = asyncio.create_task(_sweep(server))
+    await server.main_loop()
+    sweeping.cancel()
+    await server.shutdown(sockets=[listener])
+
+
+async def _sweep(server: uvicorn.Server) -> None:
+    """End connections whose clients have used up their time."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(SWEEP_SECONDS)
+        sweep(server.server_state.connections, loop.time())
+
+
+def greet(options: Options, port: int, log: EventLog) -> None:
+    address = f"http://{HOST}:{port}/v1"
+    log("ready", address=address, data=str(options.data.absolute()))
+    if not sys.stdout.isatty():
+        print(f"Punctual is ready at {address}", flush=True)
+        return
+    token = " -H 'Authorization: Bearer '$PUNCTUAL_TOKEN" if options.auth else ""
+    print(
+        f"\nPunctual is ready at {address}\nIts data is in {options.data.absolute()}\n\n"
+        "A first job:\n\n"
+        f"  curl -s {address}/jobs{token} -H 'Content-Type: application/json' \\\n"
+        '    -d \'{"name": "hello", "schedule_type": "IMMEDIATE", "task": {"type": "script", '
+        '"runtime": "bash", "code": "echo hello"}}\'\n',
+        flush=True,
+    )
+
+
+def spare_the_collector() -> None:
+    """Rows come and go by the thousand and hold no cycles: look for those seldom."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1_000)
+
+
+def main(env: Mapping[str, str] = os.environ) -> int:
+    log = set_up(clock.wall)
+    hide_this_process()
+    try:
+        options = Options.from_env(env)
+        connections = connections_here(log)
+        listener = listen(options.port)
+        is_new = not (options.data / DATABASE).exists()
+        store = Store.open(options.data, log=log)
+    except PunctualError as error:
+        print(f"punctual: {error.message}", file=sys.stderr)
+        return 1
+    if is_new and not options.data.is_absolute():
+        note = "a node started in another folder has other data: set PUNCTUAL_DATA to name one"
+        log("data_folder_made", path=options.data.absolute(), note=note)
+    try:
+        uvloop.run(serve(store, options, listener, connections, log))
+    except PunctualError as error:
+        print(f"punctual: {error.message}", file=sys.stderr)
+        return 1
+    finally:
+        store.close()
+        listener.close()
+    return 0

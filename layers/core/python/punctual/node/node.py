@@ -1,0 +1,364 @@
+"""The whole scheduler in one process: a step does all that is due, and says when the next is."""
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from typing import NamedTuple, TypeVar
+
+from punctual.domain.durations import CLAIM_LEASE
+from punctual.domain.job_state import Lane
+from punctual.domain.run import Run
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.clock import ClockReading, Clocks
+from punctual.engine.commands.jobs import Jobs
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.late_timers import Sweeper
+from punctual.engine.dispatch.planner import Planned, Planner
+from punctual.engine.dispatch.poller import BATCH, Poller
+from punctual.engine.dispatch.reconciler import Reconciler
+from punctual.engine.execution.executor import Assignment, ClaimResult, Executor, Finished
+from punctual.engine.execution.inline import Performing
+from punctual.engine.execution.notifying import Secrets
+from punctual.engine.ports.clock import Clock, NewId
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.queries.jobs import JobQueries
+from punctual.engine.quotas.limits import LimitsOf
+from punctual.node.clock import Sets
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.inline_events import EventsInline
+from punctual.node.limits import Admission, NodeQuotas, node_quotas
+from punctual.node.maintenance import Maintenance
+from punctual.node.monitor import NodeMonitor
+from punctual.node.run_queue.queue import RunQueue
+from punctual.node.run_queue.slots import INLINE, INLINE_TYPES
+from punctual.node.run_queue.stored import QueuedStates
+from punctual.node.running_tasks import NOT_BEGUN, Ended, RunningTasks
+from punctual.node.sqlite.store import Store
+from punctual.node.wakeups import Wiring
+from punctual.node.webhooks import Webhooks, no_secrets
+from punctual.node.workers import Workers
+from punctual.tasks.registry import Registry
+from punctual.tasks.script.open_files import is_full
+
+T = TypeVar("T")
+Log = Callable[..., None]
+AHEAD = timedelta(seconds=2)  # fired so early, what is due together starts by its priority
+PLAN = 20.0  # seconds
+QUIET = 0.5  # seconds: so long before the next step, the store may tidy up
+CATCH_UP = 0.2  # seconds: between two plans while minutes behind are left
+
+
+class _Starting(NamedTuple):
+    """Claimed, and to be started once the claim is on the disk."""
+
+    lane: Lane
+    assignment: Assignment
+    work: Callable[[], None]
+
+
+class Node:
+    """Everything happens in `step` and in `perform`, on one thread; only tasks have their own."""
+
+    def __init__(
+        self,
+        store: Store,
+        registry: Registry,
+        groups: GroupFiles,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        new_id: NewId,
+        log: Log,
+        workers: dict[str, Workers],
+        woken: Callable[[], None],
+        executor_id: str = "local",
+        limits_of: LimitsOf | None = None,
+        webhook_secrets: Secrets = no_secrets,
+    ) -> None:
+        self._store = store
+        self._groups = groups
+        self._clocks = Clocks(clock, monotonic)
+        self._new_id = new_id
+        self._log = log
+        self._workers = workers
+        self._woken = woken
+        wiring = Wiring()
+        slots = {lane: one.size for lane, one in workers.items()}
+        self._admission = Admission(limits_of, clock, store.starts, slots)
+        self.ready = RunQueue(QueuedStates(store.heads), INLINE_TYPES, self._admission)
+        self.ports = store.ports(self.ready, wiring)
+        self.steps = ChangeApplier(self.ports, clock, monotonic, log, store.work(), self._is_alive)
+        self._looker = Evaluator(self.steps, new_id)
+        self.executor = Executor(self.ports, self.steps, new_id, executor_id)
+        performing = Performing(self.ports, self.steps, self.executor, new_id)
+        self._events = EventsInline(performing, self.ready, store.feed, new_id)
+        looker = Evaluator(self.steps, new_id, self._events)
+        self.poller = Poller(store.timers, store.buckets, looker, AHEAD)
+        # One name for all nodes of a folder: its lock proves that a minute's former holder is gone.
+        self._planner = Planner(store.buckets, "node")
+        reconciler = Reconciler(self.ports, self.steps, self._looker)
+        now = self._clocks.read()
+        self._sets = Sets(now)
+        sweeper = Sweeper(self.ports, self._looker)
+        self._house = Maintenance(store, reconciler, sweeper, log, now.steady)
+        self.holding = RunningTasks(self.executor, registry, store.blobs, monotonic)
+        self._wiring = wiring
+        wiring.poller = self.poller
+        self.webhooks = Webhooks(*(store, self.ports, registry, webhook_secrets, log, woken))
+        self.monitor = NodeMonitor(
+            *(store, store.minutes, self.holding, registry, executor_id, monotonic, now.wall),
+            store.warnings,
+        )
+        self.search = JobQueries(self.ports, clock, self.monitor, log)
+        self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
+        self._counted: list[Admission | NodeQuotas] = [self._admission]
+        if isinstance(self.quotas, NodeQuotas):
+            self._counted.append(self.quotas)
+        self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id, quotas=self.quotas)
+        self._ended: deque[Ended] = deque()
+        self._starting: list[_Starting] = []
+        self._plan_at = now.steady
+        self._closing = False
+
+    def start(self) -> None:
+        """End what a predecessor left: the folder's lock proves that nobody else holds a claim."""
+        killed, unreadable = self._groups.end_all()
+        for run_id in unreadable:
+            self._log("script_group_unreadable", run_id=run_id)
+        with self._store.work():
+            keys = self._store.end_all_leases()
+        for index in range(0, len(keys), BATCH):
+            with self._store.work():
+                self._looker.look_at(keys[index : index + BATCH])
+        if keys or killed:
+            self._log("predecessor_ended", runs=len(keys), groups=killed)
+
+    def perform(self, requests: Sequence[Callable[[], T]]) -> list[T | Exception]:
+        """Answer requests in one transaction; none of the answers is given before its commit."""
+        answers: list[T | Exception] = []
+        now = self._clocks.read()
+        with self._unit():
+            self._see_to_the_clock(now)
+            for request in requests:
+                try:
+                    answers.append(request())
+                except Exception as error:
+                    answers.append(error)
+        return answers
+
+    @contextmanager
+    def _unit(self) -> Iterator[None]:
+        """One transaction; if it is undone, what was taken from memory in it is read again."""
+        try:
+            with self._store.work():
+                yield
+        except BaseException:
+            starting, self._starting = self._starting, []
+            for one in starting:
+                self.holding.let_go(one.assignment)
+            self._wiring.kills.clear()
+            self.poller.start_over()
+            self.ready.start_over()
+            self._events.start_over()
+            for counted in self._counted:
+                counted.undo()
+            self.monitor.undone()
+            raise
+        for counted in self._counted:
+            counted.keep()
+        if self._wiring.kills:
+            self.holding.stop(self._wiring.kills)
+            self._wiring.kills.clear()
+
+    def _is_alive(self, run: Run) -> bool:
+        """The lock on the folder proves that no other process holds the runs of this one."""
+        return self.holding.holds(run)
+
+    @property
+    def clock_was_set(self) -> bool:
+        """Whether a step is due for that alone."""
+        return self._sets.is_due(self._clocks.read())
+
+    def _see_to_the_clock(self, now: ClockReading) -> None:
+        """Before anything is decided: no timer may go into a minute that was closed too early."""
+        if self._planner.reopen(now.wall):
+            self._plan_at = now.steady
+            self._house.walk_soon(now.steady)
+            self._log("minutes_opened_again", since=now.wall.isoformat())
+        by = self._sets.by(now)
+        if not by:
+            return
+        self._log("clock_was_set", seconds=by.total_seconds())
+        self._plan_at = now.steady
+        self.poller.forget_pauses()
+        self.ready.start_over()
+        self._events.start_over()
+        self.monitor.clock_was_set(now.wall)
+        if by < timedelta(0):
+            self.webhooks.clock_was_set_back(now.wall)
+
+    def step(self) -> float:
+        """Do what is due, a batch of each kind at most; when to step again, as `next_at`."""
+        now = self._clocks.read()
+        ended = list(self._ended)
+        with self._unit():
+            self._see_to_the_clock(now)
+            self.holding.beat()
+            self._plan(now)
+            more = self.poller.step(now.wall).handled >= BATCH
+            self._write(ended)
+            more |= self._run_inline(self._clocks.read().wall)
+            self._claim_for_workers(self._clocks.read().wall)
+            self.monitor.write(now)
+        for one in ended:
+            self._ended.popleft()
+            self.holding.let_go(one.assignment)
+            self._admission.end(one.assignment.key.tenant, one.finished.run_id)
+        starting, self._starting = self._starting, []
+        for one_more in starting:
+            self._workers[one_more.lane].start(one_more.work)
+        now = self._clocks.read()
+        self.webhooks.step(now.wall)
+        self._house.keep(now)
+        now = self._clocks.read()
+        if more or self._left(now.wall):
+            return now.steady
+        at = self._work_at()
+        if at - now.steady > QUIET:
+            self._store.tidy()
+        return min(at, self._house.next_at)
+
+    def _left(self, now: datetime) -> bool:
+        """What this step itself queued may have come behind the one that would have taken it."""
+        if self._closing:
+            return False
+        free = [lane for lane in (Lane.QUICK, Lane.LONG) if self._workers[lane].free > 0]
+        return any(self.ready.waiting(kind, now) for kind in (INLINE, *free))
+
+    def _plan(self, now: ClockReading) -> None:
+        if self._plan_at > now.steady:
+            return
+        planned: Planned = self._planner.tick(now.wall, self.poller.places)
+        for lease in planned.leases:
+            self.poller.open(lease)
+        self._plan_at = now.steady + (CATCH_UP if planned.behind else PLAN)
+        self.monitor.planned(now, planned.watermark)
+
+    def _run_inline(self, now: datetime) -> bool:
+        """Events are published in the commit that ends their runs."""
+        if self._closing:
+            return False
+        ran = self._events.run(now, BATCH)
+        if not ran.taken:
+            return False
+        self.monitor.performed([run for _, run in ran.done])
+        for finished, run in ran.done:
+            if not finished.detail.plain:
+                self._tell(finished, run)
+        self._admission.begin(((one.key.tenant, run) for one, run in ran.done), INLINE)
+        self._come_again(ran.again)
+        self.poller.settle(ran.looked, now)
+        return ran.taken >= BATCH
+
+    def _claim(self, lane: Lane, messages: Sequence[Message], now: datetime) -> ClaimResult:
+        handed = self.executor.claim(messages)
+        for assignment in handed.granted:
+            self.monitor.started(assignment.run)
+        begun = ((one.key.tenant, one.run) for one in handed.granted)
+        self._admission.begin(begun, lane)
+        over = now + CLAIM_LEASE
+        self._come_again(handed.again)
+        for one in handed.unread:
+            if is_full(one.error):
+                key = Key(one.message.tenant, one.message.job_id)
+                self.executor.release(key, one.run.run_id, one.run.token, False, unstarted=True)
+            else:
+                self._come_again([(one.message, over)])
+        return handed
+
+    def _come_again(self, messages: Sequence[tuple[Message, datetime]]) -> None:
+        for message, at in messages:
+            self.ready.again(message, at)
+
+    def _claim_for_workers(self, now: datetime) -> None:
+        if self._closing:
+            return
+        for lane in (Lane.QUICK, Lane.LONG):
+            free = self._workers[lane].free
+            messages = self.ready.take(lane, now, free) if free > 0 else []
+            if messages:
+                for assignment in self._claim(lane, messages, now).granted:
+                    work = self.holding.take(assignment, self._on_ended)
+                    self._starting.append(_Starting(lane, assignment, work))
+
+    def _on_ended(self, ended: Ended) -> None:
+        """Called by a worker's thread: a deque's append is atomic."""
+        self._ended.append(ended)
+        self._woken()
+
+    def _write(self, ended: Sequence[Ended]) -> None:
+        """What the shutdown stopped, or a lost claim, is given back; not what had ended anyway."""
+        if not ended:
+            return
+        given_up = ("SHUTDOWN", "LOST", NOT_BEGUN)
+        back = [one for one in ended if one.stopped in given_up and not one.has_ended]
+        self._finish([one.finished for one in ended if one not in back])
+        for one in back:
+            finished = one.finished
+            begun = one.stopped != NOT_BEGUN
+            self.executor.release(
+                finished.key, finished.run_id, finished.token, begun, unstarted=not begun
+            )
+
+    def _finish(self, finished: Sequence[Finished]) -> None:
+        results = self.executor.finish(finished)
+        for one, result in zip(finished, results, strict=True):
+            if result.decision is not None and result.decision.run is not None:
+                self._note(one, result.decision.run)
+
+    def _note(self, finished: Finished, run: Run) -> None:
+        self.monitor.ended(run)
+        if not finished.detail.plain:
+            self._tell(finished, run)
+
+    def _tell(self, finished: Finished, run: Run) -> None:
+        """Log a run that took time or went wrong.
+
+        Only the first line of its error: what follows is what a script printed, which may be
+        anything, and is kept with the run.
+        """
+        self._log(
+            "run_ended" if run.ended_at else "attempt_failed",
+            job_id=finished.key.job_id,
+            run_id=finished.run_id,
+            attempt=run.attempt if run.ended_at else run.attempt - 1,
+            status=run.status.value if run.ended_at else finished.status.value,
+            error=finished.detail.error.partition("\n")[0],
+        )
+
+    def next_at(self) -> float:
+        """When the next step is due, by the steady clock."""
+        return min(self._work_at(), self._house.next_at)
+
+    def _work_at(self) -> float:
+        now = self._clocks.read()
+        own = [self.holding.next_beat(), self._plan_at]
+        told = [self.poller.next_at(now.wall), self.ready.next_at(), self.webhooks.next_at()]
+        moments = [*own, *(now.steady_at(at) for at in told if at is not None)]
+        return min(moment for moment in moments if moment is not None)
+
+    def drain(self) -> None:
+        """Start nothing more, and let what runs go on to its end."""
+        self._closing = True
+        self.monitor.close()
+        self.webhooks.close()
+
+    def close(self) -> None:
+        """Stop what runs: each attempt is LOST, and the run is given back for the next start."""
+        self.drain()
+        self.holding.stop_all()
+
+    @property
+    def idle(self) -> bool:
+        return not len(self.holding) and not self._ended and self.webhooks.idle

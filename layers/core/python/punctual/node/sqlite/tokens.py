@@ -1,0 +1,126 @@
+"""Rows of tokens, by tenant and id for admins, by hash for who lets calls in."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from itertools import islice
+from typing import Any
+
+from punctual.domain.errors import Unreadable
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import USED, Token
+from punctual.engine.commands.tokens import Counted
+from punctual.node.files.damage import DECODING
+from punctual.node.sqlite.codec import micros, moment
+from punctual.node.sqlite.transaction import Transaction
+
+_COLUMNS = (
+    "token_id, tenant, name, role, created_at, created_by, expires_at, last_used_at, revoked_at"
+)
+_KEPT = "(forgotten_at IS NULL OR forgotten_at > ?)"
+_ONE = f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND token_id = ? AND {_KEPT}"
+
+
+class SqliteTokens:
+    """Written at once, within the unit: their rows are few."""
+
+    def __init__(self, unit: Transaction) -> None:
+        self._unit = unit
+
+    def put(self, token: Token, hashed: str) -> None:
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                f"INSERT INTO tokens (hash, {_COLUMNS}, forgotten_at) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (hashed, *_row(token), _micros(token.forgotten_at())),
+            )
+
+    def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        with self._unit:
+            row = self._unit.db.execute(_ONE, (tenant, token_id, micros(now))).fetchone()
+        return self._known(row)
+
+    def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
+        """A token that cannot be read lets nobody in, and is left out."""
+        behind = "" if before is None else "AND token_id < ? "
+        values = (tenant, micros(now), *(() if before is None else (before,)))
+        with self._unit:
+            rows = self._unit.db.execute(
+                f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND {_KEPT} {behind}"
+                "ORDER BY token_id DESC",
+                values,
+            )
+            found = list(islice(filter(None, map(self._read, rows)), limit))
+            rows.close()
+            return found
+
+    def _known(self, row: tuple[Any, ...] | None) -> Token | None:
+        """Outside of the unit: reading in vain undoes nothing of what others wrote in it."""
+        token = None if row is None else self._read(row)
+        if row is not None and token is None:
+            raise Unreadable(f"The token {row[0]} cannot be read from the store.")
+        return token
+
+    def _read(self, row: tuple[Any, ...]) -> Token | None:
+        try:
+            return _token(row)
+        except DECODING as error:
+            self._unit.damage.note("tokens", (row[1], row[0]), error)
+            return None
+
+    def wished(self, _tenant: str, _token_id: str, wish: str, _old: str = "", /) -> str | None:
+        """It is done in the same transaction, with nobody in between."""
+        return wish
+
+    def count(self, tenant: str, now: datetime) -> Counted:
+        with self._unit:
+            good, kept = self._unit.db.execute(
+                "SELECT total(revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?)), "
+                f"count(*) FROM tokens WHERE tenant = ? AND {_KEPT}",
+                (micros(now), tenant, micros(now)),
+            ).fetchone()
+            return Counted(int(good), kept)
+
+    def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        token = self.get(tenant, token_id, now)
+        if token is None or token.revoked_at is not None:
+            return token
+        token = token._replace(revoked_at=now)
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                "UPDATE tokens SET revoked_at = ?, forgotten_at = ? "
+                "WHERE tenant = ? AND token_id = ?",
+                (micros(now), _micros(token.forgotten_at()), tenant, token_id),
+            )
+            return token
+
+    def find(self, hashed: str) -> Token | None:
+        with self._unit:
+            row = self._unit.db.execute(
+                f"SELECT {_COLUMNS} FROM tokens WHERE hash = ?", (hashed,)
+            ).fetchone()
+        return self._known(row)
+
+    def used(self, hashed: str, now: datetime) -> None:
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute(
+                "UPDATE tokens SET last_used_at = ? WHERE hash = ? "
+                "AND (last_used_at IS NULL OR last_used_at <= ?)",
+                (micros(now), hashed, micros(now - USED)),
+            )
+
+
+def _row(token: Token) -> tuple[Any, ...]:
+    return tuple(micros(value) if isinstance(value, datetime) else value for value in token)
+
+
+def _token(row: tuple[Any, ...]) -> Token:
+    token_id, tenant, name, role, created_at, created_by, *moments = row
+    known = [None if at is None else moment(at) for at in moments]
+    return Token(token_id, tenant, name, Role(role), moment(created_at), created_by, *known)
+
+
+def _micros(at: datetime | None) -> int | None:
+    return None if at is None else micros(at)

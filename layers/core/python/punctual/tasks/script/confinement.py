@@ -1,0 +1,74 @@
+"""What the launcher does to a script's process just before it executes the script."""
+
+import ctypes
+import os
+import sys
+from typing import Any
+
+from punctual.tasks.script import landlock
+
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 4, 22, 24, 38
+SECCOMP_MODE_FILTER = 2
+CAPABILITY_VERSION_3 = 0x20080522
+MAX_CAPABILITIES = 64
+FIRST_TO_BE_KILLED = b"1000"
+STEP_BYTES = 8
+
+
+def hide(library: ctypes.CDLL) -> None:
+    """Close this process's memory, descriptors and environment to others of the same user."""
+    _prctl(library, PR_SET_DUMPABLE, 0)
+
+
+def offer_to_the_oom_killer(library: ctypes.CDLL) -> None:
+    """Have the kernel end this process, not the node, when memory runs out."""
+    # The file of a process that hides belongs to root. The script does not hide anyway.
+    _prctl(library, PR_SET_DUMPABLE, 1)
+    try:
+        file = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
+    except OSError:
+        # No /proc, or one that may not be written, as in some containers.
+        return
+    os.write(file, FIRST_TO_BE_KILLED)
+    os.close(file)
+
+
+def confine(library: ctypes.CDLL, rules: dict[str, Any]) -> None:
+    """Take every right from this process that a script must not have; there is no way back."""
+    _prctl(library, PR_SET_NO_NEW_PRIVS, 1)
+    _drop_capabilities(library)
+    if rules["abi"]:
+        landlock.restrict(library, rules["abi"], rules["files"])
+    if rules["filter"]:
+        _filter_calls(library, rules["filter"])
+
+
+def _drop_capabilities(library: ctypes.CDLL) -> None:
+    """Root, too, is then held to the rights of its files and cannot trace or signal at will."""
+    for capability in range(MAX_CAPABILITIES):
+        # Denied to all but root, and then there is nothing to drop; beyond the last it is an error.
+        library.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), *_zeros(3))
+    header = CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
+    _check(library.capset(header, bytes(24)))
+
+
+def _filter_calls(library: ctypes.CDLL, program: bytes) -> None:
+    steps = ctypes.create_string_buffer(program, len(program))
+    # struct sock_fprog: the number of steps, padding, where they are.
+    where = ctypes.addressof(steps).to_bytes(8, sys.byteorder)
+    fprog = (len(program) // STEP_BYTES).to_bytes(2, sys.byteorder) + bytes(6) + where
+    _check(library.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), fprog, *_zeros(2)))
+
+
+def _prctl(library: ctypes.CDLL, option: int, value: int) -> None:
+    _check(library.prctl(option, ctypes.c_ulong(value), *_zeros(3)))
+
+
+def _zeros(count: int) -> list[ctypes.c_ulong]:
+    return [ctypes.c_ulong(0)] * count
+
+
+def _check(result: int) -> None:
+    if result != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

@@ -1,0 +1,75 @@
+"""The `sqs` task: sends the payload to a queue; the message's id is the output."""
+
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Stop
+from punctual.tasks.lambda_function import OURS
+from punctual.tasks.text import as_text, ascii_json
+
+FIFO = ".fifo"
+TEXT = "text/plain; charset=utf-8"
+
+_QUEUE = re.compile(
+    r"https?://(?P<host>[A-Za-z0-9.-]+)(:\d{1,5})?/\d{12}/(?P<name>[A-Za-z0-9_-]{1,80}(\.fifo)?)"
+)
+
+
+class Sender(Protocol):
+    def send(self, queue_url: str, body: str, run_id: str, tenant: str, fifo: bool, /) -> str:
+        """The message's id; with `fifo` the run is its group, and known again for five minutes.
+
+        `BadTask` where asking again would not help.
+        """
+
+
+def _everything(_tenant: str, _name: str) -> bool:
+    return True
+
+
+class QueueTask:
+    def __init__(self, sender: Sender, allows: Callable[[str, str], bool] = _everything) -> None:
+        """`allows` is asked with the tenant and the queue's URL."""
+        self._sender = sender
+        self._allows = allows
+
+    def run(self, attempt: Attempt, _stop: Stop, _recorder: Recorder, /) -> Outcome:
+        url = as_text(attempt.task["queue_url"])
+        problem = queue_problem(url)
+        if problem:
+            raise BadTask(f"The queue's URL {problem}")
+        if not self._allows(attempt.tenant, url):
+            raise BadTask(
+                "The queue is not one that tasks of this tenant may reach (tasksMayReach)"
+            )
+        # ASCII, for SQS refuses some characters that a payload may hold.
+        body = ascii_json(attempt.payload)
+        fifo = url.endswith(FIFO)
+        message_id = self._sender.send(url, body, attempt.run_id, attempt.tenant, fifo)
+        return Outcome("SUCCESS", output=message_id.encode(), output_type=TEXT)
+
+
+def queue_problem(url: str) -> str:
+    """Why a queue may not be sent to, or nothing.
+
+    >>> queue_problem("https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo")
+    ''
+    >>> queue_problem("https://sqs.eu-central-1.amazonaws.com/123456789012/punctual-dev-wake")
+    "is that of one of Punctual's own queues"
+    """
+    found = _QUEUE.fullmatch(url)
+    if found is None:
+        return "must look like https://sqs.<region>.amazonaws.com/<account>/<name>"
+    if found["name"].lower().startswith(OURS):
+        return "is that of one of Punctual's own queues"
+    return ""
+
+
+def queue_name(url: str) -> str:
+    """
+    >>> queue_name("https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo")
+    'orders.fifo'
+    """
+    found = _QUEUE.fullmatch(url)
+    return found["name"] if found else ""

@@ -1,0 +1,55 @@
+"""What the tasks say about theirs before a job is taken: each wrong field and its fault."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from punctual.tasks.contract import BadTask
+from punctual.tasks.event import detail_type_problem
+from punctual.tasks.http.request import url_problem
+from punctual.tasks.http.status import parse_expected
+from punctual.tasks.lambda_function import function_problem
+from punctual.tasks.limits import RESERVED_HEADERS
+from punctual.tasks.placeholders import has_placeholders, problems
+from punctual.tasks.sqs import queue_problem
+
+
+def task_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Each wrong field of a task whose types are right, and what is wrong with it."""
+    yield from problems(task)
+    kind = task.get("type")
+    if kind == "http":
+        yield from _http_problems(task)
+    elif kind == "event":
+        yield from _unless_filled_in(task, "detail_type", detail_type_problem)
+    elif kind == "lambda":
+        yield from _unless_filled_in(task, "function", function_problem)
+    elif kind == "sqs":
+        yield from _unless_filled_in(task, "queue_url", queue_problem)
+
+
+def _unless_filled_in(
+    task: Mapping[str, Any], field: str, problem_of: Callable[[str], str]
+) -> Iterator[tuple[str, str]]:
+    value = task.get(field)
+    if isinstance(value, str) and not has_placeholders(value):
+        problem = problem_of(value)
+        if problem:
+            yield field, problem
+
+
+def _http_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    url = task.get("url")
+    # What a placeholder makes of a URL shows only when it is filled in.
+    if url is not None and not has_placeholders(url):
+        problem = url_problem(url)
+        if problem:
+            yield "url", problem
+    expected = task.get("expect_status")
+    if expected is not None and not has_placeholders(expected):
+        try:
+            parse_expected(expected)
+        except BadTask as error:
+            yield "expect_status", str(error)
+    for name in task.get("headers") or {}:
+        if name.lower() in RESERVED_HEADERS:
+            yield f"headers.{name}", "is Punctual's to set"

@@ -1,0 +1,89 @@
+"""What is refused by its headers alone, before it costs anything."""
+
+import re
+from collections.abc import Mapping
+
+from punctual.web.http.json_body import MAX_BATCH_BODY, MAX_BODY
+from punctual.web.http.problems import RequestRejected
+from punctual.web.http.request import JSON, Header
+
+Headers = Mapping[bytes, bytes]
+
+BATCH_PATH = "/jobs/batch"
+CLOSE: Header = ("connection", "close")
+_JSON_TYPE = re.compile(rb'application/json\s*(?:;\s*charset="?utf-?8"?\s*)?', re.IGNORECASE)
+_LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
+_FETCHED_BY_US = (b"same-origin", b"none")
+
+
+def check_loopback(headers: Headers) -> None:
+    """A page on some other site can make a browser call us, and can give our address any name."""
+    host = headers.get(b"host", b"").decode("latin-1")
+    if not _LOOPBACK.fullmatch(host):
+        text = "This server answers on loopback only: call it as 127.0.0.1 or localhost."
+        raise RequestRejected("MISDIRECTED", text)
+    origin = headers.get(b"origin")
+    if origin is not None and not _is_ours(origin.decode("latin-1"), host):
+        raise RequestRejected("FORBIDDEN", "Pages of other origins may not call this server.")
+    site = headers.get(b"sec-fetch-site")
+    if site is not None and site.strip().lower() not in _FETCHED_BY_US:
+        raise RequestRejected("FORBIDDEN", "Pages of other sites may not call this server.")
+
+
+def check_body(path: str, headers: Headers) -> int:
+    """The type and the length as announced; how long the body may be."""
+    most = MAX_BATCH_BODY if path == BATCH_PATH else MAX_BODY
+    announced = headers.get(b"content-length")
+    if announced is not None:
+        if not announced.isdigit() or len(announced) > 18:
+            raise RequestRejected("BAD_REQUEST", "Content-Length is no number.", CLOSE)
+        length = int(announced)
+        if length > most:
+            raise too_large(most)
+        if not length:
+            return most
+    elif b"transfer-encoding" not in headers:
+        return most
+    check_type(headers)
+    return most
+
+
+def check_type(headers: Headers) -> None:
+    kind = headers.get(b"content-type", b"")
+    if kind != b"application/json" and not _JSON_TYPE.fullmatch(kind):
+        text = "Send the body as application/json, in UTF-8."
+        raise RequestRejected("UNSUPPORTED_MEDIA_TYPE", text, ("accept", JSON))
+    if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+        raise RequestRejected("UNSUPPORTED_MEDIA_TYPE", "Send the body without a content encoding.")
+
+
+def too_large(most: int) -> RequestRejected:
+    return RequestRejected("TOO_LARGE", f"The body is longer than {most:,} bytes.", CLOSE)
+
+
+def check_accept(headers: Headers, kind: str) -> None:
+    """Whether the caller takes what the call answers; problems are sent in any case."""
+    accept = headers.get(b"accept")
+    if accept is None or accept == b"*/*" or accept == b"application/json" == kind.encode():
+        return
+    family = kind.split("/")[0]
+    best: tuple[int, float] = (-1, 0.0)
+    for part in accept.decode("latin-1").lower().split(","):
+        media, *parameters = (piece.strip() for piece in part.split(";"))
+        rank = {"*/*": 0, f"{family}/*": 1, kind: 2}.get(media, -1)
+        best = max(best, (rank, _quality(parameters))) if rank >= 0 else best
+    if best[0] < 0 or best[1] <= 0:
+        raise RequestRejected("NOT_ACCEPTABLE", f"This call answers {kind} only.")
+
+
+def _is_ours(origin: str, host: str) -> bool:
+    scheme, _, authority = origin.partition("://")
+    return scheme in ("http", "https") and authority.lower() == host.lower()
+
+
+def _quality(parameters: list[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            return float(value) if re.fullmatch(r"[01](?:\.[0-9]{0,3})?", value.strip()) else 0.0
+    return 1.0

@@ -1,0 +1,97 @@
+"""How errors leave: one table from code to status, one form (RFC 9457)."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from math import ceil
+from typing import Any
+
+from punctual.domain.errors import Invalid, LimitExceeded, PunctualError, Unavailable
+from punctual.web.http.request import Header, Reply, json_reply
+
+PROBLEM_JSON = "application/problem+json"
+RETRY_AFTER = "1"
+
+STATUSES = {
+    "BAD_REQUEST": 400,
+    "UNAUTHENTICATED": 401,
+    "FORBIDDEN": 403,
+    "NOT_FOUND": 404,
+    "NOT_INSTALLED": 404,
+    "METHOD_NOT_ALLOWED": 405,
+    "NOT_ACCEPTABLE": 406,
+    "REQUEST_TIMEOUT": 408,
+    "CONFLICT": 409,
+    "PRECONDITION_FAILED": 412,
+    "TOO_LARGE": 413,
+    "URI_TOO_LONG": 414,
+    "UNSUPPORTED_MEDIA_TYPE": 415,
+    "MISDIRECTED": 421,
+    "MISROUTED": 421,
+    "INVALID": 422,
+    "ANSWER_TOO_LONG": 422,
+    "TOO_MUCH_WORK": 422,
+    "LIMIT_EXCEEDED": 429,
+    "HEADERS_TOO_LARGE": 431,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+}
+
+
+# As RFC 9110 calls them; older Pythons do not.
+_RENAMED = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
+
+
+class RequestRejected(PunctualError):
+    """What HTTP itself knows how to refuse, by one of the codes above."""
+
+    def __init__(self, code: str, message: str, *headers: Header) -> None:
+        super().__init__(message)
+        self.refusal = code
+        self.headers = headers
+
+
+def code_of(error: PunctualError) -> str:
+    return error.refusal if isinstance(error, RequestRejected) else error.code
+
+
+def problem(error: PunctualError, request_id: str) -> dict[str, Any]:
+    """The body of a refusal."""
+    code = code_of(error)
+    status = STATUSES.get(code, 500)
+    body: dict[str, Any] = {
+        "type": f"urn:punctual:{code.lower().replace('_', '-')}",
+        "title": _title(status),
+        "status": status,
+        "detail": error.message,
+        "code": code,
+        "request_id": request_id,
+    }
+    if isinstance(error, Invalid):
+        body["errors"] = [{"field": e.field, "message": e.message} for e in error.errors]
+    return body
+
+
+def problem_reply(error: PunctualError, request_id: str) -> Reply:
+    body = problem(error, request_id)
+    reply = json_reply(body["status"], body, *_headers(error))
+    return reply._replace(content_type=PROBLEM_JSON)
+
+
+def unknown_problem(request_id: str) -> Reply:
+    """For what nobody foresaw: where to look, and nothing of what went wrong inside."""
+    error = RequestRejected("INTERNAL", "Something went wrong inside Punctual. Its log has more.")
+    return problem_reply(error, request_id)
+
+
+def _headers(error: PunctualError) -> Sequence[Header]:
+    if isinstance(error, RequestRejected):
+        return error.headers
+    if isinstance(error, LimitExceeded):
+        return (("retry-after", str(max(1, ceil(error.again_after)))),)
+    if isinstance(error, Unavailable):
+        return (("retry-after", RETRY_AFTER),)
+    return ()
+
+
+def _title(status: int) -> str:
+    return _RENAMED.get(status) or HTTPStatus(status).phrase

@@ -1,0 +1,51 @@
+"""A whole job as a client may send it: types here, their meaning in `job`."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from punctual.web.models.notify import MOST_ENTRIES, Notify
+from punctual.web.models.schedule import ScheduleFields, Strict
+from punctual.web.models.task import LONG_TIMEOUT, Task
+
+
+class Retry(Strict):
+    backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    max_backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
+    multiplier: Annotated[float, Field(ge=1, le=100)] | None = None
+    jitter: bool | None = None
+
+
+class JobFields(ScheduleFields):
+    name: Annotated[str, Field(min_length=1, max_length=256)]
+    jitter_seconds: Annotated[int, Field(ge=0, le=3_600)] | None = None
+    misfire_policy: Literal["RUN_ONCE", "RUN_ALL", "SKIP"] | None = None
+    misfire_grace_seconds: Annotated[int, Field(ge=0, le=86_400)] | None = None
+    task: Task | None = None
+    payload: Any = None
+    priority: Literal["HIGH", "NORMAL", "LOW"] | None = None
+    max_concurrency: Annotated[int, Field(ge=1, le=100)] | None = None
+    overlap_policy: Literal["QUEUE", "SKIP", "REPLACE"] | None = None
+    max_waiting: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    timeout_seconds: Annotated[int, Field(ge=1, le=LONG_TIMEOUT)] | None = None
+    max_retries: Annotated[int, Field(ge=0, le=100)] | None = None
+    retry: Retry | None = None
+    deadline_seconds: Annotated[int, Field(ge=1, le=2_592_000)] | None = None
+    delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] | None = None
+    notify: Annotated[list[Notify], Field(max_length=MOST_ENTRIES)] | None = None
+    tags: Annotated[dict[str, str], Field(max_length=50)] | None = None
+
+
+# What an answer shows and the server alone sets.
+READ_ONLY = frozenset(
+    {
+        "job_id",
+        "status",
+        "next_run_time",
+        "latest_run",
+        "created_at",
+        "created_by",
+        "updated_at",
+        "version",
+    }
+)

@@ -1,0 +1,159 @@
+"""The fields that say when a job runs: their types, and what they mean together."""
+
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from punctual.domain.durations import FUTURE_SLACK
+from punctual.domain.schedules import schedule
+from punctual.domain.schedules.schedule import Cron, Every, next_after
+from punctual.domain.schedules.timezones import EPOCH
+from punctual.web.http import timestamps
+from punctual.web.models.schedule_types import OF_TYPE, RECURRING
+
+MAX_INTERVAL = schedule.MAX_INTERVAL
+MAX_EXCLUDED = 366
+MAX_RUNS = 2_147_483_647
+TIMES = ("schedule_time", "start_time", "end_time")
+
+REQUIRED = {
+    "FUTURE": "schedule_time",
+    "CRON": "cron_expression",
+    "INTERVAL": "interval_seconds",
+}
+NAMES = frozenset({"schedule_type", *OF_TYPE})
+ScheduleType = Literal["IMMEDIATE", "FUTURE", "CRON", "INTERVAL"]
+
+
+class Strict(BaseModel):
+    """Types are what JSON says they are, and nothing unknown is let in."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+
+class ScheduleFields(Strict):
+    schedule_type: ScheduleType
+    schedule_time: str | None = None
+    cron_expression: str | None = None
+    timezone: str | None = None
+    dst_gap: Literal["NEXT", "SKIP", "SHIFT"] | None = None
+    dst_fold: Literal["FIRST", "SECOND", "BOTH"] | None = None
+    interval_seconds: Annotated[int, Field(ge=1, le=MAX_INTERVAL)] | None = None
+    interval_from: Literal["SCHEDULED", "COMPLETED"] | None = None
+    start_time: str | None = None
+    end_time: str | None = None
+    max_runs: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
+    exclude: Annotated[list[str], Field(max_length=MAX_EXCLUDED)] | None = None
+
+
+Add = Callable[[str, str], object]
+
+
+def check_schedule(
+    fields: Mapping[str, Any],
+    wrong: frozenset[str],
+    now: datetime | None,
+    must_come: bool,
+    add: Add,
+) -> Mapping[str, datetime | None]:
+    """Everything wrong with the meaning; `now` None: the times stood the test before.
+
+    Answers the moments of what is sent, by field, None where there is none.
+
+    `wrong` names what is refused for its type already, and is not in `fields` any more.
+    `must_come`: there has to be a time to come, as a new job has; a change may end a schedule.
+    """
+    kind = fields.get("schedule_type")
+    if kind is not None:
+        _check_kind(fields, kind, wrong, add)
+    moment = {}
+    for name in TIMES:
+        if fields.get(name) is not None:
+            moment[name] = _moment(fields, name, add)
+    exclude = _excluded(fields, add) if fields.get("exclude") else ()
+    at = moment.get("schedule_time")
+    if at is not None and now is not None and at < now - FUTURE_SLACK:
+        seconds = FUTURE_SLACK.total_seconds()
+        add("schedule_time", f"is more than {seconds:g} seconds in the past")
+    recurs = kind in RECURRING
+    if recurs or fields.get("cron_expression") is not None or fields.get("timezone") is not None:
+        made = _recurring(fields, moment, exclude, now)
+        errors = schedule.check(made)
+        for error in errors:
+            add(*error)
+        known = fields.get(REQUIRED.get(kind or "", ""))
+        if must_come and not errors and known is not None and now is not None:
+            _check_to_come(made, now, add)
+    return moment
+
+
+def _check_kind(fields: Mapping[str, Any], kind: str, wrong: frozenset[str], add: Add) -> None:
+    needed = REQUIRED.get(kind)
+    if needed is not None and fields.get(needed) is None and needed not in wrong:
+        add(needed, f"is required when schedule_type is {kind}")
+    for name, value in fields.items():
+        kinds = OF_TYPE.get(name)
+        if kinds is not None and kind not in kinds and value is not None and value != []:
+            add(name, f"belongs to schedule_type {' or '.join(kinds)}, not to {kind}")
+
+
+def _moment(fields: Mapping[str, Any], name: str, add: Add) -> datetime | None:
+    try:
+        return timestamps.parsed(fields[name])
+    except ValueError as error:
+        add(name, str(error))
+        return None
+
+
+def _excluded(fields: Mapping[str, Any], add: Add) -> tuple[date, ...]:
+    days = []
+    for index, text in enumerate(fields["exclude"]):
+        if text is None:
+            continue
+        try:
+            day = date.fromisoformat(text)
+        except ValueError:
+            day = None
+        # Python knows more ways to write a date than RFC 3339 does.
+        if day is None or day.isoformat() != text:
+            add(f"exclude.{index}", "must be a date such as 2026-12-24")
+        else:
+            days.append(day)
+    return tuple(sorted(set(days)))
+
+
+def _recurring(
+    fields: Mapping[str, Any],
+    moment: Mapping[str, datetime | None],
+    exclude: tuple[date, ...],
+    now: datetime | None,
+) -> Cron | Every:
+    """The schedule of those fields that can be understood; what is missing does not matter here."""
+    timezone = fields.get("timezone")
+    common: dict[str, Any] = {
+        "timezone": "UTC" if timezone is None else timezone,
+        "start_at": moment.get("start_time"),
+        "end_at": moment.get("end_time"),
+        "exclude": exclude,
+    }
+    expression = fields.get("cron_expression")
+    if expression is None:
+        return Every(fields.get("interval_seconds") or 1, now or EPOCH, **common)
+    gap, fold = fields.get("dst_gap") or "", fields.get("dst_fold") or ""
+    return Cron(expression, dst_gap=gap, dst_fold=fold, anchor_at=now, **common)
+
+
+def _check_to_come(made: Cron | Every, now: datetime, add: Add) -> None:
+    bounded = made.end_at is not None or made.exclude
+    if isinstance(made, Every) and not bounded:
+        return
+    if next_after(made, now - timedelta(microseconds=1)) is not None:
+        return
+    if made.end_at is not None:
+        add("end_time", "it can never fire: no time to come falls before end_time")
+    elif made.exclude:
+        add("exclude", "it can never fire: every time to come is excluded")
+    else:
+        add("cron_expression", "it can never fire: it has no time to come")

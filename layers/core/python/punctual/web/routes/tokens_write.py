@@ -1,0 +1,57 @@
+"""/tokens: made, and taken back; /webhook-secret: read, and noted in the audit."""
+
+from punctual.web.http.actor import actor
+from punctual.web.http.json_body import parse_object, parse_optional
+from punctual.web.http.problems import RequestRejected
+from punctual.web.http.query import Query
+from punctual.web.http.request import Reply, Request, json_reply
+from punctual.web.models import bodies
+from punctual.web.models.token import new_token
+from punctual.web.routes.tokens_read import token_json
+from punctual.web.routing import Table
+from punctual.web.services import Services, checked_id
+
+
+class TokenRoutes:
+    def __init__(self, api: Services) -> None:
+        self._tokens = api.tokens
+        self._clock = api.clock
+        self._webhook_secret = api.webhook_secret
+
+    def declare(self, table: Table) -> None:
+        table.post("/tokens", status_code=201)(self.create)
+        table.delete("/tokens/<token_id>")(self.revoke)
+        table.get("/webhook-secret")(self.webhook_secret)
+
+    def create(self, request: Request) -> Reply:
+        """No Idempotency-Key: the answer holds a secret, which is kept nowhere."""
+        wanted = new_token(parse_object(request.body), self._clock())
+        caller = request.caller
+        tenant = wanted.tenant or caller.tenant
+        home = self._tokens.home
+        if tenant != caller.tenant and caller.tenant != home:
+            text = f"Only admins of the tenant {home} make tokens of other tenants."
+            raise RequestRejected("FORBIDDEN", text)
+        token, secret = self._tokens.create(
+            tenant,
+            wanted.name,
+            wanted.role,
+            wanted.expires_at,
+            caller.name,
+            actor(request),
+            caller.tenant,
+        )
+        location = ("location", f"{request.root}/tokens/{token.token_id}")
+        return json_reply(201, {**token_json(token), "token": secret}, location)
+
+    def revoke(self, request: Request, token_id: str) -> Reply:
+        token_id = checked_id(token_id, "token")
+        bodies.no_fields(parse_optional(request.body))
+        token = self._tokens.revoke(request.caller.tenant, token_id, actor(request))
+        return json_reply(200, token_json(token))
+
+    def webhook_secret(self, request: Request) -> Reply:
+        """Return the secret that proves a webhook. The audit names the caller."""
+        Query(request.query, ()).finish()
+        secret = self._webhook_secret(request.caller.tenant, actor(request), self._clock())
+        return json_reply(200, {"secret": secret})

@@ -1,0 +1,81 @@
+"""Jobs as the API shows them: what was sent, the defaults of the rest, and how they stand."""
+
+from datetime import datetime
+from typing import Any
+
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import RunStatus, Trigger
+from punctual.engine.ports.rows import DefinitionRow
+from punctual.engine.queries.run_views import in_head
+from punctual.engine.queries.views import JobView, RunView
+from punctual.web.http.timestamps import shown, shown_or_none
+from punctual.web.models.defaults import filled
+from punctual.web.views.run import listed_run_json
+
+_AT_REST = frozenset({JobStatus.PAUSED, JobStatus.COMPLETED, JobStatus.CANCELLED})
+
+
+def job_url(root: str, job_id: str) -> str:
+    return f"{root}/jobs/{job_id}"
+
+
+def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
+    head = view.head
+    latest = view.latest or _latest_alive(head, now)
+    return {
+        "job_id": head.job_id,
+        **definition_json(view.body),
+        "status": head.state.value,
+        "next_run_time": shown_or_none(next_run_at(head, now)),
+        "latest_run": None if latest is None else listed_run_json(latest, root),
+        "created_at": shown(head.created_at),
+        "created_by": view.body.created_by,
+        "updated_at": shown(head.updated_at),
+        "version": head.edition,
+    }
+
+
+def definition_json(body: DefinitionRow) -> dict[str, Any]:
+    """What a client sent, and the defaults of the rest."""
+    return {**filled(body.document), "payload": body.payload}
+
+
+def status_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
+    latest = view.latest or _latest_alive(view.head, now)
+    return {
+        "job_id": view.head.job_id,
+        "status": view.head.state.value,
+        "latest_run": None if latest is None else listed_run_json(latest, root),
+        "next_run_time": shown_or_none(next_run_at(view.head, now)),
+    }
+
+
+def next_run_at(head: JobState, now: datetime) -> datetime | None:
+    """The next occurrence; what is fired ahead of its time is still to come."""
+    if head.state in _AT_REST:
+        return None
+    ahead = [
+        run.scheduled_at
+        for run in head.runs
+        if run.status is RunStatus.QUEUED
+        and run.trigger is Trigger.SCHEDULE
+        and run.scheduled_at > now
+        and not run.past
+    ]
+    return min(ahead) if ahead else head.next_at
+
+
+def has_ended_run(head: JobState) -> bool:
+    """Whether the latest run has ended: what it left stands outside the head."""
+    alive = {run.run_id for run in head.runs} | {waiting.run_id for waiting in head.line}
+    return bool(head.latest) and head.latest not in alive
+
+
+def _latest_alive(head: JobState, now: datetime) -> RunView | None:
+    """The answer to a submission has read no history, but the head knows what it began."""
+    known = in_head(head, now)
+    return next((view for view in known if view.run.run_id == head.latest and _alive(view)), None)
+
+
+def _alive(view: RunView) -> bool:
+    return view.run.ended_at is None

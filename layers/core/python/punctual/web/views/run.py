@@ -1,0 +1,122 @@
+"""Runs as the API shows them."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from punctual.domain.run import HELD, Reason, Run, RunStatus
+from punctual.engine.ports.rows import AttemptRow
+from punctual.engine.queries.explain import REASONS
+from punctual.engine.queries.views import RunView
+from punctual.web.http.timestamps import shown, shown_or_none
+
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+def run_url(root: str, job_id: str, run_id: str) -> str:
+    return f"{root}/jobs/{job_id}/runs/{run_id}"
+
+
+def run_json(view: RunView, root: str) -> dict[str, Any]:
+    """With every attempt."""
+    shown_run = listed_run_json(view, root)
+    former = [_former(row) for row in view.attempts]
+    present = _present(view)
+    shown_run["attempts"] = former if present is None else [*former, present]
+    return shown_run
+
+
+def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
+    """As lists show it: without its attempts."""
+    run, detail = view.run, view.detail
+    url = run_url(root, view.job_id, run.run_id)
+    logged = bool(detail.log_blob) or run.status is RunStatus.RUNNING
+    answered = detail.output is not None or bool(detail.output_blob)
+    value: dict[str, Any] = {
+        "run_id": run.run_id,
+        "job_id": view.job_id,
+        "job_version": run.definition,
+        "trigger": run.trigger,
+        "retried_from": run.retried_from or None,
+        "status": run.status,
+        "reason": _reason(run),
+        "scheduled_time": shown(run.scheduled_at),
+        "due_time": shown(run.due_at),
+        "start_time": shown_or_none(run.started_at),
+        "end_time": shown_or_none(run.ended_at),
+        "modified_time": shown(run.changed_at),
+        "created_at": shown(run.created_at),
+        "next_attempt_time": shown_or_none(_next_attempt(run)),
+        "lateness_ms": None if run.lateness is None else run.lateness / _MILLISECOND,
+        "attempt_number": run.attempt,
+        "executor_id": run.claimer or None,
+        "error_message": _error(view),
+        "exit_code": detail.exit_code,
+        "log_url": f"{url}/logs" if logged else None,
+        "output_url": f"{url}/output" if answered else None,
+        "output_truncated": detail.output_truncated,
+        "log_truncated": detail.log_truncated,
+        "count": run.count,
+        "tzdata": view.tzdata,
+    }
+    if run.last_at is not None:
+        value["last_scheduled_time"] = shown(run.last_at)
+    if detail.http_status is not None:
+        value["http_status"] = detail.http_status
+        value["http_headers"] = [list(pair) for pair in detail.http_headers]
+    if view.has_payload:
+        value["payload"] = view.payload
+    return value
+
+
+def _next_attempt(run: Run) -> Any:
+    waits = run.status in (RunStatus.WAITING, RunStatus.QUEUED)
+    return run.next_at if waits and run.past else None
+
+
+def _reason(run: Run) -> dict[str, str] | None:
+    if run.reason is Reason.NONE:
+        return None
+    return {"code": run.reason.value, "text": REASONS.get(run.reason, "")}
+
+
+def _error(view: RunView) -> str | None:
+    """Of the last attempt that ended."""
+    if view.detail.error:
+        return view.detail.error
+    if view.run.ended_at is None and view.attempts:
+        return _last_error(view.attempts)
+    return None
+
+
+def _last_error(attempts: Sequence[AttemptRow]) -> str | None:
+    return attempts[-1].detail.error or None
+
+
+def _former(row: AttemptRow) -> dict[str, Any]:
+    return {
+        "attempt_number": row.number,
+        "start_time": shown(row.started_at),
+        "end_time": shown(row.ended_at),
+        "status": "LOST" if row.lost else row.status,
+        "executor_id": row.executor_id or None,
+        "error_message": row.detail.error or None,
+    }
+
+
+def _present(view: RunView) -> dict[str, Any] | None:
+    """The attempt that runs now, or the one that ended the run."""
+    run = view.run
+    if run.attempt_at is None or not (run.status in HELD or run.ended_at is not None):
+        return None
+    # A run that ends between attempts still has the start and token of the one before.
+    if any(row.number == run.attempt or row.token == run.token for row in view.attempts):
+        return None
+    return {
+        "attempt_number": run.attempt,
+        "start_time": shown(run.attempt_at),
+        "end_time": shown_or_none(run.ended_at),
+        "status": run.status.value,
+        "executor_id": run.claimer or None,
+        "error_message": view.detail.error or None,
+    }
