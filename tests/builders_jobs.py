@@ -89,6 +89,11 @@ def stored(head: JobState) -> JobState:
     return msgspec.json.decode(msgspec.json.encode(head), type=JobState)
 
 
+def next_due_at(head: JobState) -> datetime | None:
+    """Return the time at which the next occurrence is due: its time and the jitter."""
+    return None if head.next_at is None else head.next_at + head.limits.jitter
+
+
 class Story:
     """One job, every swap won, every effect done; time moves only by hand.
 
@@ -100,8 +105,9 @@ class Story:
         self.head = head
         self.now = now
         self.timers: set[datetime] = set()
-        if head.next_due_at is not None and head.timer_at is None:
-            self.head = msgspec.structs.replace(head, timer_at=head.next_due_at)
+        due_at = next_due_at(head)
+        if due_at is not None and head.timer_at is None:
+            self.head = msgspec.structs.replace(head, timer_at=due_at)
         if self.head.timer_at is not None:
             self.timers.add(self.head.timer_at)
         self.ledger: dict[str, Run] = {}

@@ -31,7 +31,6 @@ from infra.stacks.observability.kinds import alarm_email, chosen_alarms
 from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer
 from punctual.domain.tenants.limits import AT_MOST, FIELDS, Limits
 from punctual.domain.tenants.tokens import is_tenant
-from punctual.settings import LAYOUTS
 from punctual.tasks import reach as tenants
 from punctual.tasks.http.addresses import private_network
 from punctual.tasks.reach import REST, text_of
@@ -129,7 +128,6 @@ class Stage:
     api_metrics: bool  # of each route
     tracing: bool
     run_events: str
-    writes: int  # the layout of rows
     concurrency: Concurrency
     memory: Mapping[str, int]
     reach: Reach
@@ -237,7 +235,6 @@ def _read(name: str, fields: Fields) -> Stage:
         api_metrics=fields.switch("apiMetrics"),
         tracing=fields.switch("tracing"),
         run_events=fields.one_of("runEvents", RUN_EVENTS),
-        writes=fields.one_of("writes", LAYOUTS),
         concurrency=concurrency,
         memory=fields.numbers("memory", FUNCTIONS, 128, 10_240, whole=True),
         reach=_reach(fields.below("tasksMayReach")),

@@ -51,7 +51,7 @@ def forget_key(ssm: Any, knobs: str) -> None:
     try:
         ssm.delete_parameter(Name=knobs + TOKEN_KEY)
     except ssm.exceptions.ParameterNotFound:
-        return  # a stage of an earlier version had none
+        return  # an earlier destroy has removed it
 
 
 def put_new(ssm: Any, knobs: str) -> str:

@@ -31,7 +31,7 @@ def forget_key(ssm: Any, knobs: str) -> None:
     try:
         ssm.delete_parameter(Name=knobs + WEBHOOK_KEY)
     except ssm.exceptions.ParameterNotFound:
-        return  # a stage of an earlier version had none
+        return  # an earlier destroy has removed it
 
 
 def _standing(ssm: Any, knobs: str) -> tuple[bytes, ...]:

@@ -131,7 +131,6 @@ def _settings(stage: Stage, data: Data, scheduling: Scheduling) -> Settings:
         knobs=stage.knobs,
         metrics=stage.metrics,
         run_events=stage.run_events,
-        writes=stage.writes,
         networks=stage.reach.networks,
         reach=stage.reach.text,
         limits=None if stage.limits is None else text_of(stage.limits),

@@ -5,7 +5,6 @@ import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ HASH = "/punctual/dev/token-hash"
 DISPATCH = "/punctual/dev/dispatch"
 KEY = "/punctual/dev/token-key"
 WEBHOOK_KEY = "/punctual/dev/webhook-key"
-MINE = sha256(b"pnc_mine").hexdigest()  # as versions before the key wrote it
+MINE = admin_hash(b"k" * 32, "pnc_mine")
 TOKEN = re.compile(r"\bpnc_[A-Za-z0-9_-]{56}(?![A-Za-z0-9_-])")
 
 

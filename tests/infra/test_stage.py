@@ -93,8 +93,6 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"shards": 1001}, "`shards` must be 1 to 1000, not 1001"),
     ({"metrics": None}, "`metrics` is not set"),
     ({"runEvents": "some"}, "`runEvents` must be one of all, ended, none, not 'some'"),
-    ({"writes": 3}, "`writes` must be one of 1, 2, not 3"),
-    ({"writes": True}, "`writes` must be one of 1, 2, not True"),
     ({"runEvents": []}, "`runEvents` must be one of all, ended, none, not []"),
     ({"lanes": {"quick": {"all": 2}}}, "`lanes.long` is not set"),
     (

@@ -25,8 +25,7 @@ ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers/core/python"
 KEY = bytes(range(32))
 TOKEN = secret(KEY, b"r" * 32)
-OLD = "pk_7f3a.B-_~+/9="
-PLAIN = sha256(OLD.encode()).hexdigest()
+PLAIN = sha256(TOKEN.encode()).hexdigest()
 ADMIN = {"tenant": "default", "caller": "admin", "role": "admin"}
 IN = {"isAuthorized": True, "context": ADMIN}
 OUT: dict[str, Any] = {"isAuthorized": True, "context": {}}

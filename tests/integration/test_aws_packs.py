@@ -10,7 +10,7 @@ import pytest
 from msgspec.json import encode
 
 from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.attributes import Item, size, to_attribute
+from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.domain.errors import LaterVersion, Unavailable
 from punctual.engine.execution.output_packs import SPOILT
 from punctual.engine.ports.rows import AttemptRow, Detail, RunKey
@@ -18,6 +18,7 @@ from punctual.lambdas.executor.outputs import NAMES
 from tests.builders import JOB, NOON, RUN, a_run, an_attempt, an_id
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.moto_faults import refused
+from tests.support.item_size import item_size
 
 MARK = "0123456789ab"
 DAYS = timedelta(days=7)
@@ -52,8 +53,8 @@ def test_a_batch_is_one_row_of_a_kilobyte(aws: Moto) -> None:
     rows = batch(10, output=b'{"did":4711,"state":"done"}', output_type=JSON, http_status=200)
     assert aws.spend(lambda: aws.ports.history.put_ends(rows)) == {"BatchWriteItem": 1}
     (row,) = aws.rows("runs")
-    print(f"ten ends: {size(row)} bytes")
-    assert size(row) < 1_024
+    print(f"ten ends: {item_size(row)} bytes")
+    assert item_size(row) < 1_024
     assert int(row[keys.TTL]["N"]) == keys.expiry(NOON + DAYS)
     assert [left(aws, one) for one in rows] == [one.detail for one in rows]
 
@@ -75,8 +76,8 @@ def test_no_pack_is_larger_than_its_price_was_reckoned_for(aws: Moto, count: int
     aws.ports.history.put_ends(rows)
     (row,) = aws.rows("runs")
     reckoned = sum(len(encode(one.detail)) + NAMES for one in rows)
-    print(f"{count} ends: {size(row)} bytes, reckoned {reckoned}")
-    assert 200 * count < size(row) <= reckoned
+    print(f"{count} ends: {item_size(row)} bytes, reckoned {reckoned}")
+    assert 200 * count < item_size(row) <= reckoned
 
 
 def test_each_tenant_has_its_own_and_finds_no_other(aws: Moto) -> None:

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.attributes import size
 from punctual.aws.sqs.run_queue import parse_message, to_body
 from punctual.domain.errors import NotFound
 from punctual.domain.run import Reason, RunStatus
@@ -21,6 +20,7 @@ from punctual.tasks.contract import Outcome
 from tests.builders import NOON, after
 from tests.integration.executor_world import ExecutorWorld, executor_world
 from tests.integration.moto_faults import refused
+from tests.support.item_size import item_size
 
 BELOW_ROW, ABOVE_ROW = "x" * 200, "x" * 1_200
 JSON = "application/json"
@@ -679,10 +679,12 @@ def test_a_runs_line_and_its_row_are_short(
     assert output(world, noted) == b"e" * 36
     rows = world.aws.rows("runs")
     assert len(rows) == 11, "with what they left before they ended"
-    assert max(size(row) for row in rows) <= 1_024
+    assert max(item_size(row) for row in rows) <= 1_024
     told = [row for row in rows if "S" in row[keys.ROW] and noted.job_id not in row[keys.PK]["S"]]
     details = [msgspec.json.decode(row[keys.ROW]["S"])["detail"] for row in told]
-    beside = [size(row) - len(msgspec.json.encode(d)) for row, d in zip(told, details, strict=True)]
+    beside = [
+        item_size(row) - len(msgspec.json.encode(d)) for row, d in zip(told, details, strict=True)
+    ]
     assert ROW - 50 < max(beside) - 2 * len("acme") <= ROW, "as its price is reckoned"
 
 

@@ -295,12 +295,6 @@ def test_events_published_together_are_packed_and_read_from_any_number(
             ]
 
 
-def test_an_event_of_an_earlier_version_is_a_row_of_its_own(store: Store) -> None:
-    store._db.execute("""INSERT INTO feed VALUES (7, 0, '{"n":7}')""")
-    assert store.feed.publish([{"n": 8}, {"n": 9}]) == ["8", "9"]
-    assert store.feed.read(6, 9) == [(n, {"n": n}) for n in (7, 8, 9)]
-
-
 def test_event_numbers_go_on_after_all_that_is_old_is_removed(store: Store) -> None:
     first = store.feed.publish([{"n": 1}, {"n": 2}])
     purge_all(store, NOON + timedelta(days=3), 10)

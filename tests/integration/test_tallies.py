@@ -13,7 +13,6 @@ from zlib import crc32
 
 import pytest
 
-from punctual.aws.dynamodb.attributes import size
 from punctual.aws.dynamodb.client import DynamoClient, Range
 from punctual.aws.dynamodb.control.counter_keys import PARTS, totals
 from punctual.aws.dynamodb.control.counters import MOST_NAMED, Change, Counters, mark_of
@@ -25,6 +24,7 @@ from punctual.domain.run import RunStatus
 from punctual.lambdas.status.counters import standing
 from tests.builders import NOON, after
 from tests.integration.moto_adapter import Moto, moto
+from tests.support.item_size import item_size
 
 MORE, LESS = {"job_SCHEDULED": 1}, {"job_SCHEDULED": -1}
 
@@ -250,8 +250,8 @@ def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
     changes = [a_change(n, counts)._replace(moved=moved) for n in range(MOST_NAMED + 1)]
     tallies.count("whole", changes)
     rows = aws.rows(aws.settings.control_table)
-    names = [size(row) for row in rows if row["pk"]["S"] == "whole#counted"]
-    others = [size(row) for row in rows if row["pk"]["S"] in ("whole#totals", "whole#minutes")]
+    names = [item_size(row) for row in rows if row["pk"]["S"] == "whole#counted"]
+    others = [item_size(row) for row in rows if row["pk"]["S"] in ("whole#totals", "whole#minutes")]
     assert (len(names), len(others)) == (2, 2)
     assert max(names) <= 2 * 1024
     assert max(others) <= 1024

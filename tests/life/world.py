@@ -41,7 +41,7 @@ from tests.life.sqs import Answer, Queue, Sqs
 from tests.life.stream import Stream, is_expired_row
 from tests.life.template import Stack, synthesised
 
-SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "awslambda", "secretsmanager")
+SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 OVER_TLS = {"aws:SecureTransport": "true"}
 
@@ -85,13 +85,13 @@ class World(Feeding):
             Clock(short, every(self.rule(short)), first) for short in ("planner", "dead-letters")
         ]
         for service in SERVICES:
-            client = getattr(self.clients, service)
+            client = self.client(service)
             client.meta.events.register_first("before-parameter-build.*.*", self._takes_time)
             self.faults.watch(client)
             self.meter.watch(client)
             if service == "sqs":
                 self.sqs.answer(client)
-            if service == "awslambda":
+            if service == "lambda":
                 client.meta.events.register_last("before-call.lambda.Invoke", self._worked)
 
     # What stands in for the outside of a function
@@ -137,7 +137,9 @@ class World(Feeding):
         )
 
     def client(self, service: str) -> Any:
-        return getattr(self.clients, "awslambda" if service == "lambda" else service)
+        if service == "lambda":
+            return self.clients.invoking(0)
+        return getattr(self.clients, service)
 
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
         """The function that a job of type `lambda` invokes is `work`, whatever its name."""

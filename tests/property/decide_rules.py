@@ -11,6 +11,7 @@ from punctual.domain.decide import Decision, Verdict, decide, decide_at_length
 from punctual.domain.events import Claim, ClaimAndFinish, Evaluate, Event
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import ENDED, Reason, Run, RunStatus, Trigger, WaitingRun
+from tests.builders_jobs import next_due_at
 
 LIFECYCLE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
 ALIVE_STATES = frozenset(
@@ -194,8 +195,9 @@ def check_timer(former: JobState, decision: Decision, event: Event, now: datetim
 
 
 def to_come(head: JobState) -> Iterator[datetime]:
-    if head.state is JobStatus.SCHEDULED and head.next_due_at is not None:
-        yield head.next_due_at
+    due_at = next_due_at(head)
+    if head.state is JobStatus.SCHEDULED and due_at is not None:
+        yield due_at
     unstarted: list[Run | WaitingRun] = [run for run in head.runs if not run.begun]
     for run in (*unstarted, *head.line):
         deadline = head.rules[run.definition].deadline_seconds

@@ -99,10 +99,3 @@ def test_twenty_of_a_usual_name_share_a_row() -> None:
     job = "01939f6a-7b12-7000-8000-{:012d}"
     some = [Timer(NOON, 0, NOON, "acme", job.format(n), 7) for n in range(100)]
     assert [len(row.timers) for row in rows_for(some, "0123456789ab")] == [20] * 5
-
-
-@given(st.one_of(many, crowds))
-def test_in_the_former_layout_each_is_all_key_and_put_again_the_same(some: list[Timer]) -> None:
-    rows = list(rows_for([*some, *some], None))
-    assert [row.item() for row in rows] == [keys.timer(*one).item() for one in dict.fromkeys(some)]
-    assert [read_row(row.item()) for row in rows] == rows

@@ -168,12 +168,6 @@ def test_settings_say_all_that_is_missing() -> None:
         Settings.from_env(env)
 
 
-@pytest.mark.parametrize("layout", ["0", "3", "newest"])
-def test_a_layout_that_this_version_does_not_write_is_named(layout: str) -> None:
-    with pytest.raises(WrongSettings, match=f"PUNCTUAL_WRITES: '{layout}'"):
-        Settings.from_env({**SETTINGS.to_env(), "PUNCTUAL_WRITES": layout})
-
-
 def test_a_queue_without_an_address_is_named() -> None:
     with pytest.raises(WrongSettings, match="'quick' is not name=address"):
         Settings.from_env({**SETTINGS.to_env(), "PUNCTUAL_QUEUES": "quick"})

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.attributes import from_attribute, from_item, size, to_attribute, to_item
+from punctual.aws.dynamodb.attributes import from_attribute, from_item, to_attribute, to_item
 from punctual.aws.dynamodb.jobs import state_rows
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import CatchUp, JobState, JobStatus, Misfire, Retry
@@ -17,6 +17,7 @@ from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
 from punctual.domain.schedules.schedule import Cron
 from punctual.engine.ports.job_states import Swap
 from tests.builders_jobs import JOB_ID, NOON, a_job, after
+from tests.support.item_size import item_size
 
 RUN_ID = "01900000-0000-7000-8000-0000000000aa"
 MARK = "0123456789ab.%d"
@@ -84,7 +85,7 @@ def test_values_come_back_as_they_were(value: Any) -> None:
     [("é", 2), (b"abc", 3), (0, 2), (100, 2), (12345, 4), (-7, 3), (2.5, 2), ([], 3), (None, 1)],
 )
 def test_a_value_weighs_what_dynamodb_says(value: Any, weight: int) -> None:
-    assert size({"a": to_attribute(value)}) == 1 + weight
+    assert item_size({"a": to_attribute(value)}) == 1 + weight
 
 
 def test_what_has_no_attribute_is_an_error_and_not_a_guess() -> None:
@@ -94,7 +95,7 @@ def test_what_has_no_attribute_is_an_error_and_not_a_guess() -> None:
 
 def test_the_usual_head_stays_under_a_kilobyte() -> None:
     lease = {RUN_ID: Lease(17, after(20), beaten=True)}
-    alone, leased = (size(state_rows.to_row(a_busy_job(), held)) for held in (None, lease))
+    alone, leased = (item_size(state_rows.to_row(a_busy_job(), held)) for held in (None, lease))
     print(f"a cron job with one live run: {alone} bytes, {leased} with its lease")
     assert leased < 1_024
 
@@ -102,7 +103,7 @@ def test_the_usual_head_stays_under_a_kilobyte() -> None:
 def test_a_live_run_adds_little_to_a_head() -> None:
     job = a_busy_job()
     more = replace(job, runs=(*job.runs, a_run(run_id=JOB_ID)))
-    grown = size(state_rows.to_row(more)) - size(state_rows.to_row(job))
+    grown = item_size(state_rows.to_row(more)) - item_size(state_rows.to_row(job))
     print(f"one more live run: {grown} bytes")
     assert grown < 400
 
@@ -115,9 +116,9 @@ def test_a_line_of_any_length_comes_back_and_a_long_one_is_packed(length: int) -
     )
     job = a_job(line=line)
     row = state_rows.to_row(job)
-    print(f"{length} runs in line: {size(row)} bytes")
+    print(f"{length} runs in line: {item_size(row)} bytes")
     assert state_rows.from_row(row).head == job
-    assert size(row) < 500 + 140 * min(length, 4) + 40 * length
+    assert item_size(row) < 500 + 140 * min(length, 4) + 40 * length
 
 
 def test_a_head_comes_back_as_it_was_with_its_leases() -> None:

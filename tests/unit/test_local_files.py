@@ -63,7 +63,7 @@ def test_what_is_made_is_the_owners_alone_whatever_the_mask_says(tmp_path: Path)
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A folder as a node of an earlier version left it."""
+    """Return a data folder whose files other users can read."""
     folder = tmp_path / "data"
     names = ("punctual.db", "punctual.db-wal", "token.key", "limits.json", "lock", "notes.txt")
     paths = [*(folder / name for name in names), folder / "groups/1", folder / "blobs/ab/cd"]

@@ -29,7 +29,6 @@ from punctual_cli.apply.yaml_lines import Document, Fault, Path, Unreadable, pla
 
 SET_TAG = "punctual-set"
 MOST_SET = 128
-OWN = ("paused", "job_id")  # of a declared job, and no fields of the API's
 # What an installation has is for it to say: here every type of task counts as known.
 ANYWHERE = Features(
     frozenset({"event", "http", "lambda", "sqs", "script", "container"}), True, True

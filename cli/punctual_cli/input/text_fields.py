@@ -7,8 +7,6 @@ from typing import Any
 
 from punctual_cli.errors import Trouble
 
-NAMES_OF_MAPS = ("tags", "headers", "env", "payload", "body")
-
 
 def assigned(fields: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """`task.url=https://…`, `max_retries=5`: a value is JSON if it can be, else text.

@@ -18,7 +18,6 @@ _LIST = (
     Column("NEXT"),
     Column("LAST"),
 )
-_SHOWN_ELSEWHERE = frozenset({"jitter", "schedule_type"})
 
 
 def table(session: Session, jobs: "list[Job]") -> None:

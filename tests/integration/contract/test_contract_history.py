@@ -293,14 +293,6 @@ def test_what_an_end_left_expires(world: World) -> None:
     assert left(world.ports, kept, after(5)) == Detail()
 
 
-def test_what_an_earlier_version_wrote_of_an_end_is_found_as_well(ports: Ports) -> None:
-    row = an_end(1, nonce="", detail=Detail(output=b"early"))
-    lost = replace(row, token=8, lost=True)
-    ports.history.put_attempts([row, lost])
-    assert left(ports, row) == Detail(output=b"early")
-    assert left(ports, lost) is None
-
-
 def test_large_ends_are_kept_too(ports: Ports) -> None:
     rows = [an_end(n, detail=Detail(error="é" * 40_000, output=b"\0" * 99_000)) for n in range(9)]
     ports.history.put_ends(rows)

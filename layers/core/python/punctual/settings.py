@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 VERSION = "0.1.0"
 
 PREFIX = "PUNCTUAL_"
-LAYOUTS = (1, 2)  # of rows, which a deployment may write: docs/decisions/0018-formats.md
 _YES, _NO = "on", "off"
 
 
@@ -31,8 +30,6 @@ class Settings:
     metrics: bool = True
     # Which changes of runs go to the event bus, at a dollar a million: "all", "ended" or "none".
     run_events: str = "ended"
-    # The newest layout of rows that is written; all up to the newest are read.
-    writes: int = LAYOUTS[-1]
     # Private networks, as CIDRs, whose addresses `http` tasks may call.
     networks: tuple[str, ...] = ()
     # Functions and queues that tasks may name, by tenant: `tasks/reach.py`. Empty: none.
@@ -52,7 +49,7 @@ class Settings:
         punctual.settings.WrongSettings: not set: PUNCTUAL_AUDIT_TABLE, PUNCTUAL_BUCKET, \
 PUNCTUAL_CONTROL_TABLE, PUNCTUAL_EVENT_BUS, PUNCTUAL_JOBS_TABLE, PUNCTUAL_KNOBS, \
 PUNCTUAL_METRICS, PUNCTUAL_QUEUES, PUNCTUAL_RUNS_TABLE, PUNCTUAL_RUN_EVENTS, \
-PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE, PUNCTUAL_WRITES
+PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE
         """
         names = {name: PREFIX + name.upper() for name in cls.__slots__}
         optional, limits = names.pop("networks"), names.pop("limits")
@@ -68,7 +65,6 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE, PUNCTUAL_WRITES
                 "metrics": _switch(values["metrics"]),
                 "networks": tuple(env.get(optional, "").split()),
                 "limits": _limits(env.get(limits, "")),
-                "writes": _layout(values["writes"]),
                 "places": _numbers(env.get(places, "")),
                 "reach": env.get(reach, "[{},{}]"),
             }
@@ -79,7 +75,6 @@ PUNCTUAL_TIMERS_TABLE, PUNCTUAL_WAKE_QUEUE, PUNCTUAL_WRITES
         values["queues"] = " ".join(f"{name}={url}" for name, url in self.queues.items())
         values["places"] = " ".join(f"{name}={count}" for name, count in self.places.items())
         values["metrics"] = _YES if self.metrics else _NO
-        values["writes"] = str(self.writes)
         values["networks"] = " ".join(self.networks)
         values["limits"] = "" if self.limits is None else f"{_YES} {self.limits}".strip()
         return {PREFIX + name.upper(): value for name, value in values.items() if value}
@@ -95,16 +90,6 @@ def _limits(text: str) -> str | None:
     switch, _, rest = text.partition(" ")
     _switch(switch)
     return rest
-
-
-def _layout(text: str) -> int:
-    """
-    >>> _layout("2")
-    2
-    """
-    if text not in map(str, LAYOUTS):
-        raise WrongSettings(f"{PREFIX}WRITES: {text!r} is no layout that this version writes")
-    return int(text)
 
 
 def _switch(text: str) -> bool:

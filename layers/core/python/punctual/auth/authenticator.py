@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import datetime
-from hashlib import sha256
 from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -17,10 +16,7 @@ if TYPE_CHECKING:  # the engine's values are more than a call must wait for
 
 FRESH = 45.0  # seconds that what was read of a token is taken for true
 MOST = 1_000  # tokens that are remembered, and as many that are no tokens
-KEYED = "k1:"  # the admin token's hash with the key, told from the plain one of earlier versions
-
-_PLAIN = 64  # hexadecimal digits of a SHA-256
-_DIGITS = frozenset("0123456789abcdef")
+KEYED = "k1:"  # begins the stored hash of the admin token; a template's value has none
 
 Problem = Callable[[str], None]
 
@@ -137,8 +133,9 @@ def admin_who(home: str) -> Identity:
 
 
 def _is_admin(stored: str, key: bytes, text: str) -> bool:
-    """What is no hash, such as what a template writes, lets nobody in."""
-    if stored.startswith(KEYED):
-        return bool(key) and compare_digest(stored, admin_hash(key, text))
-    is_hash = len(stored) == _PLAIN and _DIGITS.issuperset(stored)
-    return is_hash and compare_digest(stored, sha256(text.encode()).hexdigest())
+    """Return whether the text is the admin token; a value that is not a hash admits no token."""
+    return (
+        bool(key)
+        and stored.startswith(KEYED)
+        and compare_digest(stored.encode(), admin_hash(key, text).encode())
+    )

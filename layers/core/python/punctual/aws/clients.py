@@ -73,10 +73,6 @@ class Clients:
     def ssm(self) -> Any:
         return self._client("ssm")
 
-    @property
-    def awslambda(self) -> Any:
-        return self.invoking(INVOKING[-1])
-
     def invoking(self, seconds: float) -> Any:
         """A client for an attempt that may take so long."""
         longest = next((one for one in INVOKING if one >= seconds + SLACK), INVOKING[-1])

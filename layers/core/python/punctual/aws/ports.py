@@ -8,7 +8,6 @@ from datetime import UTC, datetime
 
 from punctual.aws.clients import CREW
 from punctual.aws.clients import Clients as Clients
-from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.audit.audit import DynamoAudit
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.control.partitions import DynamoBuckets, DynamoReceipts
@@ -83,16 +82,10 @@ def aws_ports(
     lists = TenantRunIndex(dynamo, settings.control_table)
     return AwsPorts(
         heads=DynamoJobStates(dynamo, settings.jobs_table, clock),
-        timers=DynamoTimers(
-            dynamo,
-            settings.timers_table,
-            new_mark if settings.writes >= keys.SHARED_TIMERS else None,
-        ),
+        timers=DynamoTimers(dynamo, settings.timers_table, new_mark),
         messages=SwitchedMessages(SqsMessages(queue, settings.queues), gate),
         notices=SqsNotifications(queue, settings.queues, gate),
-        history=DynamoHistory(
-            dynamo, settings.runs_table, lists, settings.writes >= keys.SHARED_ENDS
-        ),
+        history=DynamoHistory(dynamo, settings.runs_table, lists),
         blobs=S3Blobs(lambda: clients.s3, settings.bucket, patience, crew),
         buckets=DynamoBuckets(dynamo, settings.control_table, clock),
         wake=SqsWakeUps(queue, settings.wake_queue, clock),

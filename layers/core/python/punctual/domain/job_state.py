@@ -141,7 +141,3 @@ class JobState(
     @property
     def current(self) -> Rules:
         return self.rules[self.definition]
-
-    @property
-    def next_due_at(self) -> Moment | None:
-        return None if self.next_at is None else self.next_at + self.limits.jitter

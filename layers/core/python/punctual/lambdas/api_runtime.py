@@ -35,7 +35,7 @@ def caller_of(event: Mapping[str, Any], path: str) -> Caller:
     if path.rstrip("/") in PUBLIC:
         return _NOBODY
     said = _said(event)
-    tenant, name, role = said.get(TENANT), said.get(CALLER), _role(said)
+    tenant, name, role = said.get(TENANT), said.get(CALLER), Role.of(str(said.get(ROLE)))
     if isinstance(tenant, str) and isinstance(name, str) and tenant and name and role:
         expires_at = said.get(EXPIRES_AT)
         return Caller(
@@ -62,13 +62,6 @@ def at_root(event: dict[str, Any]) -> dict[str, Any]:
     if stage == "$default" or path == f"/{stage}" or path.startswith(f"/{stage}/"):
         return event
     return {**event, "requestContext": {**event["requestContext"], "stage": "$default"}}
-
-
-def _role(said: Mapping[str, Any]) -> Role | None:
-    """The authorizer of earlier versions knew one caller alone, and named no role."""
-    if ROLE not in said and (said.get(TENANT), said.get(CALLER)) == ("default", "admin"):
-        return Role.ADMIN
-    return Role.of(str(said.get(ROLE)))
 
 
 def _address(event: Mapping[str, Any]) -> str:

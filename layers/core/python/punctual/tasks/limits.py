@@ -23,19 +23,15 @@ RESERVED_HEADERS = frozenset(
     }
 )
 
-RUNTIMES = ("python", "node", "bash", "binary")
-MAX_CODE_BYTES = 64 * 1024
 MAX_OUTPUT_BYTES = 10 * 1024 * 1024
 MAX_LOG_BYTES = 10 * 1024 * 1024
 STDERR_TAIL_BYTES = 2 * 1024
-MIN_MEMORY_MB = 64
 DEFAULT_MEMORY_MB = 512
 MAX_DISK_BYTES = 1024**3
 MAX_PROCESSES = 256
 RESERVED_ENV_PREFIX = "PUNCTUAL_"
 
 DEFAULT_DETAIL_TYPE = "Job Run"
-MAX_DETAIL_TYPE_CHARACTERS = 128
 OWN_DETAIL_TYPES = ("Job State Change", "Run State Change")  # what becomes of jobs and runs
 
 

@@ -1,12 +1,11 @@
 """Webhooks: one call that tells of a run, by the same client and guards as the `http` task."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 import msgspec
 
-from punctual.domain.run import Run
 from punctual.domain.tenants.webhooks import again_after, signed_headers
 from punctual.engine.execution.notifications import Notification
 from punctual.tasks.contract import Attempt, Outcome
@@ -15,8 +14,6 @@ from punctual.tasks.limits import OWN_DETAIL_TYPES
 
 TIMEOUT = timedelta(seconds=10)
 _TYPE = OWN_DETAIL_TYPES[1]
-
-Render = Callable[[Notification, Run], Mapping[str, Any]]
 
 
 class NoLog:

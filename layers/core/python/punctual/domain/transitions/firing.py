@@ -1,7 +1,7 @@
 """From occurrences to runs: what is due gets its outcome, what fits starts, the rest waits."""
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import NamedTuple
 
@@ -42,7 +42,6 @@ class Stretch(NamedTuple):
 
 
 CHUNK = 2_000  # occurrences judged by one decision, so that none takes long
-_INSTANT = timedelta(microseconds=1)
 
 
 def settle(d: Draft, horizon: datetime | None = None) -> None:

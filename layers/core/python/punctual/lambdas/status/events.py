@@ -12,7 +12,7 @@ from punctual.web.views.event import run_changed_json, told_json
 
 SOURCE = "punctual"
 JOB_CHANGED, RUN_CHANGED = OWN_DETAIL_TYPES
-ALL, ENDED, NONE = "all", "ended", "none"  # which changes of runs are told
+ALL, ENDED = "all", "ended"  # which changes of runs are told
 
 Event = Mapping[str, Any]
 

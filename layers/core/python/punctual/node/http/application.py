@@ -50,7 +50,6 @@ TOGETHER = 100  # jobs of a batch that are stored in one step
 HEALTH, LIVE, READY = "/health", "/health/live", "/health/ready"
 OWNER = "owner"  # in the state of a scope: the user id that owns the client's socket
 _COMMON = [(name.encode(), value.encode()) for name, value in COMMON]
-_TYPES: dict[str, tuple[bytes, bytes]] = {}
 
 
 def application(

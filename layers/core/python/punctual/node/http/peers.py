@@ -9,12 +9,10 @@ then names root, which the node may be.
 import socket
 import struct
 import sys
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 Address = tuple[str, int]
-Owner = Callable[[Address, Address], int | None]
 
 _SOCK_DIAG = 4  # the netlink family
 _BY_FAMILY = 20  # ask for one socket

@@ -13,13 +13,13 @@ from punctual.node.sqlite.transaction import Transaction
 PACK = 64  # events in a row
 PACKED = 65_536  # bytes, after which a row is full
 _Pack = tuple[int, int, bytes]
+_decode = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 class SqliteFeed:
     """An event's id is its number. Numbers only grow: the newest row is never removed.
 
-    A row holds a list of events that were published together, by the number of the last; those of
-    version 3 of the schema hold one, and no list.
+    A row holds a list of events that were published together, by the number of the last.
     """
 
     def __init__(self, unit: Transaction, clock: Clock) -> None:
@@ -54,11 +54,10 @@ class SqliteFeed:
             )
             for seq, row in rows:
                 try:
-                    decoded = msgspec.json.decode(row)
+                    events = _decode(row)
                 except DECODING as error:
                     self._unit.damage.note("feed", (seq,), error)
                     continue
-                events = decoded if isinstance(decoded, list) else [decoded]
                 numbered = enumerate(events, seq - len(events) + 1)
                 found.extend((number, event) for number, event in numbered if number > after)
                 if len(found) >= limit:

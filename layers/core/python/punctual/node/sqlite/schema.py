@@ -1,21 +1,15 @@
-"""The tables of the embedded store, by version; a file of an earlier version is brought up."""
+"""The tables of the embedded store, and the number of their schema in the file."""
 
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-
-from punctual.domain.schedules.upcoming import comes_again, first_coming
 from punctual.node.files.data_folder import refuse_new
-from punctual.node.sqlite.codec import micros
 from punctual.node.sqlite.errors import StoreError
-from punctual.node.sqlite.state_rows import HEAD, queued_in
 
-Step = str | Callable[[sqlite3.Connection], None]
-_FILLED = 1_000  # heads at a time
+SCHEMA_VERSION = 12
 
-_FIRST = (
+_HEADS = (
     """CREATE TABLE heads (
         id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL,
@@ -27,11 +21,20 @@ _FIRST = (
         queued INTEGER NOT NULL,
         queued_priority INTEGER,
         queued_due INTEGER,
-        head BLOB NOT NULL
+        head BLOB NOT NULL,
+        coming INTEGER,
+        again INTEGER NOT NULL DEFAULT 0
     )""",
     "CREATE UNIQUE INDEX heads_by_job ON heads (tenant, job_id)",
-    """CREATE INDEX heads_busy ON heads (queued_priority, queued_due, queued)
+    "CREATE INDEX heads_expiring ON heads (expires) WHERE expires IS NOT NULL",
+    # What comes next over all jobs is asked for by time.
+    """CREATE INDEX heads_coming ON heads (tenant, again, coming, job_id)
+        WHERE coming IS NOT NULL""",
+    # `queued_priority` also holds the kind of slot. The index alone answers which heads of
+    # a tenant are next, also when a million of them are due together.
+    """CREATE INDEX heads_busy ON heads (queued_priority, queued_due, tenant)
         WHERE busy = 1""",
+    "CREATE INDEX heads_of_busy ON heads (tenant) WHERE busy = 1",
     """CREATE TABLE bodies (
         tenant TEXT NOT NULL,
         job_id TEXT NOT NULL,
@@ -47,24 +50,23 @@ _FIRST = (
         beaten INTEGER NOT NULL,
         PRIMARY KEY (head, run_id)
     ) WITHOUT ROWID""",
-    """CREATE TABLE timers (
-        bucket INTEGER NOT NULL,
-        shard INTEGER NOT NULL,
-        at INTEGER NOT NULL,
-        tenant TEXT NOT NULL,
-        job_id TEXT NOT NULL,
-        version INTEGER NOT NULL,
-        PRIMARY KEY (bucket, shard, at, tenant, job_id, version)
-    ) WITHOUT ROWID""",
+)
+
+# A row of history is long, so it goes to the end of a plain table. The list over all jobs needs
+# run ids in order. Runs of one moment share the first 48 bits of the id: an index on those bits
+# also grows at its end, and a reader sorts the runs of one moment.
+_RUNS = (
     """CREATE TABLE runs (
+        id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL,
         job_id TEXT NOT NULL,
         run_id TEXT NOT NULL,
         expires INTEGER NOT NULL,
         status TEXT NOT NULL,
-        row BLOB NOT NULL,
-        PRIMARY KEY (tenant, job_id, run_id)
-    ) WITHOUT ROWID""",
+        row BLOB NOT NULL
+    )""",
+    "CREATE UNIQUE INDEX runs_of_job ON runs (tenant, job_id, run_id)",
+    "CREATE INDEX runs_by_moment ON runs (tenant, substr(run_id, 1, 13))",
     """CREATE TABLE attempts (
         tenant TEXT NOT NULL,
         job_id TEXT NOT NULL,
@@ -76,12 +78,17 @@ _FIRST = (
         row BLOB NOT NULL,
         PRIMARY KEY (tenant, job_id, run_id, number, token, lost)
     ) WITHOUT ROWID""",
-    """CREATE TABLE counts (
+)
+
+_DISPATCH = (
+    """CREATE TABLE timers (
+        bucket INTEGER NOT NULL,
+        shard INTEGER NOT NULL,
+        at INTEGER NOT NULL,
         tenant TEXT NOT NULL,
-        kind TEXT NOT NULL,
-        status TEXT NOT NULL,
-        n INTEGER NOT NULL,
-        PRIMARY KEY (tenant, kind, status)
+        job_id TEXT NOT NULL,
+        version INTEGER NOT NULL,
+        PRIMARY KEY (bucket, shard, at, tenant, job_id, version)
     ) WITHOUT ROWID""",
     """CREATE TABLE buckets (
         bucket INTEGER NOT NULL,
@@ -94,6 +101,27 @@ _FIRST = (
         PRIMARY KEY (bucket, shard)
     ) WITHOUT ROWID""",
     "CREATE TABLE control (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE starts (
+        kind TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        at INTEGER NOT NULL,
+        n INTEGER NOT NULL,
+        PRIMARY KEY (kind, tenant, at)
+    ) WITHOUT ROWID""",
+)
+
+_COUNTS = (
+    """CREATE TABLE counts (
+        tenant TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        status TEXT NOT NULL,
+        n INTEGER NOT NULL,
+        PRIMARY KEY (tenant, kind, status)
+    ) WITHOUT ROWID""",
+    "CREATE TABLE minutes (minute INTEGER PRIMARY KEY, counted BLOB NOT NULL)",
+)
+
+_REST = (
     """CREATE TABLE receipts (
         tenant TEXT NOT NULL,
         name TEXT NOT NULL,
@@ -101,68 +129,19 @@ _FIRST = (
         receipt BLOB NOT NULL,
         PRIMARY KEY (tenant, name)
     ) WITHOUT ROWID""",
+    "CREATE INDEX receipts_expiring ON receipts (expires)",
+    # A row of events holds those that were published together.
     "CREATE TABLE feed (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, event BLOB NOT NULL)",
-)
-
-# Rows of history are long: they go to the end of a plain table, whatever their keys. A list over
-# all jobs needs the order of run ids, which share their first 48 bits where many fall on one
-# moment: an index on those alone grows at its end too, and one moment's runs are sorted when read.
-_SECOND = (
-    """CREATE TABLE appended_runs (
+    """CREATE TABLE notices (
         id INTEGER PRIMARY KEY,
         tenant TEXT NOT NULL,
-        job_id TEXT NOT NULL,
-        run_id TEXT NOT NULL,
-        expires INTEGER NOT NULL,
-        status TEXT NOT NULL,
-        row BLOB NOT NULL
+        notice_id TEXT NOT NULL,
+        next_at INTEGER NOT NULL,
+        tries INTEGER NOT NULL DEFAULT 0,
+        notice BLOB NOT NULL,
+        UNIQUE (tenant, notice_id)
     )""",
-    """INSERT INTO appended_runs (tenant, job_id, run_id, expires, status, row)
-        SELECT tenant, job_id, run_id, expires, status, row FROM runs
-        ORDER BY tenant, run_id, job_id""",
-    "DROP TABLE runs",
-    "ALTER TABLE appended_runs RENAME TO runs",
-    "CREATE UNIQUE INDEX runs_of_job ON runs (tenant, job_id, run_id)",
-    "CREATE INDEX runs_by_moment ON runs (tenant, substr(run_id, 1, 13))",
-    "CREATE INDEX heads_expiring ON heads (expires) WHERE expires IS NOT NULL",
-    "CREATE INDEX receipts_expiring ON receipts (expires)",
-)
-
-
-def _fill_coming(db: sqlite3.Connection) -> None:
-    """What the heads say of themselves, by number of row, some at a time."""
-    last = -1
-    while True:
-        found = db.execute(
-            "SELECT id, head FROM heads WHERE id > ? ORDER BY id LIMIT ?", (last, _FILLED)
-        ).fetchall()
-        if not found:
-            return
-        last = found[-1][0]
-        heads = ((number, HEAD.decode(row)) for number, row in found)
-        rows = [
-            (micros(at), comes_again(head), number)
-            for number, head in heads
-            if (at := first_coming(head)) is not None
-        ]
-        db.executemany("UPDATE heads SET coming = ?, again = ? WHERE id = ?", rows)
-
-
-# What comes next over all jobs is asked for by time. The index is made last: in one go.
-_THIRD: Sequence[Step] = (
-    "ALTER TABLE heads ADD COLUMN coming INTEGER",
-    "ALTER TABLE heads ADD COLUMN again INTEGER NOT NULL DEFAULT 0",
-    _fill_coming,
-    """CREATE INDEX heads_coming ON heads (tenant, again, coming, job_id)
-        WHERE coming IS NOT NULL""",
-)
-
-# Heads, history and attempts are packed from here on; what is JSON is read, and packed when it is
-# next written. A row of events holds those that were published together. The number alone tells
-# earlier programs that they cannot read this.
-_FOURTH: Sequence[Step] = ()
-
-_FIFTH: Sequence[Step] = (
+    "CREATE INDEX notices_by_time ON notices (next_at)",
     """CREATE TABLE tokens (
         hash TEXT PRIMARY KEY,
         tenant TEXT NOT NULL,
@@ -185,84 +164,23 @@ _FIFTH: Sequence[Step] = (
         noted BLOB NOT NULL
     )""",
     "CREATE INDEX audit_of_tenant ON audit (tenant)",
+    # Expired rows are found by their time: a clock that was ahead has left rows out of order.
+    "CREATE INDEX audit_by_end ON audit (latest)",
 )
 
-# What has expired is found by its time: a clock that was ahead has left rows out of order.
-_SIXTH: Sequence[Step] = ("CREATE INDEX audit_by_end ON audit (latest)",)
-
-_SEVENTH: Sequence[Step] = (
-    """CREATE TABLE starts (
-        kind TEXT NOT NULL,
-        tenant TEXT NOT NULL,
-        at INTEGER NOT NULL,
-        n INTEGER NOT NULL,
-        PRIMARY KEY (kind, tenant, at)
-    ) WITHOUT ROWID""",
-)
+STATEMENTS: Sequence[str] = (*_HEADS, *_RUNS, *_DISPATCH, *_COUNTS, *_REST)
 
 
-def _fill_ranks(db: sqlite3.Connection) -> None:
-    """By what the heads say, some at a time."""
-    last = -1
-    while True:
-        found = db.execute(
-            "SELECT id, head FROM heads WHERE id > ? AND busy = 1 AND queued > 0 "
-            "ORDER BY id LIMIT ?",
-            (last, _FILLED),
-        ).fetchall()
-        if not found:
-            return
-        last = found[-1][0]
-        rows = [(*queued_in(HEAD.decode(row))[1:], number) for number, row in found]
-        db.executemany("UPDATE heads SET queued_priority = ?, queued_due = ? WHERE id = ?", rows)
-
-
-# `queued_priority` says the kind of slot as well: long work hides no quick work.
-_EIGHTH: Sequence[Step] = (_fill_ranks,)
-
-# A head whose queued runs are of several ranks has one of its own; and whoever looks for some
-# tenants' goes along the index alone, a part at a time, also where a million are due together.
-_QUEUED: Sequence[Step] = (
-    _fill_ranks,
-    "DROP INDEX heads_busy",
-    """CREATE INDEX heads_busy ON heads (queued_priority, queued_due, tenant)
-        WHERE busy = 1""",
-)
-
-_NOTICES: Sequence[Step] = (
-    """CREATE TABLE notices (
-        id INTEGER PRIMARY KEY,
-        tenant TEXT NOT NULL,
-        notice_id TEXT NOT NULL,
-        next_at INTEGER NOT NULL,
-        tries INTEGER NOT NULL DEFAULT 0,
-        notice BLOB NOT NULL,
-        UNIQUE (tenant, notice_id)
-    )""",
-    "CREATE INDEX notices_by_time ON notices (next_at)",
-)
-
-_MINUTES = ("CREATE TABLE minutes (minute INTEGER PRIMARY KEY, counted BLOB NOT NULL)",)
-
-# A list of runs walks along the busy heads of one tenant, some at a time.
-_BUSY = ("CREATE INDEX heads_of_busy ON heads (tenant) WHERE busy = 1",)
-
-MIGRATIONS: Sequence[Sequence[Step]] = (
-    *(_FIRST, _SECOND, _THIRD, _FOURTH, _FIFTH, _SIXTH, _SEVENTH),
-    *(_EIGHTH, _QUEUED, _NOTICES, _MINUTES, _BUSY),
-)
-
-
-def connect(path: Path, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> sqlite3.Connection:
-    """Open the file, make it where there is none, and bring it to the newest schema."""
+def connect(path: Path, statements: Sequence[str] = STATEMENTS) -> sqlite3.Connection:
+    """Return a connection to the file; create the tables in a file that has none."""
     try:
         db = sqlite3.connect(path, isolation_level=None, timeout=5, cached_statements=256)
     except sqlite3.Error as error:
         raise StoreError(f"The file {path} cannot be opened: {error}.") from error
     try:
         _tune(db)
-        _migrate(db, path, migrations)
-    except (sqlite3.Error, msgspec.MsgspecError) as error:
+        _create_tables(db, path, statements)
+    except sqlite3.Error as error:
         db.close()
         raise StoreError(f"The file {path} cannot be used: {error}.") from error
     except BaseException:
@@ -272,7 +190,7 @@ def connect(path: Path, migrations: Sequence[Sequence[Step]] = MIGRATIONS) -> sq
 
 
 def _tune(db: sqlite3.Connection) -> None:
-    """Each commit is on the disk when it is answered; the file itself is written behind it."""
+    """Flush each commit to the disk before it is answered; the main file follows later."""
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA wal_autocheckpoint = 16000")
@@ -280,26 +198,24 @@ def _tune(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA temp_store = MEMORY")
 
 
-def _migrate(db: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[Step]]) -> None:
+def _create_tables(db: sqlite3.Connection, path: Path, statements: Sequence[str]) -> None:
     (version,) = db.execute("PRAGMA user_version").fetchone()
-    if version == 0:
-        refuse_new(path.parent, "holds no tables")
-    if version > len(migrations):
+    if version == SCHEMA_VERSION:
+        return
+    if version != 0:
+        writer = "a newer" if version > SCHEMA_VERSION else "an unreleased"
         raise StoreError(
-            f"The file {path} was written by a newer Punctual (schema {version}, this one knows "
-            f"{len(migrations)}): use that version, or set PUNCTUAL_DATA to another folder."
+            f"The file {path} was written by {writer} Punctual (schema {version}, this one knows "
+            f"{SCHEMA_VERSION}): use that version, or set PUNCTUAL_DATA to another folder."
         )
-    for number in range(version, len(migrations)):
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            for step in migrations[number]:
-                if isinstance(step, str):
-                    db.execute(step)
-                else:
-                    step(db)
-            db.execute(f"PRAGMA user_version = {number + 1}")
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
+    refuse_new(path.parent, "holds no tables")
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        for statement in statements:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise

@@ -5,7 +5,6 @@ from datetime import datetime
 from itertools import islice
 
 import msgspec
-from msgspec.structs import replace
 
 from punctual.aws.dynamodb import keys as at
 from punctual.aws.dynamodb.attributes import Item, to_attribute
@@ -24,19 +23,13 @@ _to_attempt = msgspec.json.Decoder(AttemptRow).decode
 
 
 class DynamoHistory:
-    """`put` does not write the lists over all jobs: what reads the stream of heads does.
+    """`put` does not write the lists over all jobs: what reads the stream of heads does."""
 
-    `shares`: ends of a batch share a row; else each is an attempt's, which is the layout before.
-    """
-
-    def __init__(
-        self, dynamo: DynamoClient, table: str, lists: TenantRunIndex, shares: bool = True
-    ) -> None:
+    def __init__(self, dynamo: DynamoClient, table: str, lists: TenantRunIndex) -> None:
         self._dynamo = dynamo
         self._table = table
         self._lists = lists
         self._packs = Packs(dynamo, table)
-        self._shares = shares
 
     def put(self, rows: Sequence[RunRow]) -> None:
         self._dynamo.put(
@@ -61,18 +54,10 @@ class DynamoHistory:
         )
 
     def put_ends(self, rows: Sequence[AttemptRow]) -> None:
-        if self._shares:
-            self._packs.put(rows)
-        else:
-            self.put_attempts([replace(row, nonce="") for row in rows])
+        self._packs.put(rows)
 
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        """Whichever layout it was written in."""
-        left = self._packs.find(key, run, now)
-        if left is not None:
-            return left
-        mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
-        return mine[-1].detail if mine else None
+        return self._packs.find(key, run, now)
 
     def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
         """Expired ones too: a run whose row has been written may leave its head."""

@@ -32,14 +32,11 @@ class TimerRow(NamedTuple):
         return {**self.key.item(), FORMAT: layout, MEMBERS: {"SS": list(self.members)}}
 
 
-def rows_for(timers: Iterable[Timer], mark: str | None) -> Iterator[TimerRow]:
-    """As few as hold them: by job, for those that are due side by side are deleted together.
+def rows_for(timers: Iterable[Timer], mark: str) -> Iterator[TimerRow]:
+    """Yield the fewest rows that hold the timers, sorted by job within a moment.
 
-    Without a mark none shares its row, which is the layout before.
+    Timers that stand side by side are due, and deleted, together.
     """
-    if mark is None:
-        yield from (TimerRow(keys.timer(*timer), (timer,)) for timer in dict.fromkeys(timers))
-        return
     groups: dict[tuple[datetime, int, datetime], dict[Timer, None]] = {}
     for timer in timers:
         groups.setdefault(timer[:3], {})[timer] = None

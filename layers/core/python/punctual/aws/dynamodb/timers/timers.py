@@ -35,13 +35,13 @@ TRIES = 25  # more than a row has members, and each refusal says that it has los
 
 
 class DynamoTimers:
-    """`new_mark` tells the rows of one put from those of any other; without it none is shared."""
+    """`new_mark` returns a mark for the shared rows of one put: no other put makes it."""
 
     def __init__(
         self,
         dynamo: DynamoClient,
         table: str,
-        new_mark: Callable[[], str] | None,
+        new_mark: Callable[[], str],
         known: KnownTimers | None = None,
     ) -> None:
         self._dynamo = dynamo
@@ -54,7 +54,7 @@ class DynamoTimers:
         return DynamoTimers(self._dynamo, self._table, self._new_mark, KnownTimers(most))
 
     def put(self, timers: Sequence[Timer]) -> None:
-        rows = list(rows_for(timers, self._new_mark() if self._new_mark else None))
+        rows = list(rows_for(timers, self._new_mark()))
         self._dynamo.put(self._table, [row.item() for row in rows])
         self._known.note(rows)
 

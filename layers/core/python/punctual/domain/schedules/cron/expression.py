@@ -58,7 +58,6 @@ class Calendar:
     week_days: WeekDays
     years: int
     is_fixed: bool
-    is_eventbridge: bool
     shapes: tuple[int, ...]
     first_time: int
 
@@ -194,7 +193,6 @@ def _calendar(
         week_days=week_days,
         years=0 if year is None else fields.numbers(year, fields.YEAR),
         is_fixed=minute[0] != "*" and hour[0] != "*",
-        is_eventbridge=year is not None,
         shapes=shapes(month_days, week_days),
         first_time=_lowest(hours) * 3_600 + _lowest(minutes) * 60 + _lowest(seconds),
     )

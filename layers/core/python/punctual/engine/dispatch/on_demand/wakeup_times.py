@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from punctual.engine.dispatch.on_demand.throughput import SLOWEST, begin_at
 from punctual.engine.dispatch.timer_window import TimerPartition
@@ -20,11 +20,6 @@ MANY = 200  # timers of one place, from which on it is more than one poller's si
 class WakeUp(NamedTuple):
     places: tuple[TimerPartition, ...]
     at: datetime
-
-
-class WakeUpSender(Protocol):
-    def call(self, places: Sequence[TimerPartition], at: datetime) -> None:
-        """Wake a poller for these, at `at` or a little before."""
 
 
 def wake_at(moments: Sequence[datetime], start: timedelta) -> datetime:
