@@ -13,7 +13,7 @@ from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import ENDED, Reason, Run, RunStatus, Trigger, WaitingRun
 from tests.builders_jobs import next_due_at
 
-LIFECYCLE = Path(__file__).parents[2] / "docs" / "lifecycle.md"
+ARCHITECTURE = Path(__file__).parents[2] / "docs" / "architecture.md"
 ALIVE_STATES = frozenset(
     {RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNING}
 )
@@ -21,13 +21,13 @@ Steps = frozenset[tuple[str, str]]
 
 
 def allowed_steps(title: str) -> Steps:
-    """The table under a heading of docs/lifecycle.md."""
-    part = LIFECYCLE.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
+    """Return the steps in the table under a heading of docs/architecture.md."""
+    part = ARCHITECTURE.read_text().split(f"\n## {title}\n")[1].split("\n## ")[0]
     rows = re.findall(r"^\| (\w+) \| (\w+) \|", part, re.MULTILINE)
     return frozenset((a, b) for a, b in rows if a != "from")
 
 
-RUN_STEPS, JOB_STEPS = allowed_steps("The run"), allowed_steps("The job")
+RUN_STEPS, JOB_STEPS = allowed_steps("States of a run"), allowed_steps("States of a job")
 
 
 def statuses(head: JobState) -> dict[str, str]:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from punctual_cli import cron_comparison
+from punctual_cli.commands import cron_comparison
 from punctual_cli.errors import Code, Told, show
 from punctual_cli.input import moments
 from punctual_cli.input.choices import CronReferee, Fold, Gap

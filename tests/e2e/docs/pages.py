@@ -36,7 +36,7 @@ INHERITED = ("LANG", "PYTHONPATH", "TMPDIR")
 
 
 def pages() -> list[str]:
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    found = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     names = [path.relative_to(ROOT).as_posix() for path in found]
     return [name for name in names if not name.startswith("docs/decisions/") and name not in OWN]
 

@@ -7,7 +7,7 @@ import pytest
 
 from punctual.domain.schedules import schedule
 from punctual.domain.schedules.schedule import Cron
-from punctual_cli.cron_comparison import Comparison, Difference, compare
+from punctual_cli.commands.cron_comparison import Comparison, Difference, compare
 from punctual_cli.errors import Trouble
 
 

@@ -1,4 +1,4 @@
-"""`decide`: the one function that changes a head. Pure and total; docs/lifecycle.md draws it."""
+"""`decide`: the one function that changes a job state. docs/architecture.md draws the states."""
 
 from collections.abc import Callable
 from datetime import datetime
