@@ -15,12 +15,13 @@ from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.views import JobView
 from punctual.node.features import FEATURES
 from punctual.node.http.application import application
-from punctual.web.app import resolver, routes
+from punctual.web.app import build_routes, route_groups
+from punctual.web.gateway import build_resolver
 from punctual.web.http.json_body import parse_object
 from punctual.web.http.request import Caller, Request
 from punctual.web.models.job_rules import new_job
 from punctual.web.services import Services
-from punctual.web.views.system import About
+from punctual.web.views.system import InstallationInfo
 from tests.web_engine import NOON, MemoryEngine
 
 ROUNDS = 7
@@ -67,7 +68,7 @@ def microseconds(call: Callable[[], object]) -> float:
 
 def services() -> Services:
     engine = Accepts()
-    about = About("bench", ("event",))
+    about = InstallationInfo("bench", ("event",))
     return Services(
         cast(Jobs, engine), cast(JobQueries, engine), lambda: NOON, FEATURES, about, TOKENS
     )
@@ -75,12 +76,14 @@ def services() -> Services:
 
 def direct() -> Callable[[], object]:
     request = Request("POST", "/jobs", "", dict(HEADERS), BODY, Caller("local", "local"), "id")
-    answer = routes(services(), quiet).answer
+    answer = build_routes(services(), quiet).answer
     return lambda: answer(request)
 
 
 def lambda_way() -> Callable[[], object]:
-    app = resolver(services(), quiet, lambda _event, _path: Caller("local", "local"))
+    app = build_resolver(
+        route_groups(services()), quiet, lambda _event, _path: Caller("local", "local")
+    )
     event = {
         "version": "2.0",
         "rawPath": "/v1/jobs",

@@ -28,7 +28,7 @@ from infra.config.concurrency import (
 )
 from infra.config.restored_tables import Restored, restored
 from infra.stacks.observability.kinds import alarm_email, chosen_alarms
-from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer
+from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer_url
 from punctual.domain.tenants.limits import AT_MOST, FIELDS, Limits
 from punctual.domain.tenants.tokens import is_tenant
 from punctual.tasks import reach as tenants
@@ -337,7 +337,7 @@ def _trust(fields: Fields | None) -> IssuerConfig | None:
 
 
 def _is_issuer(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("https://") and is_issuer(value)
+    return isinstance(value, str) and value.startswith("https://") and is_issuer_url(value)
 
 
 def _limits(fields: Fields | None) -> Limits | None:

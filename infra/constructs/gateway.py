@@ -12,7 +12,7 @@ from constructs import Construct
 from infra.config.stage import Stage
 from infra.constructs.function import Function
 from infra.nag_suppressions import acknowledge
-from punctual.web.contract import CALLS, PREFLIGHT, REST
+from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, PREFLIGHT
 
 API_STAGE = "v1"
 OPEN = "The contract asks no token for it."
@@ -73,11 +73,13 @@ class Gateway(Construct):
         self._integrations = {
             name: self._integrate(function) for name, function in functions.items()
         }
-        for call in CALLS:
+        for call in API_CALLS:
             self._route(f"{call.method} {call.path}", call.function, call.public)
-        self._route("$default", REST, public=False)
+        self._route("$default", FALLBACK_FUNCTION, public=False)
         if stage.cors_origins:
-            self._route(PREFLIGHT, REST, public=True)  # else $default takes it, and wants a token
+            self._route(
+                PREFLIGHT, FALLBACK_FUNCTION, public=True
+            )  # else $default takes it, and wants a token
         self.access_log = self._access_log(stage)
         self.stage = self._stage(stage)
         self.points_to = self._domain(stage)

@@ -7,7 +7,7 @@ import pytest
 
 from infra.app import context
 from infra.constructs.gateway import TOLD_HEADERS
-from punctual.web.contract import CALLS, PREFLIGHT, PUBLIC
+from punctual.web.contract import API_CALLS, PREFLIGHT, PUBLIC_PATHS
 from tests.infra.synthesised import (
     DOMAIN,
     STAGES,
@@ -43,7 +43,7 @@ def integrations(stage: str) -> dict[str, str]:
 
 
 def test_there_is_a_route_for_each_call_of_the_contract_and_one_for_the_rest(stage: str) -> None:
-    assert set(routes(stage)) == {f"{c.method} {c.path}" for c in CALLS} | {"$default"}
+    assert set(routes(stage)) == {f"{c.method} {c.path}" for c in API_CALLS} | {"$default"}
 
 
 def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: str) -> None:
@@ -51,7 +51,7 @@ def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: st
     for key, route in routes(stage).items():
         (integration,) = [i for i in integrations(stage) if i in json.dumps(route["Target"])]
         served[key] = integrations(stage)[integration]
-    wanted = {f"{c.method} {c.path}": c.function.replace("_", "-") for c in CALLS}
+    wanted = {f"{c.method} {c.path}": c.function.replace("_", "-") for c in API_CALLS}
     assert served == {**wanted, "$default": "job-search"}
     writing_reads = {
         key for key in served if key.startswith("GET ") and served[key] != "job-search"
@@ -61,7 +61,7 @@ def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: st
 
 def test_only_what_the_contract_says_is_asked_without_a_token(stage: str) -> None:
     public = {key for key, route in routes(stage).items() if route["AuthorizationType"] == "NONE"}
-    assert public == {f"GET {path}" for path in PUBLIC}
+    assert public == {f"GET {path}" for path in PUBLIC_PATHS}
     (authorizer,) = resources(assembly(stage), "AWS::ApiGatewayV2::Authorizer")
     for key, route in routes(stage).items():
         if key not in public:
@@ -121,7 +121,7 @@ def test_what_a_browser_asks_first_is_asked_without_a_token_where_origins_are_le
         str(route.properties["RouteKey"]): route.properties
         for route in resources(full(), "AWS::ApiGatewayV2::Route")
     }
-    assert set(found) == {f"{c.method} {c.path}" for c in CALLS} | {"$default", PREFLIGHT}
+    assert set(found) == {f"{c.method} {c.path}" for c in API_CALLS} | {"$default", PREFLIGHT}
     assert found[PREFLIGHT]["AuthorizationType"] == "NONE"
     assert found[PREFLIGHT]["Target"] == found["$default"]["Target"]
     assert found["$default"]["AuthorizationType"] == "CUSTOM"

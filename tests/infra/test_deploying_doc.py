@@ -10,7 +10,7 @@ import pytest
 from infra.app import context
 from infra.config import cdk_json, stage
 from infra.stacks.observability.kinds import MEASURED
-from punctual.web.contract import CALLS
+from punctual.web.contract import API_CALLS
 from tests.infra.synthesised import DOMAIN, ISSUER, VPC, assembly
 
 ROOT = Path(__file__).parents[2]
@@ -111,7 +111,7 @@ def test_outputs_that_are_named_are_told() -> None:
 
 
 def test_calls_that_are_open_are_those_of_the_contract() -> None:
-    public = {call.path for call in CALLS if call.public}
+    public = {call.path for call in API_CALLS if call.public}
     assert public == {"/health", "/health/live", "/health/ready", "/openapi.json"}
     assert "`/health`, `/health/live`, `/health/ready` and `/openapi.json`" in TEXT
 

@@ -15,7 +15,7 @@ from botocore.model import OperationModel
 from infra.stacks.observability.alarms import RUNBOOK
 from infra.stacks.observability.kinds import ALARMS
 from punctual.aws.operator_settings import SsmOperatorSettings
-from punctual.web.contract import CALLS
+from punctual.web.contract import API_CALLS
 from tests.infra.observed import alarms, board, observed, queries
 from tests.infra.synthesised import assembly, resources
 
@@ -155,7 +155,7 @@ def test_events_and_fields_are_those_of_the_code() -> None:
 def test_calls_of_the_api_are_those_of_the_contract() -> None:
     calls = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/[^`]*)`", TEXT))
     assert len(calls) > 3
-    assert calls <= {(one.method, one.path) for one in CALLS}
+    assert calls <= {(one.method, one.path) for one in API_CALLS}
 
 
 def test_everything_that_is_named_is_deployed() -> None:

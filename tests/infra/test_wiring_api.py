@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.web.contract import CALLS
+from punctual.web.contract import API_CALLS
 from tests.infra.synthesised import DOMAIN, Made, resources
 from tests.infra.wired import HERE, SHOWN, every, ids, shown, stage, values
 
@@ -66,7 +66,7 @@ def test_the_api_is_of_http_and_takes_from_other_origins_what_its_calls_need() -
         (one,) = every(each, "AWS::ApiGatewayV2::Api")
         assert (one["Name"], one["ProtocolType"]) == (f"punctual-{stage(each)}-api", "HTTP")
     cors = one["CorsConfiguration"]
-    assert {call.method for call in CALLS} <= set(cors["AllowMethods"])
+    assert {call.method for call in API_CALLS} <= set(cors["AllowMethods"])
     assert 60 <= cors["MaxAge"] <= 7200, "no browser remembers it for longer"
 
 

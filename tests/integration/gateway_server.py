@@ -22,7 +22,7 @@ from punctual.domain.identifiers import bucket_of
 from punctual.lambdas.authorizer.authenticator import deployed_door
 from punctual.lambdas.authorizer.handler import Authorizer
 from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, key_of
-from punctual.web.contract import CALLS
+from punctual.web.contract import API_CALLS
 from tests.integration.serverless_api import Deployed, an_event, deployed, route_of
 
 HOST = "127.0.0.2"  # a loopback address that no test takes for the local node's
@@ -65,7 +65,7 @@ class Gateway:
             event["body"] = None
         event["headers"] = headers
         route, _function = route_of(method, path)
-        if not any(one.public and route == f"{one.method} {one.path}" for one in CALLS):
+        if not any(one.public and route == f"{one.method} {one.path}" for one in API_CALLS):
             with self._turn:
                 said = self._door.answer(event)
             event["requestContext"]["authorizer"] = {"lambda": said["context"]}

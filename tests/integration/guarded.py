@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from punctual.auth.authenticator import Secrets, TokenDoor
+from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.tokens import Tokens
@@ -44,7 +44,7 @@ class GuardedNode(NodeClient):
             self.store.audit,
         )
         self.unread = False
-        door = TokenDoor(
+        door = TokenAuthenticator(
             self._secrets,
             self.store.tokens,
             self.clock,
@@ -63,10 +63,10 @@ class GuardedNode(NodeClient):
         )
         _, self.admin = self.tokens.create("local", "first", Role.ADMIN, None, "punctual")
 
-    def _secrets(self) -> Secrets:
+    def _secrets(self) -> TokenSecrets:
         if self.unread:
             raise Unavailable("The key cannot be read.")
-        return Secrets(self.key.read())
+        return TokenSecrets(self.key.read())
 
     async def _call(self, scope: dict[str, Any], chunks: list[bytes], *rest: Any) -> Answer:
         return await super()._call({**scope, "client": (PEER, 50_000)}, chunks, *rest)

@@ -19,7 +19,7 @@ from punctual.lambdas.job_search.handler import reading
 from punctual.lambdas.job_service.handler import writing
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric
-from punctual.web.contract import CALLS, READER, REST, WRITER
+from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, READER, WRITER
 from tests import openapi_answers
 from tests.builders import NOON
 from tests.integration.moto_adapter import Moto, moto
@@ -78,7 +78,7 @@ def route_of(method: str, path: str) -> tuple[str, str]:
     """The route key, and the function behind it, that an HTTP API finds for a call."""
     parts = path.split("/")
     best: tuple[int, str, str] | None = None
-    for route in CALLS:
+    for route in API_CALLS:
         wanted = route.path.split("/")
         if route.method == method and len(wanted) == len(parts):
             fits = [
@@ -87,7 +87,7 @@ def route_of(method: str, path: str) -> tuple[str, str]:
             exact = sum(one == part for one, part in zip(wanted, parts, strict=True))
             if all(fits) and all(parts[1:]) and (best is None or exact > best[0]):
                 best = exact, f"{method} {route.path}", route.function
-    return ("$default", REST) if best is None else (best[1], best[2])
+    return ("$default", FALLBACK_FUNCTION) if best is None else (best[1], best[2])
 
 
 def an_event(

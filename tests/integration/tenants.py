@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from punctual.web.contract import CALLS, Call
+from punctual.web.contract import API_CALLS, ApiCall
 from tests.integration.guarded import Installation, a_guarded_deployment, a_guarded_node
 
 KINDS = {"aws": a_guarded_deployment, "node": a_guarded_node}
@@ -29,7 +29,7 @@ class Theirs(NamedTuple):
     token: str
     ids: dict[str, str]
 
-    def path(self, call: Call) -> str:
+    def path(self, call: ApiCall) -> str:
         path = call.path
         for name, value in self.ids.items():
             path = path.replace(f"{{{name}}}", value)
@@ -43,7 +43,7 @@ class World(NamedTuple):
 
     def state(self, whose: Theirs) -> dict[str, Any]:
         """All that a tenant reads, as it reads it; but the audit of its own calls."""
-        asked = [call for call in CALLS if call.method == "GET" and not call.public]
+        asked = [call for call in API_CALLS if call.method == "GET" and not call.public]
         answers = {}
         for call in asked:
             answer = self.at.ask(whose.token, "GET", whose.path(call))

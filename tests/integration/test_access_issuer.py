@@ -14,12 +14,12 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from punctual.auth.authenticator import Authenticator, TokenDoor
+from punctual.auth.authenticator import Authenticator, TokenAuthenticator
 from punctual.auth.bearer import Identity
-from punctual.auth.https_fetch import SECONDS, fetched
-from punctual.auth.issuer import Issuer as Verifier
+from punctual.auth.https_fetch import FETCH_SECONDS, fetch_document
+from punctual.auth.issuer import JwtVerifier as Verifier
 from punctual.auth.issuer_config import IssuerConfig
-from punctual.auth.issuer_keys import DISCOVERY as DISCOVERED
+from punctual.auth.issuer_keys import DISCOVERY_PATH as DISCOVERED
 from punctual.auth.issuer_keys import IssuerKeys
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
@@ -45,22 +45,22 @@ def clock() -> ManualClock:
 
 def verifier(issuer: Issuer, clock: ManualClock, **trust: str) -> Verifier:
     trusted = issuer.trust._replace(**trust)
-    return Verifier(trusted, fetched, clock, lambda: clock().timestamp())
+    return Verifier(trusted, fetch_document, clock, lambda: clock().timestamp())
 
 
 @pytest.mark.parametrize("algorithm", ["RS256", "PS256", "ES256", "EdDSA"])
 def test_what_the_issuer_signed_lets_in(issuer: Issuer, clock: ManualClock, algorithm: str) -> None:
     door = verifier(issuer, clock)
     text = issuer.token(NOON, algorithm)
-    assert door.who(text) == ADA
-    assert door.remembered(text) == ADA
+    assert door.identify(text) == ADA
+    assert door.cached_identity(text) == ADA
     assert issuer.asked == {DISCOVERY: 1, KEYS: 1}
 
 
 def test_keys_are_fetched_once_for_many_tokens(issuer: Issuer, clock: ManualClock) -> None:
     door = verifier(issuer, clock)
     for number in range(20):
-        who = door.who(issuer.token(NOON, sub=f"user-{number}"))
+        who = door.identify(issuer.token(NOON, sub=f"user-{number}"))
         assert who is not None
         assert who.name == f"user-{number}"
     assert issuer.asked == {DISCOVERY: 1, KEYS: 1}
@@ -107,25 +107,25 @@ def test_a_claim_that_is_wrong_lets_nobody_in(
     claims = {name: value for name, value in claims.items() if value is not None}
     payload = json.dumps(claims).encode()
     text = jwt.PyJWS().encode(payload, issuer.keys["ec"], "ES256", headers={"kid": "ec-0"})
-    assert verifier(issuer, clock).who(text) is None
+    assert verifier(issuer, clock).identify(text) is None
 
 
 def test_clocks_may_differ_a_little(issuer: Issuer, clock: ManualClock) -> None:
     at = int(NOON.timestamp())
     door = verifier(issuer, clock)
-    assert door.who(issuer.token(NOON, exp=at - 29)) is not None
-    assert door.who(issuer.token(NOON, nbf=at + 30, iat=at + 30)) is not None
+    assert door.identify(issuer.token(NOON, exp=at - 29)) is not None
+    assert door.identify(issuer.token(NOON, nbf=at + 30, iat=at + 30)) is not None
 
 
 def test_what_is_remembered_ends_with_the_token(issuer: Issuer, clock: ManualClock) -> None:
     door = verifier(issuer, clock)
     text = issuer.token(NOON, exp=int(NOON.timestamp()) + 5)
-    assert door.who(text) is not None
+    assert door.identify(text) is not None
     clock.advance(timedelta(seconds=34))
-    assert door.who(text) is not None
+    assert door.identify(text) is not None
     clock.advance(timedelta(seconds=1))
-    assert door.remembered(text) is None
-    assert door.who(text) is None
+    assert door.cached_identity(text) is None
+    assert door.identify(text) is None
 
 
 def test_names_of_claims_are_the_deployments(issuer: Issuer, clock: ManualClock) -> None:
@@ -134,26 +134,26 @@ def test_names_of_claims_are_the_deployments(issuer: Issuer, clock: ManualClock)
         "https://x.example/org": "globex",
         "groups": ["staff", "viewer", "editor"],
     }
-    who = door.who(issuer.token(NOON, **claims))
+    who = door.identify(issuer.token(NOON, **claims))
     assert who == Identity("globex", "ada", Role.EDITOR, expires_at=EXPIRES)
 
 
 def test_one_of_several_audiences_may_be_ours(issuer: Issuer, clock: ManualClock) -> None:
-    assert verifier(issuer, clock).who(issuer.token(NOON, aud=["wiki", "punctual"])) == ADA
+    assert verifier(issuer, clock).identify(issuer.token(NOON, aud=["wiki", "punctual"])) == ADA
 
 
 def test_a_signature_of_another_key_is_none(issuer: Issuer, clock: ManualClock) -> None:
     other = private_key("ec", 1)
     headers = {"kid": "ec-0"}
     text = jwt.encode(issuer.claims(NOON), other, algorithm="ES256", headers=headers)
-    assert verifier(issuer, clock).who(text) is None
+    assert verifier(issuer, clock).identify(text) is None
 
 
 def test_a_claim_changed_afterwards_is_none(issuer: Issuer, clock: ManualClock) -> None:
     header, _, signature = issuer.token(NOON).split(".")
     claims = json.dumps(issuer.claims(NOON, role="admin")).encode()
     changed = urlsafe_b64encode(claims).rstrip(b"=").decode()
-    assert verifier(issuer, clock).who(f"{header}.{changed}.{signature}") is None
+    assert verifier(issuer, clock).identify(f"{header}.{changed}.{signature}") is None
 
 
 @pytest.mark.parametrize("algorithm", ["none", "None", "", "HS256", "RS1", "RS512", None, 7])
@@ -161,7 +161,7 @@ def test_an_algorithm_that_we_did_not_choose_is_none(
     issuer: Issuer, clock: ManualClock, algorithm: Any
 ) -> None:
     header = {"alg": algorithm, "kid": "rsa-0", "typ": "JWT"}
-    assert verifier(issuer, clock).who(forged(header, issuer.claims(NOON))) is None
+    assert verifier(issuer, clock).identify(forged(header, issuer.claims(NOON))) is None
 
 
 def test_a_public_key_is_no_secret_to_sign_with(issuer: Issuer, clock: ManualClock) -> None:
@@ -173,7 +173,7 @@ def test_a_public_key_is_no_secret_to_sign_with(issuer: Issuer, clock: ManualClo
         unsigned = forged(header, issuer.claims(NOON)).rpartition(".")[0]
         signature = hmac.digest(secret, unsigned.encode(), "sha256")
         text = f"{unsigned}.{urlsafe_b64encode(signature).rstrip(b'=').decode()}"
-        assert verifier(issuer, clock).who(text) is None
+        assert verifier(issuer, clock).identify(text) is None
 
 
 def test_a_symmetric_key_that_is_published_is_passed_over(
@@ -183,7 +183,7 @@ def test_a_symmetric_key_that_is_published_is_passed_over(
     text = jwt.encode(
         issuer.claims(NOON), b"secret" * 8, algorithm="HS256", headers={"kid": "oct-0"}
     )
-    assert verifier(issuer, clock).who(text) is None
+    assert verifier(issuer, clock).identify(text) is None
 
 
 def test_a_key_is_for_its_own_kind_and_purpose(issuer: Issuer, clock: ManualClock) -> None:
@@ -210,8 +210,8 @@ def test_a_key_is_for_its_own_kind_and_purpose(issuer: Issuer, clock: ManualCloc
     ):
         with pytest.warns() if kid == "weak" else nullcontext():
             text = jwt.encode(claims, key, algorithm=algorithm, headers={"kid": kid})
-        assert door.who(text) is None, kid
-    assert door.who(issuer.token(NOON, "PS256", kid="ps")) == ADA
+        assert door.identify(text) is None, kid
+    assert door.identify(issuer.token(NOON, "PS256", kid="ps")) == ADA
 
 
 @pytest.mark.parametrize(
@@ -221,14 +221,14 @@ def test_a_key_is_for_its_own_kind_and_purpose(issuer: Issuer, clock: ManualCloc
 def test_a_header_that_names_no_key_is_none(
     issuer: Issuer, clock: ManualClock, header: Any
 ) -> None:
-    assert verifier(issuer, clock).who(forged(header, issuer.claims(NOON))) is None
+    assert verifier(issuer, clock).identify(forged(header, issuer.claims(NOON))) is None
     assert issuer.asked == {}
 
 
 def test_what_must_be_understood_and_is_not_is_none(issuer: Issuer, clock: ManualClock) -> None:
     headers = {"kid": "ec-0", "crit": ["x"], "x": 1}
     text = jwt.encode(issuer.claims(NOON), issuer.keys["ec"], "ES256", headers=headers)
-    assert verifier(issuer, clock).who(text) is None
+    assert verifier(issuer, clock).identify(text) is None
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"null", b"{", b"[" * 6_000, b'{"exp": NaN}'])
@@ -236,7 +236,7 @@ def test_a_payload_that_is_no_object_is_none(
     issuer: Issuer, clock: ManualClock, payload: bytes
 ) -> None:
     text = jwt.PyJWS().encode(payload, issuer.keys["ed"], "EdDSA", headers={"kid": "ed-0"})
-    assert verifier(issuer, clock).who(text) is None
+    assert verifier(issuer, clock).identify(text) is None
 
 
 def test_a_key_that_was_turned_is_found_with_the_first_token_that_shows_it(
@@ -244,21 +244,21 @@ def test_a_key_that_was_turned_is_found_with_the_first_token_that_shows_it(
 ) -> None:
     door = verifier(issuer, clock)
     old = issuer.token(NOON)
-    assert door.who(old) == ADA
+    assert door.identify(old) == ADA
     issuer.keys["rsa"] = private_key("rsa", 1)
     issuer.pages[KEYS] = {"keys": [jwk_of("rsa", "rsa-1", issuer.keys["rsa"])]}
     clock.advance(timedelta(seconds=46))
-    assert door.who(issuer.token(NOON, kid="rsa-1")) == ADA
+    assert door.identify(issuer.token(NOON, kid="rsa-1")) == ADA
     assert issuer.asked[KEYS] == 2
-    assert door.who(old) is None, "and what it is not signed with any more is none"
+    assert door.identify(old) is None, "and what it is not signed with any more is none"
 
 
 def test_keys_that_nobody_has_make_no_flood(issuer: Issuer, clock: ManualClock) -> None:
     door = verifier(issuer, clock)
-    assert door.who(issuer.token(NOON)) == ADA
+    assert door.identify(issuer.token(NOON)) == ADA
     for number in range(90):
         clock.advance(timedelta(seconds=1))
-        assert door.who(issuer.token(NOON, kid=f"made-up-{number}")) is None
+        assert door.identify(issuer.token(NOON, kid=f"made-up-{number}")) is None
     assert issuer.asked[KEYS] == 1 + 3
 
 
@@ -267,25 +267,25 @@ def test_an_issuer_that_is_down_makes_nobody_wrong(issuer: Issuer, clock: Manual
     issuer.down = True
     for _ in range(5):
         with pytest.raises(Unavailable):
-            door.who(issuer.token(NOON))
+            door.identify(issuer.token(NOON))
     assert issuer.asked == {DISCOVERY: 1}, "and it is not asked with each call"
     issuer.down = False
     clock.advance(timedelta(seconds=5))
-    assert door.who(issuer.token(NOON)) == ADA
+    assert door.identify(issuer.token(NOON)) == ADA
 
 
 def test_keys_that_are_known_outlive_an_outage(issuer: Issuer, clock: ManualClock) -> None:
     door = verifier(issuer, clock)
     text = issuer.token(NOON, exp=int(NOON.timestamp()) + 7_200)
-    assert door.who(text) is not None
+    assert door.identify(text) is not None
     issuer.down = True
     clock.advance(timedelta(seconds=3_599))
-    assert door.who(text) is not None
+    assert door.identify(text) is not None
     with pytest.raises(Unavailable):
-        door.who(issuer.token(clock(), kid="new"))
+        door.identify(issuer.token(clock(), kid="new"))
     clock.advance(timedelta(seconds=60))
     with pytest.raises(Unavailable):
-        door.who(text)
+        door.identify(text)
 
 
 NOTHING: dict[str, tuple[str, Any]] = {
@@ -312,7 +312,7 @@ def test_what_is_published_wrongly_is_an_outage(
         page = {"issuer": issuer.address, **page}
     issuer.pages[path] = page
     with pytest.raises(Unavailable):
-        verifier(issuer, clock).who(issuer.token(NOON))
+        verifier(issuer, clock).identify(issuer.token(NOON))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9001", "localhost", "[::1]:80"])
@@ -340,14 +340,14 @@ def test_a_redirect_is_not_followed(issuer: Issuer, clock: ManualClock) -> None:
     discovery = issuer.pages[DISCOVERY]
     discovery["jwks_uri"] = discovery["jwks_uri"].replace(KEYS, "/realm/moved")
     with pytest.raises(Unavailable, match="answered 302"):
-        verifier(issuer, clock).who(issuer.token(NOON))
+        verifier(issuer, clock).identify(issuer.token(NOON))
 
 
 def test_an_answer_that_drips_is_cut_off(
     issuer: Issuer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each byte comes in time, and all of them together would take ten seconds."""
-    monkeypatch.setattr("punctual.auth.https_fetch.SECONDS", 0.2)
+    monkeypatch.setattr("punctual.auth.https_fetch.FETCH_SECONDS", 0.2)
     enough, whole = Event(), Event()
 
     def drip(handler: Any) -> None:
@@ -362,7 +362,7 @@ def test_an_answer_that_drips_is_cut_off(
 
     issuer.pages[KEYS] = drip
     with pytest.raises(Unavailable):
-        verifier(issuer, clock).who(issuer.token(NOON))
+        verifier(issuer, clock).identify(issuer.token(NOON))
     assert not whole.is_set()
     enough.set()
 
@@ -381,10 +381,10 @@ def test_addresses_that_swallow_everything_take_no_more_than_their_time(
     monkeypatch.setattr("punctual.auth.https_fetch.getaddrinfo", lambda *_args, **_: places)
     monkeypatch.setattr("punctual.auth.https_fetch.create_connection", swallow)
     with pytest.raises(Unavailable, match="TimeoutError"):
-        fetched(f"{ELSEWHERE}/keys")
+        fetch_document(f"{ELSEWHERE}/keys")
     assert len(waited) == 40
-    assert waited[0] == SECONDS / 2
-    assert sum(waited) <= SECONDS
+    assert waited[0] == FETCH_SECONDS / 2
+    assert sum(waited) <= FETCH_SECONDS
 
 
 def test_addresses_that_refuse_at_once_cost_the_next_one_nothing(
@@ -394,28 +394,31 @@ def test_addresses_that_refuse_at_once_cost_the_next_one_nothing(
     port = int(issuer.address.split(":")[2].split("/")[0])
     places = [(0, 0, 0, "", (at, port)) for at in ["::1"] * 40 + ["127.0.0.1"]]
     monkeypatch.setattr("punctual.auth.https_fetch.getaddrinfo", lambda *_args, **_: places)
-    assert json.loads(fetched(f"http://localhost:{port}{DISCOVERY}"))["issuer"] == issuer.address
+    assert (
+        json.loads(fetch_document(f"http://localhost:{port}{DISCOVERY}"))["issuer"]
+        == issuer.address
+    )
 
 
 def test_nobody_there_is_an_outage(clock: ManualClock) -> None:
     nobody = IssuerConfig("http://127.0.0.1:1", "punctual")
-    door = Verifier(nobody, fetched, clock, lambda: 0.0)
+    door = Verifier(nobody, fetch_document, clock, lambda: 0.0)
     with pytest.raises(Unavailable, match="ConnectionRefusedError"):
-        door.who(forged({"alg": "RS256", "kid": "k"}, {}))
+        door.identify(forged({"alg": "RS256", "kid": "k"}, {}))
 
 
 def test_a_door_tells_by_its_form_whose_a_token_is(issuer: Issuer, clock: ManualClock) -> None:
     ours: list[str] = []
 
-    class Ours(TokenDoor):
+    class Ours(TokenAuthenticator):
         def __init__(self) -> None: ...
 
-        def who(self, text: str) -> Identity | None:
+        def identify(self, text: str) -> Identity | None:
             ours.append(text)
             return None
 
     door = Authenticator(Ours(), verifier(issuer, clock))
-    assert door.who(issuer.token(NOON)) == ADA
-    assert door.who("pnc_a") is None
-    assert Authenticator(Ours()).who("a.b.c") is None
+    assert door.identify(issuer.token(NOON)) == ADA
+    assert door.identify("pnc_a") is None
+    assert Authenticator(Ours()).identify("a.b.c") is None
     assert ours == ["pnc_a", "a.b.c"]

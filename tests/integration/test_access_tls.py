@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from punctual.auth.https_fetch import fetched
+from punctual.auth.https_fetch import fetch_document
 from punctual.domain.errors import Unavailable
 from punctual.node.clock import wall
 
@@ -79,12 +79,12 @@ def test_who_is_trusted_and_named_is_read(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     address = f"127.0.0.1:{port}"
-    assert fetched(f"https://{address}/keys?v=1") == f"/keys?v=1 for {address}".encode()
+    assert fetch_document(f"https://{address}/keys?v=1") == f"/keys?v=1 for {address}".encode()
 
 
 def test_who_is_not_trusted_is_an_outage(port: int) -> None:
     with pytest.raises(Unavailable, match="SSLCertVerificationError"):
-        fetched(f"https://127.0.0.1:{port}/keys")
+        fetch_document(f"https://127.0.0.1:{port}/keys")
 
 
 def test_who_has_another_name_is_an_outage(
@@ -92,11 +92,11 @@ def test_who_has_another_name_is_an_outage(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
     with pytest.raises(Unavailable, match="SSLCertVerificationError"):
-        fetched(f"https://localhost:{port}/keys")
+        fetch_document(f"https://localhost:{port}/keys")
 
 
 def test_a_handshake_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel takes the connection, and nobody says a word."""
-    monkeypatch.setattr("punctual.auth.https_fetch.SECONDS", 0.2)
+    monkeypatch.setattr("punctual.auth.https_fetch.FETCH_SECONDS", 0.2)
     with closing(create_server(("127.0.0.1", 0))) as silent, pytest.raises(Unavailable):
-        fetched(f"https://127.0.0.1:{silent.getsockname()[1]}/keys")
+        fetch_document(f"https://127.0.0.1:{silent.getsockname()[1]}/keys")

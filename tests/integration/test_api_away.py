@@ -12,7 +12,7 @@ import pytest
 from punctual.aws.dynamodb.keys import STATE
 from punctual.aws.dynamodb.timers.rows import read_row
 from punctual.engine.ports.rows import Key
-from punctual.web.contract import CALLS, WRITER
+from punctual.web.contract import API_CALLS, WRITER
 from tests.integration.api_faults import KINDS, LOST, Away, is_refused
 from tests.integration.serverless_api import ADMIN, Answer, Deployed, Hand, deployed
 
@@ -218,7 +218,7 @@ _NUMBERS = count(1)
 
 
 def test_every_call_that_writes_has_its_scene() -> None:
-    missing = {f"{call.method} {call.path}" for call in CALLS if call.function == WRITER}
+    missing = {f"{call.method} {call.path}" for call in API_CALLS if call.function == WRITER}
     missing -= {scene.rule for scene in SCENES.values()}
     # Tokens have tests of their own; the read of the webhook secret writes one line of the audit.
     assert missing <= {"POST /tokens", "DELETE /tokens/{token_id}", "GET /webhook-secret"}

@@ -15,7 +15,7 @@ from punctual.aws.clients import Clients
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.ports.rows import Detail, Key
 from punctual.lambdas.api_runtime import SECONDS
-from punctual.web.contract import CALLS, READER
+from punctual.web.contract import API_CALLS, READER
 from tests.builders import a_row, a_run, an_id
 from tests.integration.api_faults import KINDS, NOWHERE, Away, is_refused
 from tests.integration.moto_adapter import Moto, _session, moto
@@ -116,7 +116,7 @@ def test_every_call_that_reads_has_its_trial(place: Place) -> None:
     known = {*place.reads(), "/health", "/schedules/preview", "/openapi.json"}
     known |= {"/health/live", "/health/ready"}
     elsewhere = {"/whoami", "/tokens", "/tokens/{token_id}", "/audit", "/webhook-secret"}
-    assert {call.path for call in CALLS if call.function == READER} <= known | elsewhere
+    assert {call.path for call in API_CALLS if call.function == READER} <= known | elsewhere
 
 
 @pytest.mark.parametrize("kind", KINDS)

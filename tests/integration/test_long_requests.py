@@ -18,7 +18,7 @@ from punctual.node.http.application import TOGETHER
 from punctual.node.long_work import LongWork
 from punctual.node.sqlite import job_states
 from punctual.node.sqlite.definitions import SqliteDefinitions
-from punctual.web.routes.jobs_write import LARGE
+from punctual.web.routes.jobs_write import LARGE_PAYLOAD_WEIGHT
 from tests.integration.test_http_engine import NOON, NodeClient, submitted
 from tests.web_client import Answer
 
@@ -199,7 +199,7 @@ def test_a_batch_is_checked_a_job_at_a_time(client: NodeClient) -> None:
     assert turns > 40
 
 
-AT_ONCE = TOGETHER // LARGE
+AT_ONCE = TOGETHER // LARGE_PAYLOAD_WEIGHT
 
 
 @pytest.mark.parametrize(

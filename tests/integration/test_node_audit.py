@@ -18,7 +18,7 @@ from punctual.node.http.application import TOGETHER
 from punctual.node.sqlite.audit import PACK
 from punctual.node.sqlite.codec import micros
 from punctual.node.sqlite.store import Store
-from punctual.web.contract import CALLS, WRITER
+from punctual.web.contract import API_CALLS, WRITER
 from tests.integration.test_http_engine import CRON, NOON, NodeClient
 
 ADA = Actor("ada", "t", "192.0.2.1", "r")
@@ -290,7 +290,7 @@ def test_many_of_one_commit_stand_in_rows_of_bounded_size(node: NodeClient) -> N
 
 def test_every_call_that_writes_has_an_action(node: NodeClient) -> None:
     """A new call that changes something must be noted: this list is then to grow."""
-    writing = {(call.method, call.path) for call in CALLS if call.function == WRITER}
+    writing = {(call.method, call.path) for call in API_CALLS if call.function == WRITER}
     by_calls = [action for action in ACTIONS if action != LIMITS_CHANGE]
     assert len(writing) == len(by_calls) + 2, "PUT beside PATCH, and /jobs/batch beside /jobs"
 

@@ -16,7 +16,7 @@ from botocore.exceptions import EndpointConnectionError
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.domain.identifiers import bucket_of
 from punctual.tasks.reach import Reach, text_of
-from punctual.web.contract import CALLS, PREFLIGHT, READER, WRITER
+from punctual.web.contract import API_CALLS, PREFLIGHT, READER, WRITER
 from tests.integration.moto_adapter import Moto
 from tests.integration.serverless_api import (
     Answer,
@@ -76,7 +76,7 @@ def test_the_list_over_all_jobs_is_by_scheduled_times_here(api: Deployed) -> Non
 
 def test_every_call_reaches_the_function_that_serves_it(api: Deployed) -> None:
     job_id = api("POST", "/jobs", DAILY).json["job_id"]
-    for route in CALLS:
+    for route in API_CALLS:
         path = route.path.replace("{job_id}", job_id).replace("{run_id}", job_id)
         assert route_of(route.method, path) == (f"{route.method} {route.path}", route.function)
         sent: Any = None if route.method in ("GET", "DELETE") else {}
@@ -120,7 +120,7 @@ def test_a_whole_life_of_calls(api: Deployed) -> None:
 @pytest.mark.parametrize("authorizer", [None, {}, {"lambda": None}, {"lambda": {}}, {"jwt": {}}])
 def test_without_a_tenant_nothing_goes_on(api: Deployed, authorizer: Any) -> None:
     before = api.store.rows(api.store.settings.jobs_table)
-    for route in CALLS:
+    for route in API_CALLS:
         path = route.path.replace("{job_id}", "x").replace("{run_id}", "y")
         sent = None if route.method == "GET" else DAILY
         answer = api(route.method, path, sent, authorizer=authorizer)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from punctual.web.contract import CALLS, Call
+from punctual.web.contract import API_CALLS, ApiCall
 from tests.integration.tenants import BODIES, DAILY, KINDS, LISTS, World, a_tenant
 
 
@@ -16,11 +16,11 @@ def world(
         yield World(at, a_tenant(at, "acme"), a_tenant(at, "globex"))
 
 
-NAMED = [call for call in CALLS if "{" in call.path]
+NAMED = [call for call in API_CALLS if "{" in call.path]
 
 
 @pytest.mark.parametrize("call", NAMED, ids=lambda call: f"{call.method} {call.path}")
-def test_what_is_anothers_is_not_there(world: World, call: Call) -> None:
+def test_what_is_anothers_is_not_there(world: World, call: ApiCall) -> None:
     before = world.state(world.acme)
     body = BODIES.get((call.method, call.path), {} if call.method == "POST" else None)
     answer = world.at.ask(world.globex.token, call.method, world.acme.path(call), body)
@@ -104,8 +104,8 @@ def _forged(token: str) -> str:
     return token[:-1] + ("A" if token.endswith("_") else "_")
 
 
-@pytest.mark.parametrize("call", CALLS, ids=lambda call: f"{call.method} {call.path}")
-def test_without_a_good_token_nothing_is_answered(world: World, call: Call) -> None:
+@pytest.mark.parametrize("call", API_CALLS, ids=lambda call: f"{call.method} {call.path}")
+def test_without_a_good_token_nothing_is_answered(world: World, call: ApiCall) -> None:
     if call.public:
         assert world.at.ask("wrong", call.method, call.path).status == 200
         return

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from punctual.web.contract import CALLS
+from punctual.web.contract import API_CALLS
 from tests.integration.guarded import GuardedNode
 from tests.integration.tenants import KINDS, World, a_tenant
 from tests.web_client import Answer
@@ -26,7 +26,7 @@ ROLES = ("viewer", "operator", "editor", "admin")
 @pytest.mark.parametrize("role", ROLES)
 def test_a_token_may_what_its_role_may(world: World, role: str) -> None:
     token = world.at.token("roles", role)["token"]
-    for call in CALLS:
+    for call in API_CALLS:
         if call.public:
             continue
         answer = world.at.ask(token, call.method, world.acme.path(call), {"no": "field"})

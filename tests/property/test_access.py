@@ -5,9 +5,9 @@ import string
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from punctual.auth.bearer import MOST, bearer
-from punctual.auth.cache import Remembered
-from punctual.auth.issuer_config import is_issuer, is_safe
+from punctual.auth.bearer import MAX_BEARER_CHARACTERS, bearer_token
+from punctual.auth.cache import ExpiringCache
+from punctual.auth.issuer_config import is_issuer_url, is_safe_url
 from punctual.domain.tenants.tokens import PREFIX, RANDOM_BYTES, is_ours, keyed_hash, secret
 
 LETTERS = string.ascii_letters + string.digits + "._~+/=-"
@@ -18,7 +18,7 @@ LATIN = st.text(st.characters(max_codepoint=255), max_size=60)
 
 @given(LATIN)
 def test_any_header_is_read_without_harm(header: str) -> None:
-    found = bearer(header)
+    found = bearer_token(header)
     if found is not None:
         assert found
         assert set(found) <= set(LETTERS)
@@ -35,24 +35,24 @@ def test_any_header_is_read_without_harm(header: str) -> None:
 def test_a_token_is_found_however_its_scheme_is_written(
     token: str, scheme: str, spaces: int, around: str
 ) -> None:
-    assert bearer(f"{around}{scheme}{' ' * spaces}{token}{around}") == token
+    assert bearer_token(f"{around}{scheme}{' ' * spaces}{token}{around}") == token
 
 
 @given(st.text(LETTERS, min_size=1, max_size=20), st.text(LETTERS, min_size=1, max_size=20))
 def test_two_tokens_are_none(one: str, other: str) -> None:
     for between in (" ", ", ", ",", "\t", ", Bearer ", "\n"):
-        assert bearer(f"Bearer {one}{between}{other}") is None
+        assert bearer_token(f"Bearer {one}{between}{other}") is None
 
 
 @given(st.characters(max_codepoint=255).filter(lambda one: one not in LETTERS + " \t"))
 def test_a_character_that_no_token_has_spoils_it(one: str) -> None:
-    assert bearer(f"Bearer a{one}b") is None
-    assert bearer(f"Bearer ab{one}") is None
+    assert bearer_token(f"Bearer a{one}b") is None
+    assert bearer_token(f"Bearer ab{one}") is None
 
 
 def test_a_token_without_end_is_none() -> None:
-    assert bearer("Bearer " + "a" * MOST) == "a" * MOST
-    assert bearer("Bearer " + "a" * (MOST + 1)) is None
+    assert bearer_token("Bearer " + "a" * MAX_BEARER_CHARACTERS) == "a" * MAX_BEARER_CHARACTERS
+    assert bearer_token("Bearer " + "a" * (MAX_BEARER_CHARACTERS + 1)) is None
 
 
 @given(KEYS, RANDOM)
@@ -60,7 +60,7 @@ def test_what_a_key_made_is_known_by_it_and_fits_a_header(key: bytes, random: by
     text = secret(key, random)
     assert text.startswith(PREFIX)
     assert is_ours(key, text)
-    assert bearer(f"Bearer {text}") == text
+    assert bearer_token(f"Bearer {text}") == text
 
 
 @given(KEYS, KEYS, RANDOM)
@@ -107,7 +107,7 @@ def test_what_is_remembered_is_what_was_put_and_never_more(
     steps: list[tuple[int, int, float, float]],
 ) -> None:
     now = 100.0
-    remembered: Remembered[int] = Remembered(lambda: now, 8)
+    remembered: ExpiringCache[int] = ExpiringCache(lambda: now, 8)
     truth: dict[str, tuple[int, float, float]] = {}
     for name, value, seconds, later in steps:
         remembered.put(str(name), value, seconds)
@@ -124,8 +124,8 @@ def test_what_is_remembered_is_what_was_put_and_never_more(
 @given(st.text(max_size=40))
 def test_an_address_is_safe_or_it_is_not_and_nothing_else(text: str) -> None:
     for address in (text, f"https://{text}", f"http://{text}", f"https://a.example/{text}"):
-        assert is_issuer(address) <= is_safe(address)
-        if is_safe(address):
+        assert is_issuer_url(address) <= is_safe_url(address)
+        if is_safe_url(address):
             assert (
                 address.lower().startswith("https://")
                 or "//127.0.0.1" in address

@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from punctual.web.http.query import filters_only
+from punctual.web.http.query import filter_parameters
 from punctual.web.models.job import JobFields
-from punctual.web.models.schedule_types import OF_TYPE
+from punctual.web.models.schedule_types import TYPES_OF_FIELD
 from tests.web_client import Answer, Client
 
 SOME = settings(
@@ -125,7 +125,7 @@ def test_any_job_is_accepted_or_refused_by_its_fields(body: dict[str, Any]) -> N
     if answer.status == 202:
         shown = client.get(answer.headers["location"]).json
         for name, value in body.items():
-            if value is not None and name not in (*OF_TYPE, "task", "retry"):
+            if value is not None and name not in (*TYPES_OF_FIELD, "task", "retry"):
                 assert shown[name] == value
     elif answer.status == 422:
         tops = {field.split(".")[0] for field in answer.fields}
@@ -162,7 +162,9 @@ def test_any_order_is_taken_or_refused(call: str, body: Any) -> None:
 @SOME
 @given(JOB, JSON, JSON)
 def test_any_preview_is_given_or_refused(body: dict[str, Any], start: Any, count: Any) -> None:
-    schedule = {name: value for name, value in body.items() if name in (*OF_TYPE, "schedule_type")}
+    schedule = {
+        name: value for name, value in body.items() if name in (*TYPES_OF_FIELD, "schedule_type")
+    }
     asked = sent({**schedule, "from": start, "count": count})
     holds(Client().call("POST", "/v1/schedules/preview", asked), 200, 400, 422)
 
@@ -247,4 +249,4 @@ def test_any_header_is_answered(headers: dict[str, str]) -> None:
 
 
 def test_filters_are_those_of_the_request_whatever_their_order() -> None:
-    assert filters_only("b=1&a=2&limit=3&a=1") == filters_only("a=1&next_token=x&a=2&b=1")
+    assert filter_parameters("b=1&a=2&limit=3&a=1") == filter_parameters("a=1&next_token=x&a=2&b=1")

@@ -28,7 +28,7 @@ SIGNS = "0123456789-:.,TWZztx+ ٣"
 
 def long_way(text: str) -> datetime | None:
     try:
-        at = timestamps._any(text)
+        at = timestamps._parse_any_form(text)
     except ValueError:
         return None
     return at if EPOCH <= at < HORIZON else None
@@ -36,7 +36,7 @@ def long_way(text: str) -> datetime | None:
 
 def read(text: str) -> datetime | None:
     try:
-        return timestamps.parsed(text)
+        return timestamps.parse_time(text)
     except ValueError:
         return None
 
@@ -47,7 +47,9 @@ def test_each_form_is_read_alike(form: str) -> None:
 
 
 def test_the_usual_forms_take_the_short_way() -> None:
-    assert [timestamps._usual(form) is not None for form in FORMS[:6]] == [True] * 4 + [False] * 2
+    assert [timestamps._parse_usual_form(form) is not None for form in FORMS[:6]] == [True] * 4 + [
+        False
+    ] * 2
 
 
 @settings(max_examples=2_000, deadline=None)

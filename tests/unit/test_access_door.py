@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from punctual.auth.authenticator import Secrets, TokenDoor, admin_hash, admin_who
+from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets, admin_hash, admin_identity
 from punctual.auth.bearer import Identity
 from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import Unavailable
@@ -50,14 +50,14 @@ class House:
         self.clock = ManualClock(NOON)
         self.rows = Known()
         self.problems: list[str] = []
-        self.secrets = Secrets(KEY, admin_hash(KEY, ADMIN))
-        self.door = TokenDoor(
+        self.secrets = TokenSecrets(KEY, admin_hash(KEY, ADMIN))
+        self.door = TokenAuthenticator(
             lambda: self.secrets,
             self.rows,
             self.clock,
             lambda: self.clock().timestamp(),
             self.problems.append,
-            admin_who("default"),
+            admin_identity("default"),
             fresh,
         )
 
@@ -67,73 +67,73 @@ class House:
 
 def test_the_admin_is_known_without_a_row() -> None:
     house = House()
-    assert house.door.who(ADMIN) == Identity("default", "admin", Role.ADMIN)
+    assert house.door.identify(ADMIN) == Identity("default", "admin", Role.ADMIN)
     assert house.rows.found == []
 
 
 def test_an_admin_hash_is_nobodys_where_there_is_no_key() -> None:
     house = House()
-    house.secrets = Secrets(b"", admin_hash(b"", ADMIN))
-    assert house.door.who(ADMIN) is None
+    house.secrets = TokenSecrets(b"", admin_hash(b"", ADMIN))
+    assert house.door.identify(ADMIN) is None
 
 
 def test_what_the_key_did_not_make_costs_nothing() -> None:
     house = House()
-    assert house.door.who(secret(b"x" * 32, b"t" * 32)) is None
-    assert house.door.who(TEXT[:-1]) is None
+    assert house.door.identify(secret(b"x" * 32, b"t" * 32)) is None
+    assert house.door.identify(TEXT[:-1]) is None
     assert house.rows.found == []
 
 
 def test_a_good_token_is_read_again_when_it_is_stale() -> None:
     house = House()
     for _ in range(90):
-        assert house.door.who(TEXT) == WHO
+        assert house.door.identify(TEXT) == WHO
         house.later(1)
     assert len(house.rows.found) == 2
 
 
 def test_where_a_read_costs_nothing_what_is_taken_back_is_refused_at_once() -> None:
     house = House(fresh=0)
-    assert house.door.who(TEXT) == WHO
+    assert house.door.identify(TEXT) == WHO
     house.rows.rows[HASHED] = house.rows.rows[HASHED]._replace(revoked_at=NOON)
-    assert house.door.who(TEXT) is None
+    assert house.door.identify(TEXT) is None
     assert len(house.rows.found) == 2
 
 
 def test_a_token_is_remembered_as_no_good_for_a_while_alone() -> None:
     house = House()
     token = house.rows.rows.pop(HASHED)
-    assert [house.door.who(TEXT) for _ in range(5)] == [None] * 5
+    assert [house.door.identify(TEXT) for _ in range(5)] == [None] * 5
     assert len(house.rows.found) == 1
     house.rows.rows[HASHED] = token
     house.later(45)
-    assert house.door.who(TEXT) == WHO
+    assert house.door.identify(TEXT) == WHO
 
 
 def test_a_remembered_token_ends_when_it_says() -> None:
     house = House()
     ends = NOON + timedelta(seconds=10)
     house.rows.rows[HASHED] = house.rows.rows[HASHED]._replace(expires_at=ends)
-    assert house.door.who(TEXT) == WHO._replace(expires_at=ends)
+    assert house.door.identify(TEXT) == WHO._replace(expires_at=ends)
     house.later(10)
-    assert house.door.who(TEXT) is None
+    assert house.door.identify(TEXT) is None
 
 
 def test_an_outage_gives_no_grace_to_what_may_be_taken_back() -> None:
     house = House()
-    assert house.door.who(TEXT) == WHO
+    assert house.door.identify(TEXT) == WHO
     house.rows.away = True
-    assert house.door.who(TEXT) == WHO
+    assert house.door.identify(TEXT) == WHO
     house.later(45)
     with pytest.raises(Unavailable):
-        house.door.who(TEXT)
+        house.door.identify(TEXT)
 
 
 @pytest.mark.parametrize("fresh", [0.0, 45.0])
 def test_a_use_is_noted_once_in_five_minutes(fresh: float) -> None:
     house = House(fresh)
     for _ in range(60):
-        house.door.who(TEXT)
+        house.door.identify(TEXT)
         house.later(10)
     assert [at - NOON for _, at in house.rows.noted] == [timedelta(), USED]
 
@@ -141,7 +141,7 @@ def test_a_use_is_noted_once_in_five_minutes(fresh: float) -> None:
 def test_a_use_that_cannot_be_noted_is_told_and_keeps_nobody_out() -> None:
     house = House()
     house.rows.full = True
-    assert [house.door.who(TEXT) for _ in range(3)] == [WHO] * 3
+    assert [house.door.identify(TEXT) for _ in range(3)] == [WHO] * 3
     assert house.problems == ["full"], "and it is not tried with each call"
 
 

@@ -10,10 +10,10 @@ from punctual.domain.run import Reason, RunStatus, Trigger, WaitingRun
 from punctual.engine.commands import audit
 from punctual.engine.commands.audit import Actor, AuditFilters, Entry, Note, Noted, Subject
 from punctual.engine.queries.audit import AuditLine
-from punctual.web.http.actor import MOST as LONGEST
+from punctual.web.http.actor import MAX_ACTOR_CHARACTERS as LONGEST
 from punctual.web.http.actor import actor
 from punctual.web.http.request import Caller, Request
-from punctual.web.views.audit import MOST, line_json
+from punctual.web.views.audit import MAX_VALUE_BYTES, audit_entry_json
 from tests.builders import JOB, NOON, RUN, a_body, a_head, a_run, after
 
 ADA = Actor("ada", "0193e2b4-7b12-7000-8000-000000000000", "203.0.113.9", "request-1")
@@ -149,10 +149,10 @@ def test_a_changed_definition_shows_the_fields_that_differ_with_their_defaults()
 
 def test_what_is_long_is_told_by_its_size() -> None:
     before = a_body(document={"name": "n", "schedule_type": "IMMEDIATE"}, payload={"a": 1})
-    after_it = replace(before, ref="2-x", payload={"a": "x" * MOST})
+    after_it = replace(before, ref="2-x", payload={"a": "x" * MAX_VALUE_BYTES})
     shown = update(before, after_it)
     assert shown["before"] == {"payload": {"a": 1}}
-    assert shown["after"] == {"payload": {"bytes": MOST + len('{"a":""}')}}
+    assert shown["after"] == {"payload": {"bytes": MAX_VALUE_BYTES + len('{"a":""}')}}
 
 
 def test_payloads_beside_their_definition_differ_by_their_prints() -> None:
@@ -169,7 +169,7 @@ def test_payloads_beside_their_definition_differ_by_their_prints() -> None:
 def test_a_created_job_shows_what_was_sent() -> None:
     body = a_body(document={"name": "n", "schedule_type": "IMMEDIATE"}, payload=[1])
     entry = Entry("acme", a_note(audit.JOB_CREATE), Subject(JOB, 1, body.ref))
-    shown = line_json(AuditLine(entry, None, body))
+    shown = audit_entry_json(AuditLine(entry, None, body))
     assert shown["before"] is None
     assert shown["after"] == {"name": "n", "schedule_type": "IMMEDIATE", "payload": [1]}
     assert shown["job_id"] == JOB
@@ -188,4 +188,4 @@ def test_what_a_request_brings_is_bounded_and_can_be_written() -> None:
 def update(before: Any, changed: Any) -> dict[str, Any]:
     note = a_note(audit.JOB_UPDATE, former=before.ref, before={}, after={})
     entry = Entry("acme", note, Subject(JOB, 2, changed.ref))
-    return line_json(AuditLine(entry, before, changed))
+    return audit_entry_json(AuditLine(entry, before, changed))

@@ -7,7 +7,7 @@ import pytest
 
 from punctual.client import Conflict, Job, Unavailable
 from punctual.client.model import seen
-from punctual.web.models.defaults import filled
+from punctual.web.models.defaults import with_defaults
 from punctual_cli.apply.execute import carry_out
 from punctual_cli.apply.fields import same, whole
 from punctual_cli.apply.file import ANYWHERE, Source, Wrong, groups
@@ -305,4 +305,4 @@ def test_defaults_are_those_that_the_server_goes_by(
     schedule: dict[str, Any], more: dict[str, Any]
 ) -> None:
     declared = {"name": "x", **schedule, **more}
-    assert same(whole(declared), filled(declared))
+    assert same(whole(declared), with_defaults(declared))

@@ -14,7 +14,7 @@ from punctual.client import (
     Punctual,
     Unexpected,
 )
-from punctual.web.contract import CALLS as CONTRACT
+from punctual.web.contract import API_CALLS as CONTRACT
 from tests.client_ways import JOB, RUN, Server, a_job, a_run, both_ways
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)

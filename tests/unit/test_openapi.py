@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from punctual.web.contract import CALLS
-from punctual.web.http.problems import STATUSES
+from punctual.web.contract import API_CALLS
+from punctual.web.http.problems import HTTP_STATUSES
 from punctual.web.models.defaults import DEFAULTS
-from punctual.web.models.schedule_types import OF_TYPE
+from punctual.web.models.schedule_types import TYPES_OF_FIELD
 from punctual.web.openapi.__main__ import texts
-from punctual.web.openapi.document import EXAMPLES, ID_OF, document, recorded
-from punctual.web.routes.openapi import packaged
+from punctual.web.openapi.document import EXAMPLES, OPERATION_IDS, build_document, recorded_examples
+from punctual.web.routes.openapi import read_openapi_file
 from tests.openapi_answers import closed
 from tests.openapi_scene import text
 from tests.web_client import Client
@@ -29,7 +29,7 @@ CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
 @pytest.fixture(scope="module")
 def made() -> Any:
-    return document()
+    return build_document()
 
 
 def operations(made: Any) -> dict[tuple[str, str], Any]:
@@ -51,7 +51,7 @@ def test_the_files_are_what_make_openapi_writes(path: Path) -> None:
 
 
 def test_it_has_each_call_of_the_contract_and_none_besides(made: Any) -> None:
-    assert set(operations(made)) == {(call.method, call.path) for call in CALLS}
+    assert set(operations(made)) == {(call.method, call.path) for call in API_CALLS}
 
 
 def test_each_operation_has_a_name_of_its_own_for_generated_code(made: Any) -> None:
@@ -61,7 +61,7 @@ def test_each_operation_has_a_name_of_its_own_for_generated_code(made: Any) -> N
 
 
 def test_each_operation_says_which_role_it_needs_or_that_it_needs_no_token(made: Any) -> None:
-    for call in CALLS:
+    for call in API_CALLS:
         operation = operations(made)[call.method, call.path]
         words = "Needs no token." if call.public else f"Needs the role {call.needs.word}."
         assert operation["description"].endswith(words)
@@ -78,7 +78,7 @@ def test_each_name_in_an_address_is_a_parameter(made: Any) -> None:
 def test_each_status_that_a_problem_can_have_is_told(made: Any) -> None:
     told = {int(s) for one in operations(made).values() for s in one["responses"] if s >= "400"}
     apart = {405}  # of no operation: it answers what is none
-    assert told | apart == set(STATUSES.values()) - IN_NO_DOCUMENT
+    assert told | apart == set(HTTP_STATUSES.values()) - IN_NO_DOCUMENT
     assert "Allow" in made["components"]["responses"]["MethodNotAllowed"]["headers"]
 
 
@@ -98,7 +98,7 @@ def test_each_link_leads_to_an_operation_with_such_parameters(made: Any) -> None
 def test_the_defaults_are_those_that_a_job_shows() -> None:
     shown = Client().post("/v1/jobs", CRON).json
     for name, value in DEFAULTS.items():
-        if value is None or "CRON" not in OF_TYPE.get(name, ("CRON",)):
+        if value is None or "CRON" not in TYPES_OF_FIELD.get(name, ("CRON",)):
             continue
         assert (value.items() <= shown[name].items()) if name == "task" else shown[name] == value
 
@@ -142,13 +142,13 @@ def test_the_schema_of_a_job_knows_what_belongs_together(fields: Any, right: boo
 def test_it_is_served_to_anybody_with_its_mark() -> None:
     answer = Client().get("/v1/openapi.json")
     assert (answer.status, answer.headers["content-type"]) == (200, "application/json")
-    assert json.loads(answer.body) == document()
-    assert answer.headers["etag"] == packaged().tag
+    assert json.loads(answer.body) == build_document()
+    assert answer.headers["etag"] == read_openapi_file().tag
 
 
 def test_serving_it_needs_no_models() -> None:
     code = (
-        "import sys; from punctual.web.routes.openapi import packaged; packaged();"
+        "import sys; from punctual.web.routes import openapi; openapi.read_openapi_file();"
         "print([m for m in sys.modules if m.split('.')[0] in ('pydantic', 'pydantic_core')])"
     )
     found = subprocess.run(
@@ -162,4 +162,4 @@ def test_the_examples_are_what_the_node_answers() -> None:
 
 
 def test_each_operation_but_this_document_itself_has_an_example(made: Any) -> None:
-    assert set(recorded()) == set(ID_OF.values()) - {"getOpenApi"}
+    assert set(recorded_examples()) == set(OPERATION_IDS.values()) - {"getOpenApi"}

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from punctual.web.openapi.document import document
-from punctual.web.openapi.schemas import _RENAMED
-from punctual.web.openapi.words import FIELDS
+from punctual.web.openapi.document import build_document
+from punctual.web.openapi.schemas import _SCHEMA_NAMES
+from punctual.web.openapi.words import FIELD_DESCRIPTIONS
 
-DOCUMENT = document()
+DOCUMENT = build_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 ALTERNATIVES = ("oneOf", "anyOf")
 FREE = ("examples", "example", "const", "enum")  # values, no schemas
@@ -113,17 +113,17 @@ def test_no_field_has_the_name_of_its_schema() -> None:
 
 
 def test_every_field_says_what_it_is_in_its_own_schema() -> None:
-    former = {new: old for old, new in _RENAMED.items()}
+    former = {new: old for old, new in _SCHEMA_NAMES.items()}
     for title, name, field in fields():
         if "const" in field and "description" not in field:
             continue  # it tells schemas apart, and says all by its value
-        words = FIELDS[MADE_OF.get(title, former.get(title, title))]
+        words = FIELD_DESCRIPTIONS[MADE_OF.get(title, former.get(title, title))]
         assert field["description"].startswith(words[name]), f"{title}.{name}"
 
 
 def test_no_words_are_left_of_a_field_that_is_gone() -> None:
-    for model, words in FIELDS.items():
-        titles = [t for t, m in MADE_OF.items() if m == model] or [_RENAMED.get(model, model)]
+    for model, words in FIELD_DESCRIPTIONS.items():
+        titles = [t for t, m in MADE_OF.items() if m == model] or [_SCHEMA_NAMES.get(model, model)]
         known = {name for title in titles for name in SCHEMAS[title]["properties"]}
         assert set(words) <= known, model
 

@@ -11,9 +11,9 @@ from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.queries.jobs import JobQueries
 from punctual.node.features import FEATURES
-from punctual.web.app import routes
+from punctual.web.app import build_routes
 from punctual.web.services import Services
-from punctual.web.views.system import About
+from punctual.web.views.system import InstallationInfo
 
 ROOT = Path(__file__).parents[2]
 PLACES = (ROOT, ROOT / "layers/core/python/punctual")
@@ -55,10 +55,16 @@ def no_log(_event: str, /, **_fields: Any) -> None:
 def declared() -> set[tuple[str, str]]:
     nothing = cast(Any, None)
     services = Services(
-        cast(Jobs, nothing), cast(JobQueries, nothing), nothing, FEATURES, About("0", ()), nothing
+        cast(Jobs, nothing),
+        cast(JobQueries, nothing),
+        nothing,
+        FEATURES,
+        InstallationInfo("0", ()),
+        nothing,
     )
     return {
-        (one.method, re.sub(r"<\w+>", "*", one.rule)) for one in routes(services, no_log).declared
+        (one.method, re.sub(r"<\w+>", "*", one.rule))
+        for one in build_routes(services, no_log).declared
     }
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from punctual.engine.commands.definition import compile_definition, keep_phase
-from punctual.web.models.defaults import filled, say_the_same
+from punctual.web.models.defaults import are_equivalent, with_defaults
 from tests.builders_jobs import JOB_ID, NOON, after
 
 CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 2 * * *"}
@@ -33,7 +33,7 @@ EVERY = {"name": "a", "schedule_type": "INTERVAL", "interval_seconds": 60}
     ids=str,
 )
 def test_a_default_that_is_named_is_no_news(said: dict[str, Any]) -> None:
-    assert say_the_same(EVERY, {**EVERY, **said})
+    assert are_equivalent(EVERY, {**EVERY, **said})
 
 
 @pytest.mark.parametrize(
@@ -50,23 +50,23 @@ def test_a_default_that_is_named_is_no_news(said: dict[str, Any]) -> None:
     ids=str,
 )
 def test_what_means_something_else_is(said: dict[str, Any]) -> None:
-    assert not say_the_same(EVERY, {**EVERY, **said})
+    assert not are_equivalent(EVERY, {**EVERY, **said})
 
 
 def test_true_is_not_one() -> None:
-    assert not say_the_same({**EVERY, "payload": True}, {**EVERY, "payload": 1})
+    assert not are_equivalent({**EVERY, "payload": True}, {**EVERY, "payload": 1})
 
 
 def test_each_grammar_has_its_own_clock_changes() -> None:
     theirs = {**CRON, "cron_expression": "cron(0 2 * * ? *)"}
-    assert (filled(CRON)["dst_gap"], filled(theirs)["dst_gap"]) == ("NEXT", "SKIP")
-    assert say_the_same(theirs, {**theirs, "dst_gap": "SKIP", "dst_fold": "FIRST"})
-    assert not say_the_same(theirs, {**theirs, "dst_gap": "NEXT"})
+    assert (with_defaults(CRON)["dst_gap"], with_defaults(theirs)["dst_gap"]) == ("NEXT", "SKIP")
+    assert are_equivalent(theirs, {**theirs, "dst_gap": "SKIP", "dst_fold": "FIRST"})
+    assert not are_equivalent(theirs, {**theirs, "dst_gap": "NEXT"})
 
 
 def test_a_default_of_the_schedule_that_is_named_moves_nothing() -> None:
     for document in (CRON, {**CRON, "cron_expression": "rate(5 minutes)"}, EVERY):
         old = compile_definition(document, JOB_ID, "1", NOON).schedule
-        whole = {name: v for name, v in filled(document).items() if v is not None}
+        whole = {name: v for name, v in with_defaults(document).items() if v is not None}
         new = compile_definition(whole, JOB_ID, "2", after(10)).schedule
         assert keep_phase(new, old) is None

@@ -9,11 +9,12 @@ import pytest
 
 from punctual.engine.queries.views import Output
 from punctual.node.features import FEATURES
-from punctual.web.app import resolver, routes
-from punctual.web.contract import CALLS
+from punctual.web.app import build_routes, route_groups
+from punctual.web.contract import API_CALLS
+from punctual.web.gateway import build_resolver
 from punctual.web.http.request import Caller
 from punctual.web.services import Services
-from punctual.web.views.system import About
+from punctual.web.views.system import InstallationInfo
 from tests.web_engine import MemoryEngine
 
 JOB = '{"name":"ä","schedule_type":"IMMEDIATE"}'
@@ -26,12 +27,14 @@ class Gateway:
         self.stage = stage
         self.logged: list[str] = []
         jobs, search = self.engine.as_jobs, self.engine.as_search
-        about = About("0", ())
+        about = InstallationInfo("0", ())
         services = Services(
             jobs, search, self.engine.clock, FEATURES, about, self.engine.tokens, most=most
         )
         self.services = services
-        self.app = resolver(services, self.log, lambda event, _path: Caller(event["tenant"], "me"))
+        self.app = build_resolver(
+            route_groups(services), self.log, lambda event, _path: Caller(event["tenant"], "me")
+        )
 
     def log(self, event: str, /, **fields: Any) -> None:
         self.logged.append(event)
@@ -164,8 +167,8 @@ def test_logs_come_in_pieces_where_an_answer_is_bounded() -> None:
 
 
 def test_both_ways_know_the_same_routes(gateway: Gateway) -> None:
-    declared = routes(gateway.services, gateway.log).declared
-    assert len(declared) == len(CALLS)
+    declared = build_routes(gateway.services, gateway.log).declared
+    assert len(declared) == len(API_CALLS)
     for one in declared:
         path = one.rule.replace("<job_id>", "x").replace("<run_id>", "y")
         answer = gateway.call(one.method, path, "{}" if one.method != "GET" else "")

@@ -6,15 +6,15 @@ import pytest
 
 from punctual.domain import errors
 from punctual.domain.errors import FieldError, Invalid, NotFound, PunctualError, Unavailable
-from punctual.web.http.conditions import Match, idempotency_key, if_match
+from punctual.web.http.conditions import VersionMatch, idempotency_key, if_match
 from punctual.web.http.guards import check_accept
 from punctual.web.http.paging import Pager
 from punctual.web.http.problems import (
-    STATUSES,
+    HTTP_STATUSES,
     RequestRejected,
-    problem,
+    internal_error_reply,
+    problem_body,
     problem_reply,
-    unknown_problem,
 )
 from punctual.web.http.query import Query
 from punctual.web.http.request import Caller, Request
@@ -28,13 +28,13 @@ def with_header(name: bytes, value: str) -> Request:
 def test_every_error_of_the_domain_has_its_status() -> None:
     known = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     codes = {kind.code for kind in known if issubclass(kind, PunctualError)}
-    assert codes - STATUSES.keys() == set()
-    assert {STATUSES[code] for code in codes} == {404, 409, 412, 422, 429, 500, 503}
+    assert codes - HTTP_STATUSES.keys() == set()
+    assert {HTTP_STATUSES[code] for code in codes} == {404, 409, 412, 422, 429, 500, 503}
 
 
 def test_a_problem_says_what_rfc_9457_asks_and_names_fields() -> None:
     error = Invalid.of(FieldError("a.b", "is wrong"), FieldError("c", "too"))
-    assert problem(error, "r1") == {
+    assert problem_body(error, "r1") == {
         "type": "urn:punctual:invalid",
         "title": "Unprocessable Content",
         "status": 422,
@@ -46,7 +46,7 @@ def test_a_problem_says_what_rfc_9457_asks_and_names_fields() -> None:
             {"field": "c", "message": "too"},
         ],
     }
-    assert "errors" not in problem(NotFound("no"), "r1")
+    assert "errors" not in problem_body(NotFound("no"), "r1")
 
 
 def test_what_may_help_later_says_when() -> None:
@@ -63,7 +63,7 @@ def test_a_refusal_of_http_carries_its_own_headers() -> None:
 
 
 def test_what_nobody_foresaw_tells_nothing_but_the_request() -> None:
-    reply = unknown_problem("r9")
+    reply = internal_error_reply("r9")
     assert reply.status == 500
     assert b"r9" in reply.body
 
@@ -95,7 +95,7 @@ def test_another_idempotency_key_is_refused_by_name(key: str) -> None:
     ],
 )
 def test_if_match_names_editions(value: str, editions: set[int]) -> None:
-    assert if_match(with_header(b"if-match", value)) == Match(frozenset(editions))
+    assert if_match(with_header(b"if-match", value)) == VersionMatch(frozenset(editions))
 
 
 def test_if_match_may_take_any() -> None:

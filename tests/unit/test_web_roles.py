@@ -6,29 +6,34 @@ import pytest
 
 from punctual.domain.tenants.roles import Role
 from punctual.node.features import FEATURES
-from punctual.web.app import routes
-from punctual.web.contract import CALLS, NEEDS, PUBLIC, Call
+from punctual.web.app import build_routes
+from punctual.web.contract import API_CALLS, PUBLIC_PATHS, REQUIRED_ROLES, ApiCall
 from punctual.web.http.request import Caller, Reply, Request
 from punctual.web.services import Services
-from punctual.web.views.system import About
+from punctual.web.views.system import InstallationInfo
 from tests.web_engine import MemoryEngine
 
 ID = "01939f6a-7b12-7000-8000-000000000000"
-GUARDED = [call for call in CALLS if not call.public]
+GUARDED = [call for call in API_CALLS if not call.public]
 
 
-def asked(call: Call, role: Role) -> Reply:
+def asked(call: ApiCall, role: Role) -> Reply:
     engine = MemoryEngine()
     services = Services(
-        engine.as_jobs, engine.as_search, engine.clock, FEATURES, About("0", ()), engine.tokens
+        engine.as_jobs,
+        engine.as_search,
+        engine.clock,
+        FEATURES,
+        InstallationInfo("0", ()),
+        engine.tokens,
     )
     path = call.path.replace("{job_id}", ID).replace("{run_id}", ID)
     request = Request(call.method, path, "", {}, b"", Caller("t", "c", role), "id")
-    return routes(services, lambda *_, **__: None).whole_answer(request)
+    return build_routes(services, lambda *_, **__: None).answer_at_once(request)
 
 
 @pytest.mark.parametrize("call", GUARDED, ids=lambda call: f"{call.method} {call.path}")
-def test_a_call_is_served_from_its_own_role_on_and_refused_below(call: Call) -> None:
+def test_a_call_is_served_from_its_own_role_on_and_refused_below(call: ApiCall) -> None:
     for role in Role:
         reply = asked(call, role)
         if role < call.needs:
@@ -42,7 +47,9 @@ def test_a_call_is_served_from_its_own_role_on_and_refused_below(call: Call) -> 
 
 
 def test_only_what_is_open_needs_no_role() -> None:
-    assert {call.path for call in CALLS if (call.method, call.rule) not in NEEDS} <= PUBLIC
+    assert {
+        call.path for call in API_CALLS if (call.method, call.rule) not in REQUIRED_ROLES
+    } <= PUBLIC_PATHS
 
 
 def test_roles_need_what_the_contract_says() -> None:

@@ -172,7 +172,7 @@ def test_a_type_refused_to_a_tenant_is_told_with_the_reason_and_to_no_other() ->
     def refused_to(tenant: str) -> dict[str, str]:
         return {"script": "not for you"} if tenant == "acme" else {}
 
-    features = FEATURES._replace(refused_to=refused_to)
+    features = FEATURES._replace(refused_task_types=refused_to)
     assert wrong(script(), features.of("acme")) == {"task.type": "not for you"}
     assert check(script(), features.of("local"))
     assert check(http(), features.of("acme"))

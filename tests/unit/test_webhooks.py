@@ -27,7 +27,7 @@ from punctual.tasks.contract import Outcome
 from punctual.tasks.limits import OWN_DETAIL_TYPES
 from punctual.tasks.webhook import judged, webhook
 from punctual.web.models.notify import Outcome as Outcomes
-from punctual.web.views.event import notice_json
+from punctual.web.views.event import notification_json
 from tests.builders import NOON, a_run
 from tests.builders_jobs import Story, a_change, a_job, after, every
 from tests.signatures import is_signed
@@ -168,14 +168,16 @@ def test_a_webhook_says_what_the_bus_says_and_nothing_that_is_secret() -> None:
         status=RunStatus.FAILED, ended_at=NOON, token=3, claimer="e1", nonce="n", note="out"
     )
     notice = Notification("acme", "job", run.run_id, 0, RunStatus.FAILED, 1, 7, "RUNNING")
-    attempt = webhook(notice, "https://a.example", notice_json(notice, run), [SECRET], NOON)
+    attempt = webhook(notice, "https://a.example", notification_json(notice, run), [SECRET], NOON)
     sent = msgspec.json.decode(attempt.task["body"])
     assert set(sent) == {"type", "time", "data"}
     assert (sent["type"], sent["data"]["id"]) == (OWN_DETAIL_TYPES[1], f"{run.run_id}.7")
     assert attempt.task["headers"]["Content-Type"] == "application/json"
     assert len(attempt.task["body"]) < 1_024
     assert "out" not in sent["data"].values()
-    later = webhook(notice, "https://a.example", notice_json(notice, run), [SECRET], after(60))
+    later = webhook(
+        notice, "https://a.example", notification_json(notice, run), [SECRET], after(60)
+    )
     assert later.task["body"] == attempt.task["body"]
     assert later.task["headers"] != attempt.task["headers"]
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from punctual.web.http import timestamps
-from punctual.web.models.defaults import DEFAULTS, TASKS
-from punctual.web.models.job import READ_ONLY
-from punctual.web.models.schedule_types import OF_TYPE
+from punctual.web.models.defaults import DEFAULTS, TASK_DEFAULTS
+from punctual.web.models.job import READ_ONLY_FIELDS
+from punctual.web.models.schedule_types import TYPES_OF_FIELD
 
 TIMES = ("schedule_time", "start_time", "end_time")
 ORDER = ("name", "schedule_type", *DEFAULTS)
@@ -34,7 +34,7 @@ def whole(fields: Mapping[str, Any]) -> dict[str, Any]:
     found = {name: fields.get(name) for name in ("name", "schedule_type")}
     for name in DEFAULTS:
         value = fields.get(name)
-        belongs = name not in OF_TYPE or kind in OF_TYPE[name]
+        belongs = name not in TYPES_OF_FIELD or kind in TYPES_OF_FIELD[name]
         if value is None:
             value = _default(name, fields) if belongs else None
         found[name] = _normal(name, value)
@@ -53,13 +53,13 @@ def _default(name: str, fields: Mapping[str, Any]) -> Any:
 def _normal(name: str, value: Any) -> Any:
     if name in TIMES and isinstance(value, str):
         try:
-            return timestamps.normal(timestamps.parsed(value))
+            return timestamps.normalize_time(timestamps.parse_time(value))
         except ValueError:
             return value
     if name == "exclude":
         return sorted(set(value)) if value else []
     if name == "task" and isinstance(value, dict):
-        return {**TASKS.get(str(value.get("type")), {}), **_without_nulls(value)}
+        return {**TASK_DEFAULTS.get(str(value.get("type")), {}), **_without_nulls(value)}
     if name == "retry" and isinstance(value, dict):
         return {**DEFAULTS["retry"], **_without_nulls(value)}
     return value
@@ -77,7 +77,7 @@ def declared_of(job: Mapping[str, Any]) -> dict[str, Any]:
     {'name': 'x', 'schedule_type': 'IMMEDIATE', 'task': {'type': 'http', 'url': 'http://a'}}
     """
     found: dict[str, Any] = {}
-    others = [name for name in job if name not in ORDER and name not in READ_ONLY]
+    others = [name for name in job if name not in ORDER and name not in READ_ONLY_FIELDS]
     for name in (*ORDER, *others):
         value = job.get(name)
         default = _normal(name, _default(name, job)) if name in DEFAULTS else None
@@ -89,7 +89,7 @@ def declared_of(job: Mapping[str, Any]) -> dict[str, Any]:
 
 def _bare(name: str, value: Any) -> Any:
     if name == "task":
-        defaults = TASKS.get(str(value.get("type")), {})
+        defaults = TASK_DEFAULTS.get(str(value.get("type")), {})
     elif name == "retry":
         defaults = DEFAULTS["retry"]
     else:
@@ -144,6 +144,6 @@ def change_of(found: list[Difference], declared: Mapping[str, Any]) -> dict[str,
         name = difference.path.partition(".")[0]
         if name in declared:
             sent[name] = declared[name]
-        elif kind in OF_TYPE.get(name, (kind,)):
+        elif kind in TYPES_OF_FIELD.get(name, (kind,)):
             sent[name] = None
     return sent

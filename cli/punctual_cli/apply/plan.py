@@ -9,8 +9,8 @@ from typing import Any, Literal
 import msgspec
 
 from punctual.web.features import Features
-from punctual.web.models.job import READ_ONLY
-from punctual.web.models.schedule_types import OF_TYPE
+from punctual.web.models.job import READ_ONLY_FIELDS
+from punctual.web.models.schedule_types import TYPES_OF_FIELD
 from punctual_cli.apply.fields import Difference, change_of, differences, whole
 from punctual_cli.apply.file import SET_TAG, Declared, Group, wrong_fields
 from punctual_cli.apply.yaml_lines import Fault
@@ -170,7 +170,9 @@ def _document(job: Job) -> dict[str, Any]:
     return {
         name: value
         for name, value in job.items()
-        if value is not None and name not in READ_ONLY and kind in OF_TYPE.get(name, (kind,))
+        if value is not None
+        and name not in READ_ONLY_FIELDS
+        and kind in TYPES_OF_FIELD.get(name, (kind,))
     }
 
 

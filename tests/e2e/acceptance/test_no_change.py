@@ -2,7 +2,7 @@
 
 import pytest
 
-from punctual.web.models.job import READ_ONLY
+from punctual.web.models.job import READ_ONLY_FIELDS
 from tests.e2e.acceptance.contract import EVERY_SECOND, NEVER_SOON, Api, Json, eventually, unique
 from tests.e2e.acceptance.values import EVERY_HOUR
 
@@ -43,7 +43,7 @@ JOBS: dict[str, Json] = {
 
 
 def writable(job: Json) -> Json:
-    return {name: value for name, value in job.items() if name not in READ_ONLY}
+    return {name: value for name, value in job.items() if name not in READ_ONLY_FIELDS}
 
 
 def lines(api: Api, job_id: str) -> list[Json]:

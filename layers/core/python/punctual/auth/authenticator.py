@@ -6,7 +6,7 @@ from hmac import compare_digest
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from punctual.auth.bearer import Identity
-from punctual.auth.cache import Remembered
+from punctual.auth.cache import ExpiringCache
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import USED, Token, is_ours, keyed_hash
@@ -14,14 +14,14 @@ from punctual.domain.tenants.tokens import USED, Token, is_ours, keyed_hash
 if TYPE_CHECKING:  # the engine's values are more than a call must wait for
     from punctual.engine.commands.tokens import KnownTokens
 
-FRESH = 45.0  # seconds that what was read of a token is taken for true
-MOST = 1_000  # tokens that are remembered, and as many that are no tokens
-KEYED = "k1:"  # begins the stored hash of the admin token; a template's value has none
+TOKEN_CACHE_SECONDS = 45.0  # seconds that what was read of a token is taken for true
+MAX_CACHED_TOKENS = 1_000  # tokens that are remembered, and as many that are no tokens
+ADMIN_HASH_PREFIX = "k1:"  # begins the stored hash of the admin token; a template's value has none
 
-Problem = Callable[[str], None]
+LogProblem = Callable[[str], None]
 
 
-class Secrets(NamedTuple):
+class TokenSecrets(NamedTuple):
     """The key of all tokens, empty where there is none, and the stored hash of the admin's."""
 
     key: bytes
@@ -29,22 +29,22 @@ class Secrets(NamedTuple):
 
 
 class TokenVerifier(Protocol):
-    def who(self, text: str) -> Identity | None:
+    def identify(self, text: str) -> Identity | None:
         """None where it is no good token; `Unavailable` where nobody can tell."""
 
 
-class TokenDoor:
+class TokenAuthenticator:
     """`admin` is whom the token of a deploy belongs to; `fresh` is 0 where a read costs nothing."""
 
     def __init__(
         self,
-        secrets: Callable[[], Secrets],
+        secrets: Callable[[], TokenSecrets],
         rows: "KnownTokens",
         clock: Callable[[], datetime],
         seconds: Callable[[], float],
-        problem: Problem,
+        problem: LogProblem,
         admin: Identity | None = None,
-        fresh: float = FRESH,
+        fresh: float = TOKEN_CACHE_SECONDS,
     ) -> None:
         self._secrets = secrets
         self._rows = rows
@@ -52,10 +52,10 @@ class TokenDoor:
         self._problem = problem
         self._admin = admin
         self._fresh = fresh
-        self._good: Remembered[Token] = Remembered(seconds, MOST)
-        self._bad: Remembered[None] = Remembered(seconds, MOST)
+        self._good: ExpiringCache[Token] = ExpiringCache(seconds, MAX_CACHED_TOKENS)
+        self._bad: ExpiringCache[None] = ExpiringCache(seconds, MAX_CACHED_TOKENS)
 
-    def who(self, text: str) -> Identity | None:
+    def identify(self, text: str) -> Identity | None:
         """1. The admin token's hash is at hand. 2. What the key did not make costs no read.
         3. What is known of the others is remembered for a while, that they are no good as well.
         """
@@ -104,10 +104,10 @@ class Authenticator:
         self._tokens = tokens
         self._issuer = issuer
 
-    def who(self, text: str) -> Identity | None:
+    def identify(self, text: str) -> Identity | None:
         if self._issuer is not None and is_jwt(text):
-            return self._issuer.who(text)
-        return self._tokens.who(text)
+            return self._issuer.identify(text)
+        return self._tokens.identify(text)
 
 
 def is_jwt(text: str) -> bool:
@@ -125,10 +125,10 @@ def admin_hash(key: bytes, text: str) -> str:
     >>> admin_hash(b"k", "pnc_a")[:5]
     'k1:27'
     """
-    return KEYED + keyed_hash(key, text)
+    return ADMIN_HASH_PREFIX + keyed_hash(key, text)
 
 
-def admin_who(home: str) -> Identity:
+def admin_identity(home: str) -> Identity:
     return Identity(home, "admin", Role.ADMIN)
 
 
@@ -136,6 +136,6 @@ def _is_admin(stored: str, key: bytes, text: str) -> bool:
     """Return whether the text is the admin token; a value that is not a hash admits no token."""
     return (
         bool(key)
-        and stored.startswith(KEYED)
+        and stored.startswith(ADMIN_HASH_PREFIX)
         and compare_digest(stored.encode(), admin_hash(key, text).encode())
     )

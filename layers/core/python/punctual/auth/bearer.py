@@ -6,9 +6,11 @@ from typing import NamedTuple
 
 from punctual.domain.tenants.roles import Role
 
-MOST = 8_192  # characters; a JWT may be long
+MAX_BEARER_CHARACTERS = 8_192  # characters; a JWT may be long
 
-_BEARER = re.compile(rf"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{{1,{MOST}}})")
+_BEARER = re.compile(
+    rf"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/=-]{{1,{MAX_BEARER_CHARACTERS}}})"
+)
 
 
 class Identity(NamedTuple):
@@ -21,11 +23,11 @@ class Identity(NamedTuple):
     expires_at: datetime | None = None
 
 
-def bearer(value: str) -> str | None:
+def bearer_token(value: str) -> str | None:
     """The token in an Authorization header; None where it holds none, or more than one.
 
-    >>> bearer("bearer  abc"), bearer("Basic abc"), bearer("Bearer a, Bearer b")
-    ('abc', None, None)
+    >>> bearer_token("bearer  abc"), bearer_token("Bearer a, Bearer b")
+    ('abc', None)
     """
     found = _BEARER.fullmatch(value.strip(" \t"))
     return None if found is None else found[1]

@@ -12,7 +12,7 @@ class _Entry(NamedTuple, Generic[V]):
     until: float
 
 
-class Remembered(Generic[V]):
+class ExpiringCache(Generic[V]):
     """`seconds` are those of a clock that goes on while its process is frozen.
 
     A steady clock need not: a token that was taken back would stay good in an environment that

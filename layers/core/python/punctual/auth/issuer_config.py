@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-PREFIX = "PUNCTUAL_OIDC_"
+OIDC_ENV_PREFIX = "PUNCTUAL_OIDC_"
 TENANT_CLAIM, ROLE_CLAIM = "tenant", "role"
 
-_TEXT = re.compile(r"[\x21-\x7e]{1,512}")
-_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+_PRINTABLE = re.compile(r"[\x21-\x7e]{1,512}")
+_LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class IssuerConfigError(ValueError):
@@ -32,7 +32,7 @@ class IssuerConfig(NamedTuple):
         punctual.auth.issuer_config.IssuerConfigError: PUNCTUAL_OIDC_ISSUER must be an https \
 address without query; PUNCTUAL_OIDC_AUDIENCE must be 1 to 512 printable characters without spaces
         """
-        said = {name: env.get(PREFIX + name.upper(), "") for name in cls._fields}
+        said = {name: env.get(OIDC_ENV_PREFIX + name.upper(), "") for name in cls._fields}
         if not any(said.values()):
             return None
         trust = cls(
@@ -43,37 +43,39 @@ address without query; PUNCTUAL_OIDC_AUDIENCE must be 1 to 512 printable charact
             said["client_id"] or None,
         )
         wrong = []
-        if not is_issuer(trust.issuer):
-            wrong.append(f"{PREFIX}ISSUER must be an https address without query")
+        if not is_issuer_url(trust.issuer):
+            wrong.append(f"{OIDC_ENV_PREFIX}ISSUER must be an https address without query")
         for name in cls._fields[1:]:
             value = getattr(trust, name)
-            if value is not None and not _TEXT.fullmatch(value):
+            if value is not None and not _PRINTABLE.fullmatch(value):
                 text = "must be 1 to 512 printable characters without spaces"
-                wrong.append(f"{PREFIX}{name.upper()} {text}")
+                wrong.append(f"{OIDC_ENV_PREFIX}{name.upper()} {text}")
         if wrong:
             raise IssuerConfigError("; ".join(wrong))
         return trust
 
     def to_env(self) -> dict[str, str]:
-        return {PREFIX + name.upper(): value for name, value in self._asdict().items() if value}
+        return {
+            OIDC_ENV_PREFIX + name.upper(): value for name, value in self._asdict().items() if value
+        }
 
 
-def is_issuer(address: str) -> bool:
+def is_issuer_url(address: str) -> bool:
     """An issuer's own address, which begins those of all that it publishes.
 
-    >>> is_issuer("https://id.example.com/a"), is_issuer("https://id.example.com/?a")
+    >>> is_issuer_url("https://id.example.com/a"), is_issuer_url("https://id.example.com/?a")
     (True, False)
     """
-    return is_safe(address) and "?" not in address
+    return is_safe_url(address) and "?" not in address
 
 
-def is_safe(address: str) -> bool:
+def is_safe_url(address: str) -> bool:
     """Nobody on the way can change what is read there.
 
-    >>> is_safe("https://a.example/keys?v=1"), is_safe("http://127.0.0.1:1/"), is_safe("http://a/")
+    >>> is_safe_url("https://a.example/keys?v=1"), is_safe_url("http://127.0.0.1:1/"), is_safe_url("http://a/")
     (True, True, False)
     """
-    if not _TEXT.fullmatch(address) or "#" in address:
+    if not _PRINTABLE.fullmatch(address) or "#" in address:
         return False
     try:
         parts = urlsplit(address)
@@ -82,12 +84,12 @@ def is_safe(address: str) -> bool:
         return False
     if not host or port == 0 or "@" in parts.netloc:
         return False
-    return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK)
+    return parts.scheme == "https" or (parts.scheme == "http" and host in _LOOPBACK_HOSTS)
 
 
-def is_loopback(address: str) -> bool:
+def is_loopback_url(address: str) -> bool:
     """
-    >>> is_loopback("https://localhost/keys"), is_loopback("https://a.example/keys")
+    >>> is_loopback_url("https://localhost/keys"), is_loopback_url("https://a.example/keys")
     (True, False)
     """
-    return urlsplit(address).hostname in _LOOPBACK
+    return urlsplit(address).hostname in _LOOPBACK_HOSTS

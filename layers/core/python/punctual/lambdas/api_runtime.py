@@ -8,10 +8,10 @@ from punctual.auth.issuer_config import IssuerConfig
 from punctual.domain.tenants.roles import Role
 from punctual.lambdas.telemetry import Telemetry
 from punctual.settings import VERSION
-from punctual.web.contract import PUBLIC
-from punctual.web.http.challenge import unauthenticated, unsure
+from punctual.web.contract import PUBLIC_PATHS
+from punctual.web.http.challenge import tokens_unavailable, unauthenticated
 from punctual.web.http.request import Caller
-from punctual.web.views.system import About, Login
+from punctual.web.views.system import InstallationInfo, Login
 
 TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
 # What the authorizer says of a call.
@@ -25,14 +25,14 @@ MOST = 5_900_000  # bytes of one list, quoted: with its frame it stays under Lam
 _NOBODY = Caller("", "")
 
 
-def about(trust: IssuerConfig | None = None) -> About:
+def about(trust: IssuerConfig | None = None) -> InstallationInfo:
     login = None if trust is None else Login(trust.issuer, trust.client_id)
-    return About(VERSION, tuple(sorted(TASK_TYPES)), login=login)
+    return InstallationInfo(VERSION, tuple(sorted(TASK_TYPES)), login=login)
 
 
 def caller_of(event: Mapping[str, Any], path: str) -> Caller:
     """Whom the authorizer found. Without a tenant nothing goes on but what is open to all."""
-    if path.rstrip("/") in PUBLIC:
+    if path.rstrip("/") in PUBLIC_PATHS:
         return _NOBODY
     said = _said(event)
     tenant, name, role = said.get(TENANT), said.get(CALLER), Role.of(str(said.get(ROLE)))
@@ -46,7 +46,7 @@ def caller_of(event: Mapping[str, Any], path: str) -> Caller:
             _address(event),
             datetime.fromisoformat(expires_at) if expires_at else None,
         )
-    raise unsure() if said.get(UNSURE) else unauthenticated()
+    raise tokens_unavailable() if said.get(UNSURE) else unauthenticated()
 
 
 def answer(app: Any, tell: Telemetry, event: dict[str, Any], context: Any) -> Any:

@@ -21,4 +21,4 @@ def features_with(sandbox: Sandbox) -> Features:
         refusal = sandbox.refusal(tenant)
         return {"script": refusal} if refusal else {}
 
-    return FEATURES._replace(refused_to=refused_to)
+    return FEATURES._replace(refused_task_types=refused_to)

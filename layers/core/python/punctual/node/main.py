@@ -15,7 +15,7 @@ from typing import Any, cast
 import uvicorn
 import uvloop
 
-from punctual.auth.authenticator import Secrets, TokenDoor
+from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
 from punctual.auth.issuer_config import IssuerConfig, IssuerConfigError
 from punctual.domain.errors import PunctualError
 from punctual.domain.job_state import Lane
@@ -158,8 +158,8 @@ def door_of(
     store: Store, key: TokenKey, trust: IssuerConfig | None, beside: OwnThread, log: EventLog
 ) -> NodeAuthenticator:
     """Rows of tokens are at hand: nothing of them is remembered, and one taken back is refused."""
-    tokens = TokenDoor(
-        lambda: Secrets(key.read()),
+    tokens = TokenAuthenticator(
+        lambda: TokenSecrets(key.read()),
         store.tokens,
         clock.wall,
         clock.monotonic,
@@ -169,11 +169,11 @@ def door_of(
     if trust is None:
         return NodeAuthenticator(tokens, None, beside, log)
     # 60 ms and 20 MB of cryptography, for who names an issuer.
-    from punctual.auth.https_fetch import fetched
-    from punctual.auth.issuer import Issuer
+    from punctual.auth.https_fetch import fetch_document
+    from punctual.auth.issuer import JwtVerifier
 
     return NodeAuthenticator(
-        tokens, Issuer(trust, fetched, clock.wall, clock.monotonic), beside, log
+        tokens, JwtVerifier(trust, fetch_document, clock.wall, clock.monotonic), beside, log
     )
 
 

@@ -15,7 +15,7 @@ from punctual.node.workers import Workers
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
 from punctual.tasks.registry import Registry
 from punctual.tasks.webhook import NoLog, judged, webhook
-from punctual.web.views.event import notice_json
+from punctual.web.views.event import notification_json
 
 Log = Callable[..., None]
 AT_A_TIME = 8
@@ -119,7 +119,7 @@ class Webhooks:
             self._log("webhook_not_wanted", **ids)
             self._notices.settle(one.number)
             return None
-        return webhook(notice, found.url, notice_json(notice, found.run), secrets, now)
+        return webhook(notice, found.url, notification_json(notice, found.run), secrets, now)
 
     def _tell(self, one: Waiting, attempt: Attempt, stop: StopSignal) -> None:
         """Called in a thread: a deque's append is atomic."""

@@ -1,57 +1,36 @@
-"""All routes together, and their way in from API Gateway."""
+"""All routes of the API in one table."""
 
-from collections.abc import Callable
-from typing import Any
-
-from aws_lambda_powertools.event_handler import APIGatewayHttpResolver
-
-from punctual.web.gateway import CallerOf, Noun, gateway
-from punctual.web.http.request import Reply, Request
-from punctual.web.routes.audit_read import AuditReading
-from punctual.web.routes.jobs_read import JobReading
-from punctual.web.routes.jobs_write import JobRoutes
-from punctual.web.routes.openapi import OpenApiReading
-from punctual.web.routes.runs_read import RunReading
-from punctual.web.routes.runs_write import RunRoutes
+from punctual.web.gateway import RouteGroup
+from punctual.web.routes.audit_read import AuditReadRoutes
+from punctual.web.routes.jobs_read import JobReadRoutes
+from punctual.web.routes.jobs_write import JobWriteRoutes
+from punctual.web.routes.openapi import OpenApiRoutes
+from punctual.web.routes.runs_read import RunReadRoutes
+from punctual.web.routes.runs_write import RunWriteRoutes
 from punctual.web.routes.schedules import ScheduleRoutes
-from punctual.web.routes.tokens_read import TokenReading
-from punctual.web.routes.tokens_write import TokenRoutes
-from punctual.web.routing import Log, Table
+from punctual.web.routes.tokens_read import TokenReadRoutes
+from punctual.web.routes.tokens_write import TokenWriteRoutes
+from punctual.web.routing import Log, RouteTable
 from punctual.web.services import Services
 
 
-def routes(services: Services, log: Log) -> Table:
-    """Every route, declared once."""
-    table = Table(_no_gateway, log)
-    if services.admit is not None:
-        table.admit_by(services.admit)
-    _declare(table, services)
+def build_routes(services: Services, log: Log) -> RouteTable:
+    """Return a table with every route of the API, for a server that calls it directly."""
+    table = RouteTable(log, admit=services.admit)
+    for group in route_groups(services):
+        group.declare(table)
     return table
 
 
-def resolver(services: Services, log: Log, caller_of: CallerOf) -> APIGatewayHttpResolver:
-    """The same routes, for events of an HTTP API; `caller_of` reads an event's authorizer."""
-    return gateway(_nouns(services), log, caller_of)
-
-
-def _declare(table: Table, services: Services) -> None:
-    for noun in _nouns(services):
-        noun.declare(table)
-
-
-def _nouns(services: Services) -> tuple[Noun, ...]:
+def route_groups(services: Services) -> tuple[RouteGroup, ...]:
     return (
-        JobReading(services),
-        JobRoutes(services),
-        RunReading(services),
-        RunRoutes(services),
+        JobReadRoutes(services),
+        JobWriteRoutes(services),
+        RunReadRoutes(services),
+        RunWriteRoutes(services),
         ScheduleRoutes(services),
-        OpenApiReading(),
-        AuditReading(services),
-        TokenReading(services),
-        TokenRoutes(services),
+        OpenApiRoutes(),
+        AuditReadRoutes(services),
+        TokenReadRoutes(services),
+        TokenWriteRoutes(services),
     )
-
-
-def _no_gateway(_table: Table, _perform: Callable[[Request], Reply]) -> Any:
-    raise AssertionError("these routes are asked directly")

@@ -5,15 +5,15 @@ from typing import NamedTuple
 from punctual.domain.tenants.roles import Role
 
 READER, WRITER = "job_search", "job_service"
-REST = READER  # what no route names: 404, 405, HEAD and OPTIONS
+FALLBACK_FUNCTION = READER  # what no route names: 404, 405, HEAD and OPTIONS
 # What a browser asks before a page of another origin may call, and without a token.
 PREFLIGHT = "OPTIONS /{proxy+}"
 
 # Asked without a token.
-PUBLIC = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json"})
+PUBLIC_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json"})
 
 
-class Call(NamedTuple):
+class ApiCall(NamedTuple):
     method: str
     path: str  # as an HTTP API writes it
     function: str
@@ -23,32 +23,32 @@ class Call(NamedTuple):
     def rule(self) -> str:
         """As the routes are declared.
 
-        >>> Call("GET", "/jobs/{job_id}/runs", READER).rule
+        >>> ApiCall("GET", "/jobs/{job_id}/runs", READER).rule
         '/jobs/<job_id>/runs'
         """
         return self.path.replace("{", "<").replace("}", ">")
 
     @property
     def public(self) -> bool:
-        return self.path in PUBLIC
+        return self.path in PUBLIC_PATHS
 
 
-_JOB = "/jobs/{job_id}"
-_RUN = "/jobs/{job_id}/runs/{run_id}"
-_TOKEN = "/tokens/{token_id}"
+_JOB_PATH = "/jobs/{job_id}"
+_RUN_PATH = "/jobs/{job_id}/runs/{run_id}"
+_TOKEN_PATH = "/tokens/{token_id}"
 
-CALLS: tuple[Call, ...] = (
+API_CALLS: tuple[ApiCall, ...] = (
     *(
-        Call("GET", path, READER)
+        ApiCall("GET", path, READER)
         for path in (
             "/jobs",
-            _JOB,
-            f"{_JOB}/status",
-            f"{_JOB}/explain",
-            f"{_JOB}/runs",
-            _RUN,
-            f"{_RUN}/output",
-            f"{_RUN}/logs",
+            _JOB_PATH,
+            f"{_JOB_PATH}/status",
+            f"{_JOB_PATH}/explain",
+            f"{_JOB_PATH}/runs",
+            _RUN_PATH,
+            f"{_RUN_PATH}/output",
+            f"{_RUN_PATH}/logs",
             "/runs",
             "/schedules/upcoming",
             "/stats",
@@ -58,30 +58,30 @@ CALLS: tuple[Call, ...] = (
             "/openapi.json",
         )
     ),
-    Call("POST", "/schedules/preview", READER),
-    Call("GET", "/whoami", READER),
-    Call("GET", "/audit", READER, Role.ADMIN),
-    Call("GET", "/tokens", READER, Role.ADMIN),
-    Call("GET", _TOKEN, READER, Role.ADMIN),
-    Call("GET", "/webhook-secret", WRITER, Role.ADMIN),
-    Call("POST", "/tokens", WRITER, Role.ADMIN),
-    Call("DELETE", _TOKEN, WRITER, Role.ADMIN),
-    Call("POST", "/jobs", WRITER, Role.EDITOR),
-    Call("POST", "/jobs/batch", WRITER, Role.EDITOR),
-    Call("PUT", _JOB, WRITER, Role.EDITOR),
-    Call("PATCH", _JOB, WRITER, Role.EDITOR),
-    Call("DELETE", _JOB, WRITER, Role.OPERATOR),
+    ApiCall("POST", "/schedules/preview", READER),
+    ApiCall("GET", "/whoami", READER),
+    ApiCall("GET", "/audit", READER, Role.ADMIN),
+    ApiCall("GET", "/tokens", READER, Role.ADMIN),
+    ApiCall("GET", _TOKEN_PATH, READER, Role.ADMIN),
+    ApiCall("GET", "/webhook-secret", WRITER, Role.ADMIN),
+    ApiCall("POST", "/tokens", WRITER, Role.ADMIN),
+    ApiCall("DELETE", _TOKEN_PATH, WRITER, Role.ADMIN),
+    ApiCall("POST", "/jobs", WRITER, Role.EDITOR),
+    ApiCall("POST", "/jobs/batch", WRITER, Role.EDITOR),
+    ApiCall("PUT", _JOB_PATH, WRITER, Role.EDITOR),
+    ApiCall("PATCH", _JOB_PATH, WRITER, Role.EDITOR),
+    ApiCall("DELETE", _JOB_PATH, WRITER, Role.OPERATOR),
     *(
-        Call("POST", path, WRITER, Role.OPERATOR)
+        ApiCall("POST", path, WRITER, Role.OPERATOR)
         for path in (
-            f"{_JOB}/pause",
-            f"{_JOB}/resume",
-            f"{_JOB}/runNow",
-            f"{_JOB}/backfill",
-            f"{_RUN}/cancel",
-            f"{_RUN}/retry",
+            f"{_JOB_PATH}/pause",
+            f"{_JOB_PATH}/resume",
+            f"{_JOB_PATH}/runNow",
+            f"{_JOB_PATH}/backfill",
+            f"{_RUN_PATH}/cancel",
+            f"{_RUN_PATH}/retry",
         )
     ),
 )
 
-NEEDS = {(call.method, call.rule): call.needs for call in CALLS if not call.public}
+REQUIRED_ROLES = {(call.method, call.rule): call.needs for call in API_CALLS if not call.public}

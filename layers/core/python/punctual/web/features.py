@@ -5,7 +5,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-NOT_HERE = "not in this installation yet"
+NOT_INSTALLED = "not in this installation yet"
 
 
 def _nothing(_task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
@@ -33,17 +33,19 @@ class Features(NamedTuple):
     secrets: bool = False
     check_task: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] = _nothing
     check_url: Callable[[str], str] = _no_problem
-    check_reach: Callable[[str, Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
-    refused_to: Callable[[str], Mapping[str, str]] = _none_refused
+    check_allowed_target: Callable[[str, Mapping[str, Any]], Iterable[tuple[str, str]]] | None = (
+        None
+    )
+    refused_task_types: Callable[[str], Mapping[str, str]] = _none_refused
     refused: Mapping[str, str] = MappingProxyType({})  # to the tenant of the call
 
     def of(self, tenant: str) -> "Features":
         """Return what this tenant may use of it."""
-        refused, reached = self.refused_to(tenant), self.check_reach
+        refused, reached = self.refused_task_types(tenant), self.check_allowed_target
         if reached is None:
             return self._replace(refused=refused) if refused else self
 
         def check(task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             return chain(self.check_task(task), reached(tenant, task))
 
-        return self._replace(check_task=check, check_reach=None, refused=refused)
+        return self._replace(check_task=check, check_allowed_target=None, refused=refused)

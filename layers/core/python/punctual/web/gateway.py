@@ -1,4 +1,4 @@
-"""The way in from an HTTP API of API Gateway (payload 2.0), through powertools' resolver."""
+"""Answer events of an HTTP API of API Gateway (payload 2.0) through powertools' resolver."""
 
 import base64
 from collections.abc import Callable, Iterable, Mapping
@@ -10,83 +10,82 @@ from aws_lambda_powertools.event_handler.api_gateway import APIGatewayHttpResolv
 
 from punctual.domain.errors import PunctualError
 from punctual.web.contract import PREFLIGHT
-from punctual.web.http.guards import check_body, check_type, too_large
-from punctual.web.http.problems import RequestRejected, problem_reply, unknown_problem
-from punctual.web.http.request import COMMON, Caller, Reply, Request, quoted
-from punctual.web.routing import Log, Table
+from punctual.web.http.guards import body_too_large, check_body_headers, check_content_type
+from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
+from punctual.web.http.request import COMMON_HEADERS, Caller, Reply, Request, quoted_size
+from punctual.web.routing import Log, RouteTable
 
-# The gateway adds which origins, methods and headers; whoever has no token learns nothing more.
-NOTHING = Reply(204, b"", (), "")
-MOST_ANSWERED = 6_000_000  # bytes; Lambda takes 6 MiB, all headers included
+# API Gateway adds the allowed origins, methods and headers to the answer to a preflight.
+NO_CONTENT = Reply(204, b"", (), "")
+MAX_RESPONSE_BYTES = 6_000_000  # Lambda allows 6 MiB, with all headers
 
-# Who calls; what it raises is the answer.
-CallerOf = Callable[[Mapping[str, Any], str], Caller]
-
-
-class Noun(Protocol):
-    def declare(self, table: Table) -> None: ...
+# Returns the caller of an event and path, or raises the error to answer with.
+ReadCaller = Callable[[Mapping[str, Any], str], Caller]
 
 
-def gateway(
-    nouns: Iterable[Noun],
+class RouteGroup(Protocol):
+    def declare(self, table: RouteTable) -> None: ...
+
+
+def build_resolver(
+    groups: Iterable[RouteGroup],
     log: Log,
-    caller_of: CallerOf,
-    elsewhere: Iterable[tuple[str, str]] = (),
-    access: Callable[..., None] | None = None,
-    bounded: Callable[[], AbstractContextManager[None]] = nullcontext,
+    read_caller: ReadCaller,
+    foreign_routes: Iterable[tuple[str, str]] = (),
+    log_access: Callable[..., None] | None = None,
+    time_limit: Callable[[], AbstractContextManager[None]] = nullcontext,
     admit: Callable[[str], None] | None = None,
 ) -> APIGatewayHttpResolver:
-    """Answers events by these routes; `elsewhere` are those that another function serves.
+    """Return a resolver that answers events by the routes of `groups`.
 
-    `access`, where given, is called with each answer's method, route, status, tenant and id.
-    Each request happens inside one `bounded`; `admit` is asked first, with the caller's tenant.
+    Another function serves the (method, rule) pairs of `foreign_routes`.
+    `log_access` is called with each answer's method, route, status, tenant and request id.
+    Each request runs inside one `time_limit`. `admit` gets the caller's tenant first.
     """
-    table = Table(_Gateway(caller_of, log, access, bounded).perform, log)
-    if admit is not None:
-        table.admit_by(admit)
-    for noun in nouns:
-        noun.declare(table)
-    for method, rule in elsewhere:
-        table.served_elsewhere(method, rule)
+    table = RouteTable(log, _Gateway(read_caller, log, log_access, time_limit).perform, admit)
+    for group in groups:
+        group.declare(table)
+    for method, rule in foreign_routes:
+        table.add_foreign(method, rule)
     app = APIGatewayHttpResolver()
     app.include_router(table)
-    app.not_found(lambda _error: table.from_event(table.whole_answer))
+    app.not_found(lambda _error: table.answer_event(table.answer_at_once))
     return app
 
 
 class _Gateway:
     def __init__(
         self,
-        caller_of: CallerOf,
+        read_caller: ReadCaller,
         log: Log,
-        access: Callable[..., None] | None,
-        bounded: Callable[[], AbstractContextManager[None]],
+        log_access: Callable[..., None] | None,
+        time_limit: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        self._caller_of = caller_of
+        self._read_caller = read_caller
         self._log = log
-        self._access = access
-        self._bounded = bounded
+        self._log_access = log_access
+        self._time_limit = time_limit
 
-    def perform(self, table: Table, perform: Callable[[Request], Reply]) -> Response[Any]:
+    def perform(self, table: RouteTable, perform: Callable[[Request], Reply]) -> Response[Any]:
         event = table.current_event
         route = event.raw_event.get("routeKey")
         request_id = table.lambda_context.aws_request_id
         tenant = ""
         try:
             if route == PREFLIGHT:
-                reply = NOTHING
+                reply = NO_CONTENT
             else:
-                with self._bounded():
+                with self._time_limit():
                     request = self._request(event, request_id)
                     tenant = request.caller.tenant
-                    reply = _bounded(self._answered(perform, request), request_id)
+                    reply = _check_size(_checked_reply(perform, request), request_id)
         except PunctualError as error:
             reply = problem_reply(error, request_id)
         except Exception as error:
             self._log("request_not_read", request_id=request_id, error=type(error).__name__)
-            reply = unknown_problem(request_id)
-        if self._access is not None:
-            self._access(
+            reply = internal_error_reply(request_id)
+        if self._log_access is not None:
+            self._log_access(
                 "answered",
                 request_id=request_id,
                 method=event.http_method,
@@ -97,14 +96,6 @@ class _Gateway:
         if event.http_method.upper() == "HEAD":
             reply = reply._replace(body=b"")
         return _response(reply, request_id)
-
-    def _answered(self, perform: Callable[[Request], Reply], request: Request) -> Reply:
-        most = check_body(request.path, request.headers)
-        if len(request.body) > most:
-            raise too_large(most)
-        if request.body:
-            check_type(request.headers)
-        return perform(request)
 
     def _request(self, event: Any, request_id: str) -> Request:
         stage = event.request_context.stage
@@ -117,10 +108,19 @@ class _Gateway:
                 for name, value in (event.raw_event.get("headers") or {}).items()
             },
             body=_body(event),
-            caller=self._caller_of(event.raw_event, event.path),
+            caller=self._read_caller(event.raw_event, event.path),
             request_id=request_id,
             root="" if stage == "$default" else f"/{stage}",
         )
+
+
+def _checked_reply(perform: Callable[[Request], Reply], request: Request) -> Reply:
+    max_bytes = check_body_headers(request.path, request.headers)
+    if len(request.body) > max_bytes:
+        raise body_too_large(max_bytes)
+    if request.body:
+        check_content_type(request.headers)
+    return perform(request)
 
 
 def _body(event: Any) -> bytes:
@@ -128,19 +128,19 @@ def _body(event: Any) -> bytes:
     return base64.b64decode(body) if event.is_base64_encoded else body.encode()
 
 
-def _bounded(reply: Reply, request_id: str) -> Reply:
-    """Lambda would fail a longer answer without a word to whoever waits for it."""
-    bytes_only = not reply.content_type.endswith("json")
-    size = len(reply.body) * 4 // 3 if bytes_only else quoted(reply.body)
-    if size <= MOST_ANSWERED:
+def _check_size(reply: Reply, request_id: str) -> Reply:
+    """Return the reply, or an error where Lambda would fail without an answer to the client."""
+    is_binary = not reply.content_type.endswith("json")
+    size = len(reply.body) * 4 // 3 if is_binary else quoted_size(reply.body)
+    if size <= MAX_RESPONSE_BYTES:
         return reply
-    text = f"The answer would be longer than {MOST_ANSWERED:,} bytes: ask for less at once."
+    text = f"The answer would be longer than {MAX_RESPONSE_BYTES:,} bytes: ask for less at once."
     return problem_reply(RequestRejected("ANSWER_TOO_LONG", text), request_id)
 
 
 def _response(reply: Reply, request_id: str) -> Response[Any]:
     is_json = reply.content_type.endswith("json")
-    headers = {**dict(COMMON), "x-request-id": request_id, **dict(reply.headers)}
+    headers = {**dict(COMMON_HEADERS), "x-request-id": request_id, **dict(reply.headers)}
     return Response(
         status_code=reply.status,
         content_type=reply.content_type or None,

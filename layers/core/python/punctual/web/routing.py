@@ -1,4 +1,4 @@
-"""Routes are declared once, on powertools' router; this is where they are found and guarded."""
+"""Declare routes once, find the route of a request, and turn errors into problem documents."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -9,220 +9,223 @@ from aws_lambda_powertools.event_handler.api_gateway import Router
 from punctual.domain.errors import NotFound, PunctualError
 from punctual.domain.tenants.roles import Role
 from punctual.engine.queries.slices import Sliced, finish
-from punctual.web.contract import NEEDS, PUBLIC
-from punctual.web.features import NOT_HERE
+from punctual.web.contract import PUBLIC_PATHS, REQUIRED_ROLES
+from punctual.web.features import NOT_INSTALLED
 from punctual.web.http.guards import check_accept
-from punctual.web.http.problems import RequestRejected, problem_reply, unknown_problem
+from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
 from punctual.web.http.query import Query
-from punctual.web.http.request import JSON, Reply, Request
+from punctual.web.http.request import JSON_MEDIA_TYPE, Reply, Request
 
-Answer = Reply | Sliced[Reply]  # of long work the reply comes after some slices
-Handler = Callable[..., Answer]
+# Long work is sliced: the reply comes after some slices.
+HandlerResult = Reply | Sliced[Reply]
+Handler = Callable[..., HandlerResult]
 H = TypeVar("H", bound=Handler)
-ANYTHING = "*/*"
-_LATER = ("artifacts", "events")
+ANY_TYPE = "*/*"
+_PLANNED_RESOURCES = ("artifacts", "events")
 
 
 class Log(Protocol):
     def __call__(self, event: str, /, **fields: Any) -> None: ...
 
 
-class Declared(NamedTuple):
+class Route(NamedTuple):
     method: str
     rule: str
     handler: Handler
     produces: str
-    queried: bool  # it looks at the parameters of a query itself
+    takes_query: bool  # the handler checks the query parameters itself
 
-    def perform(self, request: Request, arguments: Mapping[str, str]) -> Answer:
-        needs = NEEDS.get((self.method, self.rule))
-        if needs is not None and request.caller.role < needs:
-            raise _may_not(request.caller.role, needs)
-        if self.produces is not ANYTHING:
+    def perform(self, request: Request, arguments: Mapping[str, str]) -> HandlerResult:
+        required = REQUIRED_ROLES.get((self.method, self.rule))
+        if required is not None and request.caller.role < required:
+            raise _role_too_low(request.caller.role, required)
+        if self.produces is not ANY_TYPE:
             check_accept(request.headers, self.produces)
-        if request.query and not self.queried:
+        if request.query and not self.takes_query:
             Query(request.query, ()).finish()
         return self.handler(request, **arguments)
 
 
-class _Place:
-    """One step of a path: what stands below it by name, what below any name, what is here."""
+class _PathNode:
+    """One segment of a path: children by name, one child for any name, routes by method."""
 
     def __init__(self) -> None:
-        self.below: dict[str, _Place] = {}
-        self.any: tuple[str, _Place] | None = None
-        self.here: dict[str, Declared] = {}
+        self.children: dict[str, _PathNode] = {}
+        self.variable: tuple[str, _PathNode] | None = None
+        self.routes: dict[str, Route] = {}
 
 
-def produces(kind: str) -> Callable[[H], H]:
-    """Marks a handler that answers something else than JSON."""
+def produces(media_type: str) -> Callable[[H], H]:
+    """Mark a handler that does not answer JSON."""
 
     def mark(handler: H) -> H:
-        handler.produces = kind  # type: ignore[attr-defined]
+        handler.produces = media_type  # type: ignore[attr-defined]
         return handler
 
     return mark
 
 
-def queried(handler: H) -> H:
-    """Marks a handler that knows parameters of a query; whatever another is asked is refused."""
-    handler.queried = True  # type: ignore[attr-defined]
+def takes_query(handler: H) -> H:
+    """Mark a handler that reads query parameters. Every other handler rejects them."""
+    handler.takes_query = True  # type: ignore[attr-defined]
     return handler
 
 
-class Table(Router):
-    """powertools' router, whose handlers take a `Request` and the names in the path.
+class RouteTable(Router):
+    """Powertools' router with handlers that take a `Request` and the names in the path.
 
-    A Lambda resolver includes it; a server of our own asks it directly, for powertools' way from
-    event to handler and back costs more than all of ours.
+    A Lambda resolver includes the table. The node calls it directly, because the steps of
+    powertools cost more than the handler itself.
     """
 
-    def __init__(self, from_event: Callable[..., Any], log: Log) -> None:
+    def __init__(
+        self,
+        log: Log,
+        from_event: Callable[..., Any] | None = None,
+        admit: Callable[[str], None] | None = None,
+    ) -> None:
+        """`admit` gets the tenant of each call that needs a token, and may raise a refusal."""
         super().__init__()  # type: ignore[no-untyped-call]
         self._from_event = from_event
         self._log = log
-        self._root = _Place()
-        self.declared: list[Declared] = []
-        self._admit: Callable[[str], None] | None = None
-
-    def admit_by(self, admit: Callable[[str], None]) -> None:
-        """`admit` is asked with the tenant of each call that is not free, and may refuse it."""
         self._admit = admit
+        self._root = _PathNode()
+        self.declared: list[Route] = []
 
     def route(self, rule: str, method: Any, *args: Any, **options: Any) -> Any:
         declare = super().route(rule, method, *args, **options)
 
         def register(handler: Handler) -> Handler:
-            kind = getattr(handler, "produces", JSON)
-            # Who asks for these may put a parameter of its own there, against what caches.
-            asked = getattr(handler, "queried", False) or rule in PUBLIC
-            for one in [method] if isinstance(method, str) else method:
-                declared = Declared(one.upper(), rule, handler, kind, asked)
-                self._add(declared)
-            declare(self._for_lambda(declared))
+            media_type = getattr(handler, "produces", JSON_MEDIA_TYPE)
+            # A probe may add a parameter of its own to get past a cache.
+            any_query = getattr(handler, "takes_query", False) or rule in PUBLIC_PATHS
+            for name in [method] if isinstance(method, str) else method:
+                route = Route(name.upper(), rule, handler, media_type, any_query)
+                self._add(route)
+            declare(self._for_lambda(route))
             return handler
 
         return register
 
-    def served_elsewhere(self, method: str, rule: str) -> None:
-        """Known here for its address alone: another function of the same API serves it."""
-        self._add(Declared(method, rule, _go_there, ANYTHING, True))
+    def add_foreign(self, method: str, rule: str) -> None:
+        """Add a route that another function of the same API serves."""
+        self._add(Route(method, rule, _redirect, ANY_TYPE, True))
 
-    def answer(self, request: Request) -> Answer:
-        """The reply to any request, or the slices of work that end with it."""
+    def answer(self, request: Request) -> HandlerResult:
+        """Return the reply to a request, or the slices of work that end with the reply."""
         return self._guarded(self._dispatch, request)
 
-    def whole_answer(self, request: Request) -> Reply:
-        """The reply to any request, where no other work waits for this thread."""
+    def answer_at_once(self, request: Request) -> Reply:
+        """Return the reply to a request. All slices run now, on this thread."""
         return _whole(self.answer(request))
 
-    def _dispatch(self, request: Request) -> Answer:
-        place, arguments = self._find(request.path)
-        declared = place.here.get(request.method)
-        if declared is None:
-            if request.method == "HEAD" and "GET" in place.here:
-                declared = place.here["GET"]
-            else:
-                return self._other_method(request, place)
-        return declared.perform(request, arguments)
+    def answer_event(self, perform: Callable[[Request], Reply]) -> Any:
+        """Answer the event that powertools holds."""
+        assert self._from_event is not None, "this table has no gateway"
+        return self._from_event(self, perform)
 
-    def _other_method(self, request: Request, place: _Place) -> Reply:
-        known = {*place.here, "OPTIONS"} | ({"HEAD"} if "GET" in place.here else set())
-        allow = ("allow", ", ".join(sorted(known)))
+    def _dispatch(self, request: Request) -> HandlerResult:
+        node, arguments = self._find(request.path)
+        route = node.routes.get(request.method)
+        if route is None:
+            if request.method == "HEAD" and "GET" in node.routes:
+                route = node.routes["GET"]
+            else:
+                return self._other_method(request, node)
+        return route.perform(request, arguments)
+
+    def _other_method(self, request: Request, node: _PathNode) -> Reply:
+        methods = {*node.routes, "OPTIONS"} | ({"HEAD"} if "GET" in node.routes else set())
+        names = ", ".join(sorted(methods))
         if request.method == "OPTIONS":
-            return Reply(204, b"", (allow,), "")
-        text = f"{request.method[:32]} is not something this address takes."
-        raise RequestRejected("METHOD_NOT_ALLOWED", text, allow)
+            return Reply(204, b"", (("allow", names),), "")
+        text = f"This address does not allow {request.method[:32]}; it allows {names}."
+        raise RequestRejected("METHOD_NOT_ALLOWED", text, ("allow", names))
 
-    def _find(self, path: str) -> tuple[_Place, dict[str, str]]:
-        place, arguments = self._root, {}
-        parts = path.split("/")[1:]
-        if len(parts) > 1 and not parts[-1]:
-            parts.pop()
-        for part in parts:
-            name = part if "%" not in part else _unquoted(part)
-            below = place.below.get(name)
-            if below is None:
-                if place.any is None or not name:
-                    raise _nothing_here(parts)
-                argument, below = place.any
+    def _find(self, path: str) -> tuple[_PathNode, dict[str, str]]:
+        node, arguments = self._root, {}
+        segments = path.split("/")[1:]
+        if len(segments) > 1 and not segments[-1]:
+            segments.pop()
+        for segment in segments:
+            name = segment if "%" not in segment else _unquoted(segment)
+            child = node.children.get(name)
+            if child is None:
+                if node.variable is None or not name:
+                    raise _unknown_path(segments)
+                argument, child = node.variable
                 arguments[argument] = name
-            place = below
-        if not place.here:
-            raise _nothing_here(parts)
-        return place, arguments
+            node = child
+        if not node.routes:
+            raise _unknown_path(segments)
+        return node, arguments
 
-    def _add(self, declared: Declared) -> None:
-        self.declared.append(declared)
-        place = self._root
-        for part in declared.rule.split("/")[1:]:
-            if part.startswith("<"):
-                if place.any is None:
-                    place.any = (part[1:-1], _Place())
-                place = place.any[1]
+    def _add(self, route: Route) -> None:
+        self.declared.append(route)
+        node = self._root
+        for segment in route.rule.split("/")[1:]:
+            if segment.startswith("<"):
+                if node.variable is None:
+                    node.variable = (segment[1:-1], _PathNode())
+                node = node.variable[1]
             else:
-                place = place.below.setdefault(part, _Place())
-        place.here[declared.method] = declared
+                node = node.children.setdefault(segment, _PathNode())
+        node.routes[route.method] = route
 
-    def _for_lambda(self, declared: Declared) -> Callable[..., Any]:
+    def _for_lambda(self, route: Route) -> Callable[..., Any]:
         def call(**arguments: str) -> Any:
-            def perform(request: Request) -> Answer:
-                return declared.perform(request, arguments)
+            def perform(request: Request) -> HandlerResult:
+                return route.perform(request, arguments)
 
-            return self.from_event(lambda request: _whole(self._guarded(perform, request)))
+            return self.answer_event(lambda request: _whole(self._guarded(perform, request)))
 
         return call
 
-    def from_event(self, perform: Callable[[Request], Reply]) -> Any:
-        """Answer the event that powertools holds."""
-        return self._from_event(self, perform)
-
-    def _guarded(self, handler: Callable[[Request], Answer], request: Request) -> Answer:
+    def _guarded(
+        self, handler: Callable[[Request], HandlerResult], request: Request
+    ) -> HandlerResult:
         try:
-            if self._admit is not None and request.caller.tenant and request.path not in PUBLIC:
-                self._admit(request.caller.tenant)
-            answer = handler(request)
+            tenant = request.caller.tenant
+            if self._admit is not None and tenant and request.path not in PUBLIC_PATHS:
+                self._admit(tenant)
+            result = handler(request)
         except Exception as error:
-            return self._refusal(request, error)
-        return answer if isinstance(answer, Reply) else self._guarded_slices(request, answer)
+            return self._error_reply(request, error)
+        return result if isinstance(result, Reply) else self._guarded_slices(request, result)
 
-    def _guarded_slices(self, request: Request, steps: Sliced[Reply]) -> Sliced[Reply]:
+    def _guarded_slices(self, request: Request, slices: Sliced[Reply]) -> Sliced[Reply]:
         try:
-            return (yield from steps)
+            return (yield from slices)
         except Exception as error:
-            return self._refusal(request, error)
+            return self._error_reply(request, error)
 
-    def _refusal(self, request: Request, error: Exception) -> Reply:
-        known = (
-            isinstance(error, RequestRejected) or getattr(error, "code", "INTERNAL") != "INTERNAL"
-        )
-        if isinstance(error, PunctualError) and known:
+    def _error_reply(self, request: Request, error: Exception) -> Reply:
+        if isinstance(error, PunctualError) and (
+            isinstance(error, RequestRejected) or error.code != "INTERNAL"
+        ):
             return problem_reply(error, request.request_id)
-        return self._unknown(request, error)
-
-    def _unknown(self, request: Request, error: Exception) -> Reply:
         self._log(
             "request_failed",
             request_id=request.request_id,
             method=request.method,
             path=request.path,
             error=type(error).__name__,
-            where=_where(error),
+            where=_source_line(error),
         )
-        return unknown_problem(request.request_id)
+        return internal_error_reply(request.request_id)
 
 
-def _whole(answer: Answer) -> Reply:
-    return answer if isinstance(answer, Reply) else finish(answer)
+def _whole(result: HandlerResult) -> Reply:
+    return result if isinstance(result, Reply) else finish(result)
 
 
-def _may_not(role: Role, needs: Role) -> RequestRejected:
-    text = f"This call needs the role {needs.word} or a higher one; the token's is {role.word}."
+def _role_too_low(role: Role, required: Role) -> RequestRejected:
+    text = f"This call needs the role {required.word} or a higher one; the token's is {role.word}."
     return RequestRejected("FORBIDDEN", text)
 
 
-def _go_there(request: Request, **_names: str) -> Reply:
-    """Only another spelling of the address comes here: a slash at the end, most often."""
+def _redirect(request: Request, **_arguments: str) -> Reply:
+    """Redirect to the exact address. API Gateway sends only other spellings to this function."""
     path = request.path.rstrip("/")
     if path == request.path:
         raise RequestRejected(
@@ -232,8 +235,8 @@ def _go_there(request: Request, **_names: str) -> Reply:
     return Reply(308, b"", (("location", f"{request.root}{path}{query}"),), "")
 
 
-def _where(error: Exception) -> str:
-    # Not the exception's text: it may hold what a caller sent. The place is enough to find it.
+def _source_line(error: Exception) -> str:
+    """Return the place of the error. The text of the exception may hold data of the caller."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
@@ -243,14 +246,14 @@ def _where(error: Exception) -> str:
     return f"{code.co_filename}:{trace.tb_lineno} {code.co_qualname}"
 
 
-def _unquoted(part: str) -> str:
+def _unquoted(segment: str) -> str:
     try:
-        return unquote_to_bytes(part).decode()
+        return unquote_to_bytes(segment).decode()
     except UnicodeDecodeError:
         raise NotFound("There is nothing at this address.") from None
 
 
-def _nothing_here(parts: list[str]) -> PunctualError:
-    if parts[:1] and parts[0] in _LATER:
-        return RequestRejected("NOT_INSTALLED", f"/{parts[0]} is {NOT_HERE}.")
+def _unknown_path(segments: list[str]) -> PunctualError:
+    if segments[:1] and segments[0] in _PLANNED_RESOURCES:
+        return RequestRejected("NOT_INSTALLED", f"/{segments[0]} is {NOT_INSTALLED}.")
     return NotFound("There is nothing at this address.")

@@ -15,7 +15,7 @@ from punctual.web.features import Features
 from punctual.web.http.conditions import if_match
 from punctual.web.http.paging import Pager
 from punctual.web.http.request import Request
-from punctual.web.views.system import About
+from punctual.web.views.system import InstallationInfo
 
 if TYPE_CHECKING:  # who only reads has no use for what writes
     from punctual.engine.commands.jobs import Jobs
@@ -23,25 +23,25 @@ if TYPE_CHECKING:  # who only reads has no use for what writes
 _ID_LENGTH = 36
 
 
-ReadSecret = Callable[[str, Actor, datetime], str]
+ReadWebhookSecret = Callable[[str, Actor, datetime], str]
 
 
-def no_secret(_tenant: str, _by: Actor, _now: datetime) -> NoReturn:
+def no_webhook_secret(_tenant: str, _by: Actor, _now: datetime) -> NoReturn:
     raise Unavailable("There is no key of webhooks here.")
 
 
-class Reads(NamedTuple):
+class ReadServices(NamedTuple):
     """What the reading calls stand on; `most` bytes an answer may have, where a gateway says so."""
 
     search: JobQueries
     clock: Callable[[], datetime]
-    about: About
+    about: InstallationInfo
     tokens: Tokens
     pager: Pager = Pager()
     most: int | None = None
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-    all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
+    lists_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
 
 
 class Services(NamedTuple):
@@ -49,17 +49,17 @@ class Services(NamedTuple):
     search: JobQueries
     clock: Callable[[], datetime]
     features: Features
-    about: About
+    about: InstallationInfo
     tokens: Tokens
     pager: Pager = Pager()
     most: int | None = None
     limits_of: LimitsOf = unlimited
     admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-    webhook_secret: ReadSecret = no_secret  # of a tenant, as it is shown
+    webhook_secret: ReadWebhookSecret = no_webhook_secret  # of a tenant, as it is shown
     together: int | None = None  # jobs of a batch that are stored in one step; None is all of them
-    all_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
+    lists_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
 
-    def payload_most(self, request: Request) -> int | None:
+    def max_payload_bytes(self, request: Request) -> int | None:
         """What the caller's tenant may send as a payload, in bytes; None where nothing is said."""
         return self.limits_of(request.caller.tenant).payload_bytes
 
@@ -76,7 +76,7 @@ class Services(NamedTuple):
         raise PreconditionFailed("The job has another version by now: read it again.")
 
 
-def checked_id(text: str, what: str = "job") -> str:
+def parse_id(text: str, what: str = "job") -> str:
     """An id in its one spelling: whatever is no UUID names nothing."""
     try:
         found = str(UUID(text)) if len(text) == _ID_LENGTH else ""

@@ -2,7 +2,12 @@
 
 from collections.abc import Callable, Mapping
 
-from punctual.auth.authenticator import Authenticator, TokenDoor, TokenVerifier, admin_who
+from punctual.auth.authenticator import (
+    Authenticator,
+    TokenAuthenticator,
+    TokenVerifier,
+    admin_identity,
+)
 from punctual.auth.bearer import Identity
 from punctual.auth.issuer_config import IssuerConfig
 from punctual.aws.clients import Clients
@@ -24,13 +29,13 @@ def deployed_door(
     """`seconds` is wall time, which goes on while an environment is frozen."""
     knobs = env["PUNCTUAL_KNOBS"]
     parameters = Parameters(lambda: clients.ssm, DeployedSecrets.names(knobs))
-    tokens = TokenDoor(
+    tokens = TokenAuthenticator(
         DeployedSecrets(parameters.read, knobs, seconds),
         DoorTokens(lambda: clients.dynamodb, env["PUNCTUAL_CONTROL_TABLE"], patience),
         clock_of(seconds),
         seconds,
         problem,
-        admin_who(HOME),
+        admin_identity(HOME),
     )
     trust = IssuerConfig.from_env(env)
     return Authenticator(tokens, None if trust is None else _Issuer(trust, seconds))
@@ -44,10 +49,12 @@ class _Issuer:
         self._seconds = seconds
         self._made: TokenVerifier | None = None
 
-    def who(self, text: str) -> Identity | None:
+    def identify(self, text: str) -> Identity | None:
         if self._made is None:
-            from punctual.auth.https_fetch import fetched
-            from punctual.auth.issuer import Issuer
+            from punctual.auth.https_fetch import fetch_document
+            from punctual.auth.issuer import JwtVerifier
 
-            self._made = Issuer(self._trust, fetched, clock_of(self._seconds), self._seconds)
-        return self._made.who(text)
+            self._made = JwtVerifier(
+                self._trust, fetch_document, clock_of(self._seconds), self._seconds
+            )
+        return self._made.identify(text)

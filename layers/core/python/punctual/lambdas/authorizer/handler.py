@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from punctual.auth.authenticator import Secrets
-from punctual.auth.bearer import Identity, bearer
+from punctual.auth.authenticator import TokenSecrets
+from punctual.auth.bearer import Identity, bearer_token
 from punctual.domain.errors import Unavailable
 from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, key_of
 
@@ -22,7 +22,7 @@ UNSURE: Mapping[str, str] = {"unsure": "yes"}
 
 
 class Checking(Protocol):
-    def who(self, text: str) -> Identity | None: ...
+    def identify(self, text: str) -> Identity | None: ...
 
 
 class Authorizer:
@@ -38,7 +38,7 @@ class Authorizer:
         if token is None:
             return {}
         try:
-            who = self._door.who(token)
+            who = self._door.identify(token)
         except Unavailable as error:
             self._problem(error.message)
             return UNSURE
@@ -57,14 +57,14 @@ class DeployedSecrets:
         self._read = read
         self._knobs = knobs
         self._seconds = seconds
-        self._known = Secrets(b"")
+        self._known = TokenSecrets(b"")
         self._read_at: float | None = None
 
     @staticmethod
     def names(knobs: str) -> list[str]:
         return [knobs + TOKEN_KEY, knobs + TOKEN_HASH]
 
-    def __call__(self) -> Secrets:
+    def __call__(self) -> TokenSecrets:
         now = self._seconds()
         age = None if self._read_at is None else now - self._read_at
         if age is not None and 0 <= age < FRESH:
@@ -78,7 +78,7 @@ class DeployedSecrets:
         key, stored = (found.get(name, "") for name in self.names(self._knobs))
         if not stored:
             raise Unavailable(f"There is no parameter {self._knobs}{TOKEN_HASH}.")
-        self._known, self._read_at = Secrets(key_of(key), stored.strip()), now
+        self._known, self._read_at = TokenSecrets(key_of(key), stored.strip()), now
         return self._known
 
 
@@ -102,5 +102,5 @@ def _token(headers: Mapping[str, str]) -> str | None:
     """Header names come in lower case, from a console's test perhaps not."""
     for name, value in headers.items():
         if name.lower() == "authorization":
-            return bearer(value)
+            return bearer_token(value)
     return None

@@ -100,9 +100,9 @@ class WebhookDeliveries:
         found = find(self._runtime.ports, notice, now)
         if found is None:
             return None
-        from punctual.web.views.event import notice_json  # who tells nobody has no use for it
+        from punctual.web.views.event import notification_json  # who tells nobody has no use for it
 
-        data, secrets = notice_json(notice, found.run), self._secrets(notice.tenant)
+        data, secrets = notification_json(notice, found.run), self._secrets(notice.tenant)
         attempt = webhook(notice, found.url, data, secrets, now, timeout)
         return self._tasks(notice.tenant).run(attempt, StopSignal(), NoLog())
 

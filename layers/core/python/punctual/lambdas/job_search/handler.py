@@ -13,15 +13,15 @@ from punctual.lambdas.job_search.monitor import DeployedMonitor
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import of_engine
 from punctual.lambdas.token_service import tokens
-from punctual.web.contract import CALLS, READER
-from punctual.web.gateway import gateway
-from punctual.web.routes.audit_read import AuditReading
-from punctual.web.routes.jobs_read import JobReading
-from punctual.web.routes.openapi import OpenApiReading
-from punctual.web.routes.runs_read import RunReading
+from punctual.web.contract import API_CALLS, READER
+from punctual.web.gateway import build_resolver
+from punctual.web.routes.audit_read import AuditReadRoutes
+from punctual.web.routes.jobs_read import JobReadRoutes
+from punctual.web.routes.openapi import OpenApiRoutes
+from punctual.web.routes.runs_read import RunReadRoutes
 from punctual.web.routes.schedules import ScheduleRoutes
-from punctual.web.routes.tokens_read import TokenReading
-from punctual.web.services import Reads
+from punctual.web.routes.tokens_read import TokenReadRoutes
+from punctual.web.services import ReadServices
 
 
 def reading(runtime: Runtime, trust: IssuerConfig | None = None) -> Any:
@@ -32,26 +32,26 @@ def reading(runtime: Runtime, trust: IssuerConfig | None = None) -> Any:
     monitor = DeployedMonitor(planned, tallies, beating, TASK_TYPES)
     search = JobQueries(runtime.ports, runtime.clock, monitor, of_engine(runtime.tell))
     limited, made = quotas.api(runtime), tokens(runtime, key=_not_asked)
-    reads = Reads(
+    reads = ReadServices(
         *(search, runtime.clock, about(trust), made),
         most=MOST,
         limits_of=limited.limits_of,
-        all_by_any_time=False,  # the list over all jobs is filed by scheduled times
+        lists_by_any_time=False,  # the list over all jobs is filed by scheduled times
     )
-    return gateway(
+    return build_resolver(
         (
-            JobReading(reads),
-            RunReading(reads),
+            JobReadRoutes(reads),
+            RunReadRoutes(reads),
             ScheduleRoutes(reads),
-            AuditReading(reads),
-            OpenApiReading(),
-            TokenReading(reads),
+            AuditReadRoutes(reads),
+            OpenApiRoutes(),
+            TokenReadRoutes(reads),
         ),
         runtime.tell,
         caller_of,
-        [(call.method, call.rule) for call in CALLS if call.function != READER],
-        access=runtime.tell,
-        bounded=partial(runtime.deadline.within, SECONDS),
+        [(call.method, call.rule) for call in API_CALLS if call.function != READER],
+        log_access=runtime.tell,
+        time_limit=partial(runtime.deadline.within, SECONDS),
         admit=limited.admit,
     )
 

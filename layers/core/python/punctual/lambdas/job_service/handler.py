@@ -17,10 +17,10 @@ from punctual.tasks.http.request import url_problem
 from punctual.tasks.reach import reach_of
 from punctual.tasks.validation import task_problems
 from punctual.web.features import Features
-from punctual.web.gateway import gateway
-from punctual.web.routes.jobs_write import JobRoutes
-from punctual.web.routes.runs_write import RunRoutes
-from punctual.web.routes.tokens_write import TokenRoutes
+from punctual.web.gateway import build_resolver
+from punctual.web.routes.jobs_write import JobWriteRoutes
+from punctual.web.routes.runs_write import RunWriteRoutes
+from punctual.web.routes.tokens_write import TokenWriteRoutes
 from punctual.web.services import Services
 
 FEATURES = Features(
@@ -35,17 +35,21 @@ def writing(runtime: Runtime) -> Any:
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
     made = tokens(runtime, key=lambda: read_key(runtime))
     shown = WebhookKeys(runtime).shown
-    features = FEATURES._replace(check_reach=reach_of(runtime.settings.reach).problems)
+    features = FEATURES._replace(check_allowed_target=reach_of(runtime.settings.reach).problems)
     services = Services(
         *(jobs, search, runtime.clock, features, about(), made),
         most=MOST,
         limits_of=limited.limits_of,
         webhook_secret=WebhookSecretReader(shown, runtime.ports.audit).read,
     )
-    nouns = (JobRoutes(services), RunRoutes(services), TokenRoutes(services))
-    bounded = partial(runtime.deadline.within, SECONDS)
-    return gateway(
-        nouns, runtime.tell, caller_of, access=runtime.tell, bounded=bounded, admit=limited.admit
+    groups = (JobWriteRoutes(services), RunWriteRoutes(services), TokenWriteRoutes(services))
+    return build_resolver(
+        groups,
+        runtime.tell,
+        caller_of,
+        log_access=runtime.tell,
+        time_limit=partial(runtime.deadline.within, SECONDS),
+        admit=limited.admit,
     )
 
 

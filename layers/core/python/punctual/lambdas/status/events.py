@@ -7,8 +7,8 @@ from typing import Any
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.lambdas.status.changes import Changes, JobChange, RunChange
 from punctual.tasks.limits import OWN_DETAIL_TYPES
-from punctual.web.http.timestamps import shown_or_none
-from punctual.web.views.event import run_changed_json, told_json
+from punctual.web.http.timestamps import format_optional_time
+from punctual.web.views.event import event_envelope_json, run_changed_json
 
 SOURCE = "punctual"
 JOB_CHANGED, RUN_CHANGED = OWN_DETAIL_TYPES
@@ -41,7 +41,7 @@ def _job(head: JobState, sequence: int, at: datetime, change: JobChange) -> dict
         "from": change.before,
         "to": change.after,
         "reason": change.reason,
-        "next_run_time": shown_or_none(coming),
+        "next_run_time": format_optional_time(coming),
     }
 
 
@@ -58,4 +58,4 @@ def _run(head: JobState, sequence: int, at: datetime, change: RunChange) -> dict
 
 
 def _common(head: JobState, told: str, sequence: int, at: datetime) -> dict[str, Any]:
-    return told_json(head.tenant, head.job_id, told, sequence, at)
+    return event_envelope_json(head.tenant, head.job_id, told, sequence, at)

@@ -23,15 +23,15 @@ from punctual.node.http.parsing import ROOT as ROOT
 from punctual.node.http.parsing import Gone, RawHeaders, Receive, body_of, headers_of, path_of
 from punctual.node.http.peers import Address
 from punctual.node.long_work import LongWork, Turn
-from punctual.web.app import routes
+from punctual.web.app import build_routes
 from punctual.web.features import Features
-from punctual.web.http.guards import check_body, check_loopback, too_large
-from punctual.web.http.problems import RequestRejected, problem_reply, unknown_problem
-from punctual.web.http.request import COMMON, Caller, Reply, Request
+from punctual.web.http.guards import body_too_large, check_body_headers, check_loopback
+from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
+from punctual.web.http.request import COMMON_HEADERS, Caller, Reply, Request
 from punctual.web.routes.schedules import ScheduleRoutes
 from punctual.web.routing import Log
-from punctual.web.services import ReadSecret, Services, no_secret
-from punctual.web.views.system import About, Login
+from punctual.web.services import ReadWebhookSecret, Services, no_webhook_secret
+from punctual.web.views.system import InstallationInfo, Login
 
 T = TypeVar("T")
 Begun = Reply | SlicedWork[Reply]  # the answer, or what is left of the work for it
@@ -49,7 +49,7 @@ class Soon(Protocol):
 TOGETHER = 100  # jobs of a batch that are stored in one step
 HEALTH, LIVE, READY = "/health", "/health/live", "/health/ready"
 OWNER = "owner"  # in the state of a scope: the user id that owns the client's socket
-_COMMON = [(name.encode(), value.encode()) for name, value in COMMON]
+_COMMON = [(name.encode(), value.encode()) for name, value in COMMON_HEADERS]
 
 
 def application(
@@ -68,7 +68,7 @@ def application(
     limits_of: LimitsOf = unlimited,
     door: NodeAuthenticator | None = None,
     own_user: OwnUser | None = None,
-    webhook_secret: ReadSecret = no_secret,
+    webhook_secret: ReadWebhookSecret = no_webhook_secret,
     sandbox: str | None = None,
     login: Login | None = None,
 ) -> "Application":
@@ -76,7 +76,7 @@ def application(
 
     Without a `door` no tokens are asked for: `own_user` admits the callers, or all are admitted.
     """
-    about = About(_version(), tuple(features.task_types), sandbox, login)
+    about = InstallationInfo(_version(), tuple(features.task_types), sandbox, login)
     admit = None if quotas is None else quotas.call
     services = Services(
         *(jobs, search, clock, features, about, tokens),
@@ -102,7 +102,7 @@ class Application:
         door: NodeAuthenticator | None,
         own_user: OwnUser | None,
     ) -> None:
-        self._answer = routes(services, log).answer
+        self._answer = build_routes(services, log).answer
         reads = ScheduleRoutes(services)
         self._no_answers = {HEALTH: reads.no_answer, READY: reads.not_ready}
         self._turn = turn
@@ -193,7 +193,7 @@ class Application:
             request, most = self._request(method, raw_path, query, headers, request_id, caller)
             path = request.path
             if len(body) > most:
-                raise too_large(most)
+                raise body_too_large(most)
         except PunctualError as error:
             done(problem_reply(error, request_id))
             return
@@ -252,7 +252,7 @@ class Application:
         headers = headers_of(raw)
         check_loopback(headers)
         path = path_of(raw_path, query)
-        most = check_body(path, headers)
+        most = check_body_headers(path, headers)
         text = query.decode("latin-1")
         return Request(method, path, text, headers, b"", caller, request_id, ROOT), most
 
@@ -287,7 +287,7 @@ class Application:
             no_answer = self._no_answers.get(path)
             return problem_reply(error, request_id) if no_answer is None else no_answer()
         self._log("request_failed", request_id=request_id, error=type(error).__name__)
-        return unknown_problem(request_id)
+        return internal_error_reply(request_id)
 
 
 def _settle(asked: "asyncio.Future[T]", answer: T) -> None:

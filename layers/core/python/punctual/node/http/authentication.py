@@ -7,11 +7,11 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from punctual.auth.authenticator import TokenVerifier, is_jwt
-from punctual.auth.bearer import Identity, bearer
+from punctual.auth.bearer import Identity, bearer_token
 from punctual.domain.errors import Unavailable
 from punctual.node.http.parsing import ROOT
-from punctual.web.contract import PUBLIC
-from punctual.web.http.challenge import unauthenticated, unsure
+from punctual.web.contract import PUBLIC_PATHS
+from punctual.web.http.challenge import tokens_unavailable, unauthenticated
 from punctual.web.http.request import Caller
 
 T = TypeVar("T")
@@ -19,11 +19,11 @@ Then = Callable[[Caller | Exception], None]
 
 
 NOBODY = Caller("", "")
-OPEN = frozenset(f"{ROOT}{path}".encode() for path in PUBLIC)
+OPEN = frozenset(f"{ROOT}{path}".encode() for path in PUBLIC_PATHS)
 
 
 class Issuer(TokenVerifier, Protocol):
-    def remembered(self, text: str) -> Identity | None: ...
+    def cached_identity(self, text: str) -> Identity | None: ...
 
 
 class BackgroundCalls(Protocol):
@@ -56,20 +56,20 @@ class NodeAuthenticator:
             then(NOBODY._replace(address=peer))
             return
         given = [value for name, value in headers if name == b"authorization"]
-        text = bearer(given[0].decode("latin-1")) if len(given) == 1 else None
+        text = bearer_token(given[0].decode("latin-1")) if len(given) == 1 else None
         if text is None:
             then(unauthenticated())
         elif self._issuer is not None and is_jwt(text):
             self._ask_issuer(self._issuer, text, peer, then)
         else:
-            then(self._known(partial(self._tokens.who, text), peer))
+            then(self._known(partial(self._tokens.identify, text), peer))
 
     def _ask_issuer(self, issuer: Issuer, text: str, peer: str, then: Then) -> None:
-        who = issuer.remembered(text)
+        who = issuer.cached_identity(text)
         if who is not None:
             then(_caller(who, peer))
         else:
-            work = partial(self._known, partial(issuer.who, text), peer)
+            work = partial(self._known, partial(issuer.identify, text), peer)
             self._beside(work, then)
 
     def _known(self, ask: Callable[[], Identity | None], peer: str) -> Caller | Exception:
@@ -77,7 +77,7 @@ class NodeAuthenticator:
             who = ask()
         except Unavailable as error:
             self._log("token_not_checked", error=error.message)
-            return unsure()
+            return tokens_unavailable()
         return unauthenticated() if who is None else _caller(who, peer)
 
 

@@ -22,9 +22,9 @@ from uvicorn.server import ServerState
 
 from punctual.node.http.application import OWNER, Application
 from punctual.node.http.parsing import MAX_HEAD, MAX_HEADERS, too_large_head
-from punctual.web.http.json_body import MAX_BATCH_BODY
+from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES
 from punctual.web.http.problems import RequestRejected
-from punctual.web.http.request import COMMON, Reply
+from punctual.web.http.request import COMMON_HEADERS, Reply
 
 MAX_CONNECTIONS = 1_000
 IDLE_SECONDS = 60
@@ -32,9 +32,9 @@ HEAD_SECONDS = 10
 BODY_SECONDS = 30
 SWEEP_SECONDS = 1.0
 # On the wire a body in chunks is longer than what it says; one that is much longer says nothing.
-MAX_BODY_ON_WIRE = 2 * MAX_BATCH_BODY
+MAX_BODY_ON_WIRE = 2 * MAX_BATCH_BODY_BYTES
 _PIECE = 16 * 1024  # bytes of a head that are parsed before its length is looked at again
-_ALWAYS = "".join(f"{name}: {value}\r\n" for name, value in COMMON)
+_ALWAYS = "".join(f"{name}: {value}\r\n" for name, value in COMMON_HEADERS)
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 
 

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from punctual.auth.bearer import bearer
+from punctual.auth.bearer import bearer_token
 from punctual.domain.tenants.roles import Role
 from punctual.node.files.durable import write_durably
 from punctual.node.http.authentication import NOBODY, OPEN
@@ -52,7 +52,7 @@ class OwnUser:
 
     def _has_token(self, headers: Iterable[tuple[bytes, bytes]]) -> bool:
         given = [value for name, value in headers if name == b"authorization"]
-        text = bearer(given[0].decode("latin-1")) if len(given) == 1 else None
+        text = bearer_token(given[0].decode("latin-1")) if len(given) == 1 else None
         return text is not None and hmac.compare_digest(text.encode("latin-1"), self._token)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
 
-from punctual.web.http.guards import CLOSE, too_large
+from punctual.web.http.guards import CLOSE, body_too_large
 from punctual.web.http.problems import RequestRejected
 
 Message = dict[str, Any]
@@ -70,11 +70,11 @@ async def body_of(receive: Receive, most: int) -> bytes:
         chunk: bytes = message.get("body", b"")
         if not message.get("more_body", False) and not chunks:
             if len(chunk) > most:
-                raise too_large(most)
+                raise body_too_large(most)
             return chunk
         size += len(chunk)
         if size > most:
-            raise too_large(most)
+            raise body_too_large(most)
         chunks.append(chunk)
         if not message.get("more_body", False):
             return b"".join(chunks)

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from punctual.node.http.application import ROOT, Application
 from punctual.node.http.connection import Connection, head_of
-from punctual.web.http.problems import unknown_problem
+from punctual.web.http.problems import internal_error_reply
 from punctual.web.http.request import Reply
 
 _NOBODY_WAITS = asyncio.Event()
@@ -93,7 +93,7 @@ class _Exchange(RequestResponseCycle):
         try:
             head, closes = head_of(reply, request_id, self.keep_alive)
         except ValueError:
-            reply = unknown_problem(request_id)
+            reply = internal_error_reply(request_id)
             head, closes = head_of(reply, request_id, self.keep_alive)
         transport = self._wire.transport
         if len(reply.body) < _JOINED:

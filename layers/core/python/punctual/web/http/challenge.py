@@ -11,6 +11,6 @@ def unauthenticated() -> RequestRejected:
     return RequestRejected("UNAUTHENTICATED", text, CHALLENGE)
 
 
-def unsure() -> Unavailable:
+def tokens_unavailable() -> Unavailable:
     """A good token is not called a bad one."""
     return Unavailable("Tokens cannot be checked at the moment: try again.")

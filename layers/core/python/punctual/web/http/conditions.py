@@ -6,13 +6,13 @@ from typing import NamedTuple
 from punctual.domain.errors import FieldError, Invalid
 from punctual.web.http.request import Request
 
-MAX_KEY = 255
+MAX_IDEMPOTENCY_KEY_CHARACTERS = 255
 _KEY = re.compile(r"[\x20-\x7e]{1,255}")
 _TAGS = re.compile(r'\s*(?:(W/)?"([^"]*)"\s*(?:,\s*|$))+')
 _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
-class Match(NamedTuple):
+class VersionMatch(NamedTuple):
     """The editions that If-Match allows; a weak tag is never the same as a strong one."""
 
     editions: frozenset[int]
@@ -23,12 +23,12 @@ def idempotency_key(request: Request) -> str | None:
     if key is None:
         return None
     if not _KEY.fullmatch(key):
-        text = f"must be 1 to {MAX_KEY} printable ASCII characters"
+        text = f"must be 1 to {MAX_IDEMPOTENCY_KEY_CHARACTERS} printable ASCII characters"
         raise Invalid.of(FieldError("Idempotency-Key", text))
     return key
 
 
-def if_match(request: Request) -> Match | None:
+def if_match(request: Request) -> VersionMatch | None:
     """None where any edition will do."""
     value = request.header(b"if-match")
     if value is None or value.strip() == "*":
@@ -38,7 +38,7 @@ def if_match(request: Request) -> Match | None:
         raise Invalid.of(FieldError("If-Match", text))
     strong = [text for weak, text in _TAG.findall(value) if not weak]
     # Only what we would write ourselves can be the same: no zeros before, no other digits.
-    return Match(frozenset(int(t) for t in strong if re.fullmatch(r"[1-9][0-9]{0,17}", t)))
+    return VersionMatch(frozenset(int(t) for t in strong if re.fullmatch(r"[1-9][0-9]{0,17}", t)))
 
 
 def etag(edition: int) -> str:

@@ -3,23 +3,23 @@
 import re
 from collections.abc import Mapping
 
-from punctual.web.http.json_body import MAX_BATCH_BODY, MAX_BODY
+from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES, MAX_BODY_BYTES
 from punctual.web.http.problems import RequestRejected
-from punctual.web.http.request import JSON, Header
+from punctual.web.http.request import JSON_MEDIA_TYPE, Header
 
 Headers = Mapping[bytes, bytes]
 
 BATCH_PATH = "/jobs/batch"
 CLOSE: Header = ("connection", "close")
 _JSON_TYPE = re.compile(rb'application/json\s*(?:;\s*charset="?utf-?8"?\s*)?', re.IGNORECASE)
-_LOOPBACK = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
+_LOOPBACK_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
 _FETCHED_BY_US = (b"same-origin", b"none")
 
 
 def check_loopback(headers: Headers) -> None:
     """A page on some other site can make a browser call us, and can give our address any name."""
     host = headers.get(b"host", b"").decode("latin-1")
-    if not _LOOPBACK.fullmatch(host):
+    if not _LOOPBACK_HOST.fullmatch(host):
         text = "This server answers on loopback only: call it as 127.0.0.1 or localhost."
         raise RequestRejected("MISDIRECTED", text)
     origin = headers.get(b"origin")
@@ -30,34 +30,34 @@ def check_loopback(headers: Headers) -> None:
         raise RequestRejected("FORBIDDEN", "Pages of other sites may not call this server.")
 
 
-def check_body(path: str, headers: Headers) -> int:
+def check_body_headers(path: str, headers: Headers) -> int:
     """The type and the length as announced; how long the body may be."""
-    most = MAX_BATCH_BODY if path == BATCH_PATH else MAX_BODY
+    most = MAX_BATCH_BODY_BYTES if path == BATCH_PATH else MAX_BODY_BYTES
     announced = headers.get(b"content-length")
     if announced is not None:
         if not announced.isdigit() or len(announced) > 18:
             raise RequestRejected("BAD_REQUEST", "Content-Length is no number.", CLOSE)
         length = int(announced)
         if length > most:
-            raise too_large(most)
+            raise body_too_large(most)
         if not length:
             return most
     elif b"transfer-encoding" not in headers:
         return most
-    check_type(headers)
+    check_content_type(headers)
     return most
 
 
-def check_type(headers: Headers) -> None:
+def check_content_type(headers: Headers) -> None:
     kind = headers.get(b"content-type", b"")
     if kind != b"application/json" and not _JSON_TYPE.fullmatch(kind):
         text = "Send the body as application/json, in UTF-8."
-        raise RequestRejected("UNSUPPORTED_MEDIA_TYPE", text, ("accept", JSON))
+        raise RequestRejected("UNSUPPORTED_MEDIA_TYPE", text, ("accept", JSON_MEDIA_TYPE))
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise RequestRejected("UNSUPPORTED_MEDIA_TYPE", "Send the body without a content encoding.")
 
 
-def too_large(most: int) -> RequestRejected:
+def body_too_large(most: int) -> RequestRejected:
     return RequestRejected("TOO_LARGE", f"The body is longer than {most:,} bytes.", CLOSE)
 
 

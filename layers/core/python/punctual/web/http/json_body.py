@@ -12,15 +12,15 @@ import msgspec
 from punctual.domain.errors import FieldError, Invalid
 from punctual.web.http.problems import RequestRejected
 
-MAX_BODY = 512 * 1024
-MAX_BATCH_BODY = 5 * 1024 * 1024
-MAX_PAYLOAD = 256 * 1024
+MAX_BODY_BYTES = 512 * 1024
+MAX_BATCH_BODY_BYTES = 5 * 1024 * 1024
+MAX_PAYLOAD_BYTES = 256 * 1024
 MAX_DEPTH = 64
-MAX_FOUND = 100
+MAX_REPORTED_PATHS = 100
 MAX_DIGITS = 4_300
 CONTAINERS = (dict, list)
 _SHOWN_PATH = 256
-CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+CONTROL_CHARACTER = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
@@ -30,7 +30,7 @@ _NUL = "must not hold the character U+0000"
 _DEEP = f"must not be nested deeper than {MAX_DEPTH} levels"
 
 
-def parse(body: bytes) -> Any:
+def parse_json(body: bytes) -> Any:
     """The value of a JSON text; of a name that comes twice the last counts."""
     if not body.strip():
         raise RequestRejected("BAD_REQUEST", "The body is empty: send a JSON object.")
@@ -45,35 +45,35 @@ def parse(body: bytes) -> Any:
         raise RequestRejected("BAD_REQUEST", f"The body is not JSON: {reason}.") from error
 
 
-class Parsed(NamedTuple):
+class JsonBody(NamedTuple):
     """A JSON object, and whether it may hold what only a walk through it would find."""
 
     value: dict[str, Any]
     size: int
-    may_be_deep: bool
-    may_hold_nul: bool
-    payload_most: int = MAX_PAYLOAD  # bytes; a tenant may be allowed less
+    may_be_too_deep: bool
+    may_contain_nul: bool
+    max_payload_bytes: int = MAX_PAYLOAD_BYTES  # bytes; a tenant may be allowed less
 
 
-def parse_object(body: bytes, payload_most: int | None = None) -> Parsed:
-    value = parse(body)
+def parse_object(body: bytes, payload_most: int | None = None) -> JsonBody:
+    value = parse_json(body)
     if not isinstance(value, dict):
         raise RequestRejected("BAD_REQUEST", "The body is not a JSON object.")
     # As JSON, U+0000 can only stand in a string escaped.
-    most = MAX_PAYLOAD if payload_most is None else min(payload_most, MAX_PAYLOAD)
-    return Parsed(value, len(body), _brackets(body) > MAX_DEPTH, b"\\u0000" in body, most)
+    most = MAX_PAYLOAD_BYTES if payload_most is None else min(payload_most, MAX_PAYLOAD_BYTES)
+    return JsonBody(value, len(body), _brackets(body) > MAX_DEPTH, b"\\u0000" in body, most)
 
 
-def parse_optional(body: bytes, payload_most: int | None = None) -> Parsed:
+def parse_optional(body: bytes, payload_most: int | None = None) -> JsonBody:
     """Where a body may be left out."""
-    return parse_object(body, payload_most) if body.strip() else Parsed({}, 0, False, False)
+    return parse_object(body, payload_most) if body.strip() else JsonBody({}, 0, False, False)
 
 
-def value_problems(fields: Mapping[str, Any], parsed: Parsed) -> list[FieldError]:
+def value_errors(fields: Mapping[str, Any], parsed: JsonBody) -> list[FieldError]:
     """Values that are nested too deep, and strings that hold what no store and no shell takes."""
     errors = []
     shallow = fields
-    if parsed.may_be_deep:
+    if parsed.may_be_too_deep:
         deep = [
             name
             for name, value in fields.items()
@@ -82,15 +82,17 @@ def value_problems(fields: Mapping[str, Any], parsed: Parsed) -> list[FieldError
         if deep:
             errors = [FieldError(_clean(name), _DEEP) for name in deep]
             shallow = {name: value for name, value in fields.items() if name not in deep}
-    if parsed.may_hold_nul:
-        paths = islice(_nul_paths("", shallow), MAX_FOUND)
+    if parsed.may_contain_nul:
+        paths = islice(_nul_paths("", shallow), MAX_REPORTED_PATHS)
         errors += [FieldError(path, _NUL) for path in paths]
     return errors
 
 
-def is_too_long(payload: Any, parsed: Parsed) -> bool:
+def is_payload_too_long(payload: Any, parsed: JsonBody) -> bool:
     """A payload of a small body is not measured."""
-    return parsed.size > parsed.payload_most and len(_encode(payload)) > parsed.payload_most
+    return (
+        parsed.size > parsed.max_payload_bytes and len(_encode(payload)) > parsed.max_payload_bytes
+    )
 
 
 def fingerprint(operation: str, value: Any) -> str:
@@ -107,7 +109,7 @@ def _number_problem(body: bytes) -> Invalid:
         value = json.loads(body, parse_int=_bounded)
     except (ValueError, RecursionError):
         return Invalid.of(FieldError("body", f"holds a number that is out of range: each {text}"))
-    paths = list(islice(_infinite_paths("", value), MAX_FOUND)) or ["body"]
+    paths = list(islice(_infinite_paths("", value), MAX_REPORTED_PATHS)) or ["body"]
     return Invalid.of(*(FieldError(path, text) for path in paths))
 
 

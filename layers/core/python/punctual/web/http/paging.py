@@ -9,9 +9,9 @@ import msgspec
 
 from punctual.engine.queries.cursor import made_up
 
-_MARK = 12
+_SIGNATURE_BYTES = 12
 _decode = msgspec.json.Decoder(tuple[str, ...]).decode
-_LONGEST = 200  # characters of one part of a place
+_MAX_PART_CHARACTERS = 200  # characters of one part of a place
 
 Filters = Mapping[str, Sequence[str]]
 
@@ -37,21 +37,21 @@ class Pager:
             return None
         try:
             raw = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
-            place = _decode(raw[_MARK:])
+            place = _decode(raw[_SIGNATURE_BYTES:])
         except (ValueError, msgspec.MsgspecError) as error:
             raise made_up() from error
-        mark = self._mark(tenant, listed, filters, raw[_MARK:])
+        mark = self._mark(tenant, listed, filters, raw[_SIGNATURE_BYTES:])
         # The decoder passes over what is no base64, so the text itself must be ours too.
         ours = _text(raw) == token
-        if not (ours and compare_digest(raw[:_MARK], mark)):
+        if not (ours and compare_digest(raw[:_SIGNATURE_BYTES], mark)):
             raise made_up()
         # The mark is no secret: it keeps lists apart, and nobody from making up a place.
-        if len(place) not in parts or not place[0] or max(map(len, place)) > _LONGEST:
+        if len(place) not in parts or not place[0] or max(map(len, place)) > _MAX_PART_CHARACTERS:
             raise made_up()
         return place
 
     def _mark(self, tenant: str, listed: str, filters: Filters, place: bytes) -> bytes:
-        digest = blake2b(key=self._key, digest_size=_MARK)
+        digest = blake2b(key=self._key, digest_size=_SIGNATURE_BYTES)
         for part in (tenant.encode(), listed.encode(), msgspec.json.encode(filters), place):
             digest.update(len(part).to_bytes(4, "big") + part)
         return digest.digest()

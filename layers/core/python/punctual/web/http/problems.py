@@ -9,9 +9,9 @@ from punctual.domain.errors import Invalid, LimitExceeded, PunctualError, Unavai
 from punctual.web.http.request import Header, Reply, json_reply
 
 PROBLEM_JSON = "application/problem+json"
-RETRY_AFTER = "1"
+RETRY_AFTER_SECONDS = "1"
 
-STATUSES = {
+HTTP_STATUSES = {
     "BAD_REQUEST": 400,
     "UNAUTHENTICATED": 401,
     "FORBIDDEN": 403,
@@ -38,7 +38,7 @@ STATUSES = {
 
 
 # As RFC 9110 calls them; older Pythons do not.
-_RENAMED = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
+_STATUS_TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
 
 
 class RequestRejected(PunctualError):
@@ -50,14 +50,14 @@ class RequestRejected(PunctualError):
         self.headers = headers
 
 
-def code_of(error: PunctualError) -> str:
+def error_code(error: PunctualError) -> str:
     return error.refusal if isinstance(error, RequestRejected) else error.code
 
 
-def problem(error: PunctualError, request_id: str) -> dict[str, Any]:
+def problem_body(error: PunctualError, request_id: str) -> dict[str, Any]:
     """The body of a refusal."""
-    code = code_of(error)
-    status = STATUSES.get(code, 500)
+    code = error_code(error)
+    status = HTTP_STATUSES.get(code, 500)
     body: dict[str, Any] = {
         "type": f"urn:punctual:{code.lower().replace('_', '-')}",
         "title": _title(status),
@@ -72,12 +72,12 @@ def problem(error: PunctualError, request_id: str) -> dict[str, Any]:
 
 
 def problem_reply(error: PunctualError, request_id: str) -> Reply:
-    body = problem(error, request_id)
+    body = problem_body(error, request_id)
     reply = json_reply(body["status"], body, *_headers(error))
     return reply._replace(content_type=PROBLEM_JSON)
 
 
-def unknown_problem(request_id: str) -> Reply:
+def internal_error_reply(request_id: str) -> Reply:
     """For what nobody foresaw: where to look, and nothing of what went wrong inside."""
     error = RequestRejected("INTERNAL", "Something went wrong inside Punctual. Its log has more.")
     return problem_reply(error, request_id)
@@ -89,9 +89,9 @@ def _headers(error: PunctualError) -> Sequence[Header]:
     if isinstance(error, LimitExceeded):
         return (("retry-after", str(max(1, ceil(error.again_after)))),)
     if isinstance(error, Unavailable):
-        return (("retry-after", RETRY_AFTER),)
+        return (("retry-after", RETRY_AFTER_SECONDS),)
     return ()
 
 
 def _title(status: int) -> str:
-    return _RENAMED.get(status) or HTTPStatus(status).phrase
+    return _STATUS_TITLES.get(status) or HTTPStatus(status).phrase

@@ -8,12 +8,12 @@ from urllib.parse import parse_qsl
 
 from punctual.domain.errors import FieldError, Invalid
 from punctual.web.http import timestamps
-from punctual.web.models.field_errors import refusal
+from punctual.web.models.field_errors import invalid_fields
 
-DEFAULT_LIMIT = 50
-MAX_LIMIT = 200
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 200
 MAX_PARAMETERS = 100
-_DIGITS = re.compile(r"[0-9]{1,15}")
+_NUMBER = re.compile(r"[0-9]{1,15}")
 # A plus sign in a query string is a space, and often an offset's sign that nobody encoded.
 _LOST_PLUS = re.compile(r" (\d\d:\d\d)\Z", re.ASCII)
 
@@ -39,7 +39,7 @@ class Query:
 
     def finish(self) -> None:
         if self._found:
-            raise refusal(self._found)
+            raise invalid_fields(self._found)
 
     def text(self, name: str) -> str:
         return self._values.get(name, [""])[0]
@@ -57,7 +57,7 @@ class Query:
         if name not in self._values:
             return default
         text = self.text(name)
-        value = int(text) if _DIGITS.fullmatch(text) else -1
+        value = int(text) if _NUMBER.fullmatch(text) else -1
         if not low <= value <= high:
             self.wrong(name, f"must be an integer from {low} to {high:,}")
         return value
@@ -72,11 +72,11 @@ class Query:
         return chosen
 
     def moment(self, name: str) -> datetime | None:
-        return self._moment(name, timestamps.parsed)
+        return self._moment(name, timestamps.parse_time)
 
-    def moment_or_local(self, name: str) -> datetime | None:
+    def time_or_local(self, name: str) -> datetime | None:
         """Return a moment, or a time without a zone where the parameter has no offset."""
-        return self._moment(name, timestamps.parsed_or_local)
+        return self._moment(name, timestamps.parse_time_or_local)
 
     def _moment(self, name: str, parse: Callable[[str], datetime]) -> datetime | None:
         if name not in self._values:
@@ -100,25 +100,27 @@ class Query:
         return tuple(sorted((key, value) for key, _, value in pairs))
 
 
-class Listing(NamedTuple):
+class PageRequest(NamedTuple):
     """What a list call asks for besides its filters."""
 
     limit: int
     token: str
 
 
-LISTING = ("limit", "next_token")
+PAGING_PARAMETERS = ("limit", "next_token")
 
 
-def listing(query: Query) -> Listing:
-    return Listing(query.number("limit", DEFAULT_LIMIT, 1, MAX_LIMIT), query.text("next_token"))
+def page_request(query: Query) -> PageRequest:
+    return PageRequest(
+        query.number("limit", DEFAULT_PAGE_SIZE, 1, MAX_PAGE_SIZE), query.text("next_token")
+    )
 
 
-def filters_only(text: str) -> Mapping[str, list[str]]:
+def filter_parameters(text: str) -> Mapping[str, list[str]]:
     """What a page's token is bound to: all that was asked but where and how much."""
     kept: dict[str, list[str]] = {}
     for name, value in sorted(_pairs(text)):
-        if name not in LISTING:
+        if name not in PAGING_PARAMETERS:
             kept.setdefault(name, []).append(value)
     return kept
 

@@ -8,7 +8,7 @@ import msgspec
 
 from punctual.domain.tenants.roles import Role
 
-JSON = "application/json"
+JSON_MEDIA_TYPE = "application/json"
 Header = tuple[str, str]
 
 
@@ -46,12 +46,12 @@ class Reply(NamedTuple):
     status: int
     body: bytes = b""
     headers: tuple[Header, ...] = ()
-    content_type: str = JSON
+    content_type: str = JSON_MEDIA_TYPE
 
 
 _encode = msgspec.json.Encoder().encode
 
-COMMON: tuple[Header, ...] = (
+COMMON_HEADERS: tuple[Header, ...] = (
     ("cache-control", "no-store"),
     ("x-content-type-options", "nosniff"),
 )
@@ -61,10 +61,10 @@ def json_reply(status: int, value: Any, *headers: Header) -> Reply:
     return Reply(status, _encode(value), headers)
 
 
-def quoted(text: bytes) -> int:
+def quoted_size(text: bytes) -> int:
     """What JSON weighs where it is quoted once more, as in an answer that Lambda hands on.
 
-    >>> quoted(b'{"a": 1}')
+    >>> quoted_size(b'{"a": 1}')
     10
     """
     return len(text) + text.count(b'"') + text.count(b"\\")

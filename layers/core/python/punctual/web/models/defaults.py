@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from punctual.domain.schedules.values import Cron
-from punctual.web.models.schedule_types import OF_TYPE
+from punctual.web.models.schedule_types import TYPES_OF_FIELD
 
 DEFAULTS: dict[str, Any] = {
     "schedule_time": None,
@@ -38,55 +38,59 @@ DEFAULTS: dict[str, Any] = {
     "tags": {},
 }
 # Of a task, by its type.
-TASKS: dict[str, dict[str, Any]] = {
+TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "event": {"detail_type": "Job Run"},
     "http": {"method": "POST", "follow_redirects": 0},
 }
 
 
-def _of_type(kind: str) -> dict[str, Any]:
+def _defaults_of_type(kind: str) -> dict[str, Any]:
     """What a job of this type shows; a field of another type is null, and dates are none."""
-    others = {name for name, kinds in OF_TYPE.items() if kind not in kinds and DEFAULTS[name] != []}
+    others = {
+        name for name, kinds in TYPES_OF_FIELD.items() if kind not in kinds and DEFAULTS[name] != []
+    }
     shown = {name: None if name in others else value for name, value in DEFAULTS.items()}
     return {"schedule_type": kind, **shown}
 
 
-_SHOWN = {kind: _of_type(kind) for kind in ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")}
-_NOTHING_MEANT = ("headers", "args", "env", "resources")  # of a task, where they are empty
+_DEFAULTS_BY_TYPE = {
+    kind: _defaults_of_type(kind) for kind in ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
+}
+_EMPTY_EQUALS_ABSENT = ("headers", "args", "env", "resources")  # of a task, where they are empty
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
-def filled(document: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
     """A document with the defaults of what it does not name."""
     kind, task = document["schedule_type"], document.get("task") or DEFAULTS["task"]
     return {
         "name": document["name"],
-        **_SHOWN[kind],
-        **(_clock_changes(document) if kind == "CRON" else {}),
+        **_DEFAULTS_BY_TYPE[kind],
+        **(_clock_change_defaults(document) if kind == "CRON" else {}),
         **({"max_retries": 0} if document.get("delivery") == "AT_MOST_ONCE" else {}),
         **document,
-        "task": {"type": task["type"], **TASKS.get(task["type"], {}), **task},
+        "task": {"type": task["type"], **TASK_DEFAULTS.get(task["type"], {}), **task},
         "retry": {**DEFAULTS["retry"], **document.get("retry", {})},
     }
 
 
-def say_the_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def are_equivalent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     """Of two documents, whatever of the defaults each names; as JSON: true is not 1 there."""
-    mine, yours = _compared(one), _compared(other)
+    mine, yours = _comparable(one), _comparable(other)
     return mine == yours and _encode(mine) == _encode(yours)
 
 
-def _compared(document: Mapping[str, Any]) -> dict[str, Any]:
-    whole = filled(document)
+def _comparable(document: Mapping[str, Any]) -> dict[str, Any]:
+    whole = with_defaults(document)
     task, retry = whole["task"], whole["retry"]
     return {
         **whole,
-        "task": {name: v for name, v in task.items() if v or name not in _NOTHING_MEANT},
+        "task": {name: v for name, v in task.items() if v or name not in _EMPTY_EQUALS_ABSENT},
         "retry": {name: v if isinstance(v, bool) else float(v) for name, v in retry.items()},
     }
 
 
-def _clock_changes(document: Mapping[str, Any]) -> dict[str, str]:
+def _clock_change_defaults(document: Mapping[str, Any]) -> dict[str, str]:
     """EventBridge's own expressions have other defaults."""
     schedule = Cron(document["cron_expression"])
     return {"dst_gap": schedule.gap, "dst_fold": schedule.fold}

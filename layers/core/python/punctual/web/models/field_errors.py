@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 Path = tuple[int | str, ...]
 
-MAX_NAMED = 1_000
-IN_WORDS = 10
-_NAME_LENGTH = 128
-_WORDS = {
+MAX_REPORTED_ERRORS = 1_000
+MAX_ERRORS_IN_DETAIL = 10
+_MAX_PATH_PART_CHARACTERS = 128
+_TYPE_MESSAGES = {
     "missing": "is required",
     "int_type": "must be an integer",
     "int_parsing_size": "is out of range",
@@ -27,7 +27,7 @@ _WORDS = {
     "model_attributes_type": "must be an object",
     "finite_number": "must be a finite number",
 }
-_BOUNDS = {
+_BOUND_MESSAGES = {
     "greater_than_equal": ("must be at least {}", "ge"),
     "greater_than": ("must be more than {}", "gt"),
     "less_than_equal": ("must be at most {}", "le"),
@@ -39,7 +39,7 @@ _BOUNDS = {
     "union_tag_invalid": ("must be one of {}", "expected_tags"),
 }
 # Where a value may have one of several shapes, pydantic names the shape in the path.
-_TAGGED = "task"
+_TAGGED_UNION_FIELD = "task"
 
 
 def paths_and_errors(error: "ValidationError") -> list[tuple[Path, FieldError]]:
@@ -48,53 +48,53 @@ def paths_and_errors(error: "ValidationError") -> list[tuple[Path, FieldError]]:
     for one in found:
         kind = one["type"]
         path = _path(one["loc"], kind)
-        seen.setdefault(path, FieldError(dotted(path), _words(kind, one)))
+        seen.setdefault(path, FieldError(dotted_path(path), _message(kind, one)))
     return list(seen.items())
 
 
-def refusal(found: Mapping[str, str]) -> Invalid:
+def invalid_fields(found: Mapping[str, str]) -> Invalid:
     """All of them as fields; the sentence for people names the first few."""
-    errors = tuple(FieldError(*item) for item in islice(found.items(), MAX_NAMED))
-    text = "; ".join(f"{e.field}: {e.message}" for e in errors[:IN_WORDS])
-    more = len(found) - IN_WORDS
+    errors = tuple(FieldError(*item) for item in islice(found.items(), MAX_REPORTED_ERRORS))
+    text = "; ".join(f"{e.field}: {e.message}" for e in errors[:MAX_ERRORS_IN_DETAIL])
+    more = len(found) - MAX_ERRORS_IN_DETAIL
     return Invalid(f"{text}; and {more:,} more" if more > 0 else text, errors)
 
 
-def dotted(path: Iterable[int | str]) -> str:
+def dotted_path(path: Iterable[int | str]) -> str:
     """
-    >>> dotted(("notify", 0, "url"))
+    >>> dotted_path(("notify", 0, "url"))
     'notify.0.url'
     """
-    return ".".join(str(part).replace("\0", "\\u0000")[:_NAME_LENGTH] for part in path)
+    return ".".join(str(part).replace("\0", "\\u0000")[:_MAX_PATH_PART_CHARACTERS] for part in path)
 
 
-def without(value: dict[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
+def without_paths(value: dict[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
     """What is left of a document when the wrong parts are taken out: their meaning is not asked."""
     left = dict(value)
     copied = {id(left)}
     for path in paths:
-        _take_out(left, path, copied)
+        _remove(left, path, copied)
     return left
 
 
-def _take_out(here: Any, path: Path, copied: set[int]) -> None:
+def _remove(here: Any, path: Path, copied: set[int]) -> None:
     """What is on the way is copied, once: thousands of wrong parts may lie in one list."""
     for part in path[:-1]:
-        if not _has(here, part):
+        if not _contains(here, part):
             return
         inner = here[part]
         if id(inner) not in copied:
             inner = here[part] = _copy(inner)
             copied.add(id(inner))
         here = inner
-    if path and _has(here, path[-1]):
+    if path and _contains(here, path[-1]):
         if isinstance(here, dict):
             del here[path[-1]]
         else:
             here[path[-1]] = None
 
 
-def _has(here: Any, part: int | str) -> bool:
+def _contains(here: Any, part: int | str) -> bool:
     if isinstance(here, dict):
         return part in here
     return isinstance(here, list) and isinstance(part, int) and part < len(here)
@@ -107,19 +107,19 @@ def _copy(value: Any) -> Any:
 
 
 def _path(loc: Path, kind: str) -> Path:
-    if loc and loc[0] == _TAGGED and len(loc) > 1:
+    if loc and loc[0] == _TAGGED_UNION_FIELD and len(loc) > 1:
         loc = (loc[0], *loc[2:])
     if loc and loc[-1] == "[key]":
         loc = loc[:-1]
     return (*loc, "type") if kind.startswith("union_tag") else loc
 
 
-def _words(kind: str, error: Any) -> str:
-    if kind in _WORDS:
-        return _WORDS[kind]
-    if kind in _BOUNDS:
-        text, name = _BOUNDS[kind]
-        return text.format(_shown(error["ctx"][name]))
+def _message(kind: str, error: Any) -> str:
+    if kind in _TYPE_MESSAGES:
+        return _TYPE_MESSAGES[kind]
+    if kind in _BOUND_MESSAGES:
+        text, name = _BOUND_MESSAGES[kind]
+        return text.format(_format_bound(error["ctx"][name]))
     if kind == "extra_forbidden":
         return "is not a field that this call knows"
     if kind == "union_tag_not_found":
@@ -127,7 +127,7 @@ def _words(kind: str, error: Any) -> str:
     return str(error["msg"])
 
 
-def _shown(bound: Any) -> str:
+def _format_bound(bound: Any) -> str:
     if isinstance(bound, str):
         return bound.replace("'", "").replace(" or ", ", ")
     return f"{bound:,}" if isinstance(bound, int) else f"{bound:g}"

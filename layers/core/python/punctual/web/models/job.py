@@ -4,12 +4,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from punctual.web.models.notify import MOST_ENTRIES, Notify
-from punctual.web.models.schedule import ScheduleFields, Strict
-from punctual.web.models.task import LONG_TIMEOUT, Task
+from punctual.web.models.notify import MAX_NOTIFY_ENTRIES, Notify
+from punctual.web.models.schedule import ScheduleFields, StrictModel
+from punctual.web.models.task import MAX_LONG_TIMEOUT_SECONDS, Task
 
 
-class Retry(Strict):
+class Retry(StrictModel):
     backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
     max_backoff_seconds: Annotated[float, Field(ge=0, le=86_400)] | None = None
     multiplier: Annotated[float, Field(ge=1, le=100)] | None = None
@@ -27,17 +27,17 @@ class JobFields(ScheduleFields):
     max_concurrency: Annotated[int, Field(ge=1, le=100)] | None = None
     overlap_policy: Literal["QUEUE", "SKIP", "REPLACE"] | None = None
     max_waiting: Annotated[int, Field(ge=1, le=1_000)] | None = None
-    timeout_seconds: Annotated[int, Field(ge=1, le=LONG_TIMEOUT)] | None = None
+    timeout_seconds: Annotated[int, Field(ge=1, le=MAX_LONG_TIMEOUT_SECONDS)] | None = None
     max_retries: Annotated[int, Field(ge=0, le=100)] | None = None
     retry: Retry | None = None
     deadline_seconds: Annotated[int, Field(ge=1, le=2_592_000)] | None = None
     delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] | None = None
-    notify: Annotated[list[Notify], Field(max_length=MOST_ENTRIES)] | None = None
+    notify: Annotated[list[Notify], Field(max_length=MAX_NOTIFY_ENTRIES)] | None = None
     tags: Annotated[dict[str, str], Field(max_length=50)] | None = None
 
 
 # What an answer shows and the server alone sets.
-READ_ONLY = frozenset(
+READ_ONLY_FIELDS = frozenset(
     {
         "job_id",
         "status",

@@ -8,35 +8,47 @@ from pydantic import ValidationError
 
 from punctual.web.features import Features
 from punctual.web.http import timestamps
-from punctual.web.http.json_body import CONTAINERS, CONTROL, Parsed, is_too_long, value_problems
-from punctual.web.models.defaults import filled, say_the_same
-from punctual.web.models.field_errors import Path, paths_and_errors, refusal, without
-from punctual.web.models.job import READ_ONLY, JobFields
+from punctual.web.http.json_body import (
+    CONTAINERS,
+    CONTROL_CHARACTER,
+    JsonBody,
+    is_payload_too_long,
+    value_errors,
+)
+from punctual.web.models.defaults import are_equivalent, with_defaults
+from punctual.web.models.field_errors import Path, invalid_fields, paths_and_errors, without_paths
+from punctual.web.models.job import READ_ONLY_FIELDS, JobFields
 from punctual.web.models.notify import check_notify
-from punctual.web.models.schedule import NAMES, REQUIRED, TIMES, Add, check_schedule
-from punctual.web.models.schedule_types import OF_TYPE, RECURRING
+from punctual.web.models.schedule import (
+    REQUIRED_FIELDS,
+    SCHEDULE_FIELDS,
+    TIME_FIELDS,
+    AddError,
+    check_schedule,
+)
+from punctual.web.models.schedule_types import RECURRING_TYPES, TYPES_OF_FIELD
 from punctual.web.models.task import check_task, check_timeout
 
-DEFAULT_BACKOFF = 5
-DEFAULT_MAX_BACKOFF = 300
+DEFAULT_BACKOFF_SECONDS = 5
+DEFAULT_MAX_BACKOFF_SECONDS = 300
 MAX_FIELDS = 200  # of an object, and entries of a list, where the contract names no bound
-MAX_LIST = 1_000
-SMALL = 4_096  # a body that cannot hold a crowd
-MAX_TAG_KEY = 128
-MAX_TAG_VALUE = 256
+MAX_LIST_ENTRIES = 1_000
+SMALL_BODY_BYTES = 4_096  # a body that cannot hold a crowd
+MAX_TAG_KEY_CHARACTERS = 128
+MAX_TAG_VALUE_CHARACTERS = 256
 
 _CONTAINERS = frozenset(CONTAINERS)
-_FREE = ("payload", "task.body")
+_UNBOUNDED_FIELDS = ("payload", "task.body")
 _validate = JobFields.__pydantic_validator__.validate_python
 
 
-def new_job(parsed: Parsed, now: datetime, features: Features) -> dict[str, Any]:
+def new_job(parsed: JsonBody, now: datetime, features: Features) -> dict[str, Any]:
     """The document of a job to be: the fields that were sent, nulls left out."""
-    return _validated(parsed.value, parsed, now, features, is_new=True)
+    return _validated_document(parsed.value, parsed, now, features, is_new=True)
 
 
 def changed_job(
-    old: dict[str, Any], parsed: Parsed, now: datetime, features: Features
+    old: dict[str, Any], parsed: JsonBody, now: datetime, features: Features
 ) -> dict[str, Any]:
     """Return the document after a change: each field sent replaces the former one, whole.
 
@@ -47,49 +59,51 @@ def changed_job(
     if not sent:
         return old
     kept = dict(old)
-    kind = _kind_after(old, sent)
+    kind = _schedule_type_after(old, sent)
     if kind is not None and kind != old.get("schedule_type"):
-        kept = {name: value for name, value in old.items() if _belongs(name, kind)}
+        kept = {name: value for name, value in old.items() if _belongs_to_type(name, kind)}
         kept["schedule_type"] = kind
     # What is in force has passed the test of its time; only a new schedule is asked again.
-    present = filled(old)
-    touched = any(not _is_same(name, value, present.get(name)) for name, value in sent.items())
+    present = with_defaults(old)
+    touched = any(
+        not _is_schedule_unchanged(name, value, present.get(name)) for name, value in sent.items()
+    )
     whole = {**kept, **sent}
-    new = _validated(whole, parsed, now if touched else None, features, is_new=False)
-    return old if say_the_same(new, old) else new
+    new = _validated_document(whole, parsed, now if touched else None, features, is_new=False)
+    return old if are_equivalent(new, old) else new
 
 
-def _kind_after(old: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
+def _schedule_type_after(old: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
     """Return the type that is sent, or the one type whose defining field is sent.
 
     Fields that define two types leave the type as it is, so that the foreign one is refused.
     """
     if "schedule_type" in sent:
         return sent["schedule_type"]
-    kinds = [kind for kind, name in REQUIRED.items() if sent.get(name) is not None]
+    kinds = [kind for kind, name in REQUIRED_FIELDS.items() if sent.get(name) is not None]
     return kinds[0] if len(kinds) == 1 else old.get("schedule_type")
 
 
-def _belongs(name: str, kind: Any) -> bool:
-    kinds = OF_TYPE.get(name)
+def _belongs_to_type(name: str, kind: Any) -> bool:
+    kinds = TYPES_OF_FIELD.get(name)
     return kinds is None or kind in kinds
 
 
-def _is_same(name: str, new: Any, old: Any) -> bool:
+def _is_schedule_unchanged(name: str, new: Any, old: Any) -> bool:
     """Whether a field says nothing new about the schedule."""
-    if name not in NAMES or new == old:
+    if name not in SCHEDULE_FIELDS or new == old:
         return True
-    if name not in TIMES or not isinstance(new, str) or old is None:
+    if name not in TIME_FIELDS or not isinstance(new, str) or old is None:
         return False
     try:
-        return bool(timestamps.normal(timestamps.parsed(new)) == old)
+        return bool(timestamps.normalize_time(timestamps.parse_time(new)) == old)
     except ValueError:
         return False
 
 
-def _validated(
+def _validated_document(
     value: dict[str, Any],
-    parsed: Parsed,
+    parsed: JsonBody,
     now: datetime | None,
     features: Features,
     is_new: bool,
@@ -97,17 +111,17 @@ def _validated(
     found: dict[str, str] = {}
     add = found.setdefault
     flat = _is_flat(value)
-    if parsed.size > SMALL and not flat:
-        _refuse_crowds(value)
-    if parsed.may_hold_nul or not flat:
-        for error in value_problems(value, parsed):
+    if parsed.size > SMALL_BODY_BYTES and not flat:
+        _check_sizes(value)
+    if parsed.may_contain_nul or not flat:
+        for error in value_errors(value, parsed):
             add(*error)
-    right, wrong = _right_part(value, found)
+    right, wrong = _valid_part(value, found)
     times = check_schedule(right, wrong, now, is_new, add)
-    _check(right, wrong, parsed, features, add)
+    _check_meaning(right, wrong, parsed, features, add)
     if found:
-        raise refusal(found)
-    return _normalised(value, times)
+        raise invalid_fields(found)
+    return _normalized(value, times)
 
 
 def _is_flat(value: dict[str, Any]) -> bool:
@@ -115,7 +129,7 @@ def _is_flat(value: dict[str, Any]) -> bool:
     return len(value) <= MAX_FIELDS and _CONTAINERS.isdisjoint(map(type, value.values()))
 
 
-def _refuse_crowds(value: dict[str, Any]) -> None:
+def _check_sizes(value: dict[str, Any]) -> None:
     """So many entries are no mistake: they are not looked at one by one."""
     task = value.get("task")
     crowded = {}
@@ -124,15 +138,15 @@ def _refuse_crowds(value: dict[str, Any]) -> None:
             crowded[path.rstrip(".") or "body"] = f"must have at most {MAX_FIELDS} fields"
             continue
         for name, inner in inside.items():
-            if isinstance(inner, CONTAINERS) and f"{path}{name}" not in _FREE:
-                most = MAX_LIST if isinstance(inner, list) else MAX_FIELDS
+            if isinstance(inner, CONTAINERS) and f"{path}{name}" not in _UNBOUNDED_FIELDS:
+                most = MAX_LIST_ENTRIES if isinstance(inner, list) else MAX_FIELDS
                 if len(inner) > most:
                     crowded[f"{path}{name}"] = f"must have at most {most:,} entries"
     if crowded:
-        raise refusal(crowded)
+        raise invalid_fields(crowded)
 
 
-def _right_part(
+def _valid_part(
     value: dict[str, Any], found: dict[str, str]
 ) -> tuple[dict[str, Any], frozenset[str]]:
     """The fields whose type is right, and the names of the others, which are noted in `found`."""
@@ -142,25 +156,25 @@ def _right_part(
     except ValidationError as error:
         for path, problem in paths_and_errors(error):
             message = problem.message
-            if path and path[0] in READ_ONLY:
+            if path and path[0] in READ_ONLY_FIELDS:
                 message = "is set by the server"
             found.setdefault(problem.field, message)
             paths.append(path)
     if not paths:
         return value, frozenset()
-    return without(value, paths), frozenset(found)
+    return without_paths(value, paths), frozenset(found)
 
 
-def _check(
+def _check_meaning(
     fields: Mapping[str, Any],
     wrong: frozenset[str],
-    parsed: Parsed,
+    parsed: JsonBody,
     features: Features,
-    add: Add,
+    add: AddError,
 ) -> None:
     """The meaning of what has the right type."""
     name = fields.get("name")
-    if name is not None and CONTROL.search(name):
+    if name is not None and CONTROL_CHARACTER.search(name):
         add("name", "must not hold control characters")
     _check_limits(fields, add)
     task = fields.get("task")
@@ -170,15 +184,15 @@ def _check(
     if timeout is not None:
         kind = task.get("type") if task is not None else "event"
         check_timeout(timeout, None if "task" in wrong else kind, add)
-    if "payload" in fields and is_too_long(fields["payload"], parsed):
-        add("payload", f"must not be longer than {parsed.payload_most} bytes as JSON")
+    if "payload" in fields and is_payload_too_long(fields["payload"], parsed):
+        add("payload", f"must not be longer than {parsed.max_payload_bytes} bytes as JSON")
     if fields.get("tags"):
         _check_tags(fields["tags"], add)
     if fields.get("notify"):
         check_notify(fields["notify"], features, add)
 
 
-def _check_limits(fields: Mapping[str, Any], add: Add) -> None:
+def _check_limits(fields: Mapping[str, Any], add: AddError) -> None:
     concurrency = fields.get("max_concurrency")
     if concurrency is not None and concurrency > 1 and fields.get("interval_from") == "COMPLETED":
         add("max_concurrency", "must be 1 when interval_from is COMPLETED")
@@ -186,8 +200,8 @@ def _check_limits(fields: Mapping[str, Any], add: Add) -> None:
         add("max_retries", "must be 0 when delivery is AT_MOST_ONCE")
     retry = fields.get("retry")
     if retry:
-        backoff = _given(retry, "backoff_seconds", DEFAULT_BACKOFF)
-        most = _given(retry, "max_backoff_seconds", DEFAULT_MAX_BACKOFF)
+        backoff = _value_or_default(retry, "backoff_seconds", DEFAULT_BACKOFF_SECONDS)
+        most = _value_or_default(retry, "max_backoff_seconds", DEFAULT_MAX_BACKOFF_SECONDS)
         if backoff > most:
             sent = retry.get("max_backoff_seconds") is not None
             name = "max_backoff_seconds" if sent else "backoff_seconds"
@@ -197,32 +211,34 @@ def _check_limits(fields: Mapping[str, Any], add: Add) -> None:
             add(f"retry.{name}", text)
 
 
-def _check_tags(tags: Mapping[str, str], add: Add) -> None:
+def _check_tags(tags: Mapping[str, str], add: AddError) -> None:
     for key, value in tags.items():
-        if not 1 <= len(key) <= MAX_TAG_KEY or ":" in key:
-            text = f"a tag's key has 1 to {MAX_TAG_KEY} characters and no ':'"
-            add(f"tags.{key[:MAX_TAG_KEY]}", text)
-        elif len(value) > MAX_TAG_VALUE:
-            add(f"tags.{key}", f"must have at most {MAX_TAG_VALUE} characters")
+        if not 1 <= len(key) <= MAX_TAG_KEY_CHARACTERS or ":" in key:
+            text = f"a tag's key has 1 to {MAX_TAG_KEY_CHARACTERS} characters and no ':'"
+            add(f"tags.{key[:MAX_TAG_KEY_CHARACTERS]}", text)
+        elif len(value) > MAX_TAG_VALUE_CHARACTERS:
+            add(f"tags.{key}", f"must have at most {MAX_TAG_VALUE_CHARACTERS} characters")
 
 
-def _normalised(value: dict[str, Any], times: Mapping[str, datetime | None]) -> dict[str, Any]:
+def _normalized(value: dict[str, Any], times: Mapping[str, datetime | None]) -> dict[str, Any]:
     """Nulls stand for defaults and are left out; times are written one way."""
-    document = {name: _kept(name, inner) for name, inner in value.items() if inner is not None}
-    if document["schedule_type"] not in RECURRING:
+    document = {
+        name: _without_nulls(name, inner) for name, inner in value.items() if inner is not None
+    }
+    if document["schedule_type"] not in RECURRING_TYPES:
         document.pop("exclude", None)
     for name, at in times.items():
         if at is not None:
-            document[name] = timestamps.normal(at)
+            document[name] = timestamps.normalize_time(at)
     return document
 
 
-def _kept(name: str, value: Any) -> Any:
+def _without_nulls(name: str, value: Any) -> Any:
     if name in ("task", "retry") and None in value.values():
         return {inner: one for inner, one in value.items() if one is not None}
     return value
 
 
-def _given(values: Mapping[str, Any], name: str, default: float) -> float:
+def _value_or_default(values: Mapping[str, Any], name: str, default: float) -> float:
     value = values.get(name)
     return default if value is None else float(value)

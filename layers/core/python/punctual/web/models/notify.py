@@ -6,19 +6,21 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from punctual.web.features import Features
-from punctual.web.models.schedule import Add, Strict
-from punctual.web.models.task import MAX_URL
+from punctual.web.models.schedule import AddError, StrictModel
+from punctual.web.models.task import MAX_URL_CHARACTERS
 
 Outcome = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"]
-MOST_ENTRIES = 5
+MAX_NOTIFY_ENTRIES = 5
 
 
-class Notify(Strict):
+class Notify(StrictModel):
     on: Annotated[list[Outcome], Field(min_length=1, max_length=6)]
-    url: Annotated[str, Field(min_length=1, max_length=MAX_URL)]
+    url: Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
 
 
-def check_notify(entries: Sequence[Mapping[str, Any] | None], features: Features, add: Add) -> None:
+def check_notify(
+    entries: Sequence[Mapping[str, Any] | None], features: Features, add: AddError
+) -> None:
     """Of what has the right type; where an entry has not, there is nothing in its place."""
     for place, entry in enumerate(entries):
         on, url = (entry or {}).get("on"), (entry or {}).get("url")

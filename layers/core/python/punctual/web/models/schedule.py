@@ -11,29 +11,29 @@ from punctual.domain.schedules import schedule
 from punctual.domain.schedules.schedule import Cron, Every, next_after
 from punctual.domain.schedules.timezones import EPOCH
 from punctual.web.http import timestamps
-from punctual.web.models.schedule_types import OF_TYPE, RECURRING
+from punctual.web.models.schedule_types import RECURRING_TYPES, TYPES_OF_FIELD
 
 MAX_INTERVAL = schedule.MAX_INTERVAL
-MAX_EXCLUDED = 366
+MAX_EXCLUDED_DATES = 366
 MAX_RUNS = 2_147_483_647
-TIMES = ("schedule_time", "start_time", "end_time")
+TIME_FIELDS = ("schedule_time", "start_time", "end_time")
 
-REQUIRED = {
+REQUIRED_FIELDS = {
     "FUTURE": "schedule_time",
     "CRON": "cron_expression",
     "INTERVAL": "interval_seconds",
 }
-NAMES = frozenset({"schedule_type", *OF_TYPE})
+SCHEDULE_FIELDS = frozenset({"schedule_type", *TYPES_OF_FIELD})
 ScheduleType = Literal["IMMEDIATE", "FUTURE", "CRON", "INTERVAL"]
 
 
-class Strict(BaseModel):
+class StrictModel(BaseModel):
     """Types are what JSON says they are, and nothing unknown is let in."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
 
-class ScheduleFields(Strict):
+class ScheduleFields(StrictModel):
     schedule_type: ScheduleType
     schedule_time: str | None = None
     cron_expression: str | None = None
@@ -45,10 +45,10 @@ class ScheduleFields(Strict):
     start_time: str | None = None
     end_time: str | None = None
     max_runs: Annotated[int, Field(ge=1, le=MAX_RUNS)] | None = None
-    exclude: Annotated[list[str], Field(max_length=MAX_EXCLUDED)] | None = None
+    exclude: Annotated[list[str], Field(max_length=MAX_EXCLUDED_DATES)] | None = None
 
 
-Add = Callable[[str, str], object]
+AddError = Callable[[str, str], object]
 
 
 def check_schedule(
@@ -56,7 +56,7 @@ def check_schedule(
     wrong: frozenset[str],
     now: datetime | None,
     must_come: bool,
-    add: Add,
+    add: AddError,
 ) -> Mapping[str, datetime | None]:
     """Everything wrong with the meaning; `now` None: the times stood the test before.
 
@@ -67,47 +67,49 @@ def check_schedule(
     """
     kind = fields.get("schedule_type")
     if kind is not None:
-        _check_kind(fields, kind, wrong, add)
+        _check_fields_of_type(fields, kind, wrong, add)
     moment = {}
-    for name in TIMES:
+    for name in TIME_FIELDS:
         if fields.get(name) is not None:
-            moment[name] = _moment(fields, name, add)
-    exclude = _excluded(fields, add) if fields.get("exclude") else ()
+            moment[name] = _parse_time_field(fields, name, add)
+    exclude = _parse_excluded_dates(fields, add) if fields.get("exclude") else ()
     at = moment.get("schedule_time")
     if at is not None and now is not None and at < now - FUTURE_SLACK:
         seconds = FUTURE_SLACK.total_seconds()
         add("schedule_time", f"is more than {seconds:g} seconds in the past")
-    recurs = kind in RECURRING
+    recurs = kind in RECURRING_TYPES
     if recurs or fields.get("cron_expression") is not None or fields.get("timezone") is not None:
-        made = _recurring(fields, moment, exclude, now)
+        made = _compile_schedule(fields, moment, exclude, now)
         errors = schedule.check(made)
         for error in errors:
             add(*error)
-        known = fields.get(REQUIRED.get(kind or "", ""))
+        known = fields.get(REQUIRED_FIELDS.get(kind or "", ""))
         if must_come and not errors and known is not None and now is not None:
-            _check_to_come(made, now, add)
+            _check_has_next_time(made, now, add)
     return moment
 
 
-def _check_kind(fields: Mapping[str, Any], kind: str, wrong: frozenset[str], add: Add) -> None:
-    needed = REQUIRED.get(kind)
+def _check_fields_of_type(
+    fields: Mapping[str, Any], kind: str, wrong: frozenset[str], add: AddError
+) -> None:
+    needed = REQUIRED_FIELDS.get(kind)
     if needed is not None and fields.get(needed) is None and needed not in wrong:
         add(needed, f"is required when schedule_type is {kind}")
     for name, value in fields.items():
-        kinds = OF_TYPE.get(name)
+        kinds = TYPES_OF_FIELD.get(name)
         if kinds is not None and kind not in kinds and value is not None and value != []:
             add(name, f"belongs to schedule_type {' or '.join(kinds)}, not to {kind}")
 
 
-def _moment(fields: Mapping[str, Any], name: str, add: Add) -> datetime | None:
+def _parse_time_field(fields: Mapping[str, Any], name: str, add: AddError) -> datetime | None:
     try:
-        return timestamps.parsed(fields[name])
+        return timestamps.parse_time(fields[name])
     except ValueError as error:
         add(name, str(error))
         return None
 
 
-def _excluded(fields: Mapping[str, Any], add: Add) -> tuple[date, ...]:
+def _parse_excluded_dates(fields: Mapping[str, Any], add: AddError) -> tuple[date, ...]:
     days = []
     for index, text in enumerate(fields["exclude"]):
         if text is None:
@@ -124,7 +126,7 @@ def _excluded(fields: Mapping[str, Any], add: Add) -> tuple[date, ...]:
     return tuple(sorted(set(days)))
 
 
-def _recurring(
+def _compile_schedule(
     fields: Mapping[str, Any],
     moment: Mapping[str, datetime | None],
     exclude: tuple[date, ...],
@@ -145,7 +147,7 @@ def _recurring(
     return Cron(expression, dst_gap=gap, dst_fold=fold, anchor_at=now, **common)
 
 
-def _check_to_come(made: Cron | Every, now: datetime, add: Add) -> None:
+def _check_has_next_time(made: Cron | Every, now: datetime, add: AddError) -> None:
     bounded = made.end_at is not None or made.exclude
     if isinstance(made, Every) and not bounded:
         return

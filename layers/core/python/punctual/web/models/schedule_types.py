@@ -1,18 +1,18 @@
 """Which schedule fields belong to which types; apart from what checks them, for who only shows."""
 
-RECURRING = ("CRON", "INTERVAL")
+RECURRING_TYPES = ("CRON", "INTERVAL")
 
 # A schedule field, and the types of schedule that know it.
-OF_TYPE: dict[str, tuple[str, ...]] = {
+TYPES_OF_FIELD: dict[str, tuple[str, ...]] = {
     "schedule_time": ("FUTURE",),
     "cron_expression": ("CRON",),
-    "timezone": RECURRING,
+    "timezone": RECURRING_TYPES,
     "dst_gap": ("CRON",),
     "dst_fold": ("CRON",),
     "interval_seconds": ("INTERVAL",),
     "interval_from": ("INTERVAL",),
-    "start_time": RECURRING,
-    "end_time": RECURRING,
-    "max_runs": RECURRING,
-    "exclude": RECURRING,
+    "start_time": RECURRING_TYPES,
+    "end_time": RECURRING_TYPES,
+    "max_runs": RECURRING_TYPES,
+    "exclude": RECURRING_TYPES,
 }

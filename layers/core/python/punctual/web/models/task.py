@@ -7,59 +7,59 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from punctual.web.features import NOT_HERE, Features
-from punctual.web.http.json_body import MAX_FOUND
-from punctual.web.models.schedule import Add, Strict
+from punctual.web.features import NOT_INSTALLED, Features
+from punctual.web.http.json_body import MAX_REPORTED_PATHS
+from punctual.web.models.schedule import AddError, StrictModel
 
-MAX_URL = 8_192
-MAX_HEADERS = 50
+MAX_URL_CHARACTERS = 8_192
+MAX_TASK_HEADERS = 50
 MAX_HEADER_BYTES = 8 * 1024
 MAX_CODE_BYTES = 64 * 1024
 MAX_REDIRECTS = 5
-LONG_TIMEOUT = 86_400
-SHORT_TIMEOUT = 900
-LONG_TASKS = ("script", "container")
-OURS = "PUNCTUAL_"
+MAX_LONG_TIMEOUT_SECONDS = 86_400
+MAX_SHORT_TIMEOUT_SECONDS = 900
+LONG_TASK_TYPES = ("script", "container")
+RESERVED_ENV_PREFIX = "PUNCTUAL_"
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
-_SECRET = re.compile(r"\{\{\s*secret:")
-_VERBATIM = ("type", "runtime", "code", "artifact_id")
+_SECRET_PLACEHOLDER = re.compile(r"\{\{\s*secret:")
+_FIELDS_WITHOUT_PLACEHOLDERS = ("type", "runtime", "code", "artifact_id")
 
 Text = Annotated[str, Field(min_length=1, max_length=2_048)]
 
 
-class Resources(Strict):
+class Resources(StrictModel):
     cpu: Annotated[float, Field(gt=0, le=16)] | None = None
     memory_mb: Annotated[int, Field(ge=64, le=122_880)] | None = None
 
 
-class EventTask(Strict):
+class EventTask(StrictModel):
     type: Literal["event"]
     detail_type: Annotated[str, Field(min_length=1, max_length=128)] | None = None
 
 
-class HttpTask(Strict):
+class HttpTask(StrictModel):
     type: Literal["http"]
-    url: Annotated[str, Field(min_length=1, max_length=MAX_URL)]
+    url: Annotated[str, Field(min_length=1, max_length=MAX_URL_CHARACTERS)]
     method: Literal["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"] | None = None
-    headers: Annotated[dict[str, str], Field(max_length=MAX_HEADERS)] | None = None
+    headers: Annotated[dict[str, str], Field(max_length=MAX_TASK_HEADERS)] | None = None
     body: Any = None
     expect_status: Any = None
     follow_redirects: Annotated[int, Field(ge=0, le=MAX_REDIRECTS)] | None = None
 
 
-class LambdaTask(Strict):
+class LambdaTask(StrictModel):
     type: Literal["lambda"]
     function: Text
 
 
-class SqsTask(Strict):
+class SqsTask(StrictModel):
     type: Literal["sqs"]
     queue_url: Text
 
 
-class ScriptTask(Strict):
+class ScriptTask(StrictModel):
     type: Literal["script"]
     runtime: Literal["python", "node", "bash", "binary"]
     code: str | None = None
@@ -69,7 +69,7 @@ class ScriptTask(Strict):
     resources: Resources | None = None
 
 
-class ContainerTask(Strict):
+class ContainerTask(StrictModel):
     type: Literal["container"]
     image: Text
     command: list[str] | None = None
@@ -84,44 +84,45 @@ Task = Annotated[
 
 
 def check_task(
-    task: Mapping[str, Any], wrong: frozenset[str], features: Features, add: Add
+    task: Mapping[str, Any], wrong: frozenset[str], features: Features, add: AddError
 ) -> None:
     """The meaning of a task; `wrong` as in schedules."""
     kind = task.get("type")
     if kind is None:
         return
     if kind not in features.task_types:
-        add("task.type", f"{kind} tasks are {NOT_HERE}")
+        add("task.type", f"{kind} tasks are {NOT_INSTALLED}")
         return
     if kind in features.refused:
         add("task.type", features.refused[kind])
     for name, value in task.items():
-        if name not in _VERBATIM and not features.secrets:
-            for path in islice(_secret_paths(f"task.{name}", value), MAX_FOUND):
-                add(path, f"secrets are {NOT_HERE}")
+        if name not in _FIELDS_WITHOUT_PLACEHOLDERS and not features.secrets:
+            for path in islice(_secret_paths(f"task.{name}", value), MAX_REPORTED_PATHS):
+                add(path, f"secrets are {NOT_INSTALLED}")
     if kind == "http":
         _check_headers(task.get("headers") or {}, add)
     elif kind == "script":
         _check_script(task, wrong, features, add)
     _check_env(task.get("env") or {}, add)
-    for field, problem in islice(features.check_task(task), MAX_FOUND):
+    for field, problem in islice(features.check_task(task), MAX_REPORTED_PATHS):
         if f"task.{field}" not in wrong:
             add(f"task.{field}", problem)
 
 
-def check_timeout(seconds: int, kind: str | None, add: Add) -> None:
+def check_timeout(seconds: int, kind: str | None, add: AddError) -> None:
     """Of a type that is not known nothing is said but the larger bound."""
-    if kind is not None and kind not in LONG_TASKS and seconds > SHORT_TIMEOUT:
-        longer = " and ".join(LONG_TASKS)
+    if kind is not None and kind not in LONG_TASK_TYPES and seconds > MAX_SHORT_TIMEOUT_SECONDS:
+        longer = " and ".join(LONG_TASK_TYPES)
         add(
             "timeout_seconds",
-            f"must be at most {SHORT_TIMEOUT} for {kind} tasks ({LONG_TIMEOUT:,} for {longer})",
+            f"must be at most {MAX_SHORT_TIMEOUT_SECONDS} for {kind} tasks "
+            f"({MAX_LONG_TIMEOUT_SECONDS:,} for {longer})",
         )
 
 
 def _secret_paths(path: str, value: Any) -> Iterator[str]:
     if isinstance(value, str):
-        if _SECRET.search(value):
+        if _SECRET_PLACEHOLDER.search(value):
             yield path
     elif isinstance(value, dict):
         for name, inner in value.items():
@@ -131,7 +132,7 @@ def _secret_paths(path: str, value: Any) -> Iterator[str]:
             yield from _secret_paths(f"{path}.{index}", inner)
 
 
-def _check_headers(headers: Mapping[str, str], add: Add) -> None:
+def _check_headers(headers: Mapping[str, str], add: AddError) -> None:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
             add(f"task.headers.{name}", "is not a name that a header may have")
@@ -143,15 +144,15 @@ def _check_headers(headers: Mapping[str, str], add: Add) -> None:
 
 
 def _check_script(
-    task: Mapping[str, Any], wrong: frozenset[str], features: Features, add: Add
+    task: Mapping[str, Any], wrong: frozenset[str], features: Features, add: AddError
 ) -> None:
     code, artifact = task.get("code"), task.get("artifact_id")
     binary = task.get("runtime") == "binary"
     if not features.artifacts:
         if binary:
-            add("task.runtime", f"binary needs an artifact, and artifacts are {NOT_HERE}")
+            add("task.runtime", f"binary needs an artifact, and artifacts are {NOT_INSTALLED}")
         if artifact is not None:
-            add("task.artifact_id", f"artifacts are {NOT_HERE}")
+            add("task.artifact_id", f"artifacts are {NOT_INSTALLED}")
     if binary:
         if code is not None:
             add("task.code", "is for python, node and bash; binary takes artifact_id")
@@ -166,9 +167,12 @@ def _check_script(
         add("task.code", f"must not be longer than {MAX_CODE_BYTES} bytes")
 
 
-def _check_env(env: Mapping[str, str], add: Add) -> None:
+def _check_env(env: Mapping[str, str], add: AddError) -> None:
     for name in env:
         if not name or "=" in name:
             add(f"task.env.{name}", "is not a name that a variable may have")
-        elif name.startswith(OURS):
-            add(f"task.env.{name}", f"names that begin with {OURS} are Punctual's to set")
+        elif name.startswith(RESERVED_ENV_PREFIX):
+            add(
+                f"task.env.{name}",
+                f"names that begin with {RESERVED_ENV_PREFIX} are Punctual's to set",
+            )

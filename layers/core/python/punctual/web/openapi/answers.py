@@ -30,18 +30,18 @@ Count = Annotated[int, Field(ge=0)]
 NextToken = Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")] | None
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """The contract may grow: a client passes over fields that it does not know."""
 
     model_config = ConfigDict(strict=True)
 
 
-class RunReason(Answer):
+class RunReason(ResponseModel):
     code: Annotated[str, Field(json_schema_extra={"enum": _REASONS})]
     text: str
 
 
-class ListedRun(Answer):
+class ListedRun(ResponseModel):
     run_id: Id
     job_id: Id
     job_version: Annotated[int, Field(ge=1)]
@@ -73,7 +73,7 @@ class ListedRun(Answer):
     payload: Any = None
 
 
-class Attempt(Answer):
+class Attempt(ResponseModel):
     attempt_number: Annotated[int, Field(ge=1)]
     start_time: Time
     end_time: Time | None
@@ -86,24 +86,24 @@ class Run(ListedRun):
     attempts: list[Attempt]
 
 
-class RunPage(Answer):
+class RunPage(ResponseModel):
     runs: list[ListedRun]
     next_token: NextToken
 
 
-class ShownRetry(Answer):
+class ShownRetry(ResponseModel):
     backoff_seconds: float
     max_backoff_seconds: float
     multiplier: float
     jitter: bool
 
 
-class ShownNotify(Answer):
+class ShownNotify(ResponseModel):
     on: list[str]
     url: str
 
 
-class Job(Answer):
+class Job(ResponseModel):
     job_id: Id
     name: str
     schedule_type: Kind
@@ -143,24 +143,24 @@ class Job(Answer):
     version: Annotated[int, Field(ge=1)]
 
 
-class JobPage(Answer):
+class JobPage(ResponseModel):
     jobs: list[Job]
     next_token: NextToken
 
 
-class JobStatusAnswer(Answer):
+class JobStatusAnswer(ResponseModel):
     job_id: Id
     status: JobStatus
     latest_run: ListedRun | None
     next_run_time: Time | None
 
 
-class FieldProblem(Answer):
+class FieldProblem(ResponseModel):
     field: str
     message: str
 
 
-class Problem(Answer):
+class Problem(ResponseModel):
     type: Annotated[str, Field(pattern="^urn:punctual:[a-z-]+$")]
     title: str
     status: Annotated[int, Field(ge=400, le=599)]
@@ -170,55 +170,55 @@ class Problem(Answer):
     errors: list[FieldProblem] | None = None
 
 
-class Accepted(Answer):
+class Accepted(ResponseModel):
     status: Literal[202]
     job_id: Id
     location: Address
 
 
-class RefusedItem(Answer):
+class RefusedItem(ResponseModel):
     status: Annotated[int, Field(ge=400, le=599)]
     problem: Problem
 
 
-class BatchResults(Answer):
+class BatchResults(ResponseModel):
     results: list[Accepted | RefusedItem]
 
 
-class Backfilled(Answer):
+class Backfilled(ResponseModel):
     runs: Count
 
 
-class BackfillPreview(Answer):
+class BackfillPreview(ResponseModel):
     runs: Count
     times: list[Time]
 
 
-class PreviewTime(Answer):
+class PreviewTime(ResponseModel):
     utc: Time
     local: Local
 
 
-class Preview(Answer):
+class Preview(ResponseModel):
     times: list[PreviewTime]
     description: str
     warnings: list[str]
     tzdata: str
 
 
-class UpcomingTime(Answer):
+class UpcomingTime(ResponseModel):
     job_id: Id
     name: str
     utc: Time
     local: Local
 
 
-class UpcomingPage(Answer):
+class UpcomingPage(ResponseModel):
     times: list[UpcomingTime]
     next_token: NextToken
 
 
-class Explanation(Answer):
+class Explanation(ResponseModel):
     job_id: Id
     at: Time
     occurrence: Time | None
@@ -229,13 +229,13 @@ class Explanation(Answer):
     next: Time | None
 
 
-class Lateness(Answer):
+class Lateness(ResponseModel):
     p50: float | None
     p99: float | None
     max: float | None
 
 
-class MinuteCounts(Answer):
+class MinuteCounts(ResponseModel):
     minute: Time
     started: Count
     succeeded: Count
@@ -243,18 +243,18 @@ class MinuteCounts(Answer):
     lateness_ms: Lateness
 
 
-class Queue(Answer):
+class Queue(ResponseModel):
     depth: Count
     oldest_seconds: Annotated[float, Field(ge=0)]
 
 
-class Executor(Answer):
+class Executor(ResponseModel):
     executor_id: str
     last_heartbeat: Time | None
     running: Count
 
 
-class Stats(Answer):
+class Stats(ResponseModel):
     jobs: dict[JobStatus, Count]
     runs: dict[RunStatus, Count]
     last_hour: list[MinuteCounts]
@@ -263,21 +263,21 @@ class Stats(Answer):
     executors: list[Executor]
 
 
-class HealthWarning(Answer):
+class HealthWarning(ResponseModel):
     code: Literal["DATABASE_DAMAGED", "ROWS_UNREADABLE", "DISK_NEARLY_FULL"]
     text: str
 
 
-class Probe(Answer):
+class Probe(ResponseModel):
     status: Literal["ok", "down"]
 
 
-class Login(Answer):
+class Login(ResponseModel):
     issuer: str
     client_id: str | None
 
 
-class Health(Answer):
+class Health(ResponseModel):
     status: Literal["ok", "late", "down"]
     lateness_ms_p99: float | None
     watermark: Time | None

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from punctual.web.openapi.answers import Answer, Count, Id, NextToken, Time
+from punctual.web.openapi.answers import Count, Id, NextToken, ResponseModel, Time
 
 RoleWord = Literal["viewer", "operator", "editor", "admin"]
 Action = Literal[
@@ -24,7 +24,7 @@ Action = Literal[
 ]
 
 
-class Limits(Answer):
+class Limits(ResponseModel):
     calls_per_second: float | None
     burst: float | None
     jobs: Count | None
@@ -34,7 +34,7 @@ class Limits(Answer):
     payload_bytes: Count | None
 
 
-class Whoami(Answer):
+class Whoami(ResponseModel):
     tenant: str
     name: str
     role: RoleWord
@@ -43,7 +43,7 @@ class Whoami(Answer):
     limits: Limits
 
 
-class Token(Answer):
+class Token(ResponseModel):
     token_id: str
     tenant: str
     name: str
@@ -59,16 +59,16 @@ class NewToken(Token):
     token: Annotated[str, Field(pattern="^pnc_")]
 
 
-class TokenPage(Answer):
+class TokenPage(ResponseModel):
     tokens: list[Token]
     next_token: NextToken
 
 
-class WebhookSecret(Answer):
+class WebhookSecret(ResponseModel):
     secret: Annotated[str, Field(pattern="^whsec_")]
 
 
-class AuditEntry(Answer):
+class AuditEntry(ResponseModel):
     audit_id: Id
     at: Time
     caller: str
@@ -84,6 +84,6 @@ class AuditEntry(Answer):
     count: Annotated[int, Field(ge=1)]
 
 
-class AuditPage(Answer):
+class AuditPage(ResponseModel):
     entries: list[AuditEntry]
     next_token: NextToken

@@ -8,27 +8,31 @@ from typing import Any
 from pydantic import BaseModel
 
 from punctual.settings import VERSION
-from punctual.web.contract import CALLS, Call
+from punctual.web.contract import API_CALLS, ApiCall
 from punctual.web.http.problems import PROBLEM_JSON
 from punctual.web.models.token import TokenFields
 from punctual.web.openapi import answers, answers_access, refusals
-from punctual.web.openapi.nouns_access import ACCESS
-from punctual.web.openapi.nouns_jobs import JOBS
-from punctual.web.openapi.nouns_runs import INSTALLATION, RUNS, SCHEDULES
-from punctual.web.openapi.operation import Answer, Operation, Parameter
-from punctual.web.openapi.schemas import components, ref
-from punctual.web.routing import ANYTHING
+from punctual.web.openapi.nouns_access import ACCESS_OPERATIONS
+from punctual.web.openapi.nouns_jobs import JOB_OPERATIONS
+from punctual.web.openapi.nouns_runs import (
+    INSTALLATION_OPERATIONS,
+    RUN_OPERATIONS,
+    SCHEDULE_OPERATIONS,
+)
+from punctual.web.openapi.operation import Operation, Parameter, Response
+from punctual.web.openapi.schemas import ref, schema_components
+from punctual.web.routing import ANY_TYPE
 
 Schema = dict[str, Any]
 
-NOUNS = {
+TAGS = {
     "Jobs": "What is to run, when, and how.",
     "Runs": "What ran, runs, or waits to.",
     "Schedules": "When things come.",
     "Access": "Who calls, and who changed what.",
     "Installation": "How Punctual itself does.",
 }
-ABOUT = (
+API_DESCRIPTION = (
     "Runs jobs at their time. Calls send `Authorization: Bearer <token>`; a local node of `make "
     "run` takes calls of its own user without one. Refusals are problem documents (RFC 9457) whose "
     "`errors` name every wrong field at once. Every address that answers GET also answers HEAD "
@@ -38,9 +42,18 @@ ABOUT = (
     "the whole contract: what "
     "an installation does not have yet is 422 on its field."
 )
-_RUN = "/jobs/{job_id}/runs/{run_id}"
-_OPERATIONS = {one.id: one for one in (*JOBS, *RUNS, *SCHEDULES, *ACCESS, *INSTALLATION)}
-ID_OF = {
+_RUN_PATH = "/jobs/{job_id}/runs/{run_id}"
+_OPERATIONS = {
+    one.id: one
+    for one in (
+        *JOB_OPERATIONS,
+        *RUN_OPERATIONS,
+        *SCHEDULE_OPERATIONS,
+        *ACCESS_OPERATIONS,
+        *INSTALLATION_OPERATIONS,
+    )
+}
+OPERATION_IDS = {
     ("POST", "/jobs"): "createJob",
     ("POST", "/jobs/batch"): "createJobs",
     ("GET", "/jobs"): "listJobs",
@@ -56,11 +69,11 @@ ID_OF = {
     ("POST", "/jobs/{job_id}/backfill"): "backfillJob",
     ("GET", "/jobs/{job_id}/runs"): "listRunsOfJob",
     ("GET", "/runs"): "listRuns",
-    ("GET", _RUN): "getRun",
-    ("POST", f"{_RUN}/cancel"): "cancelRun",
-    ("POST", f"{_RUN}/retry"): "retryRun",
-    ("GET", f"{_RUN}/output"): "getRunOutput",
-    ("GET", f"{_RUN}/logs"): "getRunLogs",
+    ("GET", _RUN_PATH): "getRun",
+    ("POST", f"{_RUN_PATH}/cancel"): "cancelRun",
+    ("POST", f"{_RUN_PATH}/retry"): "retryRun",
+    ("GET", f"{_RUN_PATH}/output"): "getRunOutput",
+    ("GET", f"{_RUN_PATH}/logs"): "getRunLogs",
     ("POST", "/schedules/preview"): "previewSchedule",
     ("GET", "/schedules/upcoming"): "listUpcoming",
     ("GET", "/whoami"): "whoami",
@@ -76,7 +89,7 @@ ID_OF = {
     ("GET", "/health/ready"): "getReadiness",
     ("GET", "/openapi.json"): "getOpenApi",
 }
-_ANSWERED: tuple[type[BaseModel], ...] = (
+_RESPONSE_MODELS: tuple[type[BaseModel], ...] = (
     answers.Job,
     answers.JobPage,
     answers.JobStatusAnswer,
@@ -102,27 +115,27 @@ _ANSWERED: tuple[type[BaseModel], ...] = (
 EXAMPLES = Path(__file__).with_name("examples.json")
 
 
-def document() -> Schema:
+def build_document() -> Schema:
     """The whole document; of what is not declared as a call it says nothing."""
-    examples = recorded()
+    examples = recorded_examples()
     paths: Schema = {}
-    for call in sorted(CALLS, key=lambda one: one.path):
-        operation = _OPERATIONS[ID_OF[call.method, call.path]]
+    for call in sorted(API_CALLS, key=lambda one: one.path):
+        operation = _OPERATIONS[OPERATION_IDS[call.method, call.path]]
         made = _operation(call, operation, examples.get(operation.id, {}))
         paths.setdefault(call.path, {})[call.method.lower()] = made
-    schemas = components(_ANSWERED, (TokenFields,))
+    schemas = schema_components(_RESPONSE_MODELS, (TokenFields,))
     schemas["OpenApi"] = {"type": "object", "required": ["openapi", "info", "paths"]}
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Punctual", "version": VERSION, "description": ABOUT},
+        "info": {"title": "Punctual", "version": VERSION, "description": API_DESCRIPTION},
         "jsonSchemaDialect": "https://spec.openapis.org/oas/3.1/dialect/base",
         "servers": [{"url": "/v1", "description": "The stage, or the local node."}],
         "security": [{"bearer": []}],
-        "tags": [{"name": name, "description": text} for name, text in NOUNS.items()],
+        "tags": [{"name": name, "description": text} for name, text in TAGS.items()],
         "paths": paths,
         "components": {
             "schemas": schemas,
-            "responses": refusals.responses(),
+            "responses": refusals.response_components(),
             "headers": refusals.header_components(),
             "securitySchemes": {
                 "bearer": {
@@ -135,13 +148,13 @@ def document() -> Schema:
     }
 
 
-def recorded() -> Mapping[str, Any]:
+def recorded_examples() -> Mapping[str, Any]:
     """Calls as the tests send them, and what was answered, by operation."""
     found: Mapping[str, Any] = json.loads(EXAMPLES.read_text())
     return found
 
 
-def _operation(call: Call, operation: Operation, examples: Mapping[str, Any]) -> Schema:
+def _operation(call: ApiCall, operation: Operation, examples: Mapping[str, Any]) -> Schema:
     made: Schema = {
         "operationId": operation.id,
         "tags": [operation.noun],
@@ -156,7 +169,9 @@ def _operation(call: Call, operation: Operation, examples: Mapping[str, Any]) ->
         str(status): _answer(answer, _shown(examples, status))
         for status, answer in operation.answers.items()
     }
-    refused = refusals.of(operation, call.public, {one["status"] for one in examples.values()})
+    refused = refusals.error_responses(
+        operation, call.public, {one["status"] for one in examples.values()}
+    )
     for status, answer in refused.items():
         if shown := _shown(examples, int(status)):
             answer["content"][PROBLEM_JSON]["examples"] = shown
@@ -166,7 +181,7 @@ def _operation(call: Call, operation: Operation, examples: Mapping[str, Any]) ->
     return made
 
 
-def _needs(call: Call) -> str:
+def _needs(call: ApiCall) -> str:
     if call.public:
         return "Needs no token."
     return f"Needs the role {call.needs.word}."
@@ -204,20 +219,20 @@ def _shown(examples: Mapping[str, Any], status: int) -> Schema:
     }
 
 
-def _content(answer: Answer, examples: Schema) -> Schema:
+def _content(answer: Response, examples: Schema) -> Schema:
     """Return the answer by media type. Generators read the first one, and none reads `*/*`."""
     content: Schema = {
         "schema": {"type": "string"} if answer.schema is None else ref(answer.schema)
     }
     if examples:
         content["examples"] = examples
-    if answer.content != ANYTHING:
+    if answer.content != ANY_TYPE:
         return {answer.content: content}
     bytes_ = {**content, "schema": {"type": "string", "format": "binary"}}
-    return {"application/octet-stream": bytes_, ANYTHING: {"schema": bytes_["schema"]}}
+    return {"application/octet-stream": bytes_, ANY_TYPE: {"schema": bytes_["schema"]}}
 
 
-def _answer(answer: Answer, examples: Schema) -> Schema:
+def _answer(answer: Response, examples: Schema) -> Schema:
     made: Schema = {
         "description": answer.text,
         "headers": refusals.named_headers(answer.headers),

@@ -2,43 +2,43 @@
 
 from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.queries.filters import By
-from punctual.web.openapi.nouns_jobs import OF_RUN
+from punctual.web.openapi.nouns_jobs import RUN_LINKS
 from punctual.web.openapi.operation import (
-    FROM,
-    JOB_ID,
-    KEY,
-    PAGING,
-    RUN_ID,
-    TO,
-    Answer,
+    FROM_PARAMETER,
+    IDEMPOTENCY_KEY_PARAMETER,
+    JOB_ID_PARAMETER,
+    PAGE_PARAMETERS,
+    RUN_ID_PARAMETER,
+    TO_PARAMETER,
     Operation,
     Parameter,
-    listed,
+    Response,
+    enum_schema,
 )
 
-_ONE = (JOB_ID, RUN_ID)
-_FILTERS = (
-    Parameter("status", listed(*RunStatus), "Runs in one of these.", many=True),
-    Parameter("trigger", listed(*Trigger), "Runs made by this."),
-    FROM,
-    TO,
+_RUN_PARAMETERS = (JOB_ID_PARAMETER, RUN_ID_PARAMETER)
+_RUN_FILTER_PARAMETERS = (
+    Parameter("status", enum_schema(*RunStatus), "Runs in one of these.", many=True),
+    Parameter("trigger", enum_schema(*Trigger), "Runs made by this."),
+    FROM_PARAMETER,
+    TO_PARAMETER,
     Parameter(
         "by",
-        {**listed(*By), "default": By.SCHEDULED.value},
+        {**enum_schema(*By), "default": By.SCHEDULED.value},
         "Which time of a run `from` and `to` mean. A run without that time is left out.",
     ),
-    *PAGING,
+    *PAGE_PARAMETERS,
 )
-_PAGE = Answer("A page, newest first.", "RunPage")
+_PAGE = Response("A page, newest first.", "RunPage")
 
-RUNS = (
+RUN_OPERATIONS = (
     Operation(
         "listRunsOfJob",
         "Runs",
         "List a job's runs",
         {200: _PAGE},
         "Filters combine by AND; `status` may repeat.",
-        (JOB_ID, *_FILTERS),
+        (JOB_ID_PARAMETER, *_RUN_FILTER_PARAMETERS),
     ),
     Operation(
         "listRuns",
@@ -46,21 +46,21 @@ RUNS = (
         "List runs of all jobs",
         {200: _PAGE},
         "`status=RUNNING` is what runs now. On AWS `by` is `scheduled` here.",
-        _FILTERS,
+        _RUN_FILTER_PARAMETERS,
     ),
     Operation(
         "getRun",
         "Runs",
         "Read a run",
-        {200: Answer("The run, with every attempt.", "Run")},
-        parameters=_ONE,
+        {200: Response("The run, with every attempt.", "Run")},
+        parameters=_RUN_PARAMETERS,
     ),
     Operation(
         "cancelRun",
         "Runs",
         "Cancel a run",
-        {202: Answer("The run; where it runs, it is stopped soon.", "Run")},
-        parameters=_ONE,
+        {202: Response("The run; where it runs, it is stopped soon.", "Run")},
+        parameters=_RUN_PARAMETERS,
         body="Nothing",
         must=False,
         notes={409: "The run has ended."},
@@ -69,9 +69,9 @@ RUNS = (
         "retryRun",
         "Runs",
         "Retry a run that has ended",
-        {202: Answer("The new run.", "Run", ("Location",), OF_RUN)},
+        {202: Response("The new run.", "Run", ("Location",), RUN_LINKS)},
         "By the present definition, with the original payload.",
-        (*_ONE, KEY),
+        (*_RUN_PARAMETERS, IDEMPOTENCY_KEY_PARAMETER),
         "Nothing",
         must=False,
         notes={409: "The run is alive, or the job is CANCELLED."},
@@ -81,24 +81,24 @@ RUNS = (
         "Runs",
         "What a run answered or printed",
         {
-            200: Answer(
+            200: Response(
                 "The bytes, of whatever type they were, as an attachment.",
                 None,
                 ("Content-Disposition", "X-Output-Truncated"),
                 content="*/*",
             ),
-            302: Answer("Where they are: a presigned URL.", None, ("Location",), content=""),
+            302: Response("Where they are: a presigned URL.", None, ("Location",), content=""),
         },
-        parameters=_ONE,
+        parameters=_RUN_PARAMETERS,
         notes={404: "There is no such run, or it has no output yet."},
     ),
     Operation(
         "getRunLogs",
         "Runs",
         "A run's log, also while it runs",
-        {200: Answer("Text.", None, ("X-Next-Offset",), content="text/plain")},
+        {200: Response("Text.", None, ("X-Next-Offset",), content="text/plain")},
         parameters=(
-            *_ONE,
+            *_RUN_PARAMETERS,
             Parameter(
                 "after",
                 {"type": "integer", "minimum": 0, "maximum": 2**40, "default": 0},
@@ -109,12 +109,12 @@ RUNS = (
     ),
 )
 
-SCHEDULES = (
+SCHEDULE_OPERATIONS = (
     Operation(
         "previewSchedule",
         "Schedules",
         "When a schedule would fire",
-        {200: Answer("Its times strictly after `from`.", "Preview")},
+        {200: Response("Its times strictly after `from`.", "Preview")},
         "The job's schedule fields, `from` (now) and `count` (10).",
         body="PreviewOf",
     ),
@@ -122,47 +122,47 @@ SCHEDULES = (
         "listUpcoming",
         "Schedules",
         "What comes, over all jobs",
-        {200: Answer("A page, soonest first.", "UpcomingPage")},
+        {200: Response("A page, soonest first.", "UpcomingPage")},
         "`from` is now and `to` 7 days later where they are left out; at most 31 days.",
-        (FROM, TO, *PAGING),
+        (FROM_PARAMETER, TO_PARAMETER, *PAGE_PARAMETERS),
     ),
 )
 
-INSTALLATION = (
+INSTALLATION_OPERATIONS = (
     Operation(
         "getStats",
         "Installation",
         "How the installation does, in numbers",
-        {200: Answer("For this tenant.", "Stats")},
+        {200: Response("For this tenant.", "Stats")},
     ),
     Operation(
         "getHealth",
         "Installation",
         "Whether the installation does what it should",
         {
-            200: Answer("It does.", "Health"),
-            503: Answer("It is later than 15 s, or the store does not answer.", "Health"),
+            200: Response("It does.", "Health"),
+            503: Response("It is later than 15 s, or the store does not answer.", "Health"),
         },
     ),
     Operation(
         "getLiveness",
         "Installation",
         "Whether the process answers",
-        {200: Answer("It answers.", "Probe")},
+        {200: Response("It answers.", "Probe")},
     ),
     Operation(
         "getReadiness",
         "Installation",
         "Whether the installation takes requests and fires jobs",
         {
-            200: Answer("It does.", "Probe"),
-            503: Answer("It does not, or the store does not answer.", "Probe"),
+            200: Response("It does.", "Probe"),
+            503: Response("It does not, or the store does not answer.", "Probe"),
         },
     ),
     Operation(
         "getOpenApi",
         "Installation",
         "This document",
-        {200: Answer("OpenAPI 3.1.", "OpenApi", ("ETag",))},
+        {200: Response("OpenAPI 3.1.", "OpenApi", ("ETag",))},
     ),
 )

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 Schema = dict[str, Any]
-UUID: Schema = {"type": "string", "format": "uuid"}
-MOMENT: Schema = {"type": "string", "format": "date-time"}
+UUID_SCHEMA: Schema = {"type": "string", "format": "uuid"}
+TIME_SCHEMA: Schema = {"type": "string", "format": "date-time"}
 
 
 class Parameter(NamedTuple):
@@ -26,7 +26,7 @@ class Link(NamedTuple):
     parameters: Mapping[str, str]
 
 
-class Answer(NamedTuple):
+class Response(NamedTuple):
     """`schema` names a component; `content` is what else than JSON it may be."""
 
     text: str
@@ -42,7 +42,7 @@ class Operation(NamedTuple):
     id: str
     noun: str
     summary: str
-    answers: Mapping[int, Answer]
+    answers: Mapping[int, Response]
     text: str = ""
     parameters: tuple[Parameter, ...] = ()
     body: str | None = None
@@ -50,15 +50,15 @@ class Operation(NamedTuple):
     notes: Mapping[int, str] = {}  # what a refusal means here; 409 and 412 come only where named
 
 
-def listed(*values: str) -> Schema:
+def enum_schema(*values: str) -> Schema:
     return {"type": "string", "enum": list(values)}
 
 
-JOB_ID = Parameter("job_id", UUID, "The job.", "path", required=True)
-RUN_ID = Parameter("run_id", UUID, "The run.", "path", required=True)
-FROM = Parameter("from", MOMENT, "The first moment that counts.")
-TO = Parameter("to", MOMENT, "The first moment that no longer counts, after `from`.")
-PAGING = (
+JOB_ID_PARAMETER = Parameter("job_id", UUID_SCHEMA, "The job.", "path", required=True)
+RUN_ID_PARAMETER = Parameter("run_id", UUID_SCHEMA, "The run.", "path", required=True)
+FROM_PARAMETER = Parameter("from", TIME_SCHEMA, "The first moment that counts.")
+TO_PARAMETER = Parameter("to", TIME_SCHEMA, "The first moment that no longer counts, after `from`.")
+PAGE_PARAMETERS = (
     Parameter(
         "limit",
         {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
@@ -70,13 +70,13 @@ PAGING = (
         "Where to go on: from the answer before, with the same filters.",
     ),
 )
-KEY = Parameter(
+IDEMPOTENCY_KEY_PARAMETER = Parameter(
     "Idempotency-Key",
     {"type": "string", "pattern": "^[\\u0020-\\u007e]{1,255}$"},
     "The same key and body answer the same for 24 h; another body is 422.",
     "header",
 )
-MATCH = Parameter(
+IF_MATCH_PARAMETER = Parameter(
     "If-Match",
     {"type": "string", "pattern": '^(\\*|(W/)?"[^"]*"(\\s*,\\s*(W/)?"[^"]*")*)$'},
     "The ETag that the job must still have, else 412; `*` takes any.",

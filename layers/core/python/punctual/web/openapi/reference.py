@@ -4,16 +4,16 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from punctual.web.openapi.document import recorded
-from punctual.web.openapi.refusals import ORDER
+from punctual.web.openapi.document import recorded_examples
+from punctual.web.openapi.refusals import ERROR_NAMES
 
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
-_LONG = 14  # lines
-METHODS = ("post", "get", "patch", "put", "delete")
+_MAX_REPEATED_LINES = 14  # lines
+HTTP_METHODS_IN_ORDER = ("post", "get", "patch", "put", "delete")
 
 
-def reference(document: Schema) -> str:
+def build_reference(document: Schema) -> str:
     return "\n".join(_page(document)).rstrip() + "\n"
 
 
@@ -39,7 +39,7 @@ def _page(document: Schema) -> Iterator[str]:
 
 def _calls(document: Schema, noun: str) -> Iterator[tuple[str, str, Schema]]:
     for path, methods in document["paths"].items():
-        for method in METHODS:
+        for method in HTTP_METHODS_IN_ORDER:
             if method in methods and noun in methods[method]["tags"]:
                 yield method.upper(), path, methods[method]
 
@@ -85,7 +85,7 @@ def _answers(operation: Schema) -> Iterator[str]:
 
 def _examples(operation: Schema, seen: set[str]) -> Iterator[str]:
     """What the tests send; a long answer of one kind is shown once on the page."""
-    for name, one in recorded().get(operation["operationId"], {}).items():
+    for name, one in recorded_examples().get(operation["operationId"], {}).items():
         yield from (f"Example, {name.replace('_', ' ')}:", "", "```http", one["target"])
         yield from (f"{header.title()}: {value}" for header, value in _headers(one))
         if "body" in one:
@@ -105,7 +105,7 @@ def _example_answer(operation: Schema, one: Schema, seen: set[str]) -> Iterator[
     text = _json(one["answer"]) if is_json else one["answer"].rstrip("\n")
     kind = content["schema"].get("$ref", "")
     is_what_it_is_for = operation["operationId"].startswith("get")
-    if kind in seen and text.count("\n") > _LONG and not is_what_it_is_for:
+    if kind in seen and text.count("\n") > _MAX_REPEATED_LINES and not is_what_it_is_for:
         yield from (f"Answer, {one['status']}: {_kind(content['schema'])}, as above.", "")
         return
     seen.add(kind)
@@ -137,7 +137,7 @@ def _refusals(document: Schema) -> Iterator[str]:
     yield "Each is a [`Problem`](#problem) as `application/problem+json`."
     yield from ("", "| status | name | meaning | headers |", "|---|---|---|---|")
     named = document["components"]["responses"]
-    for status, name in ORDER.items():
+    for status, name in ERROR_NAMES.items():
         headers = ", ".join(f"`{one}`" for one in named[name]["headers"] if one != "X-Request-Id")
         yield f"| {status} | {name} | {_cell(named[name]['description'])} | {headers} |"
 

@@ -8,8 +8,8 @@ from punctual.web.openapi.operation import Operation
 
 Schema = dict[str, Any]
 
-RETRY = "Retry-After"
-HEADERS: dict[str, Schema] = {
+_RETRY_AFTER = "Retry-After"
+RESPONSE_HEADERS: dict[str, Schema] = {
     "ETag": {
         "description": "The job's version in quotes, or the document's mark.",
         "schema": {"type": "string", "pattern": '^"[^"]+"$'},
@@ -18,7 +18,7 @@ HEADERS: dict[str, Schema] = {
         "description": "Where it is: a path from the root, or a URL.",
         "schema": {"type": "string", "format": "uri-reference"},
     },
-    RETRY: {
+    _RETRY_AFTER: {
         "description": "Seconds to wait before another try.",
         "schema": {"type": "integer", "minimum": 1},
     },
@@ -46,7 +46,7 @@ HEADERS: dict[str, Schema] = {
 }
 
 # Status: name, what it means, headers.
-_REFUSALS: dict[int, tuple[str, str, tuple[str, ...]]] = {
+_ERRORS: dict[int, tuple[str, str, tuple[str, ...]]] = {
     400: ("BadRequest", "The body is not a JSON object, or a header is broken.", ()),
     401: ("Unauthenticated", "There is no token, or none that is valid.", ("WWW-Authenticate",)),
     403: ("Forbidden", "The caller's role may not do this.", ()),
@@ -66,25 +66,25 @@ _REFUSALS: dict[int, tuple[str, str, tuple[str, ...]]] = {
         "takes over 2 s of processor time, so ask for a shorter range or for one job.",
         (),
     ),
-    429: ("LimitExceeded", "The tenant's limit or quota is used up.", (RETRY,)),
+    429: ("LimitExceeded", "The tenant's limit or quota is used up.", (_RETRY_AFTER,)),
     431: ("HeadersTooLarge", "The head is longer than 64 KiB, or has more than 100 headers.", ()),
     503: (
         "Unavailable",
         "Nothing was done, or only a part of a batch: try again, with the same `Idempotency-Key`.",
-        (RETRY,),
+        (_RETRY_AFTER,),
     ),
 }
-_ALWAYS = (400, 403, 408, 413, 414, 415, 421, 422, 429, 431, 503)
+_COMMON_STATUSES = (400, 403, 408, 413, 414, 415, 421, 422, 429, 431, 503)
 
 
-def responses() -> Schema:
+def response_components() -> Schema:
     """Each refusal once, for the operations to name."""
-    return {name: _response(text, headers) for name, text, headers in _REFUSALS.values()}
+    return {name: _response(text, headers) for name, text, headers in _ERRORS.values()}
 
 
-def of(operation: Operation, public: bool, shown: Collection[int]) -> Schema:
+def error_responses(operation: Operation, public: bool, shown: Collection[int]) -> Schema:
     """The refusals that an operation may answer; those of `shown` written out, for examples."""
-    statuses = {*_ALWAYS, *operation.notes} - operation.answers.keys()
+    statuses = {*_COMMON_STATUSES, *operation.notes} - operation.answers.keys()
     if not public:
         statuses.add(401)
     if any(one.place == "path" for one in operation.parameters):
@@ -95,7 +95,7 @@ def of(operation: Operation, public: bool, shown: Collection[int]) -> Schema:
 
 
 def _named(status: int, operation: Operation, whole: bool) -> Schema:
-    name, general, headers = _REFUSALS[status]
+    name, general, headers = _ERRORS[status]
     text = operation.notes.get(status)
     if text is None and not whole:
         return {"$ref": f"#/components/responses/{name}"}
@@ -115,7 +115,7 @@ def named_headers(names: tuple[str, ...]) -> Schema:
 
 
 def header_components() -> Schema:
-    return {name: {**what, "required": True} for name, what in HEADERS.items()}
+    return {name: {**what, "required": True} for name, what in RESPONSE_HEADERS.items()}
 
 
-ORDER = {status: name for status, (name, _, _) in _REFUSALS.items()}
+ERROR_NAMES = {status: name for status, (name, _, _) in _ERRORS.items()}

@@ -27,9 +27,9 @@ from punctual.web.models.bodies import (
 )
 from punctual.web.models.defaults import DEFAULTS
 from punctual.web.models.job import JobFields
-from punctual.web.models.schedule import REQUIRED
-from punctual.web.models.schedule_types import OF_TYPE
-from punctual.web.openapi.words import FIELDS
+from punctual.web.models.schedule import REQUIRED_FIELDS
+from punctual.web.models.schedule_types import TYPES_OF_FIELD
+from punctual.web.openapi.words import FIELD_DESCRIPTIONS
 
 Schema = dict[str, Any]
 REF = "#/components/schemas/"
@@ -44,7 +44,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     BackfillFields,
 )
 # What a client's generated code calls them.
-_RENAMED = {
+_SCHEMA_NAMES = {
     "NoFields": "Nothing",
     "ResumeFields": "Resume",
     "RunNowFields": "RunNow",
@@ -55,7 +55,7 @@ _RENAMED = {
     "JobStatusAnswer": "JobStatus",
     "Kind": "ScheduleType",
 }
-_TYPES = ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
+_SCHEDULE_TYPES = ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
 _FORMATS = {
     **dict.fromkeys(
         ("schedule_time", "start_time", "end_time", "from", "to", "expires_at"), "date-time"
@@ -64,25 +64,27 @@ _FORMATS = {
     "timezone": "timezone",
 }
 _NO_CONTROL = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"
-_LONG = list(task_fields.LONG_TASKS)
+_LONG_TASK_TYPES = list(task_fields.LONG_TASK_TYPES)
 
 
 def ref(name: str) -> Schema:
     return {"$ref": REF + name}
 
 
-def components(answers: Iterable[type[BaseModel]], bodies: Iterable[type[BaseModel]]) -> Schema:
+def schema_components(
+    answers: Iterable[type[BaseModel]], bodies: Iterable[type[BaseModel]]
+) -> Schema:
     """All schemas by name; `bodies` are those besides the ones that jobs and schedules have."""
     sent = [*_BODIES, *bodies]
     _, found = models_json_schema(
         [(model, "validation") for model in [*sent, *answers]], ref_template=REF + "{model}"
     )
     schemas: Schema = {
-        _RENAMED.get(name, name): _described(_plain(schema), FIELDS.get(name, {}))
+        _SCHEMA_NAMES.get(name, name): _described(_plain(schema), FIELD_DESCRIPTIONS.get(name, {}))
         for name, schema in found["$defs"].items()
     }
     for model in sent:
-        _say_formats(schemas[_RENAMED.get(model.__name__, model.__name__)])
+        _say_formats(schemas[_SCHEMA_NAMES.get(model.__name__, model.__name__)])
     job_fields, preview = schemas.pop("JobFields"), schemas.pop("PreviewFields")
     for fields in (job_fields, preview):
         fields["properties"]["cron_expression"]["anyOf"][0]["maxLength"] = MAX_LENGTH
@@ -131,7 +133,7 @@ def _described(schema: Schema, words: Mapping[str, str]) -> Schema:
 
 def _renamed(where: str) -> str:
     name = where.removeprefix(REF)
-    return REF + _RENAMED.get(name, name)
+    return REF + _SCHEMA_NAMES.get(name, name)
 
 
 def _nullable(schema: Schema) -> Schema:
@@ -167,12 +169,12 @@ def _tighten(fields: Schema) -> None:
     fields["exclude"]["items"] = {"type": "string", "format": "date"}
     fields["tags"]["propertyNames"] = {
         "minLength": 1,
-        "maxLength": job_rules.MAX_TAG_KEY,
+        "maxLength": job_rules.MAX_TAG_KEY_CHARACTERS,
         "pattern": "^[^:]*$",
     }
     fields["tags"]["additionalProperties"] = {
         "type": "string",
-        "maxLength": job_rules.MAX_TAG_VALUE,
+        "maxLength": job_rules.MAX_TAG_VALUE_CHARACTERS,
     }
     for name, value in DEFAULTS.items():
         if value is not None:
@@ -203,9 +205,9 @@ def _tighten_token(fields: Schema) -> None:
 def _by_type(name: str, suffix: str, fields: Schema, with_rules: bool) -> Schema:
     """One schema a schedule type, with the fields that it knows, and the choice between them."""
     made: Schema = {}
-    for kind in _TYPES:
+    for kind in _SCHEDULE_TYPES:
         made[kind.capitalize() + suffix] = _of_type(kind, fields, with_rules)
-    names = dict(zip(_TYPES, made, strict=True))
+    names = dict(zip(_SCHEDULE_TYPES, made, strict=True))
     made[name] = {
         "oneOf": [ref(one) for one in names.values()],
         "discriminator": {
@@ -227,14 +229,14 @@ def _of_type(kind: str, fields: Schema, with_rules: bool) -> Schema:
     for name, schema in fields["properties"].items():
         if name == "schedule_type":
             known[name] = {"const": kind, "type": "string"}
-        elif kind in OF_TYPE.get(name, (kind,)):
+        elif kind in TYPES_OF_FIELD.get(name, (kind,)):
             known[name] = schema
         elif name == "exclude":
             foreign[name] = {**schema, "maxItems": 0}
         else:
             foreign[name] = {"type": "null"}
     required = list(fields["required"])
-    needed = REQUIRED.get(kind)
+    needed = REQUIRED_FIELDS.get(kind)
     if needed is not None:
         required.append(needed)
         known[needed] = _not_null(known[needed])
@@ -267,7 +269,7 @@ def _rules(kind: str) -> list[Schema]:
         },
         {
             "if": _says("timeout_seconds", {"type": "integer", "exclusiveMinimum": 900}),
-            "then": _says("task", _says("type", {"enum": _LONG})),
+            "then": _says("task", _says("type", {"enum": _LONG_TASK_TYPES})),
         },
     ]
     if kind == "INTERVAL":

@@ -2,18 +2,18 @@
 
 from collections.abc import Mapping
 
-_NAME = "Without control characters, otherwise kept as sent."
-_PAYLOAD = "Any JSON to 256 KiB and 64 levels, without U+0000."
+_NAME_RULE = "Without control characters, otherwise kept as sent."
+_PAYLOAD_RULE = "Any JSON to 256 KiB and 64 levels, without U+0000."
 
-_ROLE = (
+_ROLE_MEANING = (
     "viewer reads, operator also runs, pauses and cancels, editor also creates and changes, admin "
     "also makes tokens, reads the audit and sees the secret of webhooks."
 )
-_ENV = "Environment variables. Names that begin with PUNCTUAL_ are the scheduler's."
+_ENV_RULE = "Environment variables. Names that begin with PUNCTUAL_ are the scheduler's."
 _RESOURCES = "What the task may use."
 _NEXT_TOKEN = "Send it as the parameter of the same name for the next page; null on the last."
 
-SCHEDULE = {
+_SCHEDULE_FIELDS = {
     "schedule_type": "What kind of schedule it is; each knows fields of its own.",
     "schedule_time": "When a FUTURE job runs; up to 5 s past runs at once.",
     "cron_expression": "Five fields, six with seconds first, a name such as `@daily`, or "
@@ -31,14 +31,14 @@ SCHEDULE = {
     "max_runs": "How many scheduled runs may start since the schedule last changed.",
     "exclude": "Dates in the schedule's zone on which it does not fire.",
 }
-JOB = {
-    **SCHEDULE,
-    "name": _NAME,
+_JOB_FIELDS = {
+    **_SCHEDULE_FIELDS,
+    "name": _NAME_RULE,
     "jitter_seconds": "A fixed offset in [0, n), derived from the job; times stay nominal.",
     "misfire_policy": "What becomes of missed occurrences: the latest runs, all run, or none.",
     "misfire_grace_seconds": "Up to this an occurrence is merely late, beyond it is missed.",
     "task": "What a run does.",
-    "payload": _PAYLOAD,
+    "payload": _PAYLOAD_RULE,
     "priority": "Of what is due and not started HIGH goes first.",
     "max_concurrency": "How many runs of this job may be active at the same time.",
     "overlap_policy": "When that many runs are active: wait in line, skip, or replace the oldest.",
@@ -52,13 +52,13 @@ JOB = {
     "when a run ends counts.",
     "tags": "Keys of 1 to 128 characters without `:`, values to 256.",
 }
-_STATE = {
+_STATUS_FIELDS = {
     "job_id": "The job's UUIDv7; derived from tenant and key where an Idempotency-Key was sent.",
     "status": "SCHEDULED while a time or the end of a run is to come.",
     "next_run_time": "Null when PAUSED, COMPLETED or CANCELLED.",
     "latest_run": "The run last made that is not SKIPPED or MISSED, else the last of those.",
 }
-_RUN = {
+_RUN_FIELDS = {
     "run_id": "The run's UUIDv7.",
     "job_id": "The job that the run belongs to.",
     "job_version": "The definition that the run was made with.",
@@ -89,18 +89,18 @@ _RUN = {
     "http_headers": "The headers of that answer, for http tasks.",
     "payload": "What the run was given instead of the job's payload.",
 }
-_RETRY = {
+_RETRY_FIELDS = {
     "backoff_seconds": "How long before the first retry.",
     "max_backoff_seconds": "How long before a retry at most.",
     "multiplier": "By how much each delay is longer than the one before.",
     "jitter": "Whether a delay is drawn between half and all of it.",
 }
-_NOTIFY = {"on": "Which ends of runs are told.", "url": "The address that is called."}
-_TOKEN = {
+_NOTIFY_FIELDS = {"on": "Which ends of runs are told.", "url": "The address that is called."}
+_TOKEN_FIELDS = {
     "token_id": "Names the token without being one.",
     "tenant": "The tenant that the token belongs to.",
     "name": "What the token is called; the audit shows it.",
-    "role": _ROLE,
+    "role": _ROLE_MEANING,
     "created_at": "When it was made.",
     "created_by": "The caller that made it.",
     "expires_at": "From then on it is refused; null is never.",
@@ -108,15 +108,15 @@ _TOKEN = {
     "revoked_at": "When it was revoked; null if it was not.",
 }
 
-FIELDS: Mapping[str, Mapping[str, str]] = {
-    "JobFields": JOB,
+FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
+    "JobFields": _JOB_FIELDS,
     "PreviewFields": {
-        **SCHEDULE,
+        **_SCHEDULE_FIELDS,
         "from": "The times shown come after this moment. Default: now.",
         "count": "How many times. Default: 10.",
     },
-    "Retry": _RETRY,
-    "Notify": _NOTIFY,
+    "Retry": _RETRY_FIELDS,
+    "Notify": _NOTIFY_FIELDS,
     "Resources": {
         "cpu": "Virtual CPUs.",
         "memory_mb": "Memory in MiB; a script has 512 by default.",
@@ -137,13 +137,13 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "code": "The program's text, to 64 KiB.",
         "artifact_id": "An uploaded file to run instead of `code`.",
         "args": "The program's arguments.",
-        "env": _ENV,
+        "env": _ENV_RULE,
         "resources": _RESOURCES,
     },
     "ContainerTask": {
         "image": "The image to run.",
         "command": "What to run in place of the image's own command.",
-        "env": _ENV,
+        "env": _ENV_RULE,
         "resources": _RESOURCES,
     },
     "BatchFields": {"jobs": "1 to 500 jobs, each accepted or refused on its own."},
@@ -151,33 +151,33 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "missed": "What becomes of the occurrences of the pause, instead of the job's "
         "misfire_policy."
     },
-    "RunNowFields": {"payload": f"Instead of the job's payload. {_PAYLOAD}"},
+    "RunNowFields": {"payload": f"Instead of the job's payload. {_PAYLOAD_RULE}"},
     "BackfillFields": {
         "from": "The first moment of the range.",
         "to": "The first moment after the range.",
         "dry_run": "Only say what would run. Default: false.",
     },
     "TokenFields": {
-        "name": f"What to call the token. {_NAME}",
-        "role": _ROLE,
+        "name": f"What to call the token. {_NAME_RULE}",
+        "role": _ROLE_MEANING,
         "expires_at": "From then on it is refused. Left out: never.",
         "tenant": "Another tenant; left out, the caller's own.",
     },
     "Job": {
-        **JOB,
-        **_STATE,
+        **_JOB_FIELDS,
+        **_STATUS_FIELDS,
         "created_at": "When the job was accepted.",
         "created_by": "The caller that made it.",
         "updated_at": "When a client last changed it.",
         "version": "Raised by each change of a client; in quotes it is the ETag.",
     },
     "JobPage": {"jobs": "The newest first.", "next_token": _NEXT_TOKEN},
-    "JobStatusAnswer": _STATE,
-    "ShownRetry": _RETRY,
-    "ShownNotify": _NOTIFY,
+    "JobStatusAnswer": _STATUS_FIELDS,
+    "ShownRetry": _RETRY_FIELDS,
+    "ShownNotify": _NOTIFY_FIELDS,
     "RunReason": {"code": "Its name, for programs.", "text": "One sentence, for people."},
-    "ListedRun": _RUN,
-    "Run": {**_RUN, "attempts": "Every attempt; lists leave them out."},
+    "ListedRun": _RUN_FIELDS,
+    "Run": {**_RUN_FIELDS, "attempts": "Every attempt; lists leave them out."},
     "Attempt": {
         "attempt_number": "From 1.",
         "start_time": "When the attempt began.",
@@ -292,7 +292,7 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
     "Whoami": {
         "tenant": "The caller's tenant.",
         "name": "The caller's name, which the audit shows.",
-        "role": _ROLE,
+        "role": _ROLE_MEANING,
         "token_id": "Of the token that was used; null where it was none of Punctual's.",
         "expires_at": "From then on the token is refused; null is never.",
         "limits": "What the tenant may; null is no limit.",
@@ -306,8 +306,11 @@ FIELDS: Mapping[str, Mapping[str, str]] = {
         "lane_percent": "Part of each lane's executors that runs may hold; the others wait.",
         "payload_bytes": "Bytes of one payload.",
     },
-    "Token": _TOKEN,
-    "NewToken": {**_TOKEN, "token": "The secret. It is shown this once: only a hash is stored."},
+    "Token": _TOKEN_FIELDS,
+    "NewToken": {
+        **_TOKEN_FIELDS,
+        "token": "The secret. It is shown this once: only a hash is stored.",
+    },
     "TokenPage": {"tokens": "The newest first.", "next_token": _NEXT_TOKEN},
     "WebhookSecret": {"secret": "As receivers take it: `whsec_` and base64."},
     "AuditEntry": {

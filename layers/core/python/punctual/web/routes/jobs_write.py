@@ -11,24 +11,24 @@ from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import JobView
 from punctual.web.http.actor import actor
 from punctual.web.http.conditions import etag, idempotency_key
-from punctual.web.http.json_body import Parsed, fingerprint, parse_object, parse_optional
-from punctual.web.http.problems import problem
+from punctual.web.http.json_body import JsonBody, fingerprint, parse_object, parse_optional
+from punctual.web.http.problems import problem_body
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.models import bodies
 from punctual.web.models.job_rules import changed_job, new_job
-from punctual.web.routing import Table
-from punctual.web.services import Services, checked_id
+from punctual.web.routing import RouteTable
+from punctual.web.services import Services, parse_id
 from punctual.web.views.job import has_ended_run, job_json, job_url
 
-SUBMIT = "POST /jobs"
-LARGE = 20  # jobs that a large payload counts as, where a batch is stored in parts
+SUBMIT_OPERATION = "POST /jobs"
+LARGE_PAYLOAD_WEIGHT = 20  # jobs that a large payload counts as, where a batch is stored in parts
 
 
-class JobRoutes:
+class JobWriteRoutes:
     def __init__(self, api: Services) -> None:
         self._api = api
 
-    def declare(self, table: Table) -> None:
+    def declare(self, table: RouteTable) -> None:
         table.post("/jobs", status_code=202)(self.submit)
         table.post("/jobs/batch", status_code=207)(self.submit_many)
         table.put("/jobs/<job_id>")(self.change)
@@ -39,7 +39,7 @@ class JobRoutes:
 
     def submit(self, request: Request) -> Reply:
         key = idempotency_key(request)
-        parsed = parse_object(request.body, self._api.payload_most(request))
+        parsed = parse_object(request.body, self._api.max_payload_bytes(request))
         try:
             wanted = self._submission(request, parsed, key)
         except Invalid:
@@ -61,10 +61,10 @@ class JobRoutes:
 
     def submit_many(self, request: Request) -> Sliced[Reply]:
         key = idempotency_key(request)
-        parsed = parse_object(request.body, self._api.payload_most(request))
+        parsed = parse_object(request.body, self._api.max_payload_bytes(request))
         wanted: list[Submission] = []
         apart: dict[int, Any] = {}  # the results of those that are not to be submitted
-        items = bodies.batch(parsed)
+        items = bodies.parse_batch(parsed)
         about = parsed[1:]  # of the whole batch: what one of its jobs may at most be
         for index, item in enumerate(items):
             yield
@@ -72,7 +72,7 @@ class JobRoutes:
                 error = Invalid.of(FieldError(f"jobs.{index}", "must be an object"))
                 apart[index] = _result(error, request)
                 continue
-            one, own_key = Parsed(item, *about), None if key is None else f"{key}/{index}"
+            one, own_key = JsonBody(item, *about), None if key is None else f"{key}/{index}"
             try:
                 wanted.append(self._submission(request, one, own_key))
             except Invalid as error:
@@ -101,8 +101,8 @@ class JobRoutes:
         return answers
 
     def change(self, request: Request, job_id: str) -> Reply:
-        job_id = checked_id(job_id)
-        parsed = parse_object(request.body, self._api.payload_most(request))
+        job_id = parse_id(job_id)
+        parsed = parse_object(request.body, self._api.max_payload_bytes(request))
         now = self._api.clock()
         features = self._api.features.of(request.caller.tenant)
         revise = partial(_revised, parsed=parsed, now=now, features=features)
@@ -112,37 +112,37 @@ class JobRoutes:
         return self._job(view, request)
 
     def cancel(self, request: Request, job_id: str) -> Reply:
-        job_id = checked_id(job_id)
+        job_id = parse_id(job_id)
         edition = self._api.edition(request, job_id)
         view = self._api.jobs.cancel(request.caller.tenant, job_id, edition, actor(request))
         return self._job(view, request)
 
     def pause(self, request: Request, job_id: str) -> Reply:
-        job_id = checked_id(job_id)
-        bodies.no_fields(parse_optional(request.body))
+        job_id = parse_id(job_id)
+        bodies.parse_no_fields(parse_optional(request.body))
         edition = self._api.edition(request, job_id)
         view = self._api.jobs.pause(request.caller.tenant, job_id, edition, actor(request))
         return self._job(view, request)
 
     def resume(self, request: Request, job_id: str) -> Reply:
-        job_id = checked_id(job_id)
-        missed = bodies.resume(parse_optional(request.body))
+        job_id = parse_id(job_id)
+        missed = bodies.parse_resume(parse_optional(request.body))
         edition = self._api.edition(request, job_id)
         tenant, by = request.caller.tenant, actor(request)
         view = self._api.jobs.resume(tenant, job_id, missed, edition, by)
         return self._job(view, request)
 
-    def _repeated(self, request: Request, parsed: Parsed, key: str | None) -> JobView | None:
+    def _repeated(self, request: Request, parsed: JsonBody, key: str | None) -> JobView | None:
         """What is refused now may have been accepted before its time was over."""
         if key is None:
             return None
-        mark = fingerprint(SUBMIT, parsed.value)
+        mark = fingerprint(SUBMIT_OPERATION, parsed.value)
         return self._api.jobs.repeated(request.caller.tenant, key, mark)
 
-    def _submission(self, request: Request, parsed: Parsed, key: str | None) -> Submission:
+    def _submission(self, request: Request, parsed: JsonBody, key: str | None) -> Submission:
         features = self._api.features.of(request.caller.tenant)
         document = new_job(parsed, self._api.clock(), features)
-        mark = "" if key is None else fingerprint(SUBMIT, parsed.value)
+        mark = "" if key is None else fingerprint(SUBMIT_OPERATION, parsed.value)
         return Submission(document, key, mark)
 
     def _submit(
@@ -159,7 +159,7 @@ class JobRoutes:
         return job_json(view, request.root, self._api.clock())
 
 
-def _revised(old: dict[str, Any], *, parsed: Parsed, now: Any, features: Any) -> dict[str, Any]:
+def _revised(old: dict[str, Any], *, parsed: JsonBody, now: Any, features: Any) -> dict[str, Any]:
     return changed_job(old, parsed, now, features)
 
 
@@ -172,7 +172,7 @@ def _parts(wanted: Sequence[Submission], most: int | None) -> Iterator[Sequence[
     weight = 0
     for one in wanted:
         part.append(one)
-        weight += LARGE if is_large(one.document) else 1
+        weight += LARGE_PAYLOAD_WEIGHT if is_large(one.document) else 1
         if weight >= most:
             yield part
             part, weight = [], 0
@@ -182,7 +182,7 @@ def _parts(wanted: Sequence[Submission], most: int | None) -> Iterator[Sequence[
 
 def _result(answer: JobView | PunctualError, request: Request) -> dict[str, Any]:
     if isinstance(answer, PunctualError):
-        body = problem(answer, request.request_id)
+        body = problem_body(answer, request.request_id)
         return {"status": body["status"], "problem": body}
     job_id = answer.head.job_id
     return {"status": 202, "job_id": job_id, "location": job_url(request.root, job_id)}

@@ -6,26 +6,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from punctual.web.http.request import Reply, Request
-from punctual.web.routing import Table
+from punctual.web.routing import RouteTable
 
-FILE = Path(__file__).parents[1] / "openapi" / "openapi.json"
+OPENAPI_FILE = Path(__file__).parents[1] / "openapi" / "openapi.json"
 
 
-class Served(NamedTuple):
+class OpenApiFile(NamedTuple):
     data: bytes
     tag: str
 
 
-class OpenApiReading:
-    def declare(self, table: Table) -> None:
+class OpenApiRoutes:
+    def declare(self, table: RouteTable) -> None:
         table.get("/openapi.json")(self.read)
 
     def read(self, _request: Request) -> Reply:
-        served = packaged()
+        served = read_openapi_file()
         return Reply(200, served.data, (("etag", served.tag),))
 
 
 @cache
-def packaged() -> Served:
-    data = FILE.read_bytes()
-    return Served(data, f'"{blake2b(data, digest_size=12).hexdigest()}"')
+def read_openapi_file() -> OpenApiFile:
+    data = OPENAPI_FILE.read_bytes()
+    return OpenApiFile(data, f'"{blake2b(data, digest_size=12).hexdigest()}"')

@@ -6,27 +6,27 @@ from punctual.web.http.actor import actor
 from punctual.web.http.conditions import idempotency_key
 from punctual.web.http.json_body import fingerprint, parse_optional
 from punctual.web.http.request import Reply, Request, json_reply
-from punctual.web.http.timestamps import shown
+from punctual.web.http.timestamps import format_time
 from punctual.web.models import bodies
-from punctual.web.routing import Table
-from punctual.web.services import Services, checked_id
+from punctual.web.routing import RouteTable
+from punctual.web.services import Services, parse_id
 from punctual.web.views.run import run_json, run_url
 
 
-class RunRoutes:
+class RunWriteRoutes:
     def __init__(self, api: Services) -> None:
         self._api = api
 
-    def declare(self, table: Table) -> None:
+    def declare(self, table: RouteTable) -> None:
         table.post("/jobs/<job_id>/runNow", status_code=202)(self.run_now)
         table.post("/jobs/<job_id>/backfill", status_code=202)(self.backfill)
         table.post("/jobs/<job_id>/runs/<run_id>/cancel", status_code=202)(self.cancel)
         table.post("/jobs/<job_id>/runs/<run_id>/retry", status_code=202)(self.retry)
 
     def run_now(self, request: Request, job_id: str) -> Reply:
-        job_id, key = checked_id(job_id), idempotency_key(request)
-        parsed = parse_optional(request.body, self._api.payload_most(request))
-        payload = bodies.run_now(parsed)
+        job_id, key = parse_id(job_id), idempotency_key(request)
+        parsed = parse_optional(request.body, self._api.max_payload_bytes(request))
+        payload = bodies.parse_run_now(parsed)
         operation = f"POST /jobs/{job_id}/runNow"
         mark = "" if key is None else fingerprint(operation, parsed.value)
         tenant, by = request.caller.tenant, actor(request)
@@ -34,8 +34,8 @@ class RunRoutes:
         return _ordered(view, request)
 
     def backfill(self, request: Request, job_id: str) -> Sliced[Reply]:
-        job_id = checked_id(job_id)
-        wanted = bodies.backfill(parse_optional(request.body))
+        job_id = parse_id(job_id)
+        wanted = bodies.parse_backfill(parse_optional(request.body))
         times = yield from self._api.jobs.backfill(
             request.caller.tenant,
             job_id,
@@ -45,21 +45,21 @@ class RunRoutes:
             actor(request),
         )
         if wanted.dry_run:
-            found = {"runs": len(times), "times": [shown(at) for at in times]}
+            found = {"runs": len(times), "times": [format_time(at) for at in times]}
             return json_reply(200, found)
         return json_reply(202, {"runs": len(times)})
 
     def cancel(self, request: Request, job_id: str, run_id: str) -> Reply:
-        ids = checked_id(job_id), checked_id(run_id, "run")
-        bodies.no_fields(parse_optional(request.body))
+        ids = parse_id(job_id), parse_id(run_id, "run")
+        bodies.parse_no_fields(parse_optional(request.body))
         view = self._api.jobs.cancel_run(request.caller.tenant, *ids, actor(request))
         return json_reply(202, run_json(view, request.root))
 
     def retry(self, request: Request, job_id: str, run_id: str) -> Sliced[Reply]:
-        ids = checked_id(job_id), checked_id(run_id, "run")
+        ids = parse_id(job_id), parse_id(run_id, "run")
         key = idempotency_key(request)
         parsed = parse_optional(request.body)
-        bodies.no_fields(parsed)
+        bodies.parse_no_fields(parsed)
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
         mark = "" if key is None else fingerprint(operation, parsed.value)
         tenant, by = request.caller.tenant, actor(request)

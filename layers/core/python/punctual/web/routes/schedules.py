@@ -8,10 +8,10 @@ from punctual.engine.commands.definition import compile_definition
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Health
 from punctual.web.http.json_body import parse_object
-from punctual.web.http.query import LISTING, Query, filters_only, listing
+from punctual.web.http.query import PAGING_PARAMETERS, Query, filter_parameters, page_request
 from punctual.web.http.request import Reply, Request, json_reply
-from punctual.web.routing import Table, queried
-from punctual.web.services import Reads, Services, checked_id
+from punctual.web.routing import RouteTable, takes_query
+from punctual.web.services import ReadServices, Services, parse_id
 from punctual.web.views.system import (
     explanation_json,
     health_json,
@@ -20,16 +20,16 @@ from punctual.web.views.system import (
     upcoming_json,
 )
 
-MOST_AHEAD = timedelta(days=31)
-USUALLY_AHEAD = timedelta(days=7)
-_NOBODY_ANSWERS = Health("down", None, None, None, ())
+MAX_UPCOMING_RANGE = timedelta(days=31)
+DEFAULT_UPCOMING_RANGE = timedelta(days=7)
+_STORE_DOWN = Health("down", None, None, None, ())
 
 
 class ScheduleRoutes:
-    def __init__(self, api: Reads | Services) -> None:
+    def __init__(self, api: ReadServices | Services) -> None:
         self._api = api
 
-    def declare(self, table: Table) -> None:
+    def declare(self, table: RouteTable) -> None:
         table.post("/schedules/preview")(self.preview)
         table.get("/schedules/upcoming")(self.upcoming)
         table.get("/jobs/<job_id>/explain")(self.explain)
@@ -43,7 +43,7 @@ class ScheduleRoutes:
             bodies,  # it checks by pydantic, which no other read waits for
         )
 
-        wanted = bodies.preview(parse_object(request.body), self._api.clock())
+        wanted = bodies.parse_preview(parse_object(request.body), self._api.clock())
         schedule = compile_definition(wanted.fields, "", "", wanted.start).schedule
         if wanted.fields["schedule_type"] == "IMMEDIATE":
             once = ((wanted.start, wanted.start),)
@@ -51,18 +51,20 @@ class ScheduleRoutes:
         count = min(wanted.most, wanted.fields.get("max_runs", wanted.most))
         return json_reply(200, preview_json(preview(schedule, wanted.start, count)))
 
-    @queried
+    @takes_query
     def upcoming(self, request: Request) -> Sliced[Reply]:
-        query = Query(request.query, ("from", "to", *LISTING))
+        query = Query(request.query, ("from", "to", *PAGING_PARAMETERS))
         start = query.moment("from") or self._api.clock()
-        end = query.moment("to") or start + USUALLY_AHEAD
-        limit, token = listing(query)
+        end = query.moment("to") or start + DEFAULT_UPCOMING_RANGE
+        limit, token = page_request(query)
         query.finish()
         if end <= start:
             raise Invalid.of(FieldError("to", "must be after from"))
-        if end - start > MOST_AHEAD:
-            raise Invalid.of(FieldError("to", f"must be at most {MOST_AHEAD.days} days after from"))
-        tenant, bound = request.caller.tenant, filters_only(request.query)
+        if end - start > MAX_UPCOMING_RANGE:
+            raise Invalid.of(
+                FieldError("to", f"must be at most {MAX_UPCOMING_RANGE.days} days after from")
+            )
+        tenant, bound = request.caller.tenant, filter_parameters(request.query)
         after = self._api.pager.after(tenant, "upcoming", bound, token, 2, 6)
         page = yield from self._api.search.upcoming(tenant, start, end, limit, after)
         value = {
@@ -71,11 +73,11 @@ class ScheduleRoutes:
         }
         return json_reply(200, value)
 
-    @queried
+    @takes_query
     def explain(self, request: Request, job_id: str) -> Sliced[Reply]:
-        job_id = checked_id(job_id)
+        job_id = parse_id(job_id)
         query = Query(request.query, ("at",))
-        at = query.moment_or_local("at")
+        at = query.time_or_local("at")
         query.finish()
         found = yield from self._api.search.explain(request.caller.tenant, job_id, at)
         return json_reply(200, explanation_json(job_id, found))
@@ -108,4 +110,4 @@ class ScheduleRoutes:
 
     def no_answer(self) -> Reply:
         """The health of an installation whose store does not answer."""
-        return json_reply(503, health_json(_NOBODY_ANSWERS, self._api.about))
+        return json_reply(503, health_json(_STORE_DOWN, self._api.about))

@@ -6,26 +6,26 @@ from punctual.web.http.problems import RequestRejected
 from punctual.web.http.query import Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.models import bodies
-from punctual.web.models.token import new_token
+from punctual.web.models.token import parse_new_token
 from punctual.web.routes.tokens_read import token_json
-from punctual.web.routing import Table
-from punctual.web.services import Services, checked_id
+from punctual.web.routing import RouteTable
+from punctual.web.services import Services, parse_id
 
 
-class TokenRoutes:
+class TokenWriteRoutes:
     def __init__(self, api: Services) -> None:
         self._tokens = api.tokens
         self._clock = api.clock
         self._webhook_secret = api.webhook_secret
 
-    def declare(self, table: Table) -> None:
+    def declare(self, table: RouteTable) -> None:
         table.post("/tokens", status_code=201)(self.create)
         table.delete("/tokens/<token_id>")(self.revoke)
         table.get("/webhook-secret")(self.webhook_secret)
 
     def create(self, request: Request) -> Reply:
         """No Idempotency-Key: the answer holds a secret, which is kept nowhere."""
-        wanted = new_token(parse_object(request.body), self._clock())
+        wanted = parse_new_token(parse_object(request.body), self._clock())
         caller = request.caller
         tenant = wanted.tenant or caller.tenant
         home = self._tokens.home
@@ -45,8 +45,8 @@ class TokenRoutes:
         return json_reply(201, {**token_json(token), "token": secret}, location)
 
     def revoke(self, request: Request, token_id: str) -> Reply:
-        token_id = checked_id(token_id, "token")
-        bodies.no_fields(parse_optional(request.body))
+        token_id = parse_id(token_id, "token")
+        bodies.parse_no_fields(parse_optional(request.body))
         token = self._tokens.revoke(request.caller.tenant, token_id, actor(request))
         return json_reply(200, token_json(token))
 

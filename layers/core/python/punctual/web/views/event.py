@@ -5,19 +5,21 @@ from typing import Any
 
 from punctual.domain.run import Run
 from punctual.engine.execution.notifications import Notification
-from punctual.web.http.timestamps import shown, shown_or_none
+from punctual.web.http.timestamps import format_optional_time, format_time
 
-SCHEMA = 1
+EVENT_FORMAT_VERSION = 1
 _MILLISECOND = timedelta(milliseconds=1)
 
 
-def told_json(tenant: str, job_id: str, told: str, sequence: int, at: datetime) -> dict[str, Any]:
+def event_envelope_json(
+    tenant: str, job_id: str, told: str, sequence: int, at: datetime
+) -> dict[str, Any]:
     """What everything that is told begins with; `told` is its id."""
     return {
-        "version": SCHEMA,
+        "version": EVENT_FORMAT_VERSION,
         "id": told,
         "sequence": sequence,
-        "time": shown(at),
+        "time": format_time(at),
         "tenant": tenant,
         "job_id": job_id,
     }
@@ -33,20 +35,20 @@ def run_changed_json(run: Run, before: str | None, after: str | None) -> dict[st
         "to": after,
         "reason": run.reason.value or None,
         "attempt_number": run.attempt,
-        "scheduled_time": shown(run.scheduled_at),
-        "due_time": shown(run.due_at),
-        "start_time": shown_or_none(run.started_at),
-        "end_time": shown_or_none(run.ended_at),
+        "scheduled_time": format_time(run.scheduled_at),
+        "due_time": format_time(run.due_at),
+        "start_time": format_optional_time(run.started_at),
+        "end_time": format_optional_time(run.ended_at),
         "lateness_ms": None if run.lateness is None else run.lateness / _MILLISECOND,
         "count": run.count,
     }
 
 
-def notice_json(notice: Notification, run: Run) -> dict[str, Any]:
+def notification_json(notice: Notification, run: Run) -> dict[str, Any]:
     """The same each time it is tried."""
     told = f"{run.run_id}.{notice.version}"
     at = run.ended_at or run.changed_at
     return {
-        **told_json(notice.tenant, notice.job_id, told, notice.version, at),
+        **event_envelope_json(notice.tenant, notice.job_id, told, notice.version, at),
         **run_changed_json(run, notice.before or None, run.status.value),
     }

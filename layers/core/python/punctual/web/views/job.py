@@ -8,11 +8,11 @@ from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.ports.rows import DefinitionRow
 from punctual.engine.queries.run_views import in_head
 from punctual.engine.queries.views import JobView, RunView
-from punctual.web.http.timestamps import shown, shown_or_none
-from punctual.web.models.defaults import filled
+from punctual.web.http.timestamps import format_optional_time, format_time
+from punctual.web.models.defaults import with_defaults
 from punctual.web.views.run import listed_run_json
 
-_AT_REST = frozenset({JobStatus.PAUSED, JobStatus.COMPLETED, JobStatus.CANCELLED})
+_STATUSES_WITHOUT_NEXT_RUN = frozenset({JobStatus.PAUSED, JobStatus.COMPLETED, JobStatus.CANCELLED})
 
 
 def job_url(root: str, job_id: str) -> str:
@@ -21,38 +21,38 @@ def job_url(root: str, job_id: str) -> str:
 
 def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
     head = view.head
-    latest = view.latest or _latest_alive(head, now)
+    latest = view.latest or _latest_live_run(head, now)
     return {
         "job_id": head.job_id,
         **definition_json(view.body),
         "status": head.state.value,
-        "next_run_time": shown_or_none(next_run_at(head, now)),
+        "next_run_time": format_optional_time(next_run_at(head, now)),
         "latest_run": None if latest is None else listed_run_json(latest, root),
-        "created_at": shown(head.created_at),
+        "created_at": format_time(head.created_at),
         "created_by": view.body.created_by,
-        "updated_at": shown(head.updated_at),
+        "updated_at": format_time(head.updated_at),
         "version": head.edition,
     }
 
 
 def definition_json(body: DefinitionRow) -> dict[str, Any]:
     """What a client sent, and the defaults of the rest."""
-    return {**filled(body.document), "payload": body.payload}
+    return {**with_defaults(body.document), "payload": body.payload}
 
 
 def status_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
-    latest = view.latest or _latest_alive(view.head, now)
+    latest = view.latest or _latest_live_run(view.head, now)
     return {
         "job_id": view.head.job_id,
         "status": view.head.state.value,
         "latest_run": None if latest is None else listed_run_json(latest, root),
-        "next_run_time": shown_or_none(next_run_at(view.head, now)),
+        "next_run_time": format_optional_time(next_run_at(view.head, now)),
     }
 
 
 def next_run_at(head: JobState, now: datetime) -> datetime | None:
     """The next occurrence; what is fired ahead of its time is still to come."""
-    if head.state in _AT_REST:
+    if head.state in _STATUSES_WITHOUT_NEXT_RUN:
         return None
     ahead = [
         run.scheduled_at
@@ -71,11 +71,11 @@ def has_ended_run(head: JobState) -> bool:
     return bool(head.latest) and head.latest not in alive
 
 
-def _latest_alive(head: JobState, now: datetime) -> RunView | None:
+def _latest_live_run(head: JobState, now: datetime) -> RunView | None:
     """The answer to a submission has read no history, but the head knows what it began."""
     known = in_head(head, now)
-    return next((view for view in known if view.run.run_id == head.latest and _alive(view)), None)
+    return next((view for view in known if view.run.run_id == head.latest and _is_live(view)), None)
 
 
-def _alive(view: RunView) -> bool:
+def _is_live(view: RunView) -> bool:
     return view.run.ended_at is None

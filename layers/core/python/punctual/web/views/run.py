@@ -8,7 +8,7 @@ from punctual.domain.run import HELD, Reason, Run, RunStatus
 from punctual.engine.ports.rows import AttemptRow
 from punctual.engine.queries.explain import REASONS
 from punctual.engine.queries.views import RunView
-from punctual.web.http.timestamps import shown, shown_or_none
+from punctual.web.http.timestamps import format_optional_time, format_time
 
 _MILLISECOND = timedelta(milliseconds=1)
 
@@ -20,8 +20,8 @@ def run_url(root: str, job_id: str, run_id: str) -> str:
 def run_json(view: RunView, root: str) -> dict[str, Any]:
     """With every attempt."""
     shown_run = listed_run_json(view, root)
-    former = [_former(row) for row in view.attempts]
-    present = _present(view)
+    former = [_ended_attempt_json(row) for row in view.attempts]
+    present = _current_attempt_json(view)
     shown_run["attempts"] = former if present is None else [*former, present]
     return shown_run
 
@@ -40,13 +40,13 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "retried_from": run.retried_from or None,
         "status": run.status,
         "reason": _reason(run),
-        "scheduled_time": shown(run.scheduled_at),
-        "due_time": shown(run.due_at),
-        "start_time": shown_or_none(run.started_at),
-        "end_time": shown_or_none(run.ended_at),
-        "modified_time": shown(run.changed_at),
-        "created_at": shown(run.created_at),
-        "next_attempt_time": shown_or_none(_next_attempt(run)),
+        "scheduled_time": format_time(run.scheduled_at),
+        "due_time": format_time(run.due_at),
+        "start_time": format_optional_time(run.started_at),
+        "end_time": format_optional_time(run.ended_at),
+        "modified_time": format_time(run.changed_at),
+        "created_at": format_time(run.created_at),
+        "next_attempt_time": format_optional_time(_next_attempt(run)),
         "lateness_ms": None if run.lateness is None else run.lateness / _MILLISECOND,
         "attempt_number": run.attempt,
         "executor_id": run.claimer or None,
@@ -60,7 +60,7 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "tzdata": view.tzdata,
     }
     if run.last_at is not None:
-        value["last_scheduled_time"] = shown(run.last_at)
+        value["last_scheduled_time"] = format_time(run.last_at)
     if detail.http_status is not None:
         value["http_status"] = detail.http_status
         value["http_headers"] = [list(pair) for pair in detail.http_headers]
@@ -93,18 +93,18 @@ def _last_error(attempts: Sequence[AttemptRow]) -> str | None:
     return attempts[-1].detail.error or None
 
 
-def _former(row: AttemptRow) -> dict[str, Any]:
+def _ended_attempt_json(row: AttemptRow) -> dict[str, Any]:
     return {
         "attempt_number": row.number,
-        "start_time": shown(row.started_at),
-        "end_time": shown(row.ended_at),
+        "start_time": format_time(row.started_at),
+        "end_time": format_time(row.ended_at),
         "status": "LOST" if row.lost else row.status,
         "executor_id": row.executor_id or None,
         "error_message": row.detail.error or None,
     }
 
 
-def _present(view: RunView) -> dict[str, Any] | None:
+def _current_attempt_json(view: RunView) -> dict[str, Any] | None:
     """The attempt that runs now, or the one that ended the run."""
     run = view.run
     if run.attempt_at is None or not (run.status in HELD or run.ended_at is not None):
@@ -114,8 +114,8 @@ def _present(view: RunView) -> dict[str, Any] | None:
         return None
     return {
         "attempt_number": run.attempt,
-        "start_time": shown(run.attempt_at),
-        "end_time": shown_or_none(run.ended_at),
+        "start_time": format_time(run.attempt_at),
+        "end_time": format_optional_time(run.ended_at),
         "status": run.status.value,
         "executor_id": run.claimer or None,
         "error_message": view.detail.error or None,
