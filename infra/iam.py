@@ -10,7 +10,7 @@ from typing import NamedTuple
 from aws_cdk import aws_iam as iam
 
 from punctual.aws.dynamodb.control.counter_keys import BODIES, COUNTED, TOTALS
-from punctual.aws.dynamodb.control.limit_keys import SHARES
+from punctual.aws.dynamodb.control.limit_keys import QUOTA_ROWS
 from punctual.aws.dynamodb.control.token_keys import DOORS, LISTS
 from punctual.aws.dynamodb.keys import BEATING, LEFT_BY_RUNS
 
@@ -157,7 +157,7 @@ def job_search(data: Data, limited: bool) -> list[Right]:
 
 def _leases(data: Data, limited: bool) -> list[Right]:
     """Shares of what a tenant may, where the stage has limits."""
-    return [_dynamodb(data.control, "PutItem")._replace(rows=(SHARES,))] if limited else []
+    return [_dynamodb(data.control, "PutItem")._replace(rows=(QUOTA_ROWS,))] if limited else []
 
 
 def planner(data: Data, queues: Queues, knobs: Sequence[str]) -> list[Right]:

@@ -29,7 +29,7 @@ from infra.config.concurrency import (
 from infra.config.restored_tables import Restored, restored
 from infra.stacks.observability.kinds import alarm_email, chosen_alarms
 from punctual.auth.issuer_config import ROLE_CLAIM, TENANT_CLAIM, IssuerConfig, is_issuer_url
-from punctual.domain.tenants.limits import AT_MOST, FIELDS, Limits
+from punctual.domain.tenants.limits import FIELDS, MAX_LIMITS, Limits
 from punctual.domain.tenants.tokens import is_tenant
 from punctual.tasks import reach as tenants
 from punctual.tasks.http.addresses import private_network
@@ -343,7 +343,7 @@ def _is_issuer(value: Any) -> bool:
 def _limits(fields: Fields | None) -> Limits | None:
     if fields is None:
         return None
-    limits = Limits(**{name: fields.number_or_null(name, 1, AT_MOST[name]) for name in FIELDS})
+    limits = Limits(**{name: fields.number_or_null(name, 1, MAX_LIMITS[name]) for name in FIELDS})
     fields.finish()
     return limits
 

@@ -1,70 +1,94 @@
-"""Instances that share a limit through rows in memory, on one clock, some of which crash."""
+"""Instances that share a limit through rows in memory, on one clock; some of them crash."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from itertools import count, cycle
 from random import Random
 from typing import Generic, TypeVar
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.quotas.leased_row import Row, Shares
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.ports.quota_rows import QuotaRow, QuotaRows
+from punctual.engine.quotas.leased_quotas import LeasedQuotas
+from punctual.engine.quotas.run_permits import RunPermits
 from punctual.engine.quotas.store_clock import StoreClock
 from punctual.node.clock import ManualClock
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
+MINUTE = 60
+IN_STEP = (0.0,)
+SECONDS_APART = (-2.5, 2.5, 0.0, 2.5, -2.5, 1.2, -0.7, 2.5, -2.5, 0.4)
+UNEVEN = (50, 10, 5, 3, 2, 1, 1, 1, 1, 1)
+FLEETS = {"one": (1,), "three": (1, 1, 1), "twenty": (1,) * 20, "uneven": UNEVEN}
 Instance = TypeVar("Instance")
 
 
-class MemoryShares:
+class MemoryQuotaRows:
     """The rows, what was done to them, and whether they answer."""
 
     def __init__(self) -> None:
-        self.rows: dict[tuple[str, str], Row] = {}
-        self.did: Counter[str] = Counter()
+        self.rows: dict[tuple[str, str], QuotaRow] = {}
+        self.counts: Counter[str] = Counter()
         self.away = False
 
-    def read(self, tenant: str, what: str) -> Row | None:
-        self._do("reads")
+    def read(self, tenant: str, what: str) -> QuotaRow | None:
+        self._count("reads")
         return self.rows.get((tenant, what))
 
-    def swap(self, tenant: str, what: str, expect: int, text: str) -> Row | None:
-        self._do("writes")
-        stands = self.rows.get((tenant, what), Row("", 0))
-        if stands.version != expect:
-            self.did["lost"] += 1
-            return stands
-        self.rows[tenant, what] = Row(text, expect + 1)
+    def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
+        self._count("writes")
+        present = self.rows.get((tenant, what), QuotaRow("", 0))
+        if present.version != expect:
+            return present
+        self.rows[tenant, what] = QuotaRow(text, expect + 1)
         return None
 
-    def _do(self, what: str) -> None:
-        self.did[what] += 1
+    def _count(self, what: str) -> None:
+        self.counts[what] += 1
         if self.away:
             raise Unavailable("The table does not answer.")
 
 
-class ToldTime:
-    """Rows whose answers name the second they were made in, for a machine's clock that is off."""
+class InstanceRows:
+    """The rows as one instance sees them.
 
-    def __init__(self, shares: Shares, truth: ManualClock, off: timedelta) -> None:
-        self._shares = shares
-        self._truth = truth
+    Its clock is off, and corrected by answers. The times of its writes are kept.
+    """
+
+    def __init__(self, rows: QuotaRows, true_clock: ManualClock, off: timedelta) -> None:
+        self._rows = rows
+        self._true_clock = true_clock
         self.off = off
-        self.clock = StoreClock(lambda: truth() + self.off)
+        self.clock = StoreClock(lambda: true_clock() + self.off)
+        self.written_at: list[datetime] = []
 
-    def read(self, tenant: str, what: str) -> Row | None:
-        found = self._shares.read(tenant, what)
+    def read(self, tenant: str, what: str) -> QuotaRow | None:
+        row = self._rows.read(tenant, what)
         self._hear()
-        return found
+        return row
 
-    def swap(self, tenant: str, what: str, expect: int, text: str) -> Row | None:
-        stood = self._shares.swap(tenant, what, expect, text)
+    def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
+        self.written_at.append(self._true_clock())
+        present = self._rows.swap(tenant, what, expect, text)
         self._hear()
-        return stood
+        return present
 
     def _hear(self) -> None:
         own = self.clock.own()
-        self.clock.hear(self._truth().replace(microsecond=0), own, own)
+        self.clock.hear(self._true_clock().replace(microsecond=0), own, own)
+
+
+class EventLog:
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def __call__(self, event: str, /, **_fields: object) -> None:
+        self.events.append(event)
+
+
+def no_log(event: str, /, **_fields: object) -> None:
+    raise AssertionError(event)
 
 
 class Fleet(Generic[Instance]):
@@ -72,22 +96,26 @@ class Fleet(Generic[Instance]):
 
     def __init__(
         self,
-        make: Callable[[MemoryShares, ManualClock], Instance],
+        make: Callable[[InstanceRows], Instance],
         weights: Sequence[float],
-        seed: int,
+        seed: int = 7,
         crash_every: float = 0,
+        skews: Sequence[float] = IN_STEP,
+        rows: MemoryQuotaRows | None = None,
     ) -> None:
         self.clock = ManualClock(NOON)
-        self.shares = MemoryShares()
-        self._make = partial(make, self.shares, self.clock)
-        self.instances = [self._make() for _ in weights]
+        self.rows = rows or MemoryQuotaRows()
+        self.instance_rows: list[InstanceRows] = []
+        self._skews = cycle(skews)
+        self._make = make
+        self.instances = [self._start() for _ in weights]
         self.weights = weights
         self.random = Random(seed)
         self._crash_every = crash_every
         self._crash_at = crash_every
 
     def load(self, rate: float, seconds: float) -> Iterator[Instance]:
-        """Whom each of so many uses a second reaches, until the time is over."""
+        """Yield the instance that each of `rate` uses a second reaches."""
         start = self.clock()
         for number in range(round(rate * seconds)):
             self.clock.set(start + timedelta(seconds=number / rate))
@@ -95,7 +123,73 @@ class Fleet(Generic[Instance]):
             yield self.random.choices(self.instances, self.weights)[0]
         self.clock.set(start + timedelta(seconds=seconds))
 
+    @property
+    def seconds(self) -> float:
+        return (self.clock() - NOON).total_seconds()
+
+    def _start(self) -> Instance:
+        off = timedelta(seconds=next(self._skews))
+        self.instance_rows.append(InstanceRows(self.rows, self.clock, off))
+        return self._make(self.instance_rows[-1])
+
     def _crash(self, seconds: float) -> None:
         if self._crash_every and seconds >= self._crash_at:
             self._crash_at += self._crash_every
-            self.instances[self.random.randrange(len(self.instances))] = self._make()
+            self.instances[self.random.randrange(len(self.instances))] = self._start()
+
+
+def quotas(
+    limits: Callable[[], Limits] | Limits,
+    weights: Sequence[float],
+    jobs: Callable[[], int] = lambda: 0,
+    log: Callable[..., None] = no_log,
+    seed: int = 7,
+    crash_every: float = 0,
+    skews: Sequence[float] = IN_STEP,
+    rows: MemoryQuotaRows | None = None,
+) -> Fleet[LeasedQuotas]:
+    limits_of = limits if callable(limits) else lambda: limits
+
+    def make(seen: InstanceRows) -> LeasedQuotas:
+        return LeasedQuotas(lambda _: limits_of(), seen, lambda _: jobs(), seen.clock, log)
+
+    return Fleet(make, weights, seed, crash_every, skews, rows)
+
+
+def permits(
+    limits: Limits,
+    weights: Sequence[float],
+    crash_every: float = 0,
+    skews: Sequence[float] = IN_STEP,
+    executors: dict[str, int] | None = None,
+) -> Fleet[RunPermits]:
+    names = count(1)
+
+    def make(rows: InstanceRows) -> RunPermits:
+        name = f"{next(names):012x}"
+        return RunPermits(lambda _: limits, rows, name, rows.clock, no_log, executors)
+
+    return Fleet(make, weights, 7, crash_every, skews)
+
+
+class MovingMinute:
+    """The most uses in any 60 seconds."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._times: deque[float] = deque()
+
+    def add(self, seconds: float, uses: int = 1) -> None:
+        self._times.extend([seconds] * uses)
+        while self._times and self._times[0] <= seconds - MINUTE:
+            self._times.popleft()
+        self.most = max(self.most, len(self._times))
+
+
+def most_in_a_second(times: Sequence[datetime]) -> int:
+    """Return how many of these times, at most, lie within less than a second."""
+    second = timedelta(seconds=1)
+    return max(
+        (sum(at <= t < at + second for t in times[i : i + 20]) for i, at in enumerate(times)),
+        default=0,
+    )

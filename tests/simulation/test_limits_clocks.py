@@ -1,8 +1,7 @@
-"""An instance whose clock was an hour ahead: what it wrote shuts nobody out till then."""
+"""Clocks that are set, by seconds or by hours, or stand still, and limits that are lowered."""
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
-from typing import Any
+from contextlib import suppress
+from datetime import timedelta
 
 import pytest
 
@@ -11,23 +10,24 @@ from punctual.domain.tenants.limits import Limits
 from punctual.engine.quotas.leased_quotas import LeasedQuotas
 from punctual.engine.quotas.run_permits import RunPermits
 from punctual.node.clock import ManualClock
-from tests.simulation.instances import NOON, MemoryShares
+from tests.simulation.instances import (
+    MINUTE,
+    NOON,
+    InstanceRows,
+    MemoryQuotaRows,
+    no_log,
+    quotas,
+)
+from tests.simulation.test_limits_calls import MOST, allowed, load
 
 FEW = Limits(calls_per_second=1, burst=1, jobs=5, runs_per_minute=2, concurrent_runs=2)
-
-
-def no_log(event: str, /, **_fields: Any) -> None:
-    raise AssertionError(event)
+HOUR = timedelta(hours=1)
 
 
 class Instance:
-    def __init__(
-        self, shares: MemoryShares, wall: Callable[[], datetime], clock: ManualClock, name: str
-    ) -> None:
-        self.quotas = LeasedQuotas(
-            lambda _: FEW, shares, lambda _: 0, wall, clock.monotonic, no_log
-        )
-        self.permits = RunPermits(lambda _: FEW, shares, name, wall, clock.monotonic, no_log)
+    def __init__(self, rows: InstanceRows, name: str) -> None:
+        self.quotas = LeasedQuotas(lambda _: FEW, rows, lambda _: 0, rows.clock, no_log)
+        self.permits = RunPermits(lambda _: FEW, rows, name, rows.clock, no_log)
 
     def use_all(self) -> tuple[int, int, int]:
         self.quotas.call("acme")
@@ -35,14 +35,61 @@ class Instance:
         return orders, jobs, self.permits.ask("acme", 2).number
 
 
-def test_what_a_clock_far_ahead_wrote_is_nobodys_limit() -> None:
-    clock, shares = ManualClock(NOON), MemoryShares()
-    ahead = Instance(shares, lambda: clock() + timedelta(hours=1), clock, "ahead")
-    assert ahead.use_all() == (2, 5, 2)
-    right = Instance(shares, clock, clock, "right")
-    with pytest.raises(LimitExceeded):
-        right.quotas.call("acme")
+class DeafRows(InstanceRows):
+    """Answers without a time: the clock stays wrong."""
+
+    def _hear(self) -> None:
+        pass
+
+
+def accepted_calls(instance: Instance, calls: int) -> int:
+    accepted = 0
+    for _ in range(calls):
+        with suppress(LimitExceeded):
+            instance.quotas.call("acme")
+            accepted += 1
+    return accepted
+
+
+def test_rows_written_by_a_clock_far_ahead_limit_no_instance() -> None:
+    clock, rows = ManualClock(NOON), MemoryQuotaRows()
+    assert Instance(DeafRows(rows, clock, HOUR), "ahead").use_all() == (2, 5, 2)
+    right = Instance(DeafRows(rows, clock, timedelta()), "right")
+    assert accepted_calls(right, 10) <= 2
     clock.advance(timedelta(seconds=2))
     assert right.use_all() == (2, 5, 2)
-    other = Instance(shares, clock, clock, "other")
+    other = Instance(DeafRows(rows, clock, timedelta()), "other")
     assert (other.quotas.orders("acme", 1).number, other.permits.ask("acme", 1).number) == (0, 0)
+
+
+@pytest.mark.parametrize("seconds", [-3600, -20, 20, 3600])
+@pytest.mark.parametrize("instances", [1, 3, 10])
+@pytest.mark.parametrize("rate", [2, 5, 90])
+def test_calls_with_one_clock_that_is_set_hold_the_limit_and_go_on(
+    rate: int, instances: int, seconds: float
+) -> None:
+    fleet = quotas(Limits(calls_per_second=rate), (1,) * instances)
+    load(fleet, (2 * rate, 30))
+    fleet.instance_rows[0].off = timedelta(seconds=seconds)
+    for minute in range(3):
+        figures = load(fleet, (2 * rate, MINUTE))
+        assert 0.85 * MINUTE * rate <= figures.accepted <= MOST * MINUTE * rate, minute
+
+
+@pytest.mark.parametrize(("rate", "instances"), [(20, 40), (100, 50), (100, 10)])
+def test_calls_of_environments_that_were_frozen_hold_the_limit(rate: int, instances: int) -> None:
+    """Each is called now and then for an hour; then all are called at once, at twice the limit."""
+    fleet = quotas(Limits(calls_per_second=rate), (1,) * instances)
+    load(fleet, (1 / 30, 3_600))
+    figures = load(fleet, (2 * rate, MINUTE))
+    assert 0.8 * allowed(rate) <= figures.most <= MOST * MINUTE * rate
+
+
+@pytest.mark.parametrize("lower", [2, 5, 20])
+def test_calls_under_a_lowered_limit_are_held_to_it_at_once(lower: int) -> None:
+    """Instances drop what they leased under the former limit."""
+    limits = [Limits(calls_per_second=100)]
+    fleet = quotas(lambda: limits[0], (1,) * 10)
+    load(fleet, (5, MINUTE))
+    limits[0] = Limits(calls_per_second=lower)
+    assert load(fleet, (40, MINUTE)).accepted <= MOST * allowed(lower)

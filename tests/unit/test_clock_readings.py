@@ -24,7 +24,6 @@ HOLDERS = {
         "dispatch/on_demand/held_messages",
         "execution/executor",
         "commands/jobs",
-        "quotas/leased_calls",
         "quotas/leased_quotas",
         "quotas/run_permits",
         "quotas/leased_window",

@@ -1,4 +1,4 @@
-"""A clock put right by answers that name the second they were made in."""
+"""A clock corrected by answers that name the second in which they were made."""
 
 from datetime import datetime, timedelta
 from random import Random
@@ -21,7 +21,7 @@ def answered(clock: StoreClock, truth: datetime, took: float = 0.01) -> None:
 
 
 @pytest.mark.parametrize("off", [-5.0, -2.5, -0.4, 0.0, 0.7, 5.0, 3_600.0])
-def test_one_answer_puts_it_right_to_about_a_second(off: float) -> None:
+def test_store_clock_is_right_to_about_a_second_after_one_answer(off: float) -> None:
     truth, chance = ManualClock(NOON), Random(1)
     clock = StoreClock(lambda: truth() + timedelta(seconds=off))
     for _ in range(50):
@@ -31,7 +31,7 @@ def test_one_answer_puts_it_right_to_about_a_second(off: float) -> None:
     assert abs(clock() - truth()) <= min(abs(off), 0.15) * SECOND
 
 
-def test_a_clock_that_is_right_is_never_moved() -> None:
+def test_store_clock_that_is_right_never_moves() -> None:
     truth, chance = ManualClock(NOON), Random(2)
     clock = StoreClock(truth)
     for _ in range(200):
@@ -40,7 +40,7 @@ def test_a_clock_that_is_right_is_never_moved() -> None:
         assert clock() == truth()
 
 
-def test_a_clock_that_is_set_is_put_right_by_the_next_answer() -> None:
+def test_store_clock_that_is_set_is_corrected_by_the_next_answer() -> None:
     truth, off = ManualClock(NOON), [0.0]
     clock = StoreClock(lambda: truth() + timedelta(seconds=off[0]))
     for jump in (4.0, -30.0, 0.0):
@@ -51,7 +51,7 @@ def test_a_clock_that_is_set_is_put_right_by_the_next_answer() -> None:
         truth.advance(SECOND)
 
 
-def test_what_took_long_bounds_little_and_what_came_before_it_was_asked_for_nothing() -> None:
+def test_store_clock_ignores_slow_and_impossible_answers() -> None:
     truth = ManualClock(NOON)
     clock = StoreClock(lambda: truth() + 3 * SECOND)
     clock.hear(NOON, clock.own() - 20 * SECOND, clock.own())
@@ -61,7 +61,7 @@ def test_what_took_long_bounds_little_and_what_came_before_it_was_asked_for_noth
     assert other() - truth() == 3 * SECOND
 
 
-def test_answers_of_dynamodb_are_heard_and_those_without_a_date_are_not() -> None:
+def test_store_clock_hears_dynamodb_answers_that_have_a_date() -> None:
     truth = ManualClock(NOON)
     clock = StoreClock(lambda: truth() + 5 * SECOND)
     dates = ServerTime(clock)

@@ -1,4 +1,4 @@
-"""A stage's limits put together; where it has none, nothing of this is made, read or imported."""
+"""The limits of a stage. Without any, nothing of this is made, read or imported."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Limited(NamedTuple):
-    """`admit` is asked with the tenant of each call, where calls may be limited at all."""
+    """`admit` checks each call's tenant; None if calls have no limits at all."""
 
     limits_of: LimitsOf
     quotas: Quotas
@@ -21,44 +21,38 @@ class Limited(NamedTuple):
 
 
 def api(runtime: Runtime) -> Limited:
-    """What the API asks."""
-    known = _limits_of(runtime)
-    if known is None:
+    """Return what the API checks."""
+    limits_of = _limits_of(runtime)
+    if limits_of is None:
         return Limited(unlimited, NoQuotas(), None)
     from punctual.aws.dynamodb.control.counters import Counters
-    from punctual.aws.dynamodb.control.limits import DynamoJobCount, DynamoShares
+    from punctual.aws.dynamodb.control.limits import DynamoJobCount, DynamoQuotaRows
     from punctual.engine.quotas.leased_quotas import LeasedQuotas
 
     table = runtime.settings.control_table
     clock = _clock(runtime)
-    quotas = LeasedQuotas(
-        known,
-        DynamoShares(runtime.dynamo, table, clock),
-        DynamoJobCount(Counters(runtime.dynamo, table)),
-        clock,
-        runtime.steady,
-        runtime.tell.problem,
-    )
-    return Limited(known, quotas, quotas.call)
+    rows = DynamoQuotaRows(runtime.dynamo, table, clock)
+    counted_jobs = DynamoJobCount(Counters(runtime.dynamo, table))
+    quotas = LeasedQuotas(limits_of, rows, counted_jobs, clock, runtime.tell.problem)
+    return Limited(limits_of, quotas, quotas.call)
 
 
 def permits(runtime: Runtime) -> "RunPermits | None":
-    """What an executor asks."""
-    known = _limits_of(runtime)
-    if known is None:
+    """Return what an executor checks."""
+    limits_of = _limits_of(runtime)
+    if limits_of is None:
         return None
-    from punctual.aws.dynamodb.control.limits import DynamoShares
+    from punctual.aws.dynamodb.control.limits import DynamoQuotaRows
     from punctual.engine.quotas.run_permits import RunPermits
 
     clock = _clock(runtime)
-    shares = DynamoShares(runtime.dynamo, runtime.settings.control_table, clock)
-    tell = runtime.tell.problem
+    rows = DynamoQuotaRows(runtime.dynamo, runtime.settings.control_table, clock)
     executors = runtime.settings.places
-    return RunPermits(known, shares, runtime.name, clock, runtime.steady, tell, executors)
+    return RunPermits(limits_of, rows, runtime.name, clock, runtime.tell.problem, executors)
 
 
 def _clock(runtime: Runtime) -> Clock:
-    """The tables' own: what is shared in them is measured by no other."""
+    """Return a clock that follows DynamoDB's, which measures all shared rows."""
     from punctual.aws.server_time import ServerTime
     from punctual.engine.quotas.store_clock import StoreClock
 
@@ -68,11 +62,11 @@ def _clock(runtime: Runtime) -> Clock:
 
 
 def _limits_of(runtime: Runtime) -> LimitsOf | None:
-    said = runtime.settings.limits
-    if said is None:
+    text = runtime.settings.limits
+    if text is None:
         return None
     from punctual.aws.dynamodb.control.limits import DynamoLimits
 
-    defaults = limits_from(limits_of_text(said))
+    defaults = limits_from(limits_of_text(text))
     overrides = DynamoLimits(runtime.dynamo, runtime.settings.control_table)
     return KnownLimits(defaults, overrides, runtime.clock, runtime.tell.problem).of

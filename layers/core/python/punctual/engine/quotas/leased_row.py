@@ -1,116 +1,76 @@
-"""Shares of a limit that many instances lease from one row each tenant, so that a use costs none.
-
-An instance remembers the row as it last saw it and writes it only if it still stands so; who
-loses is told what stands there, and decides again.
-"""
+"""A row for each tenant and limit, from which instances lease uses: a use costs no write."""
 
 from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from math import exp
+from typing import Generic, TypeVar
 
 import msgspec
 
 from punctual.domain.errors import Unavailable
+from punctual.domain.tenants.quota_ledger import SECOND
+from punctual.engine.ports.quota_rows import QuotaRow, QuotaRows
 
-TRIES = 8
-FRESH = 0.05  # seconds for which what was seen of a row that others write is worth a try
-SEEN = 1.0  # seconds after which a refusal is not given without another look
+MAX_SWAPS = 8
+DEMAND_SECONDS = 2.0
 
 S = TypeVar("S")
 A = TypeVar("A")
 
 
 class Contended(Unavailable):
-    """The row answers, and others lease from it: no reason to let anything pass by."""
+    """The row answers, but other instances wrote it each time. Nothing may pass because of this."""
 
 
-class Row(NamedTuple):
-    """`text` is empty, and the version 0, where there is none."""
+class LeasedRow(Generic[S]):
+    """The rows of one kind of limit, one for each tenant."""
 
-    text: str
-    version: int
-
-
-class Shares(Protocol):
-    def read(self, tenant: str, what: str) -> Row | None: ...
-
-    def swap(self, tenant: str, what: str, expect: int, text: str) -> Row | None:
-        """Write version `expect + 1`; None where that was done, else the row that stands."""
-
-
-class _Seen(NamedTuple, Generic[S]):
-    """`shared`: others wrote it since we last did, and will again."""
-
-    state: S
-    version: int
-    at: float
-    shared: bool = False
-
-
-class Leases(Generic[S]):
-    """The row of one kind of limit, for each tenant."""
-
-    def __init__(
-        self, shares: Shares, what: str, empty: S, kind: type[S], steady: Callable[[], float]
-    ) -> None:
-        self._shares = shares
+    def __init__(self, rows: QuotaRows, what: str, empty: S) -> None:
+        self._rows = rows
         self._what = what
         self._empty = empty
-        self._decoder = msgspec.json.Decoder(kind)
+        self._decoder = msgspec.json.Decoder(type(empty))
         self._encoder = msgspec.json.Encoder()
-        self._steady = steady
-        self._seen: dict[str, _Seen[S]] = {}
 
     def change(self, tenant: str, decide: Callable[[S], tuple[S, A]]) -> A:
-        """What `decide` answers for the state that it changed; nothing is written for nothing."""
-        seen = self._seen.get(tenant)
-        if seen is None or (seen.shared and self._steady() - seen.at >= FRESH):
-            seen = self._look(tenant)  # cheaper than a write that is lost
-        for _ in range(TRIES):
-            new, answer = decide(seen.state)
-            if new == seen.state:
-                if self._steady() - seen.at < SEEN:
-                    return answer
-                seen = self._look(tenant)
-                new, answer = decide(seen.state)
-                if new == seen.state:
-                    return answer
-            text = self._encoder.encode(new).decode()
-            stood = self._shares.swap(tenant, self._what, seen.version, text)
-            if stood is None:
-                self._seen[tenant] = _Seen(new, seen.version + 1, self._steady(), seen.shared)
+        """Write what `decide` returns for the present row; an equal row is not written.
+
+        A read costs a fifth of a write that loses its swap, so the row is read first.
+        """
+        row = self._rows.read(tenant, self._what) or QuotaRow("", 0)
+        for _ in range(MAX_SWAPS):
+            state = self._decoded(row.text)
+            new, answer = decide(state)
+            if new == state:
                 return answer
-            seen = self._note(tenant, self._read(stood), stood.version)
+            text = self._encoder.encode(new).decode()
+            present = self._rows.swap(tenant, self._what, row.version, text)
+            if present is None:
+                return answer
+            row = present
         raise Contended("Too many calls ask for the same at the same time: try again.")
 
-    def _look(self, tenant: str) -> _Seen[S]:
-        row = self._shares.read(tenant, self._what)
-        if row is None:
-            return self._note(tenant, self._empty, 0)
-        return self._note(tenant, self._read(row), row.version)
-
-    def _note(self, tenant: str, state: S, version: int) -> _Seen[S]:
-        before = self._seen.get(tenant)
-        shared = before is not None and before.version != version
-        seen = self._seen[tenant] = _Seen(state, version, self._steady(), shared)
-        return seen
-
-    def _read(self, row: Row) -> S:
-        """What nobody can read is begun anew: at most a minute's use is forgotten."""
+    def _decoded(self, text: str) -> S:
+        """Return an empty row for an unreadable one: at most a minute's use is forgotten."""
         try:
-            return self._decoder.decode(row.text) if row.text else self._empty
+            return self._decoder.decode(text) if text else self._empty
         except msgspec.MsgspecError:
             return self._empty
 
 
-class Heat:
-    """How much was asked for in about the last second: what is worth leasing together."""
+class RecentDemand:
+    """How often an instance was asked, as a mean that fades over some seconds."""
 
-    def __init__(self) -> None:
-        self._heat = 0.0
-        self._at = 0.0
+    def __init__(self, seconds: float = DEMAND_SECONDS) -> None:
+        self._seconds = seconds
+        self._weight = 0.0
+        self._at = 0
 
-    def add(self, count: int, now: float) -> int:
-        """All that was asked for within a second still counts for a third of itself."""
-        self._heat = self._heat * 2.72 ** -min(60.0, now - self._at) + count
+    def add(self, count: int, now: int) -> None:
+        self._weight = self._faded(now) + count
         self._at = now
-        return max(1, round(self._heat))
+
+    def per_second(self, now: int) -> float:
+        return self._faded(now) / self._seconds
+
+    def _faded(self, now: int) -> float:
+        return self._weight * exp(-max(0, now - self._at) / SECOND / self._seconds)

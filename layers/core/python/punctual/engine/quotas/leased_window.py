@@ -1,102 +1,128 @@
-"""So many in a span of time, over many instances: for orders, and for jobs not yet counted."""
+"""Uses of a limit that this instance leased from the tenant's row: calls, orders, jobs, starts."""
 
 from collections.abc import Callable
 from datetime import datetime
-from math import floor, inf
-from typing import NamedTuple
+from typing import Generic, TypeVar
 
 from punctual.domain.identifiers import EPOCH
-from punctual.domain.tenants.quota_ledger import EMPTY, Ledger, at, room_in, take, used
-from punctual.engine.quotas.leased_row import Heat, Leases, Shares
+from punctual.domain.tenants.quota_ledger import SECOND, Lease, LeaseRequest, Rule
+from punctual.engine.ports.quota_rows import QuotaRows
+from punctual.engine.quotas.leased_row import LeasedRow, RecentDemand
 from punctual.engine.quotas.limits import Granted
 
-AHEAD = 10  # seconds that what was leased beyond the need may be used
-
-SOON_USED = 2  # seconds, where few are left
+S = TypeVar("S")
 
 
-class _Got(NamedTuple):
-    """`more` beside what was needed, to be used before `until`; `wait` for the next."""
-
-    number: int
-    more: int = 0
-    until: int = 0
-    wait: int = 0
+def microseconds(at: datetime) -> int:
+    return round((at - EPOCH).total_seconds() * SECOND)
 
 
-class _Mine:
+class _Leased:
+    """What this instance has of one tenant's limit."""
+
     def __init__(self) -> None:
-        self.heat = Heat()
+        self.demand = RecentDemand()
+        self.lease = Lease(0)
         self.left = 0
-        self.until = 0
-        self.booked = 0  # by the last lease, which counts until `counted`
-        self.counted = 0
-        self.unused = 0  # of those, to be given back
+        self.unused = 0  # of the lease, to be given back
+        self.owed = 0  # admitted without the row
+        self.lent = 0  # of `left`, when the row did not answer
+        self.asked_at: int | None = None
+
+    def end(self) -> None:
+        """Give up what is left."""
+        if not self.lent:
+            self.unused = min(self.left, self.lease.counted)
+        self.settle_loan()
+        self.left = 0
+
+    def settle_loan(self) -> None:
+        self.owed += max(0, self.lent - self.left) if self.lent else 0
+        self.lent = 0
 
 
-class LeasedWindow:
-    """What is taken counts for `span` seconds after the last moment at which it may be used, so
-    never more than the limit is used in any span; up to two seconds of it are lost by that.
+class LeasedWindow(Generic[S]):
+    """Uses are spent from memory. If too few are left, a lease brings what is needed and a spare.
 
-    An instance leases about a second's worth more than it needs, a quarter of what is left at most.
+    The wall clock decides when a lease ends: a steady clock may stand still while the environment
+    of a function is frozen.
     """
 
     def __init__(
         self,
-        shares: Shares,
+        rows: QuotaRows,
         what: str,
-        span: int,
+        empty: S,
         clock: Callable[[], datetime],
-        steady: Callable[[], float],
+        seconds_between_asks: int = 0,
     ) -> None:
-        self._leases = Leases(shares, what, EMPTY, Ledger, steady)
-        self._span = span
+        """`seconds_between_asks`: the row is asked again after so long; until then uses fail."""
+        self._row = LeasedRow(rows, what, empty)
         self._clock = clock
-        self._steady = steady
-        self._mine: dict[str, _Mine] = {}
+        self._pause = seconds_between_asks * SECOND
+        self._leased: dict[str, _Leased] = {}
 
     def take(
-        self, tenant: str, asked: int, most: Callable[[], int], whole: bool = False
+        self, tenant: str, asked: int, rule: Callable[[], Rule[S]], whole: bool = False
     ) -> Granted:
-        """`most` is asked only where this instance has not enough."""
-        mine = self._mine.setdefault(tenant, _Mine())
-        now = floor((self._clock() - EPOCH).total_seconds())
-        heat = mine.heat.add(asked, self._steady())
-        if now >= mine.until and mine.left:
-            mine.unused, mine.left = min(mine.left, mine.booked), 0
+        """Use up to `asked`; all or none if `whole`. `rule` is called only to ask the row."""
+        mine = self._leased.setdefault(tenant, _Leased())
+        now = self._now()
+        mine.demand.add(asked, now)
+        if mine.left and now >= mine.lease.ends_at:
+            mine.end()
         if mine.left >= asked:
             mine.left -= asked
             return Granted(asked)
-        limit = most()
-        if whole and asked > limit:
-            return Granted(0, inf)
+        if mine.asked_at is not None and mine.asked_at <= now < mine.asked_at + self._pause:
+            resumes_in = (mine.asked_at + self._pause - now) / SECOND
+            return Granted(0 if whole else self.spend(tenant, asked), resumes_in)
+        return self._ask(tenant, mine, asked, rule(), whole)
+
+    def _ask(self, tenant: str, mine: _Leased, asked: int, rule: Rule[S], whole: bool) -> Granted:
+        mine.settle_loan()
         need = asked - mine.left
+        per_second = mine.demand.per_second(self._now())
+        request = LeaseRequest(need, per_second, whole, mine.lease, mine.unused, mine.owed)
+        try:
+            # The time is read after the row: the answer may have put the clock right.
+            lease = self._row.change(tenant, lambda row: rule.lease(row, request, self._now()))
+        finally:
+            mine.asked_at = self._now()
+        if lease.number or mine.owed:
+            mine.lease, mine.owed, mine.unused = lease, 0, 0
+        if not lease.number:
+            return Granted(0 if whole else self.spend(tenant, asked), lease.wait)
+        granted = lease.number + mine.left
+        mine.left = lease.spare
+        return Granted(granted, 0.0 if granted == asked else lease.wait)
 
-        def decide(ledger: Ledger) -> tuple[Ledger, _Got]:
-            there = at(ledger, now)
-            if mine.unused and mine.counted > now:
-                there = take(there, -mine.unused, mine.counted)
-            free = max(0, limit - used(there))
-            count = min(need, free)
-            if not count or (whole and count < need):
-                # As it was: a refusal writes nothing.
-                return ledger, _Got(0, wait=room_in(there, limit, now, need if whole else 1))
-            left = free - count
-            more = min(heat, left // 4)
-            ahead = AHEAD if left > limit // 2 else SOON_USED
-            until = now + (ahead if more else 1)
-            new = take(there, count + more, until + self._span)
-            return new, _Got(count, more, until, room_in(new, limit, now))
+    def lend(self, tenant: str, count: int, seconds: float) -> None:
+        """Allow uses while the row does not answer; the next lease pays for those that are used."""
+        mine = self._leased.setdefault(tenant, _Leased())
+        mine.left = mine.lent = count
+        mine.lease = mine.lease._replace(ends_at=self._now() + round(seconds * SECOND))
 
-        got = self._leases.change(tenant, decide)
-        if not got.number:
-            return Granted(0 if whole else self._spend(mine, asked), float(max(1, got.wait)))
-        granted = got.number + mine.left
-        mine.left, mine.until = got.more, got.until
-        mine.booked, mine.counted, mine.unused = got.more, got.until + self._span, 0
-        return Granted(granted, 0.0 if granted == asked else float(max(1, got.wait)))
+    def put_back(self, tenant: str, count: int) -> None:
+        """Return uses that were granted and not made."""
+        mine = self._leased.get(tenant)
+        if mine is not None and self._now() < mine.lease.ends_at:
+            mine.left += count
 
-    def _spend(self, mine: _Mine, asked: int) -> int:
+    def drop(self, tenant: str) -> None:
+        """Give up what is left of a lease, because the limit was changed."""
+        mine = self._leased.get(tenant)
+        if mine is not None:
+            mine.end()
+
+    def spend(self, tenant: str, asked: int) -> int:
+        """Use up to `asked` of what is left, without the row."""
+        mine = self._leased.get(tenant)
+        if mine is None or self._now() >= mine.lease.ends_at:
+            return 0
         count = min(mine.left, asked)
         mine.left -= count
         return count
+
+    def _now(self) -> int:
+        return microseconds(self._clock())

@@ -1,4 +1,4 @@
-"""Who may how much: what a tenant's limits are, and the questions that are asked of them."""
+"""A tenant's limits, and the quotas that are checked before anything is accepted."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -10,9 +10,9 @@ from punctual.domain.schedules.schedule import Once, Schedule
 from punctual.domain.tenants.limits import UNLIMITED, Limits, WrongLimits, limits_from
 from punctual.engine.ports.clock import Clock
 
-FRESH = timedelta(seconds=60)  # so long what was read of a tenant's limits holds
-AGAIN = timedelta(seconds=5)  # until what could not be read is asked for once more
-JOBS_AGAIN = 60.0  # seconds; only its jobs' ends and people make room
+LIMITS_CACHE_DURATION = timedelta(seconds=60)
+LIMITS_RETRY_DELAY = timedelta(seconds=5)  # after limits could not be read
+JOBS_RETRY_SECONDS = 60.0  # only ends of jobs and cancels make room
 
 LimitsOf = Callable[[str], Limits]
 Log = Callable[..., None]
@@ -31,8 +31,8 @@ class _Known(NamedTuple):
 class KnownLimits:
     """A tenant's limits as they were read in the last minute.
 
-    `overrides` answers what is written for one tenant, None where nothing is. Where it cannot be
-    read, or means nothing, what was last known holds, else what everybody has.
+    `overrides` returns what is written for one tenant, or None. If that cannot be read, or is
+    invalid, the last known limits hold, else the defaults.
     """
 
     def __init__(self, defaults: Limits, overrides: Overrides, clock: Clock, log: Log) -> None:
@@ -51,38 +51,39 @@ class KnownLimits:
 
     def _read(self, tenant: str, last: _Known | None, now: datetime) -> _Known:
         try:
-            said = self._overrides(tenant)
-            return _Known(limits_from(said or {}, self._defaults), now + FRESH)
+            limits = limits_from(self._overrides(tenant) or {}, self._defaults)
         except (Unavailable, WrongLimits) as error:
             self._log("limits_unread", tenant=tenant, error=str(error))
-            return _Known(self._defaults if last is None else last.limits, now + AGAIN)
+            limits = self._defaults if last is None else last.limits
+            return _Known(limits, now + LIMITS_RETRY_DELAY)
+        return _Known(limits, now + LIMITS_CACHE_DURATION)
 
 
 class Granted(NamedTuple):
-    """`again_after` seconds there may be room for the rest; never, where it is infinite."""
+    """After `again_after` seconds there may be room for the rest; infinite means never."""
 
     number: int
     again_after: float = 0.0
 
 
 class Quotas(Protocol):
-    """What is asked before anything is accepted: for whom nothing is limited, it costs nothing."""
+    """Checks before anything is accepted. For a tenant without limits they cost nothing."""
 
     def call(self, tenant: str, /) -> None:
-        """`LimitExceeded` where the tenant calls too often."""
+        """Raise `LimitExceeded` if the tenant calls too often."""
 
     def jobs(self, tenant: str, asked: int, /) -> int:
-        """How many of so many new jobs there is room for."""
+        """Return for how many of `asked` new jobs there is room."""
 
     def orders(self, tenant: str, asked: int, whole: bool = False, /) -> Granted:
-        """How many of so many runs may be ordered now; `whole`: all of them, or none."""
+        """Return how many of `asked` runs may be ordered now; all or none if `whole`."""
 
 
 class NoQuotas:
-    """Everybody may everything."""
+    """Allow everything."""
 
     def call(self, _tenant: str, /) -> None:
-        """Never refused."""
+        """Allow the call."""
 
     def jobs(self, _tenant: str, asked: int, /) -> int:
         return asked
@@ -100,7 +101,7 @@ def too_many_calls(limits: Limits, seconds: float) -> LimitExceeded:
 
 
 def is_order(schedule: Schedule | None, asked_at: datetime) -> bool:
-    """Whether who gives a job this schedule orders a run at once, as with run-now."""
+    """Return whether a job with this schedule orders a run at once, as run-now does."""
     return isinstance(schedule, Once) and schedule.at <= asked_at
 
 
@@ -111,7 +112,7 @@ def check_order(quotas: Quotas, tenant: str) -> None:
 
 
 def check_backfill(quotas: Quotas, tenant: str, runs: int) -> None:
-    """All of it, or none; what will never be allowed is no matter of waiting."""
+    """Allow all runs or none. More runs than the limit of a minute are invalid."""
     granted = quotas.orders(tenant, runs, True)
     if granted.number == runs:
         return
@@ -127,13 +128,13 @@ def too_many_jobs() -> LimitExceeded:
         " jobs): cancel some (DELETE /jobs/{job_id}), wait until some complete, or have the limit "
         "raised."
     )
-    return LimitExceeded(text, JOBS_AGAIN)
+    return LimitExceeded(text, JOBS_RETRY_SECONDS)
 
 
 def too_many_orders(seconds: float) -> LimitExceeded:
     text = (
         "This tenant has ordered as many runs as it may in a minute (runs_per_minute): "
-        f"try again in {_seconds(seconds)} s. What schedules bring is not affected."
+        f"try again in {_seconds(seconds)} s. Runs of schedules are not affected."
     )
     return LimitExceeded(text, seconds)
 

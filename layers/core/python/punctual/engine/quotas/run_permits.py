@@ -1,279 +1,258 @@
-"""Which runs an instance may start: permits for starts and for places, leased for each tenant."""
+"""Permits for runs to start: leased starts of a minute, and places held for each tenant."""
 
+import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from math import floor
+from math import ceil
 from threading import Lock
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.domain.identifiers import EPOCH
 from punctual.domain.tenants.limits import Limits
 from punctual.domain.tenants.quota_ledger import (
-    EMPTY,
-    Ledger,
-    at,
+    SECOND,
+    Places,
+    Window,
+    WindowRule,
     busy,
+    current_places,
     held,
     hold,
-    room_in,
-    take,
-    used,
 )
-from punctual.engine.quotas.leased_row import Contended, Heat, Leases, Shares
+from punctual.engine.ports.quota_rows import QuotaRows
+from punctual.engine.quotas.leased_row import Contended, LeasedRow, RecentDemand
+from punctual.engine.quotas.leased_window import LeasedWindow, microseconds
 from punctual.engine.quotas.limits import LimitsOf, Log
 
-RUNS = "runs"
-MINUTE = 60
-AHEAD = 10  # seconds that starts beyond the need may be used
-SOON_USED = 2  # seconds, where few are left
-PLACES = 30  # seconds that places are held: after a crash others have them then
-RENEW = 15  # seconds before their end they are renewed
-SHUT = 1.0  # seconds at least until an instance that got too few asks again
-MARKS = "ghijklmn"  # of queues; no instance's name begins with one, for it is hexadecimal
-SOON = 5  # seconds until a place may be free, where none is
+STARTS, PLACES = "starts", "places"
+MINUTE_SECONDS = 60
+PLACE_SECONDS = 30  # that a place is held; after a crash others have it then
+RENEW_SECONDS = 15  # before its end a place is renewed
+RETRY_SECONDS = 1  # at least, until an instance that got too few asks again
+PLACE_RETRY_SECONDS = 5  # until a place may be free
+QUEUE_MARKS = "ghijklmn"  # an instance's name is hexadecimal, so it begins with none of them
 
 
 class Permitted(NamedTuple):
-    """How many may start; the others may be asked for in so many seconds."""
+    """How many may start; the others may be asked for again after so many seconds."""
 
     number: int
     again_after: float = 0.0
 
 
-class Place(NamedTuple):
+class Queue(NamedTuple):
     """The queue that an instance takes from, and how many executors take from it at a time."""
 
-    mark: str = ""  # one character; what is held for this queue has a name that begins with it
+    mark: str = ""  # one character; the names of holders of its places begin with it
     executors: int = 0
 
 
-class _Got(NamedTuple):
-    """What was leased: starts until then, and places; `wait` seconds for what was not."""
+class _Held(NamedTuple):
+    """`is_tight` if other instances may lack places."""
 
-    wait: int
-    tight: bool = False
-    starts: int = 0
-    until: int = 0
-    places: int | None = None
+    places: int
+    is_tight: bool
 
 
-class _Mine:
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.heat = Heat()
-        self.starts = 0  # leased and not used
-        self.starts_until = 0
-        self.booked = 0  # by the last lease, which counts until `counted`
-        self.counted = 0
-        self.unused = 0  # of those, to be given back
+class _Tenant:
+    """What this instance has of one tenant's places."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue = queue
+        self.demand = RecentDemand()
         self.places = 0
-        self.places_until = 0
+        self.until = 0  # second
         self.active = 0
-        self.tight = False  # nothing was left for others
-        self.shut_until = 0.0
-        self.again_at = 0.0
+        self.is_tight = False
+        self.refused_at: int | None = None
+        self.again_at = 0  # microseconds, as `refused_at`
 
 
 class RunPermits:
-    """A start counts for a minute after the last moment at which it may be used, so there are
-    never more in a minute than may be; a place is one's own until its time is over or it is given
-    back. An instance that holds places is one executor of its queue, however many it holds.
-    `ask` reserves; each of what it permits is then `end`ed, once."""
+    """Permits for runs to start, from `ask` until `end`, which is called once for each.
+
+    An instance that holds places counts as one executor of its queue, however many it holds.
+    """
 
     def __init__(
         self,
         limits_of: LimitsOf,
-        shares: Shares,
+        rows: QuotaRows,
         name: str,
         clock: Callable[[], datetime],
-        steady: Callable[[], float],
         log: Log,
         executors: Mapping[str, int] | None = None,
     ) -> None:
         """`executors`: how many take from each queue at a time."""
         self._limits_of = limits_of
-        self._leases = Leases(shares, RUNS, EMPTY, Ledger, steady)
-        self._name = name[-12:]  # random, and rows grow with it
+        self._starts = LeasedWindow(rows, STARTS, Window(), clock)
+        self._places = LeasedRow(rows, PLACES, Places())
+        self._name = name[-12:]  # the random end; the row grows with it
         self._clock = clock
-        self._steady = steady
         self._log = log
         queues = sorted((executors or {}).items())
-        self._places = {
-            name: Place(mark, most) for mark, (name, most) in zip(MARKS, queues, strict=False)
+        self._queues = {
+            queue: Queue(mark, count)
+            for mark, (queue, count) in zip(QUEUE_MARKS, queues, strict=False)
         }
-        self._mine: dict[str, _Mine] = {}
-        self._one_at_a_time = Lock()
+        self._tenants: dict[str, _Tenant] = {}
+        self._lock = Lock()
 
     def ask(self, tenant: str, wanted: int, queue: str = "") -> Permitted:
         limits = self._limits_of(tenant)
         if not limits.hold_runs:
             return Permitted(wanted)
-        with self._one_at_a_time:
-            return self._ask(tenant, limits, wanted, self._places.get(queue, Place()))
+        with self._lock:
+            return self._ask(tenant, limits, wanted, self._queues.get(queue, Queue()))
 
-    def _ask(self, tenant: str, limits: Limits, wanted: int, place: Place) -> Permitted:
-        mine = self._mine.setdefault(tenant, _Mine(place))
-        if mine.place != place:  # the next lease is for this queue
-            mine.place, mine.places = place, 0
-        now, steady = self._now(), self._steady()
-        heat = mine.heat.add(wanted, steady)
-        if now >= mine.starts_until and mine.starts:
-            mine.unused, mine.starts = min(mine.starts, mine.booked), 0
-        if now >= mine.places_until:
-            mine.places = 0
-        here = self._here(limits, mine, wanted)
-        if here < wanted and steady >= mine.shut_until:
-            try:
-                mine.again_at = steady + self._lease(tenant, limits, mine, wanted, heat)
-            except Contended:
-                mine.again_at = steady + SHUT
-            except Unavailable as error:
-                # The claims that follow are what bounds it: they need the store as well.
-                self._log("limits_unavailable", tenant=tenant, limit=RUNS, error=error.message)
-                mine.active += wanted
-                return Permitted(wanted)
-            here = self._here(limits, mine, wanted)
-            if here < wanted:
-                mine.shut_until = steady + SHUT
-        mine.active += here
-        if limits.runs_per_minute is not None:
-            mine.starts -= here
-        return Permitted(here, max(SHUT, mine.again_at - steady) if here < wanted else 0.0)
+    def _ask(self, tenant: str, limits: Limits, wanted: int, queue: Queue) -> Permitted:
+        mine = self._tenants.setdefault(tenant, _Tenant(queue))
+        if mine.queue != queue:  # the next lease is for this queue
+            mine.queue, mine.places = queue, 0
+        now = self._now()
+        mine.demand.add(wanted, now)
+        is_asked = mine.refused_at is None or not (
+            mine.refused_at <= now < mine.refused_at + RETRY_SECONDS * SECOND
+        )
+        try:
+            permitted = self._permitted(tenant, limits, mine, wanted, is_asked)
+        except Contended:
+            permitted = Permitted(0, RETRY_SECONDS)
+        except Unavailable as error:
+            # The claims that follow bound it: they need the store as well.
+            self._log("limits_unavailable", tenant=tenant, limit="runs", error=error.message)
+            permitted = Permitted(wanted)
+        mine.active += permitted.number
+        if permitted.number == wanted:
+            return permitted
+        now = self._now()
+        if is_asked:
+            mine.refused_at = now
+            mine.again_at = now + round(permitted.again_after * SECOND)
+        return Permitted(permitted.number, max(RETRY_SECONDS, (mine.again_at - now) / SECOND))
+
+    def _permitted(
+        self, tenant: str, limits: Limits, mine: _Tenant, wanted: int, is_asked: bool
+    ) -> Permitted:
+        """Return the permits; the row is asked only if `is_asked`."""
+        number, again_after = wanted, 0.0
+        if self._needs_places(limits, mine):
+            if is_asked and self._free_places(limits, mine) < wanted:
+                self._lease_places(tenant, limits, mine, wanted)
+            number = min(wanted, self._free_places(limits, mine))
+            again_after = 0.0 if number == wanted else PLACE_RETRY_SECONDS
+        limit = limits.runs_per_minute
+        if limit is None or not number:
+            return Permitted(number, again_after)
+        rule = WindowRule(limit, MINUTE_SECONDS)
+        if not is_asked:
+            return Permitted(self._starts.spend(tenant, number))
+        starts = self._starts.take(tenant, number, lambda: rule)
+        return Permitted(starts.number, max(again_after, starts.again_after))
 
     def end(self, tenant: str, started: bool) -> None:
-        """Of one that was permitted; one that never started leaves its start to another."""
-        mine = self._mine.get(tenant)
+        """End one permit; a run that never started leaves its start to another."""
+        mine = self._tenants.get(tenant)
         if mine is None or not mine.active:
             return
         mine.active -= 1
-        if not started and self._now() < mine.starts_until:
-            mine.starts += 1
+        if not started:
+            self._starts.put_back(tenant, 1)
 
     def tend(self) -> None:
-        """Renew the places of what runs; it may be called from another thread."""
-        now = self._now()
-        with self._one_at_a_time:
-            for tenant, mine in list(self._mine.items()):
-                if mine.active and mine.places and now >= mine.places_until - RENEW:
-                    self._settle(tenant, mine, min(mine.places, mine.active), now + PLACES)
+        """Renew the places of runs that work; another thread may call it."""
+        with self._lock:
+            for tenant, mine in list(self._tenants.items()):
+                if self._is_aging(mine):
+                    places = min(mine.places, mine.active)
+                    self._settle(tenant, mine, places, self._second() + PLACE_SECONDS)
 
     @property
     def aging(self) -> bool:
-        """Whether places of what runs are to be renewed."""
-        soon = self._now() + RENEW
-        return any(
-            mine.active and mine.places and soon >= mine.places_until
-            for mine in self._mine.values()
-        )
+        """Whether places of runs that work are to be renewed."""
+        return any(self._is_aging(mine) for mine in list(self._tenants.values()))
 
     def rest(self) -> None:
-        """Nothing runs here for now: what others lack is given back."""
-        now = self._now()
-        with self._one_at_a_time:
-            for tenant, mine in self._mine.items():
-                if mine.tight and mine.places > mine.active and now < mine.places_until:
-                    self._settle(tenant, mine, mine.active, mine.places_until)
+        """Give back places that others lack: nothing runs here for now."""
+        with self._lock:
+            for tenant, mine in self._tenants.items():
+                if mine.is_tight and mine.places > mine.active and self._second() < mine.until:
+                    self._settle(tenant, mine, mine.active, mine.until)
 
-    def _settle(self, tenant: str, mine: _Mine, places: int, until: int) -> None:
-        now = self._now()
+    def _is_aging(self, mine: _Tenant) -> bool:
+        is_held = bool(mine.active and mine.places)
+        return is_held and self._second() >= mine.until - RENEW_SECONDS
 
-        def decide(ledger: Ledger) -> tuple[Ledger, None]:
-            return hold(at(ledger, now), self._named(mine), places, until), None
+    def _settle(self, tenant: str, mine: _Tenant, places: int, until: int) -> None:
+        def decide(row: Places) -> tuple[Places, None]:
+            row = current_places(row, self._second())
+            return hold(row, self._holder(mine), places, until), None
 
         try:
-            self._leases.change(tenant, decide)
+            self._places.change(tenant, decide)
         except Unavailable as error:
-            self._log("limits_unavailable", tenant=tenant, limit=RUNS, error=error.message)
+            self._log("limits_unavailable", tenant=tenant, limit="runs", error=error.message)
             return
-        mine.places, mine.places_until = places, until
+        mine.places, mine.until = places, until
 
-    def _here(self, limits: Limits, mine: _Mine, wanted: int) -> int:
-        if limits.runs_per_minute is not None:
-            wanted = min(wanted, mine.starts)
+    def _needs_places(self, limits: Limits, mine: _Tenant) -> bool:
+        return limits.concurrent_runs is not None or self._executors(limits, mine) is not None
+
+    def _executors(self, limits: Limits, mine: _Tenant) -> int | None:
+        return limits.executors(mine.queue.executors) if mine.queue.mark else None
+
+    def _free_places(self, limits: Limits, mine: _Tenant) -> int:
+        if self._second() >= mine.until:
+            mine.places = 0
         if limits.concurrent_runs is not None:
-            wanted = min(wanted, mine.places - mine.active)
-        if self._executors(limits, mine) is not None and not mine.places:
-            return 0
-        return max(0, wanted)
+            return max(0, mine.places - mine.active)
+        return sys.maxsize if mine.places else 0
 
-    def _named(self, mine: _Mine) -> str:
-        return mine.place.mark + self._name
+    def _holder(self, mine: _Tenant) -> str:
+        return mine.queue.mark + self._name
 
-    def _executors(self, limits: Limits, mine: _Mine) -> int | None:
-        return limits.executors(mine.place.executors) if mine.place.mark else None
+    def _lease_places(self, tenant: str, limits: Limits, mine: _Tenant, wanted: int) -> None:
+        spare = ceil(mine.demand.per_second(self._now()))
 
-    def _lease(self, tenant: str, limits: Limits, mine: _Mine, wanted: int, heat: int) -> float:
-        """Seconds until there may be more, where these are too few."""
-        now = self._now()
+        def decide(row: Places) -> tuple[Places, _Held | None]:
+            return self._leased_places(row, limits, mine, wanted, spare)
 
-        def decide(ledger: Ledger) -> tuple[Ledger, _Got]:
-            return self._decided(ledger, limits, mine, wanted, heat, now)
+        leased = self._places.change(tenant, decide)
+        mine.is_tight = leased is None or leased.is_tight
+        if leased is not None:
+            mine.places, mine.until = leased.places, self._second() + PLACE_SECONDS
 
-        got = self._leases.change(tenant, decide)
-        mine.tight = got.tight
-        if got.starts:
-            mine.starts_until = min(mine.starts_until, got.until) if mine.starts else got.until
-            mine.starts += got.starts
-            mine.booked, mine.counted, mine.unused = got.starts, got.until + MINUTE, 0
-        if got.places is not None:
-            mine.places, mine.places_until = got.places, now + PLACES
-        return float(max(1, got.wait))
-
-    def _decided(
-        self, ledger: Ledger, limits: Limits, mine: _Mine, wanted: int, heat: int, now: int
-    ) -> tuple[Ledger, _Got]:
-        """What is free, less than is wanted where it must be; some more while half is free."""
-        there = at(ledger, now)
-        if mine.unused and mine.counted > now:
-            there = take(there, -mine.unused, mine.counted)
-        may, wait = wanted, 0
-        places, starts = limits.concurrent_runs, limits.runs_per_minute
-        there = self._only(there, mine)
-        free = 0
-        executors = self._executors(limits, mine)
-        others = busy(there, mine.place.mark, but=self._named(mine))
-        if executors is not None and others >= executors:
-            return ledger, _Got(SOON, tight=True)
-        if places is not None:
-            free = places - held(there, but=self._named(mine)) - mine.active
-            if free < may:
-                may, wait = max(0, free), SOON
-        if starts is not None and mine.starts < may:
-            left = max(0, starts - used(there))
-            if mine.starts + left < may:
-                may, wait = mine.starts + left, max(wait, self._free_in(there, starts, left, now))
-        if not may:
-            return ledger, _Got(wait, tight=True)
-        new, leased, until = there, 0, 0
-        if starts is not None and mine.starts < may:
-            need = may - mine.starts
-            left = starts - used(there) - need
-            more = min(heat, left // 4)
-            ahead = AHEAD if left > starts // 2 else SOON_USED
-            leased, until = need + more, now + (ahead if more else 1)
-            new = take(new, leased, until + MINUTE)
-        if places is None and executors is None:
-            return new, _Got(wait, False, leased, until)
-        spare = 0 if places is None else max(0, min(heat, (free - may - places // 2) // 4))
-        tight = places is not None and free <= may + spare
-        # An executor that rests keeps its place for a while, unless others may soon lack it.
-        tight |= executors is not None and 2 * (others + 1) > executors
-        mine_now = mine.active + may + spare
-        new = hold(new, self._named(mine), mine_now, now + PLACES)
-        return new, _Got(wait, tight, leased, until, mine_now)
-
-    def _only(self, ledger: Ledger, mine: _Mine) -> Ledger:
-        """Without what this instance held for another queue: it takes from one at a time."""
-        for place in self._places.values():
-            if place != mine.place:
-                ledger = hold(ledger, place.mark + self._name, 0, 0)
-        return ledger
-
-    def _free_in(self, ledger: Ledger, most: int, left: int, now: int) -> int:
-        """Seconds until one more may start than are left, which start now."""
-        soon = take(ledger, left, now + 1 + MINUTE) if left else ledger
-        return room_in(soon, most, now)
+    def _leased_places(
+        self, row: Places, limits: Limits, mine: _Tenant, wanted: int, spare: int
+    ) -> tuple[Places, _Held | None]:
+        """Return the row with places for up to `wanted` more, and spare ones while half is free."""
+        holder, present = self._holder(mine), current_places(row, self._second())
+        for queue in self._queues.values():
+            if queue != mine.queue:  # an instance takes from one queue at a time
+                present = hold(present, queue.mark + self._name, 0, 0)
+        executors, is_tight = self._executors(limits, mine), False
+        if executors is not None:
+            others = busy(present, mine.queue.mark, but=holder)
+            if others >= executors:
+                return row, None
+            # An idle executor keeps its place for a while, unless others may soon lack it.
+            is_tight = 2 * (others + 1) > executors
+        number, limit = wanted, limits.concurrent_runs
+        if limit is None:
+            spare = 0
+        else:
+            free = limit - held(present, but=holder) - mine.active
+            number = min(wanted, free)
+            if number <= 0:
+                return row, None
+            spare = max(0, min(spare, (free - number - limit // 2) // 4))
+            is_tight |= free <= number + spare
+        places = mine.active + number + spare
+        present = hold(present, holder, places, self._second() + PLACE_SECONDS)
+        return present, _Held(places, is_tight)
 
     def _now(self) -> int:
-        return floor((self._clock() - EPOCH).total_seconds())
+        return microseconds(self._clock())
+
+    def _second(self) -> int:
+        return self._now() // SECOND

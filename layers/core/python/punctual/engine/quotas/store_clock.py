@@ -1,6 +1,6 @@
-"""This machine's clock, put right by what a store's answers say of the time.
+"""This machine's clock, corrected by the times in a store's answers.
 
-What instances write for each other is measured on one clock then, whatever theirs say.
+All instances then measure shared rows on one clock, even if their own clocks differ.
 """
 
 from collections.abc import Callable
@@ -10,24 +10,24 @@ SECOND = timedelta(seconds=1)
 
 
 class StoreClock:
-    """Right to about a second from the first answer on, and closer with each that contradicts it.
+    """Correct to about a second from the first answer on, and better with later ones.
 
     An answer names the second in which it was made. So at some moment between the call and the
-    answer the store's clock was within that second: where this one, as it is put right, was not, it
-    is moved just so far. What was always right is never moved, and what was set is moved again.
+    answer, the store's clock was within that second. A clock outside it moves by the difference. A
+    correct clock never moves, and a clock that is set moves again.
     """
 
     def __init__(self, clock: Callable[[], datetime]) -> None:
         self._clock = clock
-        self._off = timedelta()
+        self._offset = timedelta()
 
     def __call__(self) -> datetime:
-        return self._clock() + self._off
+        return self._clock() + self._offset
 
     def own(self) -> datetime:
         return self._clock()
 
     def hear(self, second: datetime, called: datetime, answered: datetime) -> None:
-        """An answer made in that second, called for and received at these moments of `own`."""
-        if called <= answered:  # else it was set back in between
-            self._off = max(second - answered, min(second + SECOND - called, self._off))
+        """Learn from an answer made in that second; the other times are of the own clock."""
+        if called <= answered:  # otherwise the clock was set back in between
+            self._offset = max(second - answered, min(second + SECOND - called, self._offset))

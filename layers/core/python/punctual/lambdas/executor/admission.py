@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from hashlib import blake2b
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.quotas.run_permits import SOON, Permitted, RunPermits
+from punctual.engine.quotas.run_permits import PLACE_RETRY_SECONDS, Permitted, RunPermits
 from punctual.lambdas.executor.attempt import Delivery
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.runtime import Runtime
@@ -91,7 +91,7 @@ class Admission:
 
     def _may_wait_here(self, tenant: str, after: float) -> bool:
         """For one of its own that runs here to end."""
-        is_near = after <= SOON and self._steady() < self._until
+        is_near = after <= PLACE_RETRY_SECONDS and self._steady() < self._until
         return is_near and tenant in self._admitted.values()
 
     def _hand_back(self, one: Delivery, after: float) -> None:

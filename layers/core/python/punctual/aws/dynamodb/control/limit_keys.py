@@ -1,14 +1,14 @@
-"""The keys of what a tenant may use, and of what is left of it."""
+"""The keys of a tenant's limits, and of the rows that instances lease from."""
 
 from punctual.aws.dynamodb.keys import RowKey
 from punctual.aws.dynamodb.sort_keys import joined
 
 LIMITS = "limits"
-SHARES = "*#share#*"  # the partition keys of all shares; a tenant's own name holds no such sign
+QUOTA_ROWS = "*#share#*"  # matches the partition keys of all quota rows; no tenant's name has a "#"
 
 
 def limits(tenant: str) -> RowKey:
-    """What an operator wrote for this tenant.
+    """Return the key of what an operator wrote for this tenant.
 
     >>> limits("acme")
     RowKey(pk='acme#limits', sk='-')
@@ -16,9 +16,9 @@ def limits(tenant: str) -> RowKey:
     return RowKey(joined(tenant, "limits"), "-")
 
 
-def share(tenant: str, what: str) -> RowKey:
+def quota_row(tenant: str, what: str) -> RowKey:
     """
-    >>> share("acme", "calls").pk
+    >>> quota_row("acme", "calls").pk
     'acme#share#calls'
     """
     return RowKey(joined(tenant, "share", what), "-")
