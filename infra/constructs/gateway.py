@@ -74,7 +74,7 @@ class Gateway(Construct):
             name: self._integrate(function) for name, function in functions.items()
         }
         for call in API_CALLS:
-            self._route(f"{call.method} {call.path}", call.function, call.public)
+            self._route(f"{call.method} {call.path}", call.function, call.is_public)
         self._route("$default", FALLBACK_FUNCTION, public=False)
         if stage.cors_origins:
             self._route(

@@ -111,7 +111,7 @@ def test_outputs_that_are_named_are_told() -> None:
 
 
 def test_calls_that_are_open_are_those_of_the_contract() -> None:
-    public = {call.path for call in API_CALLS if call.public}
+    public = {call.path for call in API_CALLS if call.is_public}
     assert public == {"/health", "/health/live", "/health/ready", "/openapi.json"}
     assert "`/health`, `/health/live`, `/health/ready` and `/openapi.json`" in TEXT
 

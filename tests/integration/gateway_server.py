@@ -65,7 +65,7 @@ class Gateway:
             event["body"] = None
         event["headers"] = headers
         route, _function = route_of(method, path)
-        if not any(one.public and route == f"{one.method} {one.path}" for one in API_CALLS):
+        if not any(one.is_public and route == f"{one.method} {one.path}" for one in API_CALLS):
             with self._turn:
                 said = self._door.answer(event)
             event["requestContext"]["authorizer"] = {"lambda": said["context"]}

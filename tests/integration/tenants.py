@@ -43,7 +43,7 @@ class World(NamedTuple):
 
     def state(self, whose: Theirs) -> dict[str, Any]:
         """All that a tenant reads, as it reads it; but the audit of its own calls."""
-        asked = [call for call in API_CALLS if call.method == "GET" and not call.public]
+        asked = [call for call in API_CALLS if call.method == "GET" and not call.is_public]
         answers = {}
         for call in asked:
             answer = self.at.ask(whose.token, "GET", whose.path(call))

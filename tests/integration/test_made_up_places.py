@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from punctual.web.http.paging import Pager
+from punctual.web.http.paging import page_token
 from punctual.web.http.query import filter_parameters
 from tests.integration.tenants import KINDS, World, a_tenant
 
@@ -51,7 +51,7 @@ def test_a_place_that_no_page_ended_at_is_refused_or_reads_on(
     ]
     seen = set()
     for path, listed, query in lists:
-        token = Pager().token("acme", listed, filter_parameters(query), place)
+        token = page_token("acme", listed, filter_parameters(query), place)
         asked = f"{path}?{query}{'&' if query else ''}next_token={token}"
         answer = world.at.ask(world.acme.token, "GET", asked)
         assert answer.status in (200, 422), (path, answer.body)

@@ -36,7 +36,7 @@ def is_admitted(
         assert (found.tenant, found.address) in (("local", "127.0.0.1"), ("", "127.0.0.1"))
         return True
     assert isinstance(found, RequestRejected)
-    assert found.refusal == "UNAUTHENTICATED"
+    assert found.http_code == "UNAUTHENTICATED"
     assert FILE in found.message
     return False
 

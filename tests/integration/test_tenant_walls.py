@@ -106,7 +106,7 @@ def _forged(token: str) -> str:
 
 @pytest.mark.parametrize("call", API_CALLS, ids=lambda call: f"{call.method} {call.path}")
 def test_without_a_good_token_nothing_is_answered(world: World, call: ApiCall) -> None:
-    if call.public:
+    if call.is_public:
         assert world.at.ask("wrong", call.method, call.path).status == 200
         return
     for token in ("wrong", _forged(world.acme.token), ""):

@@ -27,10 +27,10 @@ ROLES = ("viewer", "operator", "editor", "admin")
 def test_a_token_may_what_its_role_may(world: World, role: str) -> None:
     token = world.at.token("roles", role)["token"]
     for call in API_CALLS:
-        if call.public:
+        if call.is_public:
             continue
         answer = world.at.ask(token, call.method, world.acme.path(call), {"no": "field"})
-        allowed = ROLES.index(role) + 1 >= call.needs
+        allowed = ROLES.index(role) + 1 >= call.role
         assert (answer.status == 403) is not allowed, (call, answer.body)
 
 

@@ -204,7 +204,7 @@ def test_paused_is_declared(paused: str, status: str, step: str | None) -> None:
             a_file("a", more='    payload: {a: "x\\0y"}\n'),
             "6: a: payload.a: must not hold the character U+0000",
         ),
-        (a_file("a", more="    nmae: x\n"), "6: a: nmae: is not a field that this call knows"),
+        (a_file("a", more="    nmae: x\n"), "6: a: nmae: is not a field of this call"),
     ],
 )
 def test_a_file_that_is_wrong_says_where(text: str, said: str) -> None:

@@ -63,10 +63,10 @@ def test_each_operation_has_a_name_of_its_own_for_generated_code(made: Any) -> N
 def test_each_operation_says_which_role_it_needs_or_that_it_needs_no_token(made: Any) -> None:
     for call in API_CALLS:
         operation = operations(made)[call.method, call.path]
-        words = "Needs no token." if call.public else f"Needs the role {call.needs.word}."
+        words = "Needs no token." if call.is_public else f"Needs the role {call.role.word}."
         assert operation["description"].endswith(words)
-        assert (operation.get("security") == []) is call.public
-        assert ("401" in operation["responses"]) is not call.public
+        assert (operation.get("security") == []) is call.is_public
+        assert ("401" in operation["responses"]) is not call.is_public
 
 
 def test_each_name_in_an_address_is_a_parameter(made: Any) -> None:

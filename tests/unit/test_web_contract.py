@@ -41,7 +41,7 @@ def test_reads_and_writes_are_told_apart_by_what_they_do() -> None:
 
 
 def test_only_what_tells_no_secret_is_open() -> None:
-    assert {route.path for route in API_CALLS if route.public} == PUBLIC_PATHS
+    assert {route.path for route in API_CALLS if route.is_public} == PUBLIC_PATHS
 
 
 def test_the_stack_may_import_it_without_anything_heavy() -> None:

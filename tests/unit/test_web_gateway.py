@@ -29,7 +29,13 @@ class Gateway:
         jobs, search = self.engine.as_jobs, self.engine.as_search
         about = InstallationInfo("0", ())
         services = Services(
-            jobs, search, self.engine.clock, FEATURES, about, self.engine.tokens, most=most
+            jobs,
+            search,
+            self.engine.clock,
+            FEATURES,
+            about,
+            self.engine.tokens,
+            max_response_bytes=most,
         )
         self.services = services
         self.app = build_resolver(

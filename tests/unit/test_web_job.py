@@ -416,7 +416,7 @@ def test_every_wrong_field_of_webhooks_is_named_at_once() -> None:
         "notify.3.on": "is required",
         "notify.4.on.0": "must be one of SUCCESS, FAILED, TIMED_OUT, CANCELLED, SKIPPED, MISSED",
         "notify.4.url": "The URL holds a user name; put credentials into a header",
-        "notify.4.secret": "is not a field that this call knows",
+        "notify.4.secret": "is not a field of this call",
     }
 
 

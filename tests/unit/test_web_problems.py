@@ -8,7 +8,7 @@ from punctual.domain import errors
 from punctual.domain.errors import FieldError, Invalid, NotFound, PunctualError, Unavailable
 from punctual.web.http.conditions import VersionMatch, idempotency_key, if_match
 from punctual.web.http.guards import check_accept
-from punctual.web.http.paging import Pager
+from punctual.web.http.paging import page_cursor, page_token
 from punctual.web.http.problems import (
     HTTP_STATUSES,
     RequestRejected,
@@ -134,48 +134,46 @@ def test_accept_is_obeyed(accept: str, takes: bool) -> None:
             check_accept(headers, "application/json")
 
 
-class TestPager:
-    pager = Pager(b"key")
+class TestPageTokens:
     filters: ClassVar[dict[str, list[str]]] = {"status": ["A"]}
 
-    def test_a_token_goes_where_it_came_from(self) -> None:
-        for after in (("a",), ("2026-12-01", "ü")):
-            token = self.pager.token("t", "jobs", self.filters, after)
+    def test_page_token_leads_back_to_its_cursor(self) -> None:
+        for cursor in (("a",), ("2026-12-01", "ü")):
+            token = page_token("t", "jobs", self.filters, cursor)
             assert token is not None
             assert token.replace("-", "").replace("_", "").isalnum()
-            assert self.pager.after("t", "jobs", self.filters, token, 1, 2) == after
+            assert page_cursor("t", "jobs", self.filters, token, 1, 2) == cursor
 
-    def test_there_is_none_on_the_last_page_nor_before_the_first(self) -> None:
-        assert self.pager.token("t", "jobs", self.filters, None) is None
-        assert self.pager.after("t", "jobs", self.filters, "", 1) is None
+    def test_last_page_has_no_token_and_first_page_no_cursor(self) -> None:
+        assert page_token("t", "jobs", self.filters, None) is None
+        assert page_cursor("t", "jobs", self.filters, "", 1) is None
 
-    def test_another_tenants_lists_or_filters_token_is_refused(self) -> None:
-        token = self.pager.token("t", "jobs", self.filters, ("a",))
+    def test_page_token_of_another_tenant_list_or_filter_is_invalid(self) -> None:
+        token = page_token("t", "jobs", self.filters, ("a",))
         assert token is not None
-        asked: list[tuple[Pager, str, str, dict[str, list[str]], str]] = [
-            (self.pager, "u", "jobs", self.filters, token),
-            (self.pager, "t", "runs", self.filters, token),
-            (self.pager, "t", "jobs", {"status": ["B"]}, token),
-            (self.pager, "t", "jobs", {}, token),
-            (Pager(b"other"), "t", "jobs", self.filters, token),
-            (self.pager, "t", "jobs", self.filters, token[:-1]),
-            (self.pager, "t", "jobs", self.filters, token + "."),
-            (self.pager, "t", "jobs", self.filters, "." + token),
-            (self.pager, "t", "jobs", self.filters, "A"),
-            (self.pager, "t", "jobs", self.filters, "ü"),
-            (self.pager, "t", "jobs", self.filters, "AAAA" * 10),
+        calls: list[tuple[str, str, dict[str, list[str]], str]] = [
+            ("u", "jobs", self.filters, token),
+            ("t", "runs", self.filters, token),
+            ("t", "jobs", {"status": ["B"]}, token),
+            ("t", "jobs", {}, token),
+            ("t", "jobs", self.filters, token[:-1]),
+            ("t", "jobs", self.filters, token + "."),
+            ("t", "jobs", self.filters, "." + token),
+            ("t", "jobs", self.filters, "A"),
+            ("t", "jobs", self.filters, "ü"),
+            ("t", "jobs", self.filters, "AAAA" * 10),
         ]
-        for pager, tenant, listed, filters, text in asked:
+        for tenant, list_name, filters, text in calls:
             with pytest.raises(Invalid) as caught:
-                pager.after(tenant, listed, filters, text, 1)
+                page_cursor(tenant, list_name, filters, text, 1)
             assert [error.field for error in caught.value.errors] == ["next_token"]
 
-    @pytest.mark.parametrize("place", [(), ("",), ("a", "b"), ("a" * 201,), ("", "b")])
-    def test_a_place_has_the_parts_that_its_list_gives_it(self, place: tuple[str, ...]) -> None:
-        token = self.pager.token("t", "jobs", self.filters, place)
+    @pytest.mark.parametrize("cursor", [(), ("",), ("a", "b"), ("a" * 201,), ("", "b")])
+    def test_cursor_with_wrong_parts_is_invalid(self, cursor: tuple[str, ...]) -> None:
+        token = page_token("t", "jobs", self.filters, cursor)
         assert token is not None
         with pytest.raises(Invalid):
-            self.pager.after("t", "jobs", self.filters, token, 1, 3)
+            page_cursor("t", "jobs", self.filters, token, 1, 3)
 
 
 class TestQuery:
@@ -183,7 +181,7 @@ class TestQuery:
         query = Query(text, known or ("limit", "status", "from", "tag"), ("status", "tag"))
         query.number("limit", 50, 1, 200)
         query.choices("status", ("A", "B"))
-        query.moment("from")
+        query.time("from")
         query.tags()
         with pytest.raises(Invalid) as caught:
             query.finish()
@@ -202,7 +200,7 @@ class TestQuery:
 
     def test_a_plus_that_nobody_encoded_is_still_an_offset(self) -> None:
         query = Query("from=2026-12-01T11:00:00+01:00", ("from",))
-        at = query.moment("from")
+        at = query.time("from")
         query.finish()
         assert at is not None
         assert at.isoformat() == "2026-12-01T10:00:00+00:00"

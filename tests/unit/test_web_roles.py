@@ -14,7 +14,7 @@ from punctual.web.views.system import InstallationInfo
 from tests.web_engine import MemoryEngine
 
 ID = "01939f6a-7b12-7000-8000-000000000000"
-GUARDED = [call for call in API_CALLS if not call.public]
+GUARDED = [call for call in API_CALLS if not call.is_public]
 
 
 def asked(call: ApiCall, role: Role) -> Reply:
@@ -36,11 +36,11 @@ def asked(call: ApiCall, role: Role) -> Reply:
 def test_a_call_is_served_from_its_own_role_on_and_refused_below(call: ApiCall) -> None:
     for role in Role:
         reply = asked(call, role)
-        if role < call.needs:
+        if role < call.role:
             assert reply.status == 403
             problem = json.loads(reply.body)
             assert problem["code"] == "FORBIDDEN"
-            assert call.needs.word in problem["detail"]
+            assert call.role.word in problem["detail"]
             assert role.word in problem["detail"]
         else:
             assert reply.status not in (401, 403)
@@ -55,7 +55,7 @@ def test_only_what_is_open_needs_no_role() -> None:
 def test_roles_need_what_the_contract_says() -> None:
     least: dict[Role, set[str]] = {}
     for call in GUARDED:
-        least.setdefault(call.needs, set()).add(f"{call.method} {call.path}")
+        least.setdefault(call.role, set()).add(f"{call.method} {call.path}")
     assert {"POST /jobs", "POST /jobs/batch", "PUT /jobs/{job_id}"} <= least[Role.EDITOR]
     assert {"DELETE /jobs/{job_id}", "POST /jobs/{job_id}/pause"} <= least[Role.OPERATOR]
     assert {"GET /jobs", "POST /schedules/preview"} <= least[Role.VIEWER]

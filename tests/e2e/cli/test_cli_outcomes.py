@@ -197,7 +197,7 @@ def test_wrong_fields_are_all_named(program: Program) -> None:
 def test_what_is_wrong_in_a_file_is_all_named_a_missing_name_too(program: Program) -> None:
     said = program("jobs", "create", "-f", "-", stdin='{"a": 1, "max_retries": -1}', code=4)
     assert sorted(said.err.splitlines()[1:]) == [
-        "  a: is not a field that this call knows",
+        "  a: is not a field of this call",
         "  max_retries: must be at least 0",
         "  name: is required",
     ]

@@ -1,27 +1,30 @@
-"""Every call of the API, and which function serves it; what the stack needs and imports cheaply."""
+"""List every call of the API, the function that serves it and the role that it needs.
+
+The stacks import this module, so it imports little.
+"""
 
 from typing import NamedTuple
 
 from punctual.domain.tenants.roles import Role
 
 READER, WRITER = "job_search", "job_service"
-FALLBACK_FUNCTION = READER  # what no route names: 404, 405, HEAD and OPTIONS
-# What a browser asks before a page of another origin may call, and without a token.
+FALLBACK_FUNCTION = READER  # serves all other requests: 404, 405, HEAD and OPTIONS
+# A browser sends a preflight without a token before a page of another origin may call.
 PREFLIGHT = "OPTIONS /{proxy+}"
 
-# Asked without a token.
+# These paths need no token.
 PUBLIC_PATHS = frozenset({"/health", "/health/live", "/health/ready", "/openapi.json"})
 
 
 class ApiCall(NamedTuple):
     method: str
-    path: str  # as an HTTP API writes it
+    path: str  # in the syntax of API Gateway
     function: str
-    needs: Role = Role.VIEWER  # and whoever may more
+    role: Role = Role.VIEWER  # the lowest role that may call
 
     @property
     def rule(self) -> str:
-        """As the routes are declared.
+        """Return the path in the syntax of powertools.
 
         >>> ApiCall("GET", "/jobs/{job_id}/runs", READER).rule
         '/jobs/<job_id>/runs'
@@ -29,7 +32,7 @@ class ApiCall(NamedTuple):
         return self.path.replace("{", "<").replace("}", ">")
 
     @property
-    def public(self) -> bool:
+    def is_public(self) -> bool:
         return self.path in PUBLIC_PATHS
 
 
@@ -84,4 +87,4 @@ API_CALLS: tuple[ApiCall, ...] = (
     ),
 )
 
-REQUIRED_ROLES = {(call.method, call.rule): call.needs for call in API_CALLS if not call.public}
+REQUIRED_ROLES = {(call.method, call.rule): call.role for call in API_CALLS if not call.is_public}

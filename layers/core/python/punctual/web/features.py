@@ -1,4 +1,4 @@
-"""What an installation has: the rest of the contract is refused by name, never in silence."""
+"""Describe what an installation offers. A field that needs anything else is an error."""
 
 from collections.abc import Callable, Iterable, Mapping
 from itertools import chain
@@ -8,44 +8,45 @@ from typing import Any, NamedTuple
 NOT_INSTALLED = "not in this installation yet"
 
 
-def _nothing(_task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _no_task_errors(_task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
     return ()
 
 
-def _no_problem(_url: str) -> str:
+def _no_url_error(_url: str) -> str:
     return ""
 
 
-def _none_refused(_tenant: str) -> Mapping[str, str]:
+def _all_task_types_allowed(_tenant: str) -> Mapping[str, str]:
     return MappingProxyType({})
 
 
 class Features(NamedTuple):
-    """`check_task` answers (field, problem) for a task by the rules of who would run it,
-    `check_reach` for what a tenant may name.
+    """What an installation offers, and the rules of its executors.
 
-    `check_url` answers why a URL cannot be called, or nothing. `refused_to` answers the types of
-    task that a tenant may not have, each with the reason.
+    - `check_task` returns (field, message) pairs for a task by the rules of its executor.
+    - `check_url` returns the reason why a URL cannot be called, or an empty string.
+    - `check_allowed_target` returns (field, message) pairs for targets that a tenant may not use.
+    - `refused_task_types` returns the task types that a tenant may not use, with reasons.
     """
 
     task_types: frozenset[str] = frozenset({"event"})
     artifacts: bool = False
     secrets: bool = False
-    check_task: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] = _nothing
-    check_url: Callable[[str], str] = _no_problem
+    check_task: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] = _no_task_errors
+    check_url: Callable[[str], str] = _no_url_error
     check_allowed_target: Callable[[str, Mapping[str, Any]], Iterable[tuple[str, str]]] | None = (
         None
     )
-    refused_task_types: Callable[[str], Mapping[str, str]] = _none_refused
+    refused_task_types: Callable[[str], Mapping[str, str]] = _all_task_types_allowed
     refused: Mapping[str, str] = MappingProxyType({})  # to the tenant of the call
 
     def of(self, tenant: str) -> "Features":
-        """Return what this tenant may use of it."""
-        refused, reached = self.refused_task_types(tenant), self.check_allowed_target
-        if reached is None:
+        """Return what this tenant may use."""
+        refused, check_target = self.refused_task_types(tenant), self.check_allowed_target
+        if check_target is None:
             return self._replace(refused=refused) if refused else self
 
         def check(task: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-            return chain(self.check_task(task), reached(tenant, task))
+            return chain(self.check_task(task), check_target(tenant, task))
 
         return self._replace(check_task=check, check_allowed_target=None, refused=refused)

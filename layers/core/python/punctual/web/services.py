@@ -1,4 +1,4 @@
-"""What the routes stand on."""
+"""Group the use cases and settings that the routes call."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -13,75 +13,74 @@ from punctual.engine.quotas.limits import LimitsOf
 from punctual.engine.quotas.limits import unlimited as unlimited
 from punctual.web.features import Features
 from punctual.web.http.conditions import if_match
-from punctual.web.http.paging import Pager
 from punctual.web.http.request import Request
 from punctual.web.views.system import InstallationInfo
 
-if TYPE_CHECKING:  # who only reads has no use for what writes
+if TYPE_CHECKING:  # the reading function must not import the code that writes
     from punctual.engine.commands.jobs import Jobs
 
-_ID_LENGTH = 36
+_UUID_CHARACTERS = 36
 
 
 ReadWebhookSecret = Callable[[str, Actor, datetime], str]
 
 
 def no_webhook_secret(_tenant: str, _by: Actor, _now: datetime) -> NoReturn:
-    raise Unavailable("There is no key of webhooks here.")
+    raise Unavailable("This server has no webhook key.")
 
 
 class ReadServices(NamedTuple):
-    """What the reading calls stand on; `most` bytes an answer may have, where a gateway says so."""
+    """What the reading routes use."""
 
     search: JobQueries
     clock: Callable[[], datetime]
     about: InstallationInfo
     tokens: Tokens
-    pager: Pager = Pager()
-    most: int | None = None
+    max_response_bytes: int | None = None  # the limit of a gateway; None without one
     limits_of: LimitsOf = unlimited
-    admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-    lists_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
+    admit: Callable[[str], None] | None = None  # gets the tenant of each call
+    lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
 
 
 class Services(NamedTuple):
+    """What all routes use."""
+
     jobs: "Jobs"
     search: JobQueries
     clock: Callable[[], datetime]
     features: Features
     about: InstallationInfo
     tokens: Tokens
-    pager: Pager = Pager()
-    most: int | None = None
+    max_response_bytes: int | None = None  # the limit of a gateway; None without one
     limits_of: LimitsOf = unlimited
-    admit: Callable[[str], None] | None = None  # asked with the tenant of each call
-    webhook_secret: ReadWebhookSecret = no_webhook_secret  # of a tenant, as it is shown
-    together: int | None = None  # jobs of a batch that are stored in one step; None is all of them
-    lists_by_any_time: bool = True  # lists over all jobs by the time of a start or an end
+    admit: Callable[[str], None] | None = None  # gets the tenant of each call
+    webhook_secret: ReadWebhookSecret = no_webhook_secret
+    max_jobs_per_write: int | None = None  # jobs of a batch stored in one step; None stores all
+    lists_by_any_time: bool = True  # lists over all jobs can filter by start and end time
 
     def max_payload_bytes(self, request: Request) -> int | None:
-        """What the caller's tenant may send as a payload, in bytes; None where nothing is said."""
+        """Return the payload limit of the caller's tenant, or None."""
         return self.limits_of(request.caller.tenant).payload_bytes
 
     def edition(self, request: Request, job_id: str) -> int | None:
-        """The one edition that If-Match allows; None where any will do."""
+        """Return the only version that If-Match allows, or None if any version will do."""
         match = if_match(request)
         if match is None:
             return None
         if len(match.editions) == 1:
             return next(iter(match.editions))
-        present = self.search.job(request.caller.tenant, job_id).head.edition
-        if present in match.editions:
-            return present
+        current = self.search.job(request.caller.tenant, job_id).head.edition
+        if current in match.editions:
+            return current
         raise PreconditionFailed("The job has another version by now: read it again.")
 
 
-def parse_id(text: str, what: str = "job") -> str:
-    """An id in its one spelling: whatever is no UUID names nothing."""
+def parse_id(text: str, noun: str = "job") -> str:
+    """Return a UUID in lower case. Any other text names nothing, so it is a 404."""
     try:
-        found = str(UUID(text)) if len(text) == _ID_LENGTH else ""
+        uuid = str(UUID(text)) if len(text) == _UUID_CHARACTERS else ""
     except ValueError:
-        found = ""
-    if not found or found != text.lower():
-        raise NotFound(f"There is no such {what}.")
-    return found
+        uuid = ""
+    if not uuid or uuid != text.lower():
+        raise NotFound(f"There is no such {noun}.")
+    return uuid

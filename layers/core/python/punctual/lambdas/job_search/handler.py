@@ -34,7 +34,7 @@ def reading(runtime: Runtime, trust: IssuerConfig | None = None) -> Any:
     limited, made = quotas.api(runtime), tokens(runtime, key=_not_asked)
     reads = ReadServices(
         *(search, runtime.clock, about(trust), made),
-        most=MOST,
+        max_response_bytes=MOST,
         limits_of=limited.limits_of,
         lists_by_any_time=False,  # the list over all jobs is filed by scheduled times
     )

@@ -38,7 +38,7 @@ def writing(runtime: Runtime) -> Any:
     features = FEATURES._replace(check_allowed_target=reach_of(runtime.settings.reach).problems)
     services = Services(
         *(jobs, search, runtime.clock, features, about(), made),
-        most=MOST,
+        max_response_bytes=MOST,
         limits_of=limited.limits_of,
         webhook_secret=WebhookSecretReader(shown, runtime.ports.audit).read,
     )

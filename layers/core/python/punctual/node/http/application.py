@@ -83,7 +83,7 @@ def application(
         limits_of=limits_of,
         admit=admit,
         webhook_secret=webhook_secret,
-        together=TOGETHER,
+        max_jobs_per_write=TOGETHER,
     )
     return Application(services, turn, log, new_id or id_maker(clock), access, soon, door, own_user)
 

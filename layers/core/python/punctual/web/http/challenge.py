@@ -1,4 +1,4 @@
-"""What is said to who brings no token that is good here."""
+"""Errors for a call without a valid token."""
 
 from punctual.domain.errors import Unavailable
 from punctual.web.http.problems import RequestRejected
@@ -7,10 +7,10 @@ CHALLENGE = ("www-authenticate", 'Bearer realm="punctual"')
 
 
 def unauthenticated() -> RequestRejected:
-    text = "Send a token that is valid here: Authorization: Bearer <token>."
+    text = "Send a valid token: Authorization: Bearer <token>."
     return RequestRejected("UNAUTHENTICATED", text, CHALLENGE)
 
 
 def tokens_unavailable() -> Unavailable:
-    """A good token is not called a bad one."""
+    """Return the error for a token that cannot be checked now. It may be a valid one."""
     return Unavailable("Tokens cannot be checked at the moment: try again.")

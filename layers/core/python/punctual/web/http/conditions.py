@@ -1,4 +1,4 @@
-"""Request headers that make a call safe: Idempotency-Key and If-Match."""
+"""Read the headers that make a call safe to repeat: Idempotency-Key and If-Match."""
 
 import re
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _TAG = re.compile(r'(W/)?"([^"]*)"')
 
 
 class VersionMatch(NamedTuple):
-    """The editions that If-Match allows; a weak tag is never the same as a strong one."""
+    """The versions that If-Match allows. A weak tag never matches."""
 
     editions: frozenset[int]
 
@@ -29,7 +29,7 @@ def idempotency_key(request: Request) -> str | None:
 
 
 def if_match(request: Request) -> VersionMatch | None:
-    """None where any edition will do."""
+    """Return the versions that If-Match allows, or None if any version will do."""
     value = request.header(b"if-match")
     if value is None or value.strip() == "*":
         return None
@@ -37,8 +37,9 @@ def if_match(request: Request) -> VersionMatch | None:
         text = 'must be * or versions in quotes, such as "3"'
         raise Invalid.of(FieldError("If-Match", text))
     strong = [text for weak, text in _TAG.findall(value) if not weak]
-    # Only what we would write ourselves can be the same: no zeros before, no other digits.
-    return VersionMatch(frozenset(int(t) for t in strong if re.fullmatch(r"[1-9][0-9]{0,17}", t)))
+    # Only text that `etag` writes can match: ASCII digits without leading zeros.
+    versions = [int(text) for text in strong if re.fullmatch(r"[1-9][0-9]{0,17}", text)]
+    return VersionMatch(frozenset(versions))
 
 
 def etag(edition: int) -> str:

@@ -1,4 +1,4 @@
-"""What is refused by its headers alone, before it costs anything."""
+"""Reject a request by its headers alone, before anything reads its body."""
 
 import re
 from collections.abc import Mapping
@@ -13,70 +13,76 @@ BATCH_PATH = "/jobs/batch"
 CLOSE: Header = ("connection", "close")
 _JSON_TYPE = re.compile(rb'application/json\s*(?:;\s*charset="?utf-?8"?\s*)?', re.IGNORECASE)
 _LOOPBACK_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::[0-9]{1,5})?", re.IGNORECASE)
-_FETCHED_BY_US = (b"same-origin", b"none")
+_ALLOWED_FETCH_SITES = (b"same-origin", b"none")
 
 
 def check_loopback(headers: Headers) -> None:
-    """A page on some other site can make a browser call us, and can give our address any name."""
+    """Raise unless the call names a loopback host and comes from no other web site.
+
+    A page of another site can make a browser call this server under any host name.
+    """
     host = headers.get(b"host", b"").decode("latin-1")
     if not _LOOPBACK_HOST.fullmatch(host):
         text = "This server answers on loopback only: call it as 127.0.0.1 or localhost."
         raise RequestRejected("MISDIRECTED", text)
     origin = headers.get(b"origin")
-    if origin is not None and not _is_ours(origin.decode("latin-1"), host):
+    if origin is not None and not _is_same_origin(origin.decode("latin-1"), host):
         raise RequestRejected("FORBIDDEN", "Pages of other origins may not call this server.")
     site = headers.get(b"sec-fetch-site")
-    if site is not None and site.strip().lower() not in _FETCHED_BY_US:
+    if site is not None and site.strip().lower() not in _ALLOWED_FETCH_SITES:
         raise RequestRejected("FORBIDDEN", "Pages of other sites may not call this server.")
 
 
 def check_body_headers(path: str, headers: Headers) -> int:
-    """The type and the length as announced; how long the body may be."""
-    most = MAX_BATCH_BODY_BYTES if path == BATCH_PATH else MAX_BODY_BYTES
+    """Check the announced type and length of the body, and return its maximum length."""
+    max_bytes = MAX_BATCH_BODY_BYTES if path == BATCH_PATH else MAX_BODY_BYTES
     announced = headers.get(b"content-length")
     if announced is not None:
         if not announced.isdigit() or len(announced) > 18:
-            raise RequestRejected("BAD_REQUEST", "Content-Length is no number.", CLOSE)
+            raise RequestRejected("BAD_REQUEST", "Content-Length must be a number.", CLOSE)
         length = int(announced)
-        if length > most:
-            raise body_too_large(most)
+        if length > max_bytes:
+            raise body_too_large(max_bytes)
         if not length:
-            return most
+            return max_bytes
     elif b"transfer-encoding" not in headers:
-        return most
+        return max_bytes
     check_content_type(headers)
-    return most
+    return max_bytes
 
 
 def check_content_type(headers: Headers) -> None:
-    kind = headers.get(b"content-type", b"")
-    if kind != b"application/json" and not _JSON_TYPE.fullmatch(kind):
+    content_type = headers.get(b"content-type", b"")
+    if content_type != b"application/json" and not _JSON_TYPE.fullmatch(content_type):
         text = "Send the body as application/json, in UTF-8."
         raise RequestRejected("UNSUPPORTED_MEDIA_TYPE", text, ("accept", JSON_MEDIA_TYPE))
     if headers.get(b"content-encoding", b"identity").lower() != b"identity":
         raise RequestRejected("UNSUPPORTED_MEDIA_TYPE", "Send the body without a content encoding.")
 
 
-def body_too_large(most: int) -> RequestRejected:
-    return RequestRejected("TOO_LARGE", f"The body is longer than {most:,} bytes.", CLOSE)
+def body_too_large(max_bytes: int) -> RequestRejected:
+    return RequestRejected("TOO_LARGE", f"The body is longer than {max_bytes:,} bytes.", CLOSE)
 
 
-def check_accept(headers: Headers, kind: str) -> None:
-    """Whether the caller takes what the call answers; problems are sent in any case."""
+def check_accept(headers: Headers, media_type: str) -> None:
+    """Raise unless the Accept header allows the media type of the answer.
+
+    Errors are problem documents with any Accept header.
+    """
     accept = headers.get(b"accept")
-    if accept is None or accept == b"*/*" or accept == b"application/json" == kind.encode():
+    if accept is None or accept == b"*/*" or accept == b"application/json" == media_type.encode():
         return
-    family = kind.split("/")[0]
+    family = media_type.split("/")[0]
     best: tuple[int, float] = (-1, 0.0)
     for part in accept.decode("latin-1").lower().split(","):
-        media, *parameters = (piece.strip() for piece in part.split(";"))
-        rank = {"*/*": 0, f"{family}/*": 1, kind: 2}.get(media, -1)
+        accepted, *parameters = (piece.strip() for piece in part.split(";"))
+        rank = {"*/*": 0, f"{family}/*": 1, media_type: 2}.get(accepted, -1)
         best = max(best, (rank, _quality(parameters))) if rank >= 0 else best
     if best[0] < 0 or best[1] <= 0:
-        raise RequestRejected("NOT_ACCEPTABLE", f"This call answers {kind} only.")
+        raise RequestRejected("NOT_ACCEPTABLE", f"This call answers {media_type} only.")
 
 
-def _is_ours(origin: str, host: str) -> bool:
+def _is_same_origin(origin: str, host: str) -> bool:
     scheme, _, authority = origin.partition("://")
     return scheme in ("http", "https") and authority.lower() == host.lower()
 

@@ -1,60 +1,92 @@
-"""Where a list goes on: opaque tokens, each good for the tenant and filters it was made for."""
+"""Page tokens: opaque text that says where the next page of one list begins."""
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from hmac import compare_digest
+from typing import NamedTuple
 
 import msgspec
 
 from punctual.engine.queries.cursor import made_up
+from punctual.web.http.query import Query, filter_parameters
+from punctual.web.http.request import Request
 
-_SIGNATURE_BYTES = 12
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 200
+_DIGEST_BYTES = 12
+_MAX_PART_CHARACTERS = 200
 _decode = msgspec.json.Decoder(tuple[str, ...]).decode
-_MAX_PART_CHARACTERS = 200  # characters of one part of a place
 
 Filters = Mapping[str, Sequence[str]]
 
 
-class Pager:
-    def __init__(self, key: bytes = b"") -> None:
-        self._key = key
+class Paging(NamedTuple):
+    """The page that a list call asks for."""
 
-    def token(
-        self, tenant: str, listed: str, filters: Filters, after: tuple[str, ...] | None
-    ) -> str | None:
-        if after is None:
-            return None
-        place = msgspec.json.encode(after)
-        mark = self._mark(tenant, listed, filters, place)
-        return _text(mark + place)
+    tenant: str
+    list_name: str
+    filters: Filters
+    limit: int
+    token: str
 
-    def after(
-        self, tenant: str, listed: str, filters: Filters, token: str, *parts: int
-    ) -> tuple[str, ...] | None:
-        """The place that a token stands for, of so many parts; an empty token is the beginning."""
-        if not token:
-            return None
-        try:
-            raw = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
-            place = _decode(raw[_SIGNATURE_BYTES:])
-        except (ValueError, msgspec.MsgspecError) as error:
-            raise made_up() from error
-        mark = self._mark(tenant, listed, filters, raw[_SIGNATURE_BYTES:])
-        # The decoder passes over what is no base64, so the text itself must be ours too.
-        ours = _text(raw) == token
-        if not (ours and compare_digest(raw[:_SIGNATURE_BYTES], mark)):
-            raise made_up()
-        # The mark is no secret: it keeps lists apart, and nobody from making up a place.
-        if len(place) not in parts or not place[0] or max(map(len, place)) > _MAX_PART_CHARACTERS:
-            raise made_up()
-        return place
+    @classmethod
+    def of(cls, request: Request, query: Query, list_name: str) -> "Paging":
+        """Read the page size and token of a call. `list_name` is different for each list."""
+        limit = query.number("limit", DEFAULT_PAGE_SIZE, 1, MAX_PAGE_SIZE)
+        filters = filter_parameters(request.query)
+        return cls(request.caller.tenant, list_name, filters, limit, query.text("next_token"))
 
-    def _mark(self, tenant: str, listed: str, filters: Filters, place: bytes) -> bytes:
-        digest = blake2b(key=self._key, digest_size=_SIGNATURE_BYTES)
-        for part in (tenant.encode(), listed.encode(), msgspec.json.encode(filters), place):
-            digest.update(len(part).to_bytes(4, "big") + part)
-        return digest.digest()
+    def cursor(self, *lengths: int) -> tuple[str, ...] | None:
+        return page_cursor(self.tenant, self.list_name, self.filters, self.token, *lengths)
+
+    def next_token(self, cursor: tuple[str, ...] | None) -> str | None:
+        return page_token(self.tenant, self.list_name, self.filters, cursor)
+
+
+def page_token(
+    tenant: str, list_name: str, filters: Filters, cursor: tuple[str, ...] | None
+) -> str | None:
+    """Return the token of the page after `cursor`, or None after the last page.
+
+    The token is good for one tenant, one list and its filters.
+    """
+    if cursor is None:
+        return None
+    data = msgspec.json.encode(cursor)
+    return _text(_digest(tenant, list_name, filters, data) + data)
+
+
+def page_cursor(
+    tenant: str, list_name: str, filters: Filters, token: str, *lengths: int
+) -> tuple[str, ...] | None:
+    """Return the cursor of a token, or None for an empty token.
+
+    `lengths` are the numbers of parts that a cursor of this list can have.
+    """
+    if not token:
+        return None
+    try:
+        raw = urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
+        cursor = _decode(raw[_DIGEST_BYTES:])
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise made_up() from error
+    digest = _digest(tenant, list_name, filters, raw[_DIGEST_BYTES:])
+    # The decoder skips characters that are not base64, so the text is compared too.
+    if raw[:_DIGEST_BYTES] != digest or _text(raw) != token:
+        raise made_up()
+    # The digest is not a secret. It keeps lists apart, but a client can compute it.
+    if len(cursor) not in lengths or not cursor[0]:
+        raise made_up()
+    if max(map(len, cursor)) > _MAX_PART_CHARACTERS:
+        raise made_up()
+    return cursor
+
+
+def _digest(tenant: str, list_name: str, filters: Filters, cursor: bytes) -> bytes:
+    digest = blake2b(digest_size=_DIGEST_BYTES)
+    for part in (tenant.encode(), list_name.encode(), msgspec.json.encode(filters), cursor):
+        digest.update(len(part).to_bytes(4, "big") + part)
+    return digest.digest()
 
 
 def _text(raw: bytes) -> str:

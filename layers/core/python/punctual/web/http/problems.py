@@ -1,4 +1,4 @@
-"""How errors leave: one table from code to status, one form (RFC 9457)."""
+"""Turn errors into problem documents (RFC 9457), by one table from code to status."""
 
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -37,25 +37,25 @@ HTTP_STATUSES = {
 }
 
 
-# As RFC 9110 calls them; older Pythons do not.
+# The titles of RFC 9110. Older Python versions have other ones.
 _STATUS_TITLES = {413: "Content Too Large", 414: "URI Too Long", 422: "Unprocessable Content"}
 
 
 class RequestRejected(PunctualError):
-    """What HTTP itself knows how to refuse, by one of the codes above."""
+    """An error of the HTTP layer, with one of the codes of `HTTP_STATUSES`."""
 
     def __init__(self, code: str, message: str, *headers: Header) -> None:
         super().__init__(message)
-        self.refusal = code
+        self.http_code = code
         self.headers = headers
 
 
 def error_code(error: PunctualError) -> str:
-    return error.refusal if isinstance(error, RequestRejected) else error.code
+    return error.http_code if isinstance(error, RequestRejected) else error.code
 
 
 def problem_body(error: PunctualError, request_id: str) -> dict[str, Any]:
-    """The body of a refusal."""
+    """Return the problem document of an error."""
     code = error_code(error)
     status = HTTP_STATUSES.get(code, 500)
     body: dict[str, Any] = {
@@ -78,8 +78,10 @@ def problem_reply(error: PunctualError, request_id: str) -> Reply:
 
 
 def internal_error_reply(request_id: str) -> Reply:
-    """For what nobody foresaw: where to look, and nothing of what went wrong inside."""
-    error = RequestRejected("INTERNAL", "Something went wrong inside Punctual. Its log has more.")
+    """Return the reply for an unexpected error. It shows nothing of the cause."""
+    error = RequestRejected(
+        "INTERNAL", "Punctual failed. Its log has the details under this request_id."
+    )
     return problem_reply(error, request_id)
 
 

@@ -1,4 +1,4 @@
-"""A request and its answer, whatever server or gateway stands before us."""
+"""Describe a request and its reply, independent of the server or gateway."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -13,18 +13,18 @@ Header = tuple[str, str]
 
 
 class Caller(NamedTuple):
-    """Who asks: all data is reached by way of the tenant."""
+    """The tenant and the name of the caller. The tenant is part of every data key."""
 
     tenant: str
     name: str
-    role: Role = Role.ADMIN  # where nobody needs a token, everybody may everything
-    token_id: str = ""  # empty where no token of ours was used
-    address: str = ""  # where the call came from, as the server or gateway saw it
-    expires_at: datetime | None = None  # of the token, where it ends
+    role: Role = Role.ADMIN  # without tokens every caller is an admin
+    token_id: str = ""  # empty without a Punctual token
+    address: str = ""  # the client address that the server or gateway saw
+    expires_at: datetime | None = None  # None for a token without an end
 
 
 class Request(NamedTuple):
-    """`path` is without the stage; header names are lower-case, all text Latin-1 as on the wire."""
+    """`path` has no stage. Header names are in lower case, and all text is Latin-1."""
 
     method: str
     path: str
@@ -41,7 +41,7 @@ class Request(NamedTuple):
 
 
 class Reply(NamedTuple):
-    """`headers` are those besides content type, length and what every answer carries."""
+    """`headers` leaves out the content type, the length and the common headers."""
 
     status: int
     body: bytes = b""
@@ -62,7 +62,7 @@ def json_reply(status: int, value: Any, *headers: Header) -> Reply:
 
 
 def quoted_size(text: bytes) -> int:
-    """What JSON weighs where it is quoted once more, as in an answer that Lambda hands on.
+    """Return the size of JSON text inside a JSON string. Lambda wraps answers so.
 
     >>> quoted_size(b'{"a": 1}')
     10

@@ -1,4 +1,4 @@
-"""Times as the API writes and reads them: RFC 3339."""
+"""Format and parse the times of the API (RFC 3339)."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -13,22 +13,22 @@ _RFC3339 = re.compile(
 )
 _encode = msgspec.json.Encoder().encode
 _MICROSECOND = timedelta(microseconds=1)
-_WHOLE, _FINE = len("2026-12-01T10:00:00Z"), len("2026-12-01T10:00:00.000000Z")
-_MAX_FRACTION_DIGITS = 6  # digits of a second's fraction that a moment keeps
+_SECONDS_FORM, _MICROSECONDS_FORM = len("2026-12-01T10:00:00Z"), len("2026-12-01T10:00:00.000000Z")
+_MAX_FRACTION_DIGITS = 6  # datetime keeps microseconds
 _FORMAT_MESSAGE = "must be an RFC 3339 time with an offset, such as 2026-12-01T10:00:00Z"
 _RANGE_MESSAGE = "must lie between the years 1970 and 2200"
 _LOCAL = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9})\d*)?", re.ASCII)
-_MAX_UTC_OFFSET = timedelta(days=1)  # no zone is further from UTC
+_MAX_UTC_OFFSET = timedelta(days=1)
 
 
 def format_time(at: datetime) -> str:
-    """In UTC, with milliseconds.
+    """Return the time in UTC with milliseconds.
 
     >>> format_time(datetime(2026, 12, 1, 10, 0, 0, 5999, tzinfo=UTC))
     '2026-12-01T10:00:00.005Z'
     """
     utc = at if at.tzinfo is UTC else at.astimezone(UTC)
-    text = _encode(utc)  # b'"2026-12-01T10:00:00.005999Z"', at a tenth of what isoformat costs
+    text = _encode(utc)  # ten times as fast as isoformat
     return f"{text[1:24].decode()}Z" if utc.microsecond else f"{text[1:20].decode()}.000Z"
 
 
@@ -37,7 +37,7 @@ def format_optional_time(at: datetime | None) -> str | None:
 
 
 def parse_time(text: str) -> datetime:
-    """The moment in UTC, what is finer than a microsecond rounded up; ValueError says why not.
+    """Return the time in UTC, rounded up to a microsecond. The ValueError carries the message.
 
     >>> parse_time("2026-12-01t11:00:00.5+01:00")
     datetime.datetime(2026, 12, 1, 10, 0, 0, 500000, tzinfo=datetime.timezone.utc)
@@ -51,7 +51,7 @@ def parse_time(text: str) -> datetime:
 
 
 def parse_time_or_local(text: str) -> datetime:
-    """Return the moment in UTC, or a time without a zone where the text has no offset.
+    """Return the time in UTC, or a time without a zone if the text has no offset.
 
     >>> parse_time_or_local("2026-12-01T10:00:00")
     datetime.datetime(2026, 12, 1, 10, 0)
@@ -70,10 +70,12 @@ def parse_time_or_local(text: str) -> datetime:
 
 
 def _parse_usual_form(text: str) -> datetime | None:
-    """In UTC and in the one form that most send: what the form leaves open is for `_any`."""
+    """Parse the usual form in UTC, or return None. This is faster than the pattern."""
     if text[-1:] != "Z" or text[10:11] != "T" or text[7:8] != "-" or text[16:17] != ":":
         return None
-    if len(text) != _WHOLE and (not _WHOLE + 1 < len(text) <= _FINE or text[19] != "."):
+    if len(text) != _SECONDS_FORM and (
+        not _SECONDS_FORM + 1 < len(text) <= _MICROSECONDS_FORM or text[19] != "."
+    ):
         return None
     try:
         return datetime.fromisoformat(text)
@@ -87,8 +89,8 @@ def _parse_any_form(text: str) -> datetime:
         raise ValueError(_FORMAT_MESSAGE)
     day, time, fraction, offset = match.groups()
     try:
-        kept = "0" if fraction is None else fraction[:_MAX_FRACTION_DIGITS]
-        at = datetime.fromisoformat(f"{day}T{time}.{kept}{offset or 'Z'}").astimezone(UTC)
+        digits = "0" if fraction is None else fraction[:_MAX_FRACTION_DIGITS]
+        at = datetime.fromisoformat(f"{day}T{time}.{digits}{offset or 'Z'}").astimezone(UTC)
         if fraction is not None and fraction[_MAX_FRACTION_DIGITS:].strip("0"):
             at += _MICROSECOND
     except (ValueError, OverflowError) as error:
@@ -97,10 +99,10 @@ def _parse_any_form(text: str) -> datetime:
 
 
 def normalize_time(at: datetime) -> str:
-    """As the API shows it, rounded up: what is scheduled never comes early.
+    """Return the time as the API shows it, rounded up so that no run is early.
 
     >>> normalize_time(parse_time("2026-12-01T10:00:00.0001Z"))
     '2026-12-01T10:00:00.001Z'
     """
-    beyond = at.microsecond % 1_000
-    return format_time(at + timedelta(microseconds=1_000 - beyond) if beyond else at)
+    excess = at.microsecond % 1_000
+    return format_time(at + timedelta(microseconds=1_000 - excess) if excess else at)

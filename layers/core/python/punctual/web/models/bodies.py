@@ -1,4 +1,4 @@
-"""The other bodies that calls take."""
+"""The models of all request bodies but that of a job, and their checks."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -23,7 +23,7 @@ ModelType = TypeVar("ModelType", bound=StrictModel)
 
 
 class NoFields(StrictModel):
-    """The body of a call that takes none."""
+    """The body of a call that takes no fields."""
 
 
 class ResumeFields(StrictModel):
@@ -56,42 +56,41 @@ class BackfillRequest(NamedTuple):
 
 
 class PreviewRequest(NamedTuple):
-    """The schedule fields of a preview, from when, and how many times at most."""
-
-    fields: dict[str, Any]
+    fields: dict[str, Any]  # of the schedule
     start: datetime
-    most: int
+    max_times: int
 
 
 class BodyReader:
-    """Every wrong field of one body, the first word about each."""
+    """Read the fields of one body, and collect the first error of each field."""
 
     def __init__(self) -> None:
-        self.found: dict[str, str] = {}
+        self.errors: dict[str, str] = {}
 
-    def add(self, field: str, problem: str) -> None:
-        self.found.setdefault(field, problem)
+    def add(self, field: str, message: str) -> None:
+        self.errors.setdefault(field, message)
 
     def finish(self) -> None:
-        if self.found:
-            raise invalid_fields(self.found)
+        if self.errors:
+            raise invalid_fields(self.errors)
 
-    def validated(self, model: type[StrictModel], parsed: JsonBody) -> dict[str, Any]:
-        if len(parsed.value) > MAX_FIELDS:
+    def validated(self, model: type[StrictModel], body: JsonBody) -> dict[str, Any]:
+        """Return the fields with the right type, and note an error for each other field."""
+        if len(body.value) > MAX_FIELDS:
             raise invalid_fields({"body": f"must have at most {MAX_FIELDS} fields"})
         paths: list[Path] = []
-        for problem in value_errors(parsed.value, parsed):
-            self.add(*problem)
-            paths.append((problem.field,))
+        for field_error in value_errors(body.value, body):
+            self.add(*field_error)
+            paths.append((field_error.field,))
         try:
-            model.__pydantic_validator__.validate_python(parsed.value)
+            model.__pydantic_validator__.validate_python(body.value)
         except ValidationError as error:
-            for path, problem in paths_and_errors(error):
-                self.add(*problem)
+            for path, field_error in paths_and_errors(error):
+                self.add(*field_error)
                 paths.append(path)
-        return without_paths(parsed.value, paths)
+        return without_paths(body.value, paths)
 
-    def moment(self, fields: Mapping[str, Any], name: str) -> datetime | None:
+    def time(self, fields: Mapping[str, Any], name: str) -> datetime | None:
         if fields.get(name) is None:
             return None
         try:
@@ -101,59 +100,63 @@ class BodyReader:
             return None
 
 
-def parse_no_fields(parsed: JsonBody) -> None:
-    _parse_fields(NoFields, parsed)
+def parse_no_fields(body: JsonBody) -> None:
+    _parse_fields(NoFields, body)
 
 
-def parse_resume(parsed: JsonBody) -> Misfire | None:
-    missed = _parse_fields(ResumeFields, parsed).get("missed")
+def parse_resume(body: JsonBody) -> Misfire | None:
+    missed = _parse_fields(ResumeFields, body).get("missed")
     return None if missed is None else Misfire(missed)
 
 
-def parse_run_now(parsed: JsonBody) -> Any:
-    """The payload that takes the job's place; UNSET where none was sent."""
-    fields = _parse_fields(RunNowFields, parsed)
+def parse_run_now(body: JsonBody) -> Any:
+    """Return the payload that replaces the one of the job, or UNSET."""
+    fields = _parse_fields(RunNowFields, body)
     if "payload" not in fields:
         return UNSET
-    if is_payload_too_long(fields["payload"], parsed):
-        text = f"must not be longer than {parsed.max_payload_bytes} bytes as JSON"
+    if is_payload_too_long(fields["payload"], body):
+        text = f"must not be longer than {body.max_payload_bytes} bytes as JSON"
         raise Invalid.of(FieldError("payload", text))
     return fields["payload"]
 
 
-def parse_batch(parsed: JsonBody) -> Sequence[Any]:
-    """Jobs still to be looked at, each on its own."""
-    findings = BodyReader()
-    shallow = parsed._replace(may_be_too_deep=False, may_contain_nul=False)
-    jobs: list[Any] = findings.validated(BatchFields, shallow).get("jobs", [])
-    findings.finish()
+def parse_batch(body: JsonBody) -> Sequence[Any]:
+    """Return the jobs of a batch. The caller checks each job by itself."""
+    reader = BodyReader()
+    shallow = body._replace(may_be_too_deep=False, may_contain_nul=False)
+    jobs: list[Any] = reader.validated(BatchFields, shallow).get("jobs", [])
+    reader.finish()
     return jobs
 
 
-def parse_backfill(parsed: JsonBody) -> BackfillRequest:
-    findings = BodyReader()
-    fields = findings.validated(BackfillFields, parsed)
-    start, end = findings.moment(fields, "from"), findings.moment(fields, "to")
+def parse_backfill(body: JsonBody) -> BackfillRequest:
+    reader = BodyReader()
+    fields = reader.validated(BackfillFields, body)
+    start, end = reader.time(fields, "from"), reader.time(fields, "to")
     if start is not None and end is not None and end <= start:
-        findings.add("to", "must be after from")
-    findings.finish()
+        reader.add("to", "must be after from")
+    reader.finish()
     assert start is not None
     assert end is not None
     return BackfillRequest(start, end, bool(fields.get("dry_run")))
 
 
-def parse_preview(parsed: JsonBody, now: datetime) -> PreviewRequest:
-    findings = BodyReader()
-    fields = findings.validated(PreviewFields, parsed)
-    start = findings.moment(fields, "from") or now
-    schedule = {n: v for n, v in fields.items() if n not in ("from", "count") and v is not None}
-    check_schedule(schedule, frozenset(findings.found), start, False, findings.add)
-    findings.finish()
+def parse_preview(body: JsonBody, now: datetime) -> PreviewRequest:
+    reader = BodyReader()
+    fields = reader.validated(PreviewFields, body)
+    start = reader.time(fields, "from") or now
+    schedule = {
+        name: value
+        for name, value in fields.items()
+        if name not in ("from", "count") and value is not None
+    }
+    check_schedule(schedule, frozenset(reader.errors), start, False, reader.add)
+    reader.finish()
     return PreviewRequest(schedule, start, fields.get("count") or DEFAULT_PREVIEW_TIMES)
 
 
-def _parse_fields(model: type[StrictModel], parsed: JsonBody) -> dict[str, Any]:
-    findings = BodyReader()
-    fields = findings.validated(model, parsed)
-    findings.finish()
+def _parse_fields(model: type[StrictModel], body: JsonBody) -> dict[str, Any]:
+    reader = BodyReader()
+    fields = reader.validated(model, body)
+    reader.finish()
     return fields

@@ -1,4 +1,4 @@
-"""What a job is where its document says nothing: shown to readers, and no change when said."""
+"""The defaults of a job's fields, and a comparison of documents that respects them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,7 +37,7 @@ DEFAULTS: dict[str, Any] = {
     "notify": [],
     "tags": {},
 }
-# Of a task, by its type.
+# The defaults of a task's fields, by task type.
 TASK_DEFAULTS: dict[str, dict[str, Any]] = {
     "event": {"detail_type": "Job Run"},
     "http": {"method": "POST", "follow_redirects": 0},
@@ -45,23 +45,23 @@ TASK_DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def _defaults_of_type(kind: str) -> dict[str, Any]:
-    """What a job of this type shows; a field of another type is null, and dates are none."""
+    """Return the defaults for a schedule type. Fields of other types are null or empty."""
     others = {
         name for name, kinds in TYPES_OF_FIELD.items() if kind not in kinds and DEFAULTS[name] != []
     }
-    shown = {name: None if name in others else value for name, value in DEFAULTS.items()}
-    return {"schedule_type": kind, **shown}
+    defaults = {name: None if name in others else value for name, value in DEFAULTS.items()}
+    return {"schedule_type": kind, **defaults}
 
 
 _DEFAULTS_BY_TYPE = {
     kind: _defaults_of_type(kind) for kind in ("IMMEDIATE", "FUTURE", "CRON", "INTERVAL")
 }
-_EMPTY_EQUALS_ABSENT = ("headers", "args", "env", "resources")  # of a task, where they are empty
+_EMPTY_EQUALS_ABSENT = ("headers", "args", "env", "resources")  # fields of a task
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
-    """A document with the defaults of what it does not name."""
+    """Return the document with a default for each absent field."""
     kind, task = document["schedule_type"], document.get("task") or DEFAULTS["task"]
     return {
         "name": document["name"],
@@ -74,10 +74,13 @@ def with_defaults(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def are_equivalent(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Of two documents, whatever of the defaults each names; as JSON: true is not 1 there."""
-    mine, yours = _comparable(one), _comparable(other)
-    return mine == yours and _encode(mine) == _encode(yours)
+def are_equivalent(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    """Return True if two documents mean the same job. An explicit default equals an absent field.
+
+    The JSON text is compared too, because `True == 1` in Python.
+    """
+    left, right = _comparable(first), _comparable(second)
+    return left == right and _encode(left) == _encode(right)
 
 
 def _comparable(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,12 +88,17 @@ def _comparable(document: Mapping[str, Any]) -> dict[str, Any]:
     task, retry = whole["task"], whole["retry"]
     return {
         **whole,
-        "task": {name: v for name, v in task.items() if v or name not in _EMPTY_EQUALS_ABSENT},
-        "retry": {name: v if isinstance(v, bool) else float(v) for name, v in retry.items()},
+        "task": {
+            name: value for name, value in task.items() if value or name not in _EMPTY_EQUALS_ABSENT
+        },
+        "retry": {
+            name: value if isinstance(value, bool) else float(value)
+            for name, value in retry.items()
+        },
     }
 
 
 def _clock_change_defaults(document: Mapping[str, Any]) -> dict[str, str]:
-    """EventBridge's own expressions have other defaults."""
+    """Return the clock change defaults of an expression. Those of EventBridge differ."""
     schedule = Cron(document["cron_expression"])
     return {"dst_gap": schedule.gap, "dst_fold": schedule.fold}

@@ -1,4 +1,4 @@
-"""From pydantic's findings to our words: each wrong field by its dotted path, as it was written."""
+"""Turn errors of pydantic into field errors, each with the dotted path of its field."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
@@ -38,25 +38,25 @@ _BOUND_MESSAGES = {
     "literal_error": ("must be one of {}", "expected"),
     "union_tag_invalid": ("must be one of {}", "expected_tags"),
 }
-# Where a value may have one of several shapes, pydantic names the shape in the path.
+# Pydantic adds the tag of a union to the path. That part is not a field.
 _TAGGED_UNION_FIELD = "task"
 
 
 def paths_and_errors(error: "ValidationError") -> list[tuple[Path, FieldError]]:
-    found = error.errors(include_url=False, include_input=False)
-    seen: dict[Path, FieldError] = {}
-    for one in found:
-        kind = one["type"]
-        path = _path(one["loc"], kind)
-        seen.setdefault(path, FieldError(dotted_path(path), _message(kind, one)))
-    return list(seen.items())
+    """Return the first error of each path."""
+    errors: dict[Path, FieldError] = {}
+    for details in error.errors(include_url=False, include_input=False):
+        kind = details["type"]
+        path = _path(details["loc"], kind)
+        errors.setdefault(path, FieldError(dotted_path(path), _message(kind, details)))
+    return list(errors.items())
 
 
-def invalid_fields(found: Mapping[str, str]) -> Invalid:
-    """All of them as fields; the sentence for people names the first few."""
-    errors = tuple(FieldError(*item) for item in islice(found.items(), MAX_REPORTED_ERRORS))
+def invalid_fields(messages: Mapping[str, str]) -> Invalid:
+    """Return one error with all fields. Its text names only the first fields."""
+    errors = tuple(FieldError(*item) for item in islice(messages.items(), MAX_REPORTED_ERRORS))
     text = "; ".join(f"{e.field}: {e.message}" for e in errors[:MAX_ERRORS_IN_DETAIL])
-    more = len(found) - MAX_ERRORS_IN_DETAIL
+    more = len(messages) - MAX_ERRORS_IN_DETAIL
     return Invalid(f"{text}; and {more:,} more" if more > 0 else text, errors)
 
 
@@ -69,35 +69,35 @@ def dotted_path(path: Iterable[int | str]) -> str:
 
 
 def without_paths(value: dict[str, Any], paths: Sequence[Path]) -> dict[str, Any]:
-    """What is left of a document when the wrong parts are taken out: their meaning is not asked."""
-    left = dict(value)
-    copied = {id(left)}
+    """Return a copy of the document without the parts at `paths`."""
+    copy = dict(value)
+    copied_ids = {id(copy)}
     for path in paths:
-        _remove(left, path, copied)
-    return left
+        _remove(copy, path, copied_ids)
+    return copy
 
 
-def _remove(here: Any, path: Path, copied: set[int]) -> None:
-    """What is on the way is copied, once: thousands of wrong parts may lie in one list."""
+def _remove(container: Any, path: Path, copied_ids: set[int]) -> None:
+    """Remove the part at `path`. Each container on the way is copied once, not for each path."""
     for part in path[:-1]:
-        if not _contains(here, part):
+        if not _contains(container, part):
             return
-        inner = here[part]
-        if id(inner) not in copied:
-            inner = here[part] = _copy(inner)
-            copied.add(id(inner))
-        here = inner
-    if path and _contains(here, path[-1]):
-        if isinstance(here, dict):
-            del here[path[-1]]
+        inner = container[part]
+        if id(inner) not in copied_ids:
+            inner = container[part] = _copy(inner)
+            copied_ids.add(id(inner))
+        container = inner
+    if path and _contains(container, path[-1]):
+        if isinstance(container, dict):
+            del container[path[-1]]
         else:
-            here[path[-1]] = None
+            container[path[-1]] = None
 
 
-def _contains(here: Any, part: int | str) -> bool:
-    if isinstance(here, dict):
-        return part in here
-    return isinstance(here, list) and isinstance(part, int) and part < len(here)
+def _contains(container: Any, part: int | str) -> bool:
+    if isinstance(container, dict):
+        return part in container
+    return isinstance(container, list) and isinstance(part, int) and part < len(container)
 
 
 def _copy(value: Any) -> Any:
@@ -114,17 +114,17 @@ def _path(loc: Path, kind: str) -> Path:
     return (*loc, "type") if kind.startswith("union_tag") else loc
 
 
-def _message(kind: str, error: Any) -> str:
+def _message(kind: str, details: Any) -> str:
     if kind in _TYPE_MESSAGES:
         return _TYPE_MESSAGES[kind]
     if kind in _BOUND_MESSAGES:
         text, name = _BOUND_MESSAGES[kind]
-        return text.format(_format_bound(error["ctx"][name]))
+        return text.format(_format_bound(details["ctx"][name]))
     if kind == "extra_forbidden":
-        return "is not a field that this call knows"
+        return "is not a field of this call"
     if kind == "union_tag_not_found":
         return "is required"
-    return str(error["msg"])
+    return str(details["msg"])
 
 
 def _format_bound(bound: Any) -> str:

@@ -1,4 +1,4 @@
-"""A whole job as a client may send it: types here, their meaning in `job`."""
+"""The types of a job's fields. `job_rules` checks what they mean."""
 
 from typing import Annotated, Any, Literal
 
@@ -36,7 +36,7 @@ class JobFields(ScheduleFields):
     tags: Annotated[dict[str, str], Field(max_length=50)] | None = None
 
 
-# What an answer shows and the server alone sets.
+# Answers show these fields, and only the server sets them.
 READ_ONLY_FIELDS = frozenset(
     {
         "job_id",

@@ -1,4 +1,4 @@
-"""From what a client sent to a document that the engine may trust, or to every wrong field."""
+"""Turn a request body into a valid job document, or report every wrong field."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -31,9 +31,9 @@ from punctual.web.models.task import check_task, check_timeout
 
 DEFAULT_BACKOFF_SECONDS = 5
 DEFAULT_MAX_BACKOFF_SECONDS = 300
-MAX_FIELDS = 200  # of an object, and entries of a list, where the contract names no bound
+MAX_FIELDS = 200  # of an object that has no other bound
 MAX_LIST_ENTRIES = 1_000
-SMALL_BODY_BYTES = 4_096  # a body that cannot hold a crowd
+SMALL_BODY_BYTES = 4_096  # a body of this size cannot hold too many entries
 MAX_TAG_KEY_CHARACTERS = 128
 MAX_TAG_VALUE_CHARACTERS = 256
 
@@ -42,41 +42,41 @@ _UNBOUNDED_FIELDS = ("payload", "task.body")
 _validate = JobFields.__pydantic_validator__.validate_python
 
 
-def new_job(parsed: JsonBody, now: datetime, features: Features) -> dict[str, Any]:
-    """The document of a job to be: the fields that were sent, nulls left out."""
-    return _validated_document(parsed.value, parsed, now, features, is_new=True)
+def new_job(body: JsonBody, now: datetime, features: Features) -> dict[str, Any]:
+    """Return the document of a new job: the fields that were sent, without nulls."""
+    return _validated_document(body.value, body, now, features, is_new=True)
 
 
 def changed_job(
-    old: dict[str, Any], parsed: JsonBody, now: datetime, features: Features
+    old: dict[str, Any], body: JsonBody, now: datetime, features: Features
 ) -> dict[str, Any]:
-    """Return the document after a change: each field sent replaces the former one, whole.
+    """Return the document after a change. Each field that was sent replaces the old one whole.
 
-    Another type of schedule drops the fields of the former type. A change that says what is
-    already so, by default as well, returns `old` itself.
+    Another schedule type drops the fields of the old type. A change without effect returns
+    `old` itself.
     """
-    sent = parsed.value
+    sent = body.value
     if not sent:
         return old
-    kept = dict(old)
+    base = dict(old)
     kind = _schedule_type_after(old, sent)
     if kind is not None and kind != old.get("schedule_type"):
-        kept = {name: value for name, value in old.items() if _belongs_to_type(name, kind)}
-        kept["schedule_type"] = kind
-    # What is in force has passed the test of its time; only a new schedule is asked again.
-    present = with_defaults(old)
-    touched = any(
-        not _is_schedule_unchanged(name, value, present.get(name)) for name, value in sent.items()
+        base = {name: value for name, value in old.items() if _belongs_to_type(name, kind)}
+        base["schedule_type"] = kind
+    # The old schedule may be in the past by now. Only a new schedule is checked against the clock.
+    current = with_defaults(old)
+    is_rescheduled = any(
+        not _is_schedule_unchanged(name, value, current.get(name)) for name, value in sent.items()
     )
-    whole = {**kept, **sent}
-    new = _validated_document(whole, parsed, now if touched else None, features, is_new=False)
+    whole = {**base, **sent}
+    new = _validated_document(whole, body, now if is_rescheduled else None, features, is_new=False)
     return old if are_equivalent(new, old) else new
 
 
 def _schedule_type_after(old: Mapping[str, Any], sent: Mapping[str, Any]) -> Any:
-    """Return the type that is sent, or the one type whose defining field is sent.
+    """Return the type that was sent, or the type of the required field that was sent.
 
-    Fields that define two types leave the type as it is, so that the foreign one is refused.
+    Required fields of two types leave the type as it is. The foreign field is then an error.
     """
     if "schedule_type" in sent:
         return sent["schedule_type"]
@@ -90,7 +90,7 @@ def _belongs_to_type(name: str, kind: Any) -> bool:
 
 
 def _is_schedule_unchanged(name: str, new: Any, old: Any) -> bool:
-    """Whether a field says nothing new about the schedule."""
+    """Return True if a field does not change the schedule."""
     if name not in SCHEDULE_FIELDS or new == old:
         return True
     if name not in TIME_FIELDS or not isinstance(new, str) or old is None:
@@ -103,76 +103,76 @@ def _is_schedule_unchanged(name: str, new: Any, old: Any) -> bool:
 
 def _validated_document(
     value: dict[str, Any],
-    parsed: JsonBody,
+    body: JsonBody,
     now: datetime | None,
     features: Features,
     is_new: bool,
 ) -> dict[str, Any]:
-    found: dict[str, str] = {}
-    add = found.setdefault
+    errors: dict[str, str] = {}
+    add = errors.setdefault
     flat = _is_flat(value)
-    if parsed.size > SMALL_BODY_BYTES and not flat:
+    if body.size > SMALL_BODY_BYTES and not flat:
         _check_sizes(value)
-    if parsed.may_contain_nul or not flat:
-        for error in value_errors(value, parsed):
+    if body.may_contain_nul or not flat:
+        for error in value_errors(value, body):
             add(*error)
-    right, wrong = _valid_part(value, found)
-    times = check_schedule(right, wrong, now, is_new, add)
-    _check_meaning(right, wrong, parsed, features, add)
-    if found:
-        raise invalid_fields(found)
+    valid, wrong = _valid_part(value, errors)
+    times = check_schedule(valid, wrong, now, is_new, add)
+    _check_meaning(valid, wrong, body, features, add)
+    if errors:
+        raise invalid_fields(errors)
     return _normalized(value, times)
 
 
 def _is_flat(value: dict[str, Any]) -> bool:
-    """No list and no object inside, as most jobs of a batch are."""
+    """Return True if no field holds a list or an object, as in most jobs of a batch."""
     return len(value) <= MAX_FIELDS and _CONTAINERS.isdisjoint(map(type, value.values()))
 
 
 def _check_sizes(value: dict[str, Any]) -> None:
-    """So many entries are no mistake: they are not looked at one by one."""
+    """Raise if an object or a list has too many entries to check one by one."""
     task = value.get("task")
-    crowded = {}
+    errors = {}
     for path, inside in (("", value), ("task.", task if isinstance(task, dict) else {})):
         if len(inside) > MAX_FIELDS:
-            crowded[path.rstrip(".") or "body"] = f"must have at most {MAX_FIELDS} fields"
+            errors[path.rstrip(".") or "body"] = f"must have at most {MAX_FIELDS} fields"
             continue
         for name, inner in inside.items():
             if isinstance(inner, CONTAINERS) and f"{path}{name}" not in _UNBOUNDED_FIELDS:
-                most = MAX_LIST_ENTRIES if isinstance(inner, list) else MAX_FIELDS
-                if len(inner) > most:
-                    crowded[f"{path}{name}"] = f"must have at most {most:,} entries"
-    if crowded:
-        raise invalid_fields(crowded)
+                max_entries = MAX_LIST_ENTRIES if isinstance(inner, list) else MAX_FIELDS
+                if len(inner) > max_entries:
+                    errors[f"{path}{name}"] = f"must have at most {max_entries:,} entries"
+    if errors:
+        raise invalid_fields(errors)
 
 
 def _valid_part(
-    value: dict[str, Any], found: dict[str, str]
+    value: dict[str, Any], errors: dict[str, str]
 ) -> tuple[dict[str, Any], frozenset[str]]:
-    """The fields whose type is right, and the names of the others, which are noted in `found`."""
-    paths: list[Path] = [(name,) for name in found]
+    """Return the fields with the right type and the names of the others, and fill `errors`."""
+    paths: list[Path] = [(name,) for name in errors]
     try:
         _validate(value)
     except ValidationError as error:
-        for path, problem in paths_and_errors(error):
-            message = problem.message
+        for path, field_error in paths_and_errors(error):
+            message = field_error.message
             if path and path[0] in READ_ONLY_FIELDS:
-                message = "is set by the server"
-            found.setdefault(problem.field, message)
+                message = "is set by the server: leave it out"
+            errors.setdefault(field_error.field, message)
             paths.append(path)
     if not paths:
         return value, frozenset()
-    return without_paths(value, paths), frozenset(found)
+    return without_paths(value, paths), frozenset(errors)
 
 
 def _check_meaning(
     fields: Mapping[str, Any],
     wrong: frozenset[str],
-    parsed: JsonBody,
+    body: JsonBody,
     features: Features,
     add: AddError,
 ) -> None:
-    """The meaning of what has the right type."""
+    """Check what the fields with the right type mean."""
     name = fields.get("name")
     if name is not None and CONTROL_CHARACTER.search(name):
         add("name", "must not hold control characters")
@@ -184,8 +184,8 @@ def _check_meaning(
     if timeout is not None:
         kind = task.get("type") if task is not None else "event"
         check_timeout(timeout, None if "task" in wrong else kind, add)
-    if "payload" in fields and is_payload_too_long(fields["payload"], parsed):
-        add("payload", f"must not be longer than {parsed.max_payload_bytes} bytes as JSON")
+    if "payload" in fields and is_payload_too_long(fields["payload"], body):
+        add("payload", f"must not be longer than {body.max_payload_bytes} bytes as JSON")
     if fields.get("tags"):
         _check_tags(fields["tags"], add)
     if fields.get("notify"):
@@ -201,27 +201,27 @@ def _check_limits(fields: Mapping[str, Any], add: AddError) -> None:
     retry = fields.get("retry")
     if retry:
         backoff = _value_or_default(retry, "backoff_seconds", DEFAULT_BACKOFF_SECONDS)
-        most = _value_or_default(retry, "max_backoff_seconds", DEFAULT_MAX_BACKOFF_SECONDS)
-        if backoff > most:
-            sent = retry.get("max_backoff_seconds") is not None
-            name = "max_backoff_seconds" if sent else "backoff_seconds"
-            text = f"must not be less than backoff_seconds, {backoff:g}"
-            if not sent:
-                text = f"must not exceed max_backoff_seconds, {most:g} by default"
+        max_backoff = _value_or_default(retry, "max_backoff_seconds", DEFAULT_MAX_BACKOFF_SECONDS)
+        if backoff > max_backoff:
+            is_sent = retry.get("max_backoff_seconds") is not None
+            name = "max_backoff_seconds" if is_sent else "backoff_seconds"
+            text = f"must be at least backoff_seconds, which is {backoff:g}"
+            if not is_sent:
+                text = f"must be at most max_backoff_seconds, which is {max_backoff:g} by default"
             add(f"retry.{name}", text)
 
 
 def _check_tags(tags: Mapping[str, str], add: AddError) -> None:
     for key, value in tags.items():
         if not 1 <= len(key) <= MAX_TAG_KEY_CHARACTERS or ":" in key:
-            text = f"a tag's key has 1 to {MAX_TAG_KEY_CHARACTERS} characters and no ':'"
+            text = f"must have a key of 1 to {MAX_TAG_KEY_CHARACTERS} characters without ':'"
             add(f"tags.{key[:MAX_TAG_KEY_CHARACTERS]}", text)
         elif len(value) > MAX_TAG_VALUE_CHARACTERS:
             add(f"tags.{key}", f"must have at most {MAX_TAG_VALUE_CHARACTERS} characters")
 
 
 def _normalized(value: dict[str, Any], times: Mapping[str, datetime | None]) -> dict[str, Any]:
-    """Nulls stand for defaults and are left out; times are written one way."""
+    """Return the document without nulls, and with all times in one form."""
     document = {
         name: _without_nulls(name, inner) for name, inner in value.items() if inner is not None
     }
@@ -235,7 +235,7 @@ def _normalized(value: dict[str, Any], times: Mapping[str, datetime | None]) -> 
 
 def _without_nulls(name: str, value: Any) -> Any:
     if name in ("task", "retry") and None in value.values():
-        return {inner: one for inner, one in value.items() if one is not None}
+        return {field: inner for field, inner in value.items() if inner is not None}
     return value
 
 

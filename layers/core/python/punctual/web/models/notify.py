@@ -1,4 +1,4 @@
-"""Who is to be told of a job's runs: the entries of `notify`, and what they mean."""
+"""The entries of `notify`, which name webhooks, and their checks."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
@@ -21,15 +21,15 @@ class Notify(StrictModel):
 def check_notify(
     entries: Sequence[Mapping[str, Any] | None], features: Features, add: AddError
 ) -> None:
-    """Of what has the right type; where an entry has not, there is nothing in its place."""
-    for place, entry in enumerate(entries):
+    """Check the entries. An entry of a wrong type is None."""
+    for index, entry in enumerate(entries):
         on, url = (entry or {}).get("on"), (entry or {}).get("url")
         if on and len(set(on)) < len(on):
-            add(f"notify.{place}.on", "must not name a status twice")
+            add(f"notify.{index}.on", "must not name a status twice")
         if url is None:
             continue
-        problem = features.check_url(url)
+        message = features.check_url(url)
         if "{{" in url:
-            problem = "takes no placeholders: a webhook has no payload, and is signed instead"
-        if problem:
-            add(f"notify.{place}.url", problem)
+            message = "must not hold placeholders: a webhook carries no payload"
+        if message:
+            add(f"notify.{index}.url", message)

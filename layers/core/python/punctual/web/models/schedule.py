@@ -1,4 +1,4 @@
-"""The fields that say when a job runs: their types, and what they mean together."""
+"""The types of the schedule fields, and the checks of what they mean together."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
@@ -28,7 +28,7 @@ ScheduleType = Literal["IMMEDIATE", "FUTURE", "CRON", "INTERVAL"]
 
 
 class StrictModel(BaseModel):
-    """Types are what JSON says they are, and nothing unknown is let in."""
+    """A model without type conversion. An unknown field is an error."""
 
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
@@ -55,46 +55,45 @@ def check_schedule(
     fields: Mapping[str, Any],
     wrong: frozenset[str],
     now: datetime | None,
-    must_come: bool,
+    needs_next_time: bool,
     add: AddError,
 ) -> Mapping[str, datetime | None]:
-    """Everything wrong with the meaning; `now` None: the times stood the test before.
+    """Check what the schedule fields mean, and return the parsed times by field.
 
-    Answers the moments of what is sent, by field, None where there is none.
-
-    `wrong` names what is refused for its type already, and is not in `fields` any more.
-    `must_come`: there has to be a time to come, as a new job has; a change may end a schedule.
+    - `wrong` names the fields that have a wrong type. They are not in `fields`.
+    - `now` is None if an unchanged schedule passed the checks of its times before.
+    - `needs_next_time` is True for a new job. A change may end a schedule.
     """
     kind = fields.get("schedule_type")
     if kind is not None:
         _check_fields_of_type(fields, kind, wrong, add)
-    moment = {}
+    times = {}
     for name in TIME_FIELDS:
         if fields.get(name) is not None:
-            moment[name] = _parse_time_field(fields, name, add)
+            times[name] = _parse_time_field(fields, name, add)
     exclude = _parse_excluded_dates(fields, add) if fields.get("exclude") else ()
-    at = moment.get("schedule_time")
+    at = times.get("schedule_time")
     if at is not None and now is not None and at < now - FUTURE_SLACK:
         seconds = FUTURE_SLACK.total_seconds()
         add("schedule_time", f"is more than {seconds:g} seconds in the past")
     recurs = kind in RECURRING_TYPES
     if recurs or fields.get("cron_expression") is not None or fields.get("timezone") is not None:
-        made = _compile_schedule(fields, moment, exclude, now)
-        errors = schedule.check(made)
+        compiled = _compile_schedule(fields, times, exclude, now)
+        errors = schedule.check(compiled)
         for error in errors:
             add(*error)
-        known = fields.get(REQUIRED_FIELDS.get(kind or "", ""))
-        if must_come and not errors and known is not None and now is not None:
-            _check_has_next_time(made, now, add)
-    return moment
+        required = fields.get(REQUIRED_FIELDS.get(kind or "", ""))
+        if needs_next_time and not errors and required is not None and now is not None:
+            _check_has_next_time(compiled, now, add)
+    return times
 
 
 def _check_fields_of_type(
     fields: Mapping[str, Any], kind: str, wrong: frozenset[str], add: AddError
 ) -> None:
-    needed = REQUIRED_FIELDS.get(kind)
-    if needed is not None and fields.get(needed) is None and needed not in wrong:
-        add(needed, f"is required when schedule_type is {kind}")
+    required = REQUIRED_FIELDS.get(kind)
+    if required is not None and fields.get(required) is None and required not in wrong:
+        add(required, f"is required when schedule_type is {kind}")
     for name, value in fields.items():
         kinds = TYPES_OF_FIELD.get(name)
         if kinds is not None and kind not in kinds and value is not None and value != []:
@@ -118,7 +117,7 @@ def _parse_excluded_dates(fields: Mapping[str, Any], add: AddError) -> tuple[dat
             day = date.fromisoformat(text)
         except ValueError:
             day = None
-        # Python knows more ways to write a date than RFC 3339 does.
+        # Python accepts more forms of a date than RFC 3339.
         if day is None or day.isoformat() != text:
             add(f"exclude.{index}", "must be a date such as 2026-12-24")
         else:
@@ -128,16 +127,16 @@ def _parse_excluded_dates(fields: Mapping[str, Any], add: AddError) -> tuple[dat
 
 def _compile_schedule(
     fields: Mapping[str, Any],
-    moment: Mapping[str, datetime | None],
+    times: Mapping[str, datetime | None],
     exclude: tuple[date, ...],
     now: datetime | None,
 ) -> Cron | Every:
-    """The schedule of those fields that can be understood; what is missing does not matter here."""
+    """Return the schedule of the valid fields. An absent field has any valid value."""
     timezone = fields.get("timezone")
     common: dict[str, Any] = {
         "timezone": "UTC" if timezone is None else timezone,
-        "start_at": moment.get("start_time"),
-        "end_at": moment.get("end_time"),
+        "start_at": times.get("start_time"),
+        "end_at": times.get("end_time"),
         "exclude": exclude,
     }
     expression = fields.get("cron_expression")
@@ -147,15 +146,15 @@ def _compile_schedule(
     return Cron(expression, dst_gap=gap, dst_fold=fold, anchor_at=now, **common)
 
 
-def _check_has_next_time(made: Cron | Every, now: datetime, add: AddError) -> None:
-    bounded = made.end_at is not None or made.exclude
-    if isinstance(made, Every) and not bounded:
+def _check_has_next_time(compiled: Cron | Every, now: datetime, add: AddError) -> None:
+    is_bounded = compiled.end_at is not None or compiled.exclude
+    if isinstance(compiled, Every) and not is_bounded:
         return
-    if next_after(made, now - timedelta(microseconds=1)) is not None:
+    if next_after(compiled, now - timedelta(microseconds=1)) is not None:
         return
-    if made.end_at is not None:
-        add("end_time", "it can never fire: no time to come falls before end_time")
-    elif made.exclude:
-        add("exclude", "it can never fire: every time to come is excluded")
+    if compiled.end_at is not None:
+        add("end_time", "can never fire: no future time is before end_time")
+    elif compiled.exclude:
+        add("exclude", "can never fire: every future time is excluded")
     else:
-        add("cron_expression", "it can never fire: it has no time to come")
+        add("cron_expression", "can never fire: it has no future time")

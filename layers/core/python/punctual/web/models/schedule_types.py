@@ -1,8 +1,10 @@
-"""Which schedule fields belong to which types; apart from what checks them, for who only shows."""
+"""The schedule types that each schedule field belongs to.
+
+A reader imports this module without the models that check requests.
+"""
 
 RECURRING_TYPES = ("CRON", "INTERVAL")
 
-# A schedule field, and the types of schedule that know it.
 TYPES_OF_FIELD: dict[str, tuple[str, ...]] = {
     "schedule_time": ("FUTURE",),
     "cron_expression": ("CRON",),

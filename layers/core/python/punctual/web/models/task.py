@@ -1,4 +1,4 @@
-"""What a job runs: the types of task, their fields, and what these mean together."""
+"""The types of a task's fields by task type, and the checks of what they mean together."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -86,7 +86,7 @@ Task = Annotated[
 def check_task(
     task: Mapping[str, Any], wrong: frozenset[str], features: Features, add: AddError
 ) -> None:
-    """The meaning of a task; `wrong` as in schedules."""
+    """Check what a task means. `wrong` names the fields that have a wrong type."""
     kind = task.get("type")
     if kind is None:
         return
@@ -104,13 +104,13 @@ def check_task(
     elif kind == "script":
         _check_script(task, wrong, features, add)
     _check_env(task.get("env") or {}, add)
-    for field, problem in islice(features.check_task(task), MAX_REPORTED_PATHS):
+    for field, message in islice(features.check_task(task), MAX_REPORTED_PATHS):
         if f"task.{field}" not in wrong:
-            add(f"task.{field}", problem)
+            add(f"task.{field}", message)
 
 
 def check_timeout(seconds: int, kind: str | None, add: AddError) -> None:
-    """Of a type that is not known nothing is said but the larger bound."""
+    """Check the timeout for a task type. None is an unknown type and allows the larger bound."""
     if kind is not None and kind not in LONG_TASK_TYPES and seconds > MAX_SHORT_TIMEOUT_SECONDS:
         longer = " and ".join(LONG_TASK_TYPES)
         add(
@@ -135,12 +135,12 @@ def _secret_paths(path: str, value: Any) -> Iterator[str]:
 def _check_headers(headers: Mapping[str, str], add: AddError) -> None:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name):
-            add(f"task.headers.{name}", "is not a name that a header may have")
+            add(f"task.headers.{name}", "is not a valid header name")
         elif _CONTROL.search(value):
             add(f"task.headers.{name}", "must not hold line breaks or other control characters")
     size = sum(len(name.encode()) + len(value.encode()) for name, value in headers.items())
     if size > MAX_HEADER_BYTES:
-        add("task.headers", f"must not be longer than {MAX_HEADER_BYTES} bytes together")
+        add("task.headers", f"must have at most {MAX_HEADER_BYTES:,} bytes in all names and values")
 
 
 def _check_script(
@@ -155,14 +155,14 @@ def _check_script(
             add("task.artifact_id", f"artifacts are {NOT_INSTALLED}")
     if binary:
         if code is not None:
-            add("task.code", "is for python, node and bash; binary takes artifact_id")
+            add("task.code", "must not be sent for binary: send artifact_id")
         elif artifact is None and features.artifacts and "task.artifact_id" not in wrong:
             add("task.artifact_id", "is required when runtime is binary")
     elif code is None and artifact is None:
         if not wrong & {"task.code", "task.artifact_id"}:
-            add("task.code", "is required, or artifact_id instead")
+            add("task.code", "is required, unless artifact_id is sent")
     elif code is not None and artifact is not None:
-        add("task.artifact_id", "must not stand beside code: send one of them")
+        add("task.artifact_id", "must not be sent together with code: send one of them")
     if code is not None and len(code.encode()) > MAX_CODE_BYTES:
         add("task.code", f"must not be longer than {MAX_CODE_BYTES} bytes")
 
@@ -170,9 +170,9 @@ def _check_script(
 def _check_env(env: Mapping[str, str], add: AddError) -> None:
     for name in env:
         if not name or "=" in name:
-            add(f"task.env.{name}", "is not a name that a variable may have")
+            add(f"task.env.{name}", "is not a valid variable name")
         elif name.startswith(RESERVED_ENV_PREFIX):
             add(
                 f"task.env.{name}",
-                f"names that begin with {RESERVED_ENV_PREFIX} are Punctual's to set",
+                f"must not begin with {RESERVED_ENV_PREFIX}: Punctual sets these variables",
             )

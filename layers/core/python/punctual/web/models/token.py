@@ -1,4 +1,4 @@
-"""The body that makes a token: every wrong field at once."""
+"""The body of POST /tokens, and its checks."""
 
 from datetime import datetime
 from typing import Annotated, Literal, NamedTuple
@@ -28,20 +28,20 @@ class NewToken(NamedTuple):
     name: str
     role: Role
     expires_at: datetime | None
-    tenant: str | None  # the caller's own where none is named
+    tenant: str | None  # None means the caller's tenant
 
 
-def parse_new_token(parsed: JsonBody, now: datetime) -> NewToken:
-    findings = BodyReader()
-    fields = findings.validated(TokenFields, parsed)
+def parse_new_token(body: JsonBody, now: datetime) -> NewToken:
+    reader = BodyReader()
+    fields = reader.validated(TokenFields, body)
     name = fields.get("name") or ""
     if CONTROL_CHARACTER.search(name):
-        findings.add("name", "must not hold control characters")
-    expires_at = findings.moment(fields, "expires_at")
+        reader.add("name", "must not hold control characters")
+    expires_at = reader.time(fields, "expires_at")
     if expires_at is not None and expires_at <= now:
-        findings.add("expires_at", "must lie in the future")
+        reader.add("expires_at", "must lie in the future")
     tenant = fields.get("tenant")
     if tenant is not None and not is_tenant(tenant):
-        findings.add("tenant", _TENANT_MESSAGE)
-    findings.finish()
+        reader.add("tenant", _TENANT_MESSAGE)
+    reader.finish()
     return NewToken(name, Role[fields["role"].upper()], expires_at, tenant)

@@ -170,21 +170,21 @@ def _operation(call: ApiCall, operation: Operation, examples: Mapping[str, Any])
         for status, answer in operation.answers.items()
     }
     refused = refusals.error_responses(
-        operation, call.public, {one["status"] for one in examples.values()}
+        operation, call.is_public, {one["status"] for one in examples.values()}
     )
     for status, answer in refused.items():
         if shown := _shown(examples, int(status)):
             answer["content"][PROBLEM_JSON]["examples"] = shown
     made["responses"] = dict(sorted({**own, **refused}.items()))
-    if call.public:
+    if call.is_public:
         made["security"] = []
     return made
 
 
 def _needs(call: ApiCall) -> str:
-    if call.public:
+    if call.is_public:
         return "Needs no token."
-    return f"Needs the role {call.needs.word}."
+    return f"Needs the role {call.role.word}."
 
 
 def _parameter(one: Parameter) -> Schema:

@@ -1,25 +1,26 @@
-"""/audit: who changed what."""
+"""GET /audit: list the changes that callers made."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from punctual.domain.errors import NotFound
 from punctual.engine.commands.audit import ACTIONS, AuditFilters
-from punctual.web.http.query import PAGING_PARAMETERS, Query, filter_parameters, page_request
+from punctual.web.http.paging import Paging
+from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply, quoted_size
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 from punctual.web.views.audit import audit_entry_json
 
 _AUDIT_FILTERS = ("job_id", "caller", "action", "from", "to")
-_PAGING_SCOPE = "audit"
 _encode = msgspec.json.Encoder().encode
 
 
 class AuditReadRoutes:
-    def __init__(self, api: ReadServices | Services) -> None:
-        self._api = api
+    def __init__(self, services: ReadServices | Services) -> None:
+        self._services = services
 
     def declare(self, table: RouteTable) -> None:
         table.get("/audit")(self.find)
@@ -30,30 +31,28 @@ class AuditReadRoutes:
         start, end = query.range("from", "to")
         filters = AuditFilters(
             job_id=_job_id(query),
-            caller=query.some("caller"),
+            caller=query.filter_text("caller"),
             action=query.choice("action", ACTIONS),
             start=start,
             end=end,
         )
-        limit, token = page_request(query)
+        paging = Paging.of(request, query, "audit")
         query.finish()
-        tenant, bound = request.caller.tenant, filter_parameters(request.query)
-        pager, log = self._api.pager, self._api.search.audit
-        after, now = pager.after(tenant, _PAGING_SCOPE, bound, token, 2), self._api.clock()
-        page = log.page(tenant, filters, limit, after, now)
-        shown = [audit_entry_json(line) for line in page.items]
-        if self._too_long(shown):  # fewer, then: a place is where a page ended
-            page = log.page(tenant, filters, max(1, limit // 8), after, now)
-            shown = [audit_entry_json(line) for line in page.items]
-        value = {
-            "entries": shown,
-            "next_token": pager.token(tenant, _PAGING_SCOPE, bound, page.after),
-        }
-        return json_reply(200, value)
+        audit, now = self._services.search.audit, self._services.clock()
+        cursor = paging.cursor(2)
+        page = audit.page(paging.tenant, filters, paging.limit, cursor, now)
+        entries = [audit_entry_json(line) for line in page.items]
+        if self._is_too_long(entries):
+            # A cursor is the end of a page read from the store, so a shorter page is read.
+            page = audit.page(paging.tenant, filters, max(1, paging.limit // 8), cursor, now)
+            entries = [audit_entry_json(line) for line in page.items]
+        return json_reply(200, {"entries": entries, "next_token": paging.next_token(page.after)})
 
-    def _too_long(self, shown: list[Any]) -> bool:
-        most = self._api.most
-        return most is not None and sum(quoted_size(_encode(one)) + 1 for one in shown) > most
+    def _is_too_long(self, entries: Sequence[Any]) -> bool:
+        max_bytes = self._services.max_response_bytes
+        if max_bytes is None:
+            return False
+        return sum(quoted_size(_encode(entry)) + 1 for entry in entries) > max_bytes
 
 
 def _job_id(query: Query) -> str:
@@ -62,5 +61,5 @@ def _job_id(query: Query) -> str:
     try:
         return parse_id(query.text("job_id"))
     except NotFound:
-        query.wrong("job_id", "must be a job's id")
+        query.add_error("job_id", "must be a job's id")
         return ""

@@ -1,4 +1,4 @@
-"""/jobs: list and read."""
+"""GET /jobs: list and read jobs."""
 
 import msgspec
 from msgspec import Raw
@@ -8,21 +8,22 @@ from punctual.engine.queries.jobs import JobFilters
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page
 from punctual.web.http.conditions import etag
-from punctual.web.http.query import PAGING_PARAMETERS, Query, filter_parameters, page_request
+from punctual.web.http.paging import Paging
+from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply, quoted_size
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 from punctual.web.views.job import job_json, status_json
 
-JOB_STATUSES = tuple(state.value for state in JobStatus)
+JOB_STATUSES = tuple(status.value for status in JobStatus)
 SCHEDULE_TYPES = tuple(kind.value for kind in Kind)
-_encode = msgspec.json.Encoder().encode
 _JOB_FILTERS = ("status", "schedule_type", "name_prefix", "created_by", "tag")
+_encode = msgspec.json.Encoder().encode
 
 
 class JobReadRoutes:
-    def __init__(self, api: ReadServices | Services) -> None:
-        self._api = api
+    def __init__(self, services: ReadServices | Services) -> None:
+        self._services = services
 
     def declare(self, table: RouteTable) -> None:
         table.get("/jobs")(self.find)
@@ -36,42 +37,38 @@ class JobReadRoutes:
             status=query.choices("status", JOB_STATUSES),
             schedule_type=query.choice("schedule_type", SCHEDULE_TYPES),
             name_prefix=query.text("name_prefix"),
-            created_by=query.some("created_by"),
+            created_by=query.filter_text("created_by"),
             tags=query.tags(),
         )
-        limit, token = page_request(query)
+        paging = Paging.of(request, query, "jobs")
         query.finish()
-        tenant, bound = request.caller.tenant, filter_parameters(request.query)
-        after = self._api.pager.after(tenant, "jobs", bound, token, 1)
-        page = yield from self._api.search.jobs(tenant, filters, limit, after)
-        page, shown = yield from self._fitting(page, request)
-        value = {
-            "jobs": shown,
-            "next_token": self._api.pager.token(tenant, "jobs", bound, page.after),
-        }
-        return json_reply(200, value)
+        page = yield from self._services.search.jobs(
+            paging.tenant, filters, paging.limit, paging.cursor(1)
+        )
+        page, jobs = yield from self._fit(page, request)
+        return json_reply(200, {"jobs": jobs, "next_token": paging.next_token(page.after)})
 
-    def _fitting(self, page: Page, request: Request) -> Sliced[tuple[Page, list[Raw]]]:
-        """Payloads may be long: what does not fit into one answer comes with the next page."""
-        now, most = self._api.clock(), self._api.most
-        shown: list[Raw] = []
-        weight = 0
-        for number, view in enumerate(page.items):
+    def _fit(self, page: Page, request: Request) -> Sliced[tuple[Page, list[Raw]]]:
+        """Return the jobs that fit into one answer. The next page begins with the others."""
+        now, max_bytes = self._services.clock(), self._services.max_response_bytes
+        jobs: list[Raw] = []
+        size = 0
+        for index, view in enumerate(page.items):
             job = _encode(job_json(view, request.root, now))
-            if most is not None:
-                weight += quoted_size(job) + 1
-                if weight > most and number:
-                    last = page.items[number - 1].head.job_id
-                    return Page(page.items[:number], (last,)), shown
-            shown.append(Raw(job))
+            if max_bytes is not None:
+                size += quoted_size(job) + 1
+                if size > max_bytes and index:
+                    last_job_id = page.items[index - 1].head.job_id
+                    return Page(page.items[:index], (last_job_id,)), jobs
+            jobs.append(Raw(job))
             yield
-        return page, shown
+        return page, jobs
 
     def read(self, request: Request, job_id: str) -> Reply:
-        view = self._api.search.job(request.caller.tenant, parse_id(job_id))
+        view = self._services.search.job(request.caller.tenant, parse_id(job_id))
         tag = ("etag", etag(view.head.edition))
-        return json_reply(200, job_json(view, request.root, self._api.clock()), tag)
+        return json_reply(200, job_json(view, request.root, self._services.clock()), tag)
 
     def status(self, request: Request, job_id: str) -> Reply:
-        view = self._api.search.job(request.caller.tenant, parse_id(job_id))
-        return json_reply(200, status_json(view, request.root, self._api.clock()))
+        view = self._services.search.job(request.caller.tenant, parse_id(job_id))
+        return json_reply(200, status_json(view, request.root, self._services.clock()))

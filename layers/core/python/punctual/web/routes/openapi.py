@@ -1,4 +1,4 @@
-"""/openapi.json: the document as it was made from the models, which serving it does without."""
+"""GET /openapi.json: serve the generated document without building it from the models."""
 
 from functools import cache
 from hashlib import blake2b
@@ -21,8 +21,8 @@ class OpenApiRoutes:
         table.get("/openapi.json")(self.read)
 
     def read(self, _request: Request) -> Reply:
-        served = read_openapi_file()
-        return Reply(200, served.data, (("etag", served.tag),))
+        file = read_openapi_file()
+        return Reply(200, file.data, (("etag", file.tag),))
 
 
 @cache

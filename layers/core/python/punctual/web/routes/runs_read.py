@@ -1,4 +1,4 @@
-"""Runs: list, read, and what they left behind."""
+"""GET runs: list and read runs, their output and their logs."""
 
 import re
 
@@ -6,7 +6,8 @@ from punctual.domain.run import RunStatus, Trigger
 from punctual.engine.queries.jobs import By, RunFilters
 from punctual.engine.queries.slices import Sliced
 from punctual.web.features import NOT_INSTALLED
-from punctual.web.http.query import PAGING_PARAMETERS, Query, filter_parameters, page_request
+from punctual.web.http.paging import Paging
+from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Header, Reply, Request, json_reply
 from punctual.web.routing import ANY_TYPE, RouteTable, produces, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
@@ -20,16 +21,17 @@ TIME_CHOICES = tuple(by.value for by in By)
 _RUN_FILTERS = ("status", "trigger", "from", "to", "by")
 _CONTENT_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:\s*;[\x20-\x7e]*)?")
 _BINARY_MEDIA_TYPE = "application/octet-stream"
-# What a job printed is data: no browser may take it for a page of ours.
+# Output is data of a user. A browser must not run it as a page of this server.
 _UNTRUSTED_CONTENT_HEADERS: tuple[Header, ...] = (
     ("content-security-policy", "default-src 'none'; sandbox"),
 )
 
 
 class RunReadRoutes:
-    def __init__(self, api: ReadServices | Services) -> None:
-        self._api = api
-        self._piece = api.most and api.most // 2  # bytes travel as base64
+    def __init__(self, services: ReadServices | Services) -> None:
+        self._services = services
+        max_bytes = services.max_response_bytes
+        self._max_log_bytes = max_bytes and max_bytes // 2  # base64 makes them longer
 
     def declare(self, table: RouteTable) -> None:
         table.get("/jobs/<job_id>/runs")(self.of_job)
@@ -48,23 +50,24 @@ class RunReadRoutes:
 
     def read(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = parse_id(job_id), parse_id(run_id, "run")
-        view = self._api.search.run(request.caller.tenant, *ids)
+        view = self._services.search.run(request.caller.tenant, *ids)
         return json_reply(200, run_json(view, request.root))
 
     @produces(ANY_TYPE)
     def output(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = parse_id(job_id), parse_id(run_id, "run")
-        found = self._api.search.output(request.caller.tenant, *ids)
-        if found.link is not None:
-            return Reply(302, b"", (("location", found.link),), "")
-        kind = (
-            found.content_type
-            if _CONTENT_TYPE.fullmatch(found.content_type)
-            else _BINARY_MEDIA_TYPE
+        output = self._services.search.output(request.caller.tenant, *ids)
+        if output.link is not None:
+            return Reply(302, b"", (("location", output.link),), "")
+        content_type = output.content_type
+        if not _CONTENT_TYPE.fullmatch(content_type):
+            content_type = _BINARY_MEDIA_TYPE
+        headers = (
+            ("content-disposition", f'attachment; filename="{ids[1]}"'),
+            ("x-output-truncated", "true" if output.truncated else "false"),
+            *_UNTRUSTED_CONTENT_HEADERS,
         )
-        name = ("content-disposition", f'attachment; filename="{ids[1]}"')
-        cut = ("x-output-truncated", "true" if found.truncated else "false")
-        return Reply(200, found.data, (name, cut, *_UNTRUSTED_CONTENT_HEADERS), kind)
+        return Reply(200, output.data, headers, content_type)
 
     @produces(TEXT_MEDIA_TYPE)
     @takes_query
@@ -73,27 +76,24 @@ class RunReadRoutes:
         query = Query(request.query, ("after",))
         after = query.number("after", 0, 0, MAX_LOG_OFFSET)
         query.finish()
-        found = self._api.search.logs(request.caller.tenant, *ids, after)
-        data = found.data[: self._piece]
+        piece = self._services.search.logs(request.caller.tenant, *ids, after)
+        data = piece.data[: self._max_log_bytes]
         end = after + len(data)
-        if found.missing and len(data) == len(found.data):
-            data += f"\n[The log is damaged: {found.missing} bytes cannot be read.]\n".encode()
-            end += found.missing  # a client that goes on from there is at the end
-        following = ("x-next-offset", str(end))
-        return Reply(
-            200, data, (following, *_UNTRUSTED_CONTENT_HEADERS), f"{TEXT_MEDIA_TYPE}; charset=utf-8"
-        )
+        if piece.missing and len(data) == len(piece.data):
+            data += f"\n[The log is damaged: {piece.missing} bytes cannot be read.]\n".encode()
+            end += piece.missing  # the next offset is the end of the log
+        headers = (("x-next-offset", str(end)), *_UNTRUSTED_CONTENT_HEADERS)
+        return Reply(200, data, headers, f"{TEXT_MEDIA_TYPE}; charset=utf-8")
 
     def _list(self, request: Request, job_id: str | None) -> Sliced[Reply]:
         query = Query(request.query, (*_RUN_FILTERS, *PAGING_PARAMETERS), ("status",))
         start, end = query.range("from", "to")
         by = query.choice("by", TIME_CHOICES)
-        if (
-            job_id is None
-            and by not in ("", By.SCHEDULED.value)
-            and not self._api.lists_by_any_time
-        ):
-            query.wrong("by", f"over all jobs it is scheduled: the others are {NOT_INSTALLED}")
+        is_other_time = by not in ("", By.SCHEDULED.value)
+        if job_id is None and is_other_time and not self._services.lists_by_any_time:
+            query.add_error(
+                "by", f"must be scheduled over all jobs: the others are {NOT_INSTALLED}"
+            )
         filters = RunFilters(
             status=query.choices("status", RUN_STATUSES),
             trigger=query.choice("trigger", TRIGGERS),
@@ -101,14 +101,10 @@ class RunReadRoutes:
             end=end,
             by=By(by) if by in TIME_CHOICES else By.SCHEDULED,
         )
-        limit, token = page_request(query)
+        paging = Paging.of(request, query, f"runs {job_id or ''}")
         query.finish()
-        tenant, bound = request.caller.tenant, filter_parameters(request.query)
-        listed = f"runs {job_id or ''}"
-        after = self._api.pager.after(tenant, listed, bound, token, 1 if job_id else 2)
-        page = yield from self._api.search.runs(tenant, job_id, filters, limit, after)
-        value = {
-            "runs": [listed_run_json(view, request.root) for view in page.items],
-            "next_token": self._api.pager.token(tenant, listed, bound, page.after),
-        }
-        return json_reply(200, value)
+        page = yield from self._services.search.runs(
+            paging.tenant, job_id, filters, paging.limit, paging.cursor(1 if job_id else 2)
+        )
+        runs = [listed_run_json(view, request.root) for view in page.items]
+        return json_reply(200, {"runs": runs, "next_token": paging.next_token(page.after)})

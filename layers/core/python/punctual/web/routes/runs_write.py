@@ -1,4 +1,4 @@
-"""Runs: order, cancel, retry."""
+"""Run a job now, backfill it, cancel and retry runs."""
 
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView
@@ -14,8 +14,8 @@ from punctual.web.views.run import run_json, run_url
 
 
 class RunWriteRoutes:
-    def __init__(self, api: Services) -> None:
-        self._api = api
+    def __init__(self, services: Services) -> None:
+        self._services = services
 
     def declare(self, table: RouteTable) -> None:
         table.post("/jobs/<job_id>/runNow", status_code=202)(self.run_now)
@@ -25,48 +25,48 @@ class RunWriteRoutes:
 
     def run_now(self, request: Request, job_id: str) -> Reply:
         job_id, key = parse_id(job_id), idempotency_key(request)
-        parsed = parse_optional(request.body, self._api.max_payload_bytes(request))
-        payload = bodies.parse_run_now(parsed)
+        body = parse_optional(request.body, self._services.max_payload_bytes(request))
+        payload = bodies.parse_run_now(body)
         operation = f"POST /jobs/{job_id}/runNow"
-        mark = "" if key is None else fingerprint(operation, parsed.value)
+        mark = "" if key is None else fingerprint(operation, body.value)
         tenant, by = request.caller.tenant, actor(request)
-        view = self._api.jobs.run_now(tenant, job_id, payload, key, mark, by)
-        return _ordered(view, request)
+        view = self._services.jobs.run_now(tenant, job_id, payload, key, mark, by)
+        return _accepted_run(view, request)
 
     def backfill(self, request: Request, job_id: str) -> Sliced[Reply]:
         job_id = parse_id(job_id)
-        wanted = bodies.parse_backfill(parse_optional(request.body))
-        times = yield from self._api.jobs.backfill(
+        fields = bodies.parse_backfill(parse_optional(request.body))
+        times = yield from self._services.jobs.backfill(
             request.caller.tenant,
             job_id,
-            wanted.start,
-            wanted.end,
-            wanted.dry_run,
+            fields.start,
+            fields.end,
+            fields.dry_run,
             actor(request),
         )
-        if wanted.dry_run:
-            found = {"runs": len(times), "times": [format_time(at) for at in times]}
-            return json_reply(200, found)
+        if fields.dry_run:
+            value = {"runs": len(times), "times": [format_time(at) for at in times]}
+            return json_reply(200, value)
         return json_reply(202, {"runs": len(times)})
 
     def cancel(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = parse_id(job_id), parse_id(run_id, "run")
         bodies.parse_no_fields(parse_optional(request.body))
-        view = self._api.jobs.cancel_run(request.caller.tenant, *ids, actor(request))
+        view = self._services.jobs.cancel_run(request.caller.tenant, *ids, actor(request))
         return json_reply(202, run_json(view, request.root))
 
     def retry(self, request: Request, job_id: str, run_id: str) -> Sliced[Reply]:
         ids = parse_id(job_id), parse_id(run_id, "run")
         key = idempotency_key(request)
-        parsed = parse_optional(request.body)
-        bodies.parse_no_fields(parsed)
+        body = parse_optional(request.body)
+        bodies.parse_no_fields(body)
         operation = f"POST /jobs/{ids[0]}/runs/{ids[1]}/retry"
-        mark = "" if key is None else fingerprint(operation, parsed.value)
+        mark = "" if key is None else fingerprint(operation, body.value)
         tenant, by = request.caller.tenant, actor(request)
-        view = yield from self._api.jobs.retry(tenant, *ids, key, mark, by)
-        return _ordered(view, request)
+        view = yield from self._services.jobs.retry(tenant, *ids, key, mark, by)
+        return _accepted_run(view, request)
 
 
-def _ordered(view: RunView, request: Request) -> Reply:
+def _accepted_run(view: RunView, request: Request) -> Reply:
     location = run_url(request.root, view.job_id, view.run.run_id)
     return json_reply(202, run_json(view, request.root), ("location", location))

@@ -1,4 +1,4 @@
-"""What comes and why, and how the installation does."""
+"""Preview and explain schedules, and report statistics and health."""
 
 from datetime import timedelta
 
@@ -8,7 +8,8 @@ from punctual.engine.commands.definition import compile_definition
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Health
 from punctual.web.http.json_body import parse_object
-from punctual.web.http.query import PAGING_PARAMETERS, Query, filter_parameters, page_request
+from punctual.web.http.paging import Paging
+from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
@@ -26,8 +27,8 @@ _STORE_DOWN = Health("down", None, None, None, ())
 
 
 class ScheduleRoutes:
-    def __init__(self, api: ReadServices | Services) -> None:
-        self._api = api
+    def __init__(self, services: ReadServices | Services) -> None:
+        self._services = services
 
     def declare(self, table: RouteTable) -> None:
         table.post("/schedules/preview")(self.preview)
@@ -39,39 +40,34 @@ class ScheduleRoutes:
         table.get("/health/ready")(self.ready)
 
     def preview(self, request: Request) -> Reply:
-        from punctual.web.models import (
-            bodies,  # it checks by pydantic, which no other read waits for
-        )
+        # The models import pydantic, which no other reading route needs.
+        from punctual.web.models import bodies
 
-        wanted = bodies.parse_preview(parse_object(request.body), self._api.clock())
-        schedule = compile_definition(wanted.fields, "", "", wanted.start).schedule
-        if wanted.fields["schedule_type"] == "IMMEDIATE":
-            once = ((wanted.start, wanted.start),)
-            return json_reply(200, preview_json(Preview(once, describe(schedule), ())))
-        count = min(wanted.most, wanted.fields.get("max_runs", wanted.most))
-        return json_reply(200, preview_json(preview(schedule, wanted.start, count)))
+        asked = bodies.parse_preview(parse_object(request.body), self._services.clock())
+        schedule = compile_definition(asked.fields, "", "", asked.start).schedule
+        if asked.fields["schedule_type"] == "IMMEDIATE":
+            times = ((asked.start, asked.start),)
+            return json_reply(200, preview_json(Preview(times, describe(schedule), ())))
+        count = min(asked.max_times, asked.fields.get("max_runs", asked.max_times))
+        return json_reply(200, preview_json(preview(schedule, asked.start, count)))
 
     @takes_query
     def upcoming(self, request: Request) -> Sliced[Reply]:
         query = Query(request.query, ("from", "to", *PAGING_PARAMETERS))
-        start = query.moment("from") or self._api.clock()
-        end = query.moment("to") or start + DEFAULT_UPCOMING_RANGE
-        limit, token = page_request(query)
+        start = query.time("from") or self._services.clock()
+        end = query.time("to") or start + DEFAULT_UPCOMING_RANGE
+        paging = Paging.of(request, query, "upcoming")
         query.finish()
         if end <= start:
             raise Invalid.of(FieldError("to", "must be after from"))
         if end - start > MAX_UPCOMING_RANGE:
-            raise Invalid.of(
-                FieldError("to", f"must be at most {MAX_UPCOMING_RANGE.days} days after from")
-            )
-        tenant, bound = request.caller.tenant, filter_parameters(request.query)
-        after = self._api.pager.after(tenant, "upcoming", bound, token, 2, 6)
-        page = yield from self._api.search.upcoming(tenant, start, end, limit, after)
-        value = {
-            "times": [upcoming_json(one) for one in page.items],
-            "next_token": self._api.pager.token(tenant, "upcoming", bound, page.after),
-        }
-        return json_reply(200, value)
+            text = f"must be at most {MAX_UPCOMING_RANGE.days} days after from"
+            raise Invalid.of(FieldError("to", text))
+        page = yield from self._services.search.upcoming(
+            paging.tenant, start, end, paging.limit, paging.cursor(2, 6)
+        )
+        times = [upcoming_json(occurrence) for occurrence in page.items]
+        return json_reply(200, {"times": times, "next_token": paging.next_token(page.after)})
 
     @takes_query
     def explain(self, request: Request, job_id: str) -> Sliced[Reply]:
@@ -79,35 +75,36 @@ class ScheduleRoutes:
         query = Query(request.query, ("at",))
         at = query.time_or_local("at")
         query.finish()
-        found = yield from self._api.search.explain(request.caller.tenant, job_id, at)
-        return json_reply(200, explanation_json(job_id, found))
+        tenant = request.caller.tenant
+        explanation = yield from self._services.search.explain(tenant, job_id, at)
+        return json_reply(200, explanation_json(job_id, explanation))
 
     def stats(self, request: Request) -> Reply:
-        return json_reply(200, stats_json(self._api.search.stats(request.caller.tenant)))
+        return json_reply(200, stats_json(self._services.search.stats(request.caller.tenant)))
 
     def health(self, _request: Request) -> Reply:
         try:
-            health = self._api.search.health()
+            health = self._services.search.health()
         except Unavailable:
             return self.no_answer()
         status = 200 if health.status == "ok" else 503
-        return json_reply(status, health_json(health, self._api.about))
+        return json_reply(status, health_json(health, self._services.about))
 
     def live(self, _request: Request) -> Reply:
-        """It asks nothing: that there is an answer is what it says."""
+        """Answer without the store. The answer itself shows that the process is alive."""
         return json_reply(200, {"status": "ok"})
 
     def ready(self, _request: Request) -> Reply:
-        """Whether requests are taken and jobs are fired. Lateness is no reason to send none."""
+        """Return 200 if the installation takes requests and fires jobs, late or not."""
         try:
-            down = self._api.search.health().status == "down"
+            is_down = self._services.search.health().status == "down"
         except Unavailable:
             return self.not_ready()
-        return self.not_ready() if down else json_reply(200, {"status": "ok"})
+        return self.not_ready() if is_down else json_reply(200, {"status": "ok"})
 
     def not_ready(self) -> Reply:
         return json_reply(503, {"status": "down"})
 
     def no_answer(self) -> Reply:
-        """The health of an installation whose store does not answer."""
-        return json_reply(503, health_json(_STORE_DOWN, self._api.about))
+        """Return the health reply for a store that does not answer."""
+        return json_reply(503, health_json(_STORE_DOWN, self._services.about))

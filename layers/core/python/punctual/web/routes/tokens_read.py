@@ -1,21 +1,19 @@
-"""Who calls, and the tokens of a tenant as far as they are known."""
+"""GET /whoami and /tokens: show the caller and the tokens of a tenant."""
 
 from punctual.domain.tenants.limits import shown as limits_json
 from punctual.domain.tenants.tokens import Token
-from punctual.web.http.query import PAGING_PARAMETERS, Query, filter_parameters, page_request
+from punctual.web.http.paging import Paging
+from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply
 from punctual.web.http.timestamps import format_optional_time, format_time
 from punctual.web.routing import RouteTable, takes_query
 from punctual.web.services import ReadServices, Services, parse_id
 
-_PAGING_SCOPE = "tokens"
-
 
 class TokenReadRoutes:
-    def __init__(self, api: ReadServices | Services) -> None:
-        self._tokens = api.tokens
-        self._pager = api.pager
-        self._limits_of = api.limits_of
+    def __init__(self, services: ReadServices | Services) -> None:
+        self._tokens = services.tokens
+        self._limits_of = services.limits_of
 
     def declare(self, table: RouteTable) -> None:
         table.get("/whoami")(self.whoami)
@@ -37,16 +35,11 @@ class TokenReadRoutes:
     @takes_query
     def list(self, request: Request) -> Reply:
         query = Query(request.query, PAGING_PARAMETERS)
-        limit, token = page_request(query)
+        paging = Paging.of(request, query, "tokens")
         query.finish()
-        tenant, bound = request.caller.tenant, filter_parameters(request.query)
-        after = self._pager.after(tenant, _PAGING_SCOPE, bound, token, 1)
-        page = self._tokens.page(tenant, limit, after)
-        value = {
-            "tokens": [token_json(one) for one in page.items],
-            "next_token": self._pager.token(tenant, _PAGING_SCOPE, bound, page.after),
-        }
-        return json_reply(200, value)
+        page = self._tokens.page(paging.tenant, paging.limit, paging.cursor(1))
+        tokens = [token_json(token) for token in page.items]
+        return json_reply(200, {"tokens": tokens, "next_token": paging.next_token(page.after)})
 
     def read(self, request: Request, token_id: str) -> Reply:
         token = self._tokens.one(request.caller.tenant, parse_id(token_id, "token"))

@@ -1,4 +1,4 @@
-"""/tokens: made, and taken back; /webhook-secret: read, and noted in the audit."""
+"""Create and revoke tokens. Show the webhook secret, which writes an audit entry."""
 
 from punctual.web.http.actor import actor
 from punctual.web.http.json_body import parse_object, parse_optional
@@ -13,10 +13,10 @@ from punctual.web.services import Services, parse_id
 
 
 class TokenWriteRoutes:
-    def __init__(self, api: Services) -> None:
-        self._tokens = api.tokens
-        self._clock = api.clock
-        self._webhook_secret = api.webhook_secret
+    def __init__(self, services: Services) -> None:
+        self._tokens = services.tokens
+        self._clock = services.clock
+        self._webhook_secret = services.webhook_secret
 
     def declare(self, table: RouteTable) -> None:
         table.post("/tokens", status_code=201)(self.create)
@@ -24,19 +24,19 @@ class TokenWriteRoutes:
         table.get("/webhook-secret")(self.webhook_secret)
 
     def create(self, request: Request) -> Reply:
-        """No Idempotency-Key: the answer holds a secret, which is kept nowhere."""
-        wanted = parse_new_token(parse_object(request.body), self._clock())
+        """Create a token. The answer holds its secret, so no Idempotency-Key can repeat it."""
+        fields = parse_new_token(parse_object(request.body), self._clock())
         caller = request.caller
-        tenant = wanted.tenant or caller.tenant
+        tenant = fields.tenant or caller.tenant
         home = self._tokens.home
         if tenant != caller.tenant and caller.tenant != home:
-            text = f"Only admins of the tenant {home} make tokens of other tenants."
+            text = f"Only admins of the tenant {home} may create tokens of other tenants."
             raise RequestRejected("FORBIDDEN", text)
         token, secret = self._tokens.create(
             tenant,
-            wanted.name,
-            wanted.role,
-            wanted.expires_at,
+            fields.name,
+            fields.role,
+            fields.expires_at,
             caller.name,
             actor(request),
             caller.tenant,
@@ -51,7 +51,7 @@ class TokenWriteRoutes:
         return json_reply(200, token_json(token))
 
     def webhook_secret(self, request: Request) -> Reply:
-        """Return the secret that proves a webhook. The audit names the caller."""
+        """Return the secret that signs webhooks. The audit names the caller."""
         Query(request.query, ()).finish()
         secret = self._webhook_secret(request.caller.tenant, actor(request), self._clock())
         return json_reply(200, {"secret": secret})
