@@ -326,7 +326,7 @@ def _trust(fields: Fields | None) -> IssuerConfig | None:
     if fields is None:
         return None
     trust = IssuerConfig(
-        str(fields.take("issuer", "an https address without query", _is_issuer, "")),
+        str(fields.take("issuer", "an https URL without query", _is_issuer, "")),
         fields.text("audience", CLAIM, "what the issuer's tokens are meant for"),
         fields.text_or_null("tenantClaim", CLAIM, "a claim's name") or TENANT_CLAIM,
         fields.text_or_null("roleClaim", CLAIM, "a claim's name") or ROLE_CLAIM,

@@ -156,7 +156,7 @@ def _pieces(value: object) -> Iterator[bytes]:
         ({"PUNCTUAL_AUTH": "yes"}, "PUNCTUAL_AUTH must be on or off, not 'yes'."),
         (
             {"PUNCTUAL_AUTH": "on", "PUNCTUAL_OIDC_ISSUER": "http://id.example.com"},
-            "PUNCTUAL_OIDC_ISSUER must be an https address without query; PUNCTUAL_OIDC_AUDIENCE",
+            "PUNCTUAL_OIDC_ISSUER must be an https URL without query; PUNCTUAL_OIDC_AUDIENCE",
         ),
         (
             {"PUNCTUAL_OIDC_ISSUER": "https://id.example.com", "PUNCTUAL_OIDC_AUDIENCE": "a"},

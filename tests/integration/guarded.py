@@ -50,7 +50,7 @@ class GuardedNode(NodeClient):
             self.clock,
             self.clock.monotonic,
             lambda error: self._log("token_use_not_noted", error=error),
-            fresh=0,
+            cache_seconds=0,
         )
         self._app = application(
             self.node.jobs,

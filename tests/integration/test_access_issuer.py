@@ -324,7 +324,7 @@ def test_what_is_published_elsewhere_leads_to_nothing_on_loopback(host: str) -> 
         asked.append(address)
         return json.dumps({"issuer": ELSEWHERE, "jwks_uri": f"http://{host}/next"}).encode()
 
-    with pytest.raises(Unavailable, match="no safe address"):
+    with pytest.raises(Unavailable, match="no safe URL"):
         IssuerKeys(ELSEWHERE, fetch, lambda: 0.0).find("rsa-0", "RS256")
     assert asked == [ELSEWHERE + DISCOVERED]
 

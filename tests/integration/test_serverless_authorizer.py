@@ -128,7 +128,7 @@ def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None
     """Tokens that the key did make, and no row knows: as after a table was restored."""
     for number in range(1_050):
         assert entrance(secret(KEY, number.to_bytes(32, "big"))) == OUT
-    remembered = entrance.authorizer._door._tokens._bad  # type: ignore[attr-defined]
+    remembered = entrance.authorizer._door._tokens._invalid  # type: ignore[attr-defined]
     assert len(remembered) == 1_000
 
 

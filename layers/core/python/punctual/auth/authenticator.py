@@ -1,4 +1,4 @@
-"""Who a token belongs to: the same code lets calls in on the node and before the deployed API."""
+"""Find the identity that a token belongs to, for the node and for the authorizer on AWS."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -11,30 +11,35 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import USED, Token, is_ours, keyed_hash
 
-if TYPE_CHECKING:  # the engine's values are more than a call must wait for
+if TYPE_CHECKING:  # the authorizer must start fast, so it imports no engine code
     from punctual.engine.commands.tokens import KnownTokens
 
-TOKEN_CACHE_SECONDS = 45.0  # seconds that what was read of a token is taken for true
-MAX_CACHED_TOKENS = 1_000  # tokens that are remembered, and as many that are no tokens
-ADMIN_HASH_PREFIX = "k1:"  # begins the stored hash of the admin token; a template's value has none
+TOKEN_CACHE_SECONDS = 45.0  # a revoked token may stay valid for this time
+MAX_CACHED_TOKENS = 1_000  # the same limit holds for rejected tokens
+ADMIN_HASH_PREFIX = "k1:"  # a placeholder from the template does not begin so
 
 LogProblem = Callable[[str], None]
 
 
 class TokenSecrets(NamedTuple):
-    """The key of all tokens, empty where there is none, and the stored hash of the admin's."""
-
-    key: bytes
-    admin: str = ""
+    key: bytes  # of the hashes of all tokens; empty if there is no key
+    admin: str = ""  # the stored hash of the admin token
 
 
 class TokenVerifier(Protocol):
     def identify(self, text: str) -> Identity | None:
-        """None where it is no good token; `Unavailable` where nobody can tell."""
+        """Return the identity of a token, or None for an invalid token.
+
+        Raise `Unavailable` if the token cannot be checked now.
+        """
 
 
 class TokenAuthenticator:
-    """`admin` is whom the token of a deploy belongs to; `fresh` is 0 where a read costs nothing."""
+    """Check the tokens of Punctual.
+
+    `admin` is the identity of the token that a deployment creates. `cache_seconds` is 0 for a
+    store that is cheap to read.
+    """
 
     def __init__(
         self,
@@ -42,22 +47,25 @@ class TokenAuthenticator:
         rows: "KnownTokens",
         clock: Callable[[], datetime],
         seconds: Callable[[], float],
-        problem: LogProblem,
+        log_problem: LogProblem,
         admin: Identity | None = None,
-        fresh: float = TOKEN_CACHE_SECONDS,
+        cache_seconds: float = TOKEN_CACHE_SECONDS,
     ) -> None:
         self._secrets = secrets
         self._rows = rows
         self._clock = clock
-        self._problem = problem
+        self._log_problem = log_problem
         self._admin = admin
-        self._fresh = fresh
-        self._good: ExpiringCache[Token] = ExpiringCache(seconds, MAX_CACHED_TOKENS)
-        self._bad: ExpiringCache[None] = ExpiringCache(seconds, MAX_CACHED_TOKENS)
+        self._cache_seconds = cache_seconds
+        self._valid: ExpiringCache[Token] = ExpiringCache(seconds, MAX_CACHED_TOKENS)
+        self._invalid: ExpiringCache[None] = ExpiringCache(seconds, MAX_CACHED_TOKENS)
 
     def identify(self, text: str) -> Identity | None:
-        """1. The admin token's hash is at hand. 2. What the key did not make costs no read.
-        3. What is known of the others is remembered for a while, that they are no good as well.
+        """Return the identity of a token, or None.
+
+        1. Compare the token with the hash of the admin token, which needs no read.
+        2. Reject a token that the key did not make, which needs no read either.
+        3. Read the row of the token, and cache the result whether the token is valid or not.
         """
         key, admin = self._secrets()
         if self._admin is not None and _is_admin(admin, key, text):
@@ -72,33 +80,33 @@ class TokenAuthenticator:
         return Identity(token.tenant, token.name, token.role, token.token_id, token.expires_at)
 
     def _token(self, hashed: str) -> Token | None:
-        known = self._good.get(hashed)
+        known = self._valid.get(hashed)
         if known is not None:
             return known.value
-        if self._bad.get(hashed) is not None:
+        if self._invalid.get(hashed) is not None:
             return None
         token = self._rows.find(hashed)
-        if not self._fresh:
+        if not self._cache_seconds:
             return token
         if token is None or token.revoked_at is not None:
-            self._bad.put(hashed, None, self._fresh)
+            self._invalid.put(hashed, None, self._cache_seconds)
             return None
-        self._good.put(hashed, token, self._fresh)
+        self._valid.put(hashed, token, self._cache_seconds)
         return token
 
     def _note(self, token: Token, hashed: str, now: datetime) -> None:
-        """That its use could not be noted refuses nobody."""
+        """Store the time of the last use. The call goes on if that fails."""
         if token.last_used_at is not None and now - token.last_used_at < USED:
             return
-        self._good.change(hashed, token._replace(last_used_at=now))
+        self._valid.change(hashed, token._replace(last_used_at=now))
         try:
             self._rows.used(hashed, now)
         except Unavailable as error:
-            self._problem(error.message)
+            self._log_problem(error.message)
 
 
 class Authenticator:
-    """Our own tokens, and those of an issuer where one is trusted."""
+    """Check tokens of Punctual, and JWTs if an issuer is configured."""
 
     def __init__(self, tokens: TokenVerifier, issuer: TokenVerifier | None = None) -> None:
         self._tokens = tokens
@@ -111,7 +119,7 @@ class Authenticator:
 
 
 def is_jwt(text: str) -> bool:
-    """By its form alone: three parts, which no token of ours has.
+    """Return True for text of three parts. A token of Punctual has no dot.
 
     >>> is_jwt("e30.e30.c2ln"), is_jwt("pnc_abc")
     (True, False)
@@ -120,7 +128,7 @@ def is_jwt(text: str) -> bool:
 
 
 def admin_hash(key: bytes, text: str) -> str:
-    """As it is stored.
+    """Return the hash of the admin token as it is stored.
 
     >>> admin_hash(b"k", "pnc_a")[:5]
     'k1:27'
@@ -133,7 +141,7 @@ def admin_identity(home: str) -> Identity:
 
 
 def _is_admin(stored: str, key: bytes, text: str) -> bool:
-    """Return whether the text is the admin token; a value that is not a hash admits no token."""
+    """Return True if the text is the admin token. A placeholder matches no token."""
     return (
         bool(key)
         and stored.startswith(ADMIN_HASH_PREFIX)

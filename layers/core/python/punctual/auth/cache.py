@@ -1,4 +1,4 @@
-"""What was found out lately, as much as fits."""
+"""A cache with a maximum size and expiring entries."""
 
 from collections.abc import Callable
 from typing import Generic, NamedTuple, TypeVar
@@ -8,37 +8,38 @@ V = TypeVar("V")
 
 class _Entry(NamedTuple, Generic[V]):
     value: V
-    since: float
-    until: float
+    stored_at: float
+    expires_at: float
 
 
 class ExpiringCache(Generic[V]):
-    """`seconds` are those of a clock that goes on while its process is frozen.
+    """Keep values for some seconds.
 
-    A steady clock need not: a token that was taken back would stay good in an environment that
-    nobody woke. One that is set back is seen, and nothing from after that is believed.
+    `clock` returns wall time in seconds. Lambda freezes idle processes, and a steady clock may
+    stop with them. A revoked token would then stay valid. An entry from after the current time
+    shows that the clock was set back, so it does not count.
     """
 
-    def __init__(self, seconds: Callable[[], float], most: int) -> None:
-        self._seconds = seconds
-        self._most = most
+    def __init__(self, clock: Callable[[], float], max_entries: int) -> None:
+        self._clock = clock
+        self._max_entries = max_entries
         self._entries: dict[str, _Entry[V]] = {}
 
     def get(self, name: str) -> _Entry[V] | None:
-        """An entry, for a value may be None itself."""
+        """Return the entry, or None. The value of an entry may be None too."""
         entry = self._entries.get(name)
-        return entry if entry is not None and self._holds(entry) else None
+        return entry if entry is not None and self._is_valid(entry) else None
 
     def put(self, name: str, value: V, seconds: float) -> None:
-        """Where it is full, what was put first goes first: a flood pushes out itself."""
+        """Store a value. A full cache drops its oldest entry."""
         self._entries.pop(name, None)
-        if len(self._entries) >= self._most:
+        if len(self._entries) >= self._max_entries:
             self._entries.pop(next(iter(self._entries)), None)
-        now = self._seconds()
+        now = self._clock()
         self._entries[name] = _Entry(value, now, now + seconds)
 
     def change(self, name: str, value: V) -> None:
-        """Another value for as long as the former one held."""
+        """Replace the value of an entry, and keep its expiry."""
         entry = self._entries.get(name)
         if entry is not None:
             self._entries[name] = entry._replace(value=value)
@@ -46,5 +47,5 @@ class ExpiringCache(Generic[V]):
     def __len__(self) -> int:
         return len(self._entries)
 
-    def _holds(self, entry: _Entry[V]) -> bool:
-        return entry.since <= self._seconds() < entry.until
+    def _is_valid(self, entry: _Entry[V]) -> bool:
+        return entry.stored_at <= self._clock() < entry.expires_at

@@ -1,4 +1,4 @@
-"""One document of an issuer's: over TLS, of bounded length, in bounded time."""
+"""Fetch a document of an issuer over TLS, with a maximum length and time."""
 
 import ssl
 from contextlib import suppress
@@ -10,23 +10,23 @@ from urllib.parse import SplitResult, urlsplit
 from punctual.auth.issuer_config import is_safe_url
 from punctual.domain.errors import Unavailable
 
-FETCH_SECONDS = 2.0  # twice that, for two documents, is less than a call may wait to be let in
+FETCH_SECONDS = 2.0  # two documents must arrive before the authorizer runs out of time
 MAX_DOCUMENT_BYTES = 256 * 1024
 _READ_BYTES = 64 * 1024
 
 
 def fetch_document(address: str) -> bytes:
-    """Redirects are not followed: an issuer's addresses are what they say."""
+    """Return the document at `address`. Redirects are not followed."""
     if not is_safe_url(address):
-        raise Unavailable(f"The issuer's address {address[:200]!r} is not an https one.")
+        raise Unavailable(f"The issuer's address {address[:200]!r} must be an https URL.")
     parts = urlsplit(address)
     host = parts.hostname or ""
     secure = ssl.create_default_context() if parts.scheme == "https" else None
     connection = _open_connection(host, parts.port, secure)
     try:
-        sock, left = _connect(host, connection.port)
+        sock, seconds = _connect(host, connection.port)
         connection.sock = sock if secure is None else _wrap_in_tls(sock, host, secure)
-        return _request_document(connection, parts, address, left)
+        return _request_document(connection, parts, address, seconds)
     except (OSError, HTTPException, ValueError) as error:
         kind = type(error).__name__
         raise Unavailable(f"The issuer did not answer at {address}: {kind}.") from error
@@ -41,24 +41,26 @@ def _open_connection(host: str, port: int | None, secure: ssl.SSLContext | None)
 
 
 def _connect(host: str, port: int) -> tuple[socket, float]:
-    """To the first of its addresses that answers, and the seconds that are surely left: each may
-    take half of what those before it left, so all of them together take no more than `SECONDS`."""
-    failure, left = OSError("it has no address"), FETCH_SECONDS
-    for *_, at in getaddrinfo(host, port, type=SOCK_STREAM):
+    """Return a socket to the first address that answers, and the seconds that remain.
+
+    Each address may take half of the remaining time, so all of them stay within `FETCH_SECONDS`.
+    """
+    failure, seconds = OSError("the host has no address"), FETCH_SECONDS
+    for *_, address in getaddrinfo(host, port, type=SOCK_STREAM):
         try:
-            sock = create_connection((str(at[0]), port), left / 2)
+            sock = create_connection((str(address[0]), port), seconds / 2)
         except TimeoutError as error:
-            failure, left = error, left / 2
-        except OSError as error:  # at once, as where there is no way to any IPv6 address
+            failure, seconds = error, seconds / 2
+        except OSError as error:  # fails at once, for example without a route to IPv6 addresses
             failure = error
         else:
             sock.settimeout(FETCH_SECONDS)
-            return sock, left / 2
+            return sock, seconds / 2
     raise failure
 
 
 def _wrap_in_tls(sock: socket, host: str, secure: ssl.SSLContext) -> ssl.SSLSocket:
-    """Its handshake is yet to come: it takes part of the same time."""
+    """Return a TLS socket without the handshake, so that the time limit covers the handshake."""
     try:
         return secure.wrap_socket(sock, server_hostname=host, do_handshake_on_connect=False)
     except BaseException:
@@ -69,10 +71,10 @@ def _wrap_in_tls(sock: socket, host: str, secure: ssl.SSLContext) -> ssl.SSLSock
 def _request_document(
     connection: HTTPConnection, parts: SplitResult, address: str, seconds: float
 ) -> bytes:
-    # A timeout counts from byte to byte: all of them together are cut off here.
-    cut = Timer(seconds, _shut_down, (connection.sock,))
-    cut.daemon = True
-    cut.start()
+    # A socket timeout limits each read. This timer limits all of them together.
+    timer = Timer(seconds, _shut_down, (connection.sock,))
+    timer.daemon = True
+    timer.start()
     try:
         if isinstance(connection.sock, ssl.SSLSocket):
             connection.sock.do_handshake()
@@ -80,7 +82,7 @@ def _request_document(
         connection.request("GET", path, headers={"accept": "application/json"})
         return _read_body(connection.getresponse(), address)
     finally:
-        cut.cancel()
+        timer.cancel()
 
 
 def _read_body(response: HTTPResponse, address: str) -> bytes:
@@ -99,5 +101,5 @@ def _read_body(response: HTTPResponse, address: str) -> bytes:
 
 
 def _shut_down(sock: socket) -> None:
-    with suppress(OSError):  # it has ended by itself
+    with suppress(OSError):  # the connection is closed already
         sock.shutdown(SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""JWTs of the one issuer that is trusted: everything about them is checked, or nobody gets in."""
+"""Check JWTs of the configured issuer: key, signature and claims."""
 
 import json
 import re
@@ -14,59 +14,62 @@ from punctual.auth.issuer_keys import KEY_TYPES, Fetch, IssuerKeys, Jwk
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import is_tenant
 
-CLOCK_LEEWAY_SECONDS = 30.0  # seconds that its clock and ours may differ
-JWT_CACHE_SECONDS = 45.0  # seconds that a signature is not checked again
+CLOCK_LEEWAY_SECONDS = 30.0  # the clock of the issuer may differ by this
+JWT_CACHE_SECONDS = 45.0  # a signature is not checked again for this time
 MAX_CACHED_JWTS = 1_000
 MAX_SUBJECT_CHARACTERS = 256
 
 _FORBIDDEN_CHARACTER = re.compile(
     "[\x00-\x1f\x7f-\x9f\ud800-\udfff]"
-)  # controls, and halves of characters
+)  # control characters and lone surrogates
 _MAX_EPOCH_SECONDS = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 class JwtVerifier:
-    """Not for several threads at a time, but that `remembered` may be asked by another."""
+    """Check JWTs. One thread at a time may call `identify`, any thread `cached_identity`."""
 
     def __init__(
         self,
-        trust: IssuerConfig,
+        config: IssuerConfig,
         fetch: Fetch,
         clock: Callable[[], datetime],
         seconds: Callable[[], float],
     ) -> None:
-        self._trust = trust
+        self._config = config
         self._clock = clock
-        self._keys = IssuerKeys(trust.issuer, fetch, seconds)
-        self._good: ExpiringCache[Identity] = ExpiringCache(seconds, MAX_CACHED_JWTS)
+        self._keys = IssuerKeys(config.issuer, fetch, seconds)
+        self._valid: ExpiringCache[Identity] = ExpiringCache(seconds, MAX_CACHED_JWTS)
 
     def identify(self, text: str) -> Identity | None:
-        """1. What its header says is only a wish: algorithm and key must be the issuer's own.
-        2. The signature. 3. The claims. Wrong in any way is None, whatever is wrong.
+        """Return the identity that a JWT proves, or None.
+
+        1. Take the key and algorithm of the header only if the issuer published such a key.
+        2. Check the signature.
+        3. Check the claims.
         """
-        known = self.cached_identity(text)
-        if known is not None:
-            return known
+        cached = self.cached_identity(text)
+        if cached is not None:
+            return cached
         header = _header(text)
         kid, algorithm = header.get("kid"), header.get("alg")
         if not isinstance(kid, str) or not isinstance(algorithm, str) or "crit" in header:
             return None
         jwk = self._keys.find(kid, algorithm) if algorithm in KEY_TYPES else None
         payload = None if jwk is None else _verified_payload(text, jwk, algorithm)
-        who = None if payload is None else self._claimed(_object(payload))
-        if who is not None:
-            self._good.put(_cache_key(text), who, JWT_CACHE_SECONDS)
-        return who
+        identity = None if payload is None else self._identity(_object(payload))
+        if identity is not None:
+            self._valid.put(_cache_key(text), identity, JWT_CACHE_SECONDS)
+        return identity
 
     def cached_identity(self, text: str) -> Identity | None:
-        """Whom it was found to belong to, if that was a moment ago and it has not expired."""
-        entry = self._good.get(_cache_key(text))
+        """Return the identity of a JWT that was checked lately and has not expired, or None."""
+        entry = self._valid.get(_cache_key(text))
         if entry is None or entry.value.expires_at is None:
             return None
         leeway = timedelta(seconds=CLOCK_LEEWAY_SECONDS)
         return entry.value if self._clock() < entry.value.expires_at + leeway else None
 
-    def _claimed(self, claims: Mapping[str, Any]) -> Identity | None:
+    def _identity(self, claims: Mapping[str, Any]) -> Identity | None:
         now = self._clock().timestamp()
         expires = _time(claims.get("exp"))
         starts = [_time(claims.get(name, 0)) for name in ("nbf", "iat")]
@@ -74,10 +77,10 @@ class JwtVerifier:
             return None
         if any(start is None or now < start - CLOCK_LEEWAY_SECONDS for start in starts):
             return None
-        if claims.get("iss") != self._trust.issuer or not self._is_meant(claims.get("aud")):
+        if claims.get("iss") != self._config.issuer or not self._is_meant(claims.get("aud")):
             return None
-        name, tenant = claims.get("sub"), claims.get(self._trust.tenant_claim)
-        role = _role(claims.get(self._trust.role_claim))
+        name, tenant = claims.get("sub"), claims.get(self._config.tenant_claim)
+        role = _role(claims.get(self._config.role_claim))
         if not isinstance(tenant, str) or not is_tenant(tenant) or role is None:
             return None
         if (
@@ -89,12 +92,12 @@ class JwtVerifier:
         return Identity(tenant, name, role, expires_at=datetime.fromtimestamp(expires, UTC))
 
     def _is_meant(self, audience: Any) -> bool:
-        wanted = self._trust.audience
-        return audience == wanted or (isinstance(audience, list) and wanted in audience)
+        own = self._config.audience
+        return audience == own or (isinstance(audience, list) and own in audience)
 
 
 def _header(text: str) -> Mapping[str, Any]:
-    import jwt  # 50 ms, for who brings one
+    import jwt  # takes 50 ms, so only a JWT imports it
 
     try:
         return dict(jwt.get_unverified_header(text))
@@ -103,7 +106,7 @@ def _header(text: str) -> Mapping[str, Any]:
 
 
 def _verified_payload(text: str, jwk: Jwk, algorithm: str) -> bytes | None:
-    """What was signed, if it was, with this key."""
+    """Return the payload if this key signed it, or None."""
     import jwt
 
     try:
@@ -115,23 +118,23 @@ def _verified_payload(text: str, jwk: Jwk, algorithm: str) -> bytes | None:
 
 def _object(payload: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(payload)
+        value = json.loads(payload)
     except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _time(value: Any) -> float | None:
-    """Seconds of the epoch; what is no number, or none of this age, is None."""
+    """Return the seconds since the epoch, or None for any other value."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return float(value) if is_number and 0 <= value < _MAX_EPOCH_SECONDS else None
 
 
 def _role(claim: Any) -> Role | None:
-    """Of several, as groups are, the highest that we know."""
-    said = claim if isinstance(claim, list) else [claim]
-    known = [role for one in said if isinstance(one, str) and (role := Role.of(one)) is not None]
-    return max(known, default=None)
+    """Return the highest role that the claim names. A claim may be a list, as of groups."""
+    names = claim if isinstance(claim, list) else [claim]
+    roles = [Role.of(name) for name in names if isinstance(name, str)]
+    return max((role for role in roles if role is not None), default=None)
 
 
 def _cache_key(text: str) -> str:

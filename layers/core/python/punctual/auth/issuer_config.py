@@ -1,4 +1,4 @@
-"""Whose JWTs are taken besides our own tokens, as a deployment or a node is told."""
+"""Read which OIDC issuer an installation trusts, from environment variables."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _LOOPBACK_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
 class IssuerConfigError(ValueError):
-    """What was said of the issuer cannot be; the message names every wrong variable."""
+    """The configuration of the issuer is wrong. The message names every wrong variable."""
 
 
 class IssuerConfig(NamedTuple):
@@ -25,34 +25,34 @@ class IssuerConfig(NamedTuple):
 
     @classmethod
     def from_env(cls, env: Mapping[str, str]) -> "IssuerConfig | None":
-        """None where no issuer is named.
+        """Return the configuration, or None without an issuer.
 
         >>> IssuerConfig.from_env({"PUNCTUAL_OIDC_ISSUER": "http://id.example.com"})
         Traceback (most recent call last):
         punctual.auth.issuer_config.IssuerConfigError: PUNCTUAL_OIDC_ISSUER must be an https \
-address without query; PUNCTUAL_OIDC_AUDIENCE must be 1 to 512 printable characters without spaces
+URL without query; PUNCTUAL_OIDC_AUDIENCE must be 1 to 512 printable characters without spaces
         """
-        said = {name: env.get(OIDC_ENV_PREFIX + name.upper(), "") for name in cls._fields}
-        if not any(said.values()):
+        values = {name: env.get(OIDC_ENV_PREFIX + name.upper(), "") for name in cls._fields}
+        if not any(values.values()):
             return None
-        trust = cls(
-            said["issuer"],
-            said["audience"],
-            said["tenant_claim"] or TENANT_CLAIM,
-            said["role_claim"] or ROLE_CLAIM,
-            said["client_id"] or None,
+        config = cls(
+            values["issuer"],
+            values["audience"],
+            values["tenant_claim"] or TENANT_CLAIM,
+            values["role_claim"] or ROLE_CLAIM,
+            values["client_id"] or None,
         )
-        wrong = []
-        if not is_issuer_url(trust.issuer):
-            wrong.append(f"{OIDC_ENV_PREFIX}ISSUER must be an https address without query")
+        errors = []
+        if not is_issuer_url(config.issuer):
+            errors.append(f"{OIDC_ENV_PREFIX}ISSUER must be an https URL without query")
         for name in cls._fields[1:]:
-            value = getattr(trust, name)
+            value = getattr(config, name)
             if value is not None and not _PRINTABLE.fullmatch(value):
                 text = "must be 1 to 512 printable characters without spaces"
-                wrong.append(f"{OIDC_ENV_PREFIX}{name.upper()} {text}")
-        if wrong:
-            raise IssuerConfigError("; ".join(wrong))
-        return trust
+                errors.append(f"{OIDC_ENV_PREFIX}{name.upper()} {text}")
+        if errors:
+            raise IssuerConfigError("; ".join(errors))
+        return config
 
     def to_env(self) -> dict[str, str]:
         return {
@@ -61,7 +61,7 @@ address without query; PUNCTUAL_OIDC_AUDIENCE must be 1 to 512 printable charact
 
 
 def is_issuer_url(address: str) -> bool:
-    """An issuer's own address, which begins those of all that it publishes.
+    """Return True for a URL that can name an issuer.
 
     >>> is_issuer_url("https://id.example.com/a"), is_issuer_url("https://id.example.com/?a")
     (True, False)
@@ -70,7 +70,7 @@ def is_issuer_url(address: str) -> bool:
 
 
 def is_safe_url(address: str) -> bool:
-    """Nobody on the way can change what is read there.
+    """Return True for a URL that no host on the way can change the answer of.
 
     >>> is_safe_url("https://a.example/keys?v=1"), is_safe_url("http://127.0.0.1:1/"), is_safe_url("http://a/")
     (True, True, False)
@@ -88,7 +88,8 @@ def is_safe_url(address: str) -> bool:
 
 
 def is_loopback_url(address: str) -> bool:
-    """
+    """Return True for a URL of this machine.
+
     >>> is_loopback_url("https://localhost/keys"), is_loopback_url("https://a.example/keys")
     (True, False)
     """

@@ -1,4 +1,4 @@
-"""An issuer's public keys: found by discovery, kept, asked for again when one is new."""
+"""Find the public keys of an issuer by discovery, and read them again for a new key."""
 
 import json
 from base64 import urlsafe_b64decode
@@ -8,15 +8,15 @@ from typing import Any
 from punctual.auth.issuer_config import is_loopback_url, is_safe_url
 from punctual.domain.errors import Unavailable
 
-KEY_CACHE_SECONDS = 600.0  # seconds that keys are taken for those in force
-MAX_STALE_KEY_SECONDS = 3_600.0  # and for so long where the issuer does not answer
-MIN_KEY_REFRESH_SECONDS = 30.0  # between two looks for a key that is not known
-FAILURE_PAUSE_SECONDS = 5.0  # after a look that failed
+KEY_CACHE_SECONDS = 600.0  # after this time the keys are read again
+MAX_STALE_KEY_SECONDS = 3_600.0  # the same, while the issuer does not answer
+MIN_KEY_REFRESH_SECONDS = 30.0  # between two reads for an unknown key
+FAILURE_PAUSE_SECONDS = 5.0  # after a failed read
 MAX_ISSUER_KEYS = 100
 DISCOVERY_PATH = "/.well-known/openid-configuration"
 
-# What a key must be for each algorithm, and what of it is public. Nothing symmetric is among them:
-# a public key is no secret to sign with.
+# The key type and curve for each algorithm. A symmetric algorithm must not be here: its key would
+# be public.
 KEY_TYPES: Mapping[str, tuple[str, str | None]] = {
     "RS256": ("RSA", None),
     "PS256": ("RSA", None),
@@ -31,7 +31,7 @@ Jwk = Mapping[str, str]
 
 
 class IssuerKeys:
-    """Not for several threads at a time."""
+    """The keys of one issuer. One thread at a time may use them."""
 
     def __init__(self, issuer: str, fetch: Fetch, seconds: Callable[[], float]) -> None:
         self._issuer = issuer
@@ -42,14 +42,17 @@ class IssuerKeys:
         self._failed_at: float | None = None
 
     def find(self, kid: str, algorithm: str) -> Jwk | None:
-        """None where the issuer has no such key; `Unavailable` where it may have one."""
+        """Return the key, or None if the issuer has no such key.
+
+        Raise `Unavailable` if the issuer may have it but does not answer.
+        """
         if self._age(self._read_at) >= KEY_CACHE_SECONDS:
             self._refresh_or_keep()
-        found = self._keys.get((kid, algorithm))
-        if found is None and self._age(self._read_at) >= MIN_KEY_REFRESH_SECONDS:
+        jwk = self._keys.get((kid, algorithm))
+        if jwk is None and self._age(self._read_at) >= MIN_KEY_REFRESH_SECONDS:
             self._refresh()
-            found = self._keys.get((kid, algorithm))
-        return found
+            jwk = self._keys.get((kid, algorithm))
+        return jwk
 
     def _refresh_or_keep(self) -> None:
         try:
@@ -69,50 +72,50 @@ class IssuerKeys:
         self._keys, self._read_at, self._failed_at = keys, self._seconds(), None
 
     def _read(self) -> Mapping[tuple[str, str], Jwk]:
-        about = _object(self._fetch(self._issuer.rstrip("/") + DISCOVERY_PATH))
-        if about.get("issuer") != self._issuer:
-            raise Unavailable("The issuer's discovery document is about another issuer.")
-        address = about.get("jwks_uri")
-        if not isinstance(address, str) or not self._may_ask(address):
-            raise Unavailable("The issuer's discovery document names no safe address of its keys.")
-        listed = _object(self._fetch(address)).get("keys")
-        if not isinstance(listed, list):
-            raise Unavailable("What the issuer published as its keys is no list of keys.")
-        found: dict[tuple[str, str], Jwk] = {}
-        for jwk in listed[:MAX_ISSUER_KEYS]:
+        discovery = _object(self._fetch(self._issuer.rstrip("/") + DISCOVERY_PATH))
+        if discovery.get("issuer") != self._issuer:
+            raise Unavailable("The issuer's discovery document names another issuer.")
+        address = discovery.get("jwks_uri")
+        if not isinstance(address, str) or not self._may_fetch(address):
+            raise Unavailable("The issuer's discovery document names no safe URL of its keys.")
+        jwks = _object(self._fetch(address)).get("keys")
+        if not isinstance(jwks, list):
+            raise Unavailable("The issuer's key document holds no list of keys.")
+        keys: dict[tuple[str, str], Jwk] = {}
+        for jwk in jwks[:MAX_ISSUER_KEYS]:
             for algorithm in KEY_TYPES:
                 if isinstance(jwk, dict) and _is_usable(jwk, algorithm):
                     public = {
                         "kty": jwk["kty"],
                         **{name: jwk[name] for name in _PUBLIC_FIELDS[jwk["kty"]]},
                     }
-                    found[jwk["kid"], algorithm] = public
-        return found
+                    keys[jwk["kid"], algorithm] = public
+        return keys
 
-    def _may_ask(self, address: str) -> bool:
-        """What is published elsewhere sends us to nothing that listens on loopback here."""
+    def _may_fetch(self, address: str) -> bool:
+        """Return True for a safe URL. A remote issuer must not send us to a loopback address."""
         return is_safe_url(address) and (
             is_loopback_url(self._issuer) or not is_loopback_url(address)
         )
 
     def _age(self, since: float | None) -> float:
-        """For ever where it never was, or a clock was set back behind it."""
+        """Return the seconds since a time, or infinity for None and for a time in the future."""
         age = None if since is None else self._seconds() - since
         return float("inf") if age is None or age < 0 else age
 
 
 def _object(text: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise Unavailable("What the issuer published is no JSON.") from error
-    if not isinstance(found, dict):
-        raise Unavailable("What the issuer published is no JSON object.")
-    return found
+        raise Unavailable("The issuer's document is not JSON.") from error
+    if not isinstance(value, dict):
+        raise Unavailable("The issuer's document is not a JSON object.")
+    return value
 
 
 def _is_usable(jwk: Mapping[str, Any], algorithm: str) -> bool:
-    """Whether it is a key for signatures by this algorithm; others are passed over."""
+    """Return True if the key can check signatures of this algorithm."""
     kind, curve = KEY_TYPES[algorithm]
     if jwk.get("kty") != kind or jwk.get("use", "sig") != "sig":
         return False

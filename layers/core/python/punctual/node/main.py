@@ -164,7 +164,7 @@ def door_of(
         clock.wall,
         clock.monotonic,
         lambda error: log("token_use_not_noted", error=error),
-        fresh=0,
+        cache_seconds=0,
     )
     if trust is None:
         return NodeAuthenticator(tokens, None, beside, log)

@@ -1,4 +1,4 @@
-"""A line of the audit as the API shows it: of a changed definition, the fields that differ."""
+"""Render audit entries. A changed definition shows the fields that differ."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from punctual.engine.queries.audit import AuditLine
 from punctual.web.http.timestamps import format_time
 from punctual.web.views.job import definition_json
 
-MAX_VALUE_BYTES = 2_048  # bytes of one field's value: a longer one is told by its size
+MAX_VALUE_BYTES = 2_048  # a longer value shows only its size
 _encode = msgspec.json.Encoder().encode
 
 Fields = dict[str, Any]
 
 
 def audit_entry_json(line: AuditLine) -> Fields:
-    entry, note, about = line.entry, line.entry.note, line.entry.subject
+    entry, note, subject = line.entry, line.entry.note, line.entry.subject
     before, after = _sides(line)
     return {
         "audit_id": entry.audit_id,
@@ -27,7 +27,7 @@ def audit_entry_json(line: AuditLine) -> Fields:
         "address": note.actor.address,
         "request_id": note.actor.request_id,
         "action": note.action,
-        "job_id": about.job_id or None,
+        "job_id": subject.job_id or None,
         "run_id": note.run_id or None,
         "subject_token_id": note.subject_token_id or None,
         "before": before,
@@ -39,17 +39,17 @@ def audit_entry_json(line: AuditLine) -> Fields:
 def _sides(line: AuditLine) -> tuple[Fields | None, Fields | None]:
     note = line.entry.note
     if note.action == JOB_CREATE:
-        return None, None if line.after is None else _bounded(_sent_fields(line.after))
+        return None, None if line.after is None else _shorten_values(_sent_fields(line.after))
     if note.action == JOB_UPDATE and line.before is not None and line.after is not None:
         before, after = _changed_fields(line.before, line.after)
         return {**before, **(note.before or {})}, {**after, **(note.after or {})}
     return note.before, note.after
 
 
-def _sent_fields(body: DefinitionRow) -> Fields:
-    fields = dict(body.document)
-    if body.payload_blob or body.payload is not None:
-        fields["payload"] = _payload(body)
+def _sent_fields(definition: DefinitionRow) -> Fields:
+    fields = dict(definition.document)
+    if definition.payload_blob or definition.payload is not None:
+        fields["payload"] = _payload(definition)
     return fields
 
 
@@ -62,24 +62,28 @@ def _changed_fields(before: DefinitionRow, after: DefinitionRow) -> tuple[Fields
         names.add("payload")
     old["payload"], new["payload"] = _payload(before), _payload(after)
     return (
-        _bounded({name: old.get(name) for name in sorted(names)}),
-        _bounded({name: new.get(name) for name in sorted(names)}),
+        _shorten_values({name: old.get(name) for name in sorted(names)}),
+        _shorten_values({name: new.get(name) for name in sorted(names)}),
     )
 
 
-def _payload_fingerprint(body: DefinitionRow) -> str:
-    """Of a payload that stands beside its definition; what stands in it is compared itself."""
-    return body.payload_print or body.payload_blob
+def _payload_fingerprint(definition: DefinitionRow) -> str:
+    """Identify a payload that is stored apart from its definition."""
+    return definition.payload_print or definition.payload_blob
 
 
-def _payload(body: DefinitionRow) -> Any:
-    return {"bytes": body.payload_size or None} if body.payload_blob else body.payload
+def _payload(definition: DefinitionRow) -> Any:
+    return (
+        {"bytes": definition.payload_size or None}
+        if definition.payload_blob
+        else definition.payload
+    )
 
 
-def _bounded(fields: Fields) -> Fields:
-    return {name: _short(value) for name, value in fields.items()}
+def _shorten_values(fields: Fields) -> Fields:
+    return {name: _shorten(value) for name, value in fields.items()}
 
 
-def _short(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     size = len(_encode(value))
     return value if size <= MAX_VALUE_BYTES else {"bytes": size}

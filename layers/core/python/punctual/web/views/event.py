@@ -1,4 +1,4 @@
-"""A change of a run as the event bus and webhooks tell it: docs/events.md is the contract."""
+"""Render run changes for the event bus and webhooks. docs/events.md is the contract."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -12,12 +12,12 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def event_envelope_json(
-    tenant: str, job_id: str, told: str, sequence: int, at: datetime
+    tenant: str, job_id: str, event_id: str, sequence: int, at: datetime
 ) -> dict[str, Any]:
-    """What everything that is told begins with; `told` is its id."""
+    """Return the fields that every event begins with."""
     return {
         "version": EVENT_FORMAT_VERSION,
-        "id": told,
+        "id": event_id,
         "sequence": sequence,
         "time": format_time(at),
         "tenant": tenant,
@@ -44,11 +44,13 @@ def run_changed_json(run: Run, before: str | None, after: str | None) -> dict[st
     }
 
 
-def notification_json(notice: Notification, run: Run) -> dict[str, Any]:
-    """The same each time it is tried."""
-    told = f"{run.run_id}.{notice.version}"
+def notification_json(notification: Notification, run: Run) -> dict[str, Any]:
+    """Return the body of a webhook. It is the same for each delivery attempt."""
+    event_id = f"{run.run_id}.{notification.version}"
     at = run.ended_at or run.changed_at
     return {
-        **event_envelope_json(notice.tenant, notice.job_id, told, notice.version, at),
-        **run_changed_json(run, notice.before or None, run.status.value),
+        **event_envelope_json(
+            notification.tenant, notification.job_id, event_id, notification.version, at
+        ),
+        **run_changed_json(run, notification.before or None, run.status.value),
     }

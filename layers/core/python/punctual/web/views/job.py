@@ -1,4 +1,4 @@
-"""Jobs as the API shows them: what was sent, the defaults of the rest, and how they stand."""
+"""Render jobs: the fields that were sent, the defaults of the others, and the status."""
 
 from datetime import datetime
 from typing import Any
@@ -35,9 +35,9 @@ def job_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
     }
 
 
-def definition_json(body: DefinitionRow) -> dict[str, Any]:
-    """What a client sent, and the defaults of the rest."""
-    return {**with_defaults(body.document), "payload": body.payload}
+def definition_json(definition: DefinitionRow) -> dict[str, Any]:
+    """Return the fields that a client sent, with the defaults of the others."""
+    return {**with_defaults(definition.document), "payload": definition.payload}
 
 
 def status_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def status_json(view: JobView, root: str, now: datetime) -> dict[str, Any]:
 
 
 def next_run_at(head: JobState, now: datetime) -> datetime | None:
-    """The next occurrence; what is fired ahead of its time is still to come."""
+    """Return the next occurrence. A run that was fired ahead of its time counts as next."""
     if head.state in _STATUSES_WITHOUT_NEXT_RUN:
         return None
     ahead = [
@@ -66,15 +66,15 @@ def next_run_at(head: JobState, now: datetime) -> datetime | None:
 
 
 def has_ended_run(head: JobState) -> bool:
-    """Whether the latest run has ended: what it left stands outside the head."""
-    alive = {run.run_id for run in head.runs} | {waiting.run_id for waiting in head.line}
-    return bool(head.latest) and head.latest not in alive
+    """Return True if the latest run has ended, so that only the history shows it."""
+    live_run_ids = {run.run_id for run in head.runs} | {waiting.run_id for waiting in head.line}
+    return bool(head.latest) and head.latest not in live_run_ids
 
 
 def _latest_live_run(head: JobState, now: datetime) -> RunView | None:
-    """The answer to a submission has read no history, but the head knows what it began."""
-    known = in_head(head, now)
-    return next((view for view in known if view.run.run_id == head.latest and _is_live(view)), None)
+    """Return the latest run from the job state alone, or None if it has ended."""
+    views = in_head(head, now)
+    return next((view for view in views if view.run.run_id == head.latest and _is_live(view)), None)
 
 
 def _is_live(view: RunView) -> bool:

@@ -1,4 +1,4 @@
-"""Runs as the API shows them."""
+"""Render runs and their attempts."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -18,20 +18,20 @@ def run_url(root: str, job_id: str, run_id: str) -> str:
 
 
 def run_json(view: RunView, root: str) -> dict[str, Any]:
-    """With every attempt."""
-    shown_run = listed_run_json(view, root)
-    former = [_ended_attempt_json(row) for row in view.attempts]
-    present = _current_attempt_json(view)
-    shown_run["attempts"] = former if present is None else [*former, present]
-    return shown_run
+    """Return a run with every attempt."""
+    value = listed_run_json(view, root)
+    attempts = [_ended_attempt_json(row) for row in view.attempts]
+    current = _current_attempt_json(view)
+    value["attempts"] = attempts if current is None else [*attempts, current]
+    return value
 
 
 def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
-    """As lists show it: without its attempts."""
+    """Return a run as lists show it, without its attempts."""
     run, detail = view.run, view.detail
     url = run_url(root, view.job_id, run.run_id)
-    logged = bool(detail.log_blob) or run.status is RunStatus.RUNNING
-    answered = detail.output is not None or bool(detail.output_blob)
+    has_log = bool(detail.log_blob) or run.status is RunStatus.RUNNING
+    has_output = detail.output is not None or bool(detail.output_blob)
     value: dict[str, Any] = {
         "run_id": run.run_id,
         "job_id": view.job_id,
@@ -52,8 +52,8 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "executor_id": run.claimer or None,
         "error_message": _error(view),
         "exit_code": detail.exit_code,
-        "log_url": f"{url}/logs" if logged else None,
-        "output_url": f"{url}/output" if answered else None,
+        "log_url": f"{url}/logs" if has_log else None,
+        "output_url": f"{url}/output" if has_output else None,
         "output_truncated": detail.output_truncated,
         "log_truncated": detail.log_truncated,
         "count": run.count,
@@ -70,8 +70,8 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
 
 
 def _next_attempt(run: Run) -> Any:
-    waits = run.status in (RunStatus.WAITING, RunStatus.QUEUED)
-    return run.next_at if waits and run.past else None
+    is_waiting = run.status in (RunStatus.WAITING, RunStatus.QUEUED)
+    return run.next_at if is_waiting and run.past else None
 
 
 def _reason(run: Run) -> dict[str, str] | None:
@@ -81,7 +81,7 @@ def _reason(run: Run) -> dict[str, str] | None:
 
 
 def _error(view: RunView) -> str | None:
-    """Of the last attempt that ended."""
+    """Return the error of the last attempt that ended."""
     if view.detail.error:
         return view.detail.error
     if view.run.ended_at is None and view.attempts:
@@ -105,11 +105,11 @@ def _ended_attempt_json(row: AttemptRow) -> dict[str, Any]:
 
 
 def _current_attempt_json(view: RunView) -> dict[str, Any] | None:
-    """The attempt that runs now, or the one that ended the run."""
+    """Return the attempt that runs now, or the attempt that ended the run."""
     run = view.run
     if run.attempt_at is None or not (run.status in HELD or run.ended_at is not None):
         return None
-    # A run that ends between attempts still has the start and token of the one before.
+    # A run that ends between attempts keeps the start and token of its last attempt.
     if any(row.number == run.attempt or row.token == run.token for row in view.attempts):
         return None
     return {

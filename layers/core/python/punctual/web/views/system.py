@@ -1,4 +1,4 @@
-"""The other answers: what comes, why, and how the installation does."""
+"""Render previews, upcoming times, explanations, statistics and health."""
 
 from typing import Any, NamedTuple
 
@@ -12,52 +12,52 @@ START_MARGIN_SECONDS = 2
 
 
 class Login(NamedTuple):
-    """Where people log in: the OIDC issuer, and the client that asks it on their behalf."""
+    """The OIDC issuer where people log in, and the client that a page uses there."""
 
     issuer: str
     client_id: str | None
 
 
 class InstallationInfo(NamedTuple):
-    """What an installation says of itself, whether its store answers or not."""
+    """The facts of an installation that need no store."""
 
     version: str
     task_types: tuple[str, ...]
-    sandbox: str | None = None  # of scripts; None where there are none
-    login: Login | None = None  # None where tokens alone are accepted
+    sandbox: str | None = None  # of scripts; None without script tasks
+    login: Login | None = None  # None if only tokens are accepted
 
 
-def preview_json(found: Preview) -> dict[str, Any]:
+def preview_json(preview: Preview) -> dict[str, Any]:
     return {
         "times": [
             {"utc": format_time(utc), "local": local.isoformat(timespec="milliseconds")}
-            for utc, local in found.times
+            for utc, local in preview.times
         ],
-        "description": found.description,
-        "warnings": list(found.warnings),
+        "description": preview.description,
+        "warnings": list(preview.warnings),
         "tzdata": TZDATA_VERSION,
     }
 
 
-def upcoming_json(one: Upcoming) -> dict[str, Any]:
+def upcoming_json(occurrence: Upcoming) -> dict[str, Any]:
     return {
-        "job_id": one.job_id,
-        "name": one.name,
-        "utc": format_time(one.at),
-        "local": one.local.isoformat(timespec="milliseconds"),
+        "job_id": occurrence.job_id,
+        "name": occurrence.name,
+        "utc": format_time(occurrence.at),
+        "local": occurrence.local.isoformat(timespec="milliseconds"),
     }
 
 
-def explanation_json(job_id: str, found: Explanation) -> dict[str, Any]:
+def explanation_json(job_id: str, explanation: Explanation) -> dict[str, Any]:
     return {
         "job_id": job_id,
-        "at": format_time(found.at),
-        "occurrence": format_optional_time(found.occurrence),
-        "outcome": found.outcome,
-        "reason": found.reason,
-        "run_id": found.run_id,
-        "previous": format_optional_time(found.previous),
-        "next": format_optional_time(found.next),
+        "at": format_time(explanation.at),
+        "occurrence": format_optional_time(explanation.occurrence),
+        "outcome": explanation.outcome,
+        "reason": explanation.reason,
+        "run_id": explanation.run_id,
+        "previous": format_optional_time(explanation.previous),
+        "next": format_optional_time(explanation.next),
     }
 
 
@@ -65,10 +65,10 @@ def stats_json(stats: Stats) -> dict[str, Any]:
     return {
         "jobs": dict(stats.jobs),
         "runs": dict(stats.runs),
-        "last_hour": [_format_times(one) for one in stats.last_hour],
+        "last_hour": [_format_times(minute) for minute in stats.last_hour],
         "lateness_ms": dict(stats.lateness_ms),
         "queue": dict(stats.queue),
-        "executors": [_format_times(one) for one in stats.executors],
+        "executors": [_format_times(executor) for executor in stats.executors],
     }
 
 
@@ -85,9 +85,12 @@ def health_json(health: Health, about: InstallationInfo) -> dict[str, Any]:
         "margin_seconds": START_MARGIN_SECONDS,
         "sandbox": about.sandbox,
         "auth": None if about.login is None else about.login._asdict(),
-        "warnings": [{"code": one.code, "text": one.text} for one in health.warnings],
+        "warnings": [{"code": warning.code, "text": warning.text} for warning in health.warnings],
     }
 
 
 def _format_times(values: Any) -> dict[str, Any]:
-    return {k: format_time(v) if hasattr(v, "astimezone") else v for k, v in values.items()}
+    return {
+        name: format_time(value) if hasattr(value, "astimezone") else value
+        for name, value in values.items()
+    }
