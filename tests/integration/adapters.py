@@ -6,20 +6,20 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from punctual.domain.job_state import Lane
 from punctual.engine.execution.notifications import Notification
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
+from punctual.node.limits import Admission
 from punctual.node.run_queue.queue import RunQueue
+from punctual.node.run_queue.slots import SLOTS
 from punctual.node.sqlite.store import Store
 from tests.integration.moto_adapter import moto
 from tests.integration.moto_faults import frozen
 from tests.simulation.memory import Memory
 from tests.simulation.torn import Repeating, torn
-from tests.unit.queued_jobs import QueuedJobs
 
 
 def _at_once() -> None:
@@ -54,19 +54,24 @@ class SilentWake:
 Factory = Callable[[Path, ManualClock], AbstractContextManager[World]]
 
 
+def run_queue(store: Store) -> RunQueue:
+    """Return the queue of a node without limits."""
+    return RunQueue(store.work(), store.heads, Admission(None, datetime.now, store.starts))
+
+
 @contextmanager
 def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
     store = Store.open(folder / "data", clock)
-    ready = RunQueue(QueuedJobs(), frozenset())
+    queue = run_queue(store)
 
     def delivered(now: datetime) -> Sequence[Message]:
-        return [*ready.take(Lane.QUICK, now, 1_000), *ready.take(Lane.LONG, now, 1_000)]
+        return [run for slot in SLOTS for run in queue.take(slot, now, 1_000)]
 
     def told(now: datetime) -> Sequence[Notification]:
         return [one.notice for one in store.notices.due(now, 1_000, ())]
 
     try:
-        yield World(store.ports(ready, SilentWake()), clock, delivered, told)
+        yield World(store.ports(queue, SilentWake()), clock, delivered, told)
     finally:
         store.close()
 

@@ -95,9 +95,9 @@ def test_a_first_start_that_was_cut_short_while_it_made_its_tables_begins_again(
 ) -> None:
     """The tables are made in the write-ahead log, which is there before their commit."""
     code = (
-        "import os, sqlite3, sys; from pathlib import Path; "
-        "from punctual.node.sqlite.schema import connect; "
-        "connect(Path(sys.argv[1]), [['CREATE TABLE a (b)', lambda db: os._exit(9)]])"
+        "import os, sys; from pathlib import Path; from punctual.node.sqlite import schema; "
+        "schema.STATEMENTS = (os._exit(9) if n else 'CREATE TABLE a (b)' for n in range(2)); "
+        "schema.connect(Path(sys.argv[1]), schema.STATEMENTS)"
     )
     (tmp_path / "blobs").mkdir()
     path = tmp_path / FILE

@@ -286,7 +286,7 @@ def test_a_start_that_was_undone_counts_not(tmp_path: Path) -> None:
 
         def claim_and_fail() -> None:
             with world.node._unit():
-                world.node._claim_for_workers(world.clock())
+                world.node._start_runs(world.clock())
                 raise RuntimeError("the disk is gone")
 
         with pytest.raises(RuntimeError):

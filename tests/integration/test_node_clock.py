@@ -272,12 +272,11 @@ def test_a_pause_that_began_while_the_clock_was_ahead_ends_with_it(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job whose evaluation left something undone is looked at again after a pause."""
-    soon(world, 2)
+    soon(world, 4)
     pass_time(world, 0.5)
     world.clock.jump(HOUR)
     with monkeypatch.context() as patched:
-        patched.setattr(world.node.ready, "hold", refuse)
-        patched.setattr(world.node.ready, "send", refuse)
+        patched.setattr(world.node.queue, "send", refuse)
         world.node.step()
     assert [at > NOON + HOUR for at, _ in world.node.poller._later] == [True]
     world.clock.jump(-HOUR)

@@ -10,14 +10,13 @@ from msgspec.structs import replace
 
 from punctual.domain.durations import RETENTION
 from punctual.domain.identifiers import EPOCH
-from punctual.domain.job_state import JobState, JobStatus, Lane, Priority, Rules
+from punctual.domain.job_state import JobState, JobStatus, Priority, Rules
 from punctual.domain.run import Lease, RunStatus, WaitingRun
 from punctual.engine.changes.timer_placement import blank_head
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Detail, Key, RunKey
 from punctual.node.clock import ManualClock
-from punctual.node.run_queue.slots import INLINE, MIXED, Place, rank
 from punctual.node.sqlite.feed import PACKED
 from punctual.node.sqlite.store import Store
 from tests.builders import (
@@ -62,63 +61,6 @@ def purge_all(store: Store, now: datetime, limit: int) -> int:
         if not store.purge(now, limit):
             return step
     raise AssertionError("purging does not end")
-
-
-def standing(store: Store, wanted: int, limit: int = 10, after: Place | None = None) -> list[str]:
-    """Jobs whose queued runs are of this rank."""
-    return [key.job_id for key in store.heads.keys(store.heads.queued(wanted, after, limit))]
-
-
-def test_what_is_queued_comes_by_its_rank_and_then_by_due_time(store: Store) -> None:
-    swap(
-        store,
-        queued(4, after(2), Priority.HIGH),
-        queued(5, after(1.000001)),
-        queued(2, after(60)),
-        queued(1, after(1)),
-        queued(3, after(0), Priority.LOW),
-    )
-    high, normal, low = (rank(priority, INLINE) for priority in Priority)
-    assert standing(store, high) == [an_id(4)]
-    assert standing(store, normal) == [an_id(1), an_id(5), an_id(2)]
-    assert standing(store, low) == [an_id(3)]
-    assert standing(store, rank(Priority.LOW, Lane.LONG)) == []
-
-
-def test_what_is_queued_is_read_in_pages_also_where_all_is_due_together(store: Store) -> None:
-    swap(store, *(queued(n, tenant=f"tenant{n % 3}") for n in range(50)))
-    normal = rank(Priority.NORMAL, INLINE)
-    found: list[Place] = []
-    while page := store.heads.queued(normal, found[-1] if found else None, 7):
-        found += page
-    assert len(set(found)) == len(found) == 50
-    assert found == sorted(found)
-
-
-def test_only_what_stands_queued_is_queued(store: Store) -> None:
-    running = a_head(an_id(1), runs=(a_run(status=RunStatus.RUNNING),))
-    waiting = a_head(an_id(2), line=(WaitingRun(RUN, 1, NOON, NOON, NOON),))
-    both = a_head(an_id(3), runs=(a_run("a", RunStatus.RUNNING), a_run("b"), a_run("c")))
-    swap(store, running, waiting, both, a_head(an_id(4)))
-    normal = rank(Priority.NORMAL, INLINE)
-    assert standing(store, normal) == [both.job_id]
-    assert store.count_queued("acme") == 2
-    store.heads.swap([Swap(replace(both, version=2, runs=both.runs[:1]), 1)])
-    assert standing(store, normal) == []
-    assert store.count_queued("acme") == 0
-
-
-@pytest.mark.parametrize("other", [{"priority": Priority.HIGH}, {"task_type": "script"}])
-def test_a_run_of_another_rank_is_not_hidden_by_an_earlier_one_of_its_job(
-    store: Store, other: dict[str, Any]
-) -> None:
-    rules = {1: Rules(body="1", since_at=NOON), 2: Rules(body="2", since_at=NOON, **other)}
-    head = a_head(rules=rules, runs=(a_run("b", due_at=after(60), definition=2), a_run("a")))
-    swap(store, head)
-    assert standing(store, MIXED) == [head.job_id]
-    assert standing(store, rank(Priority.NORMAL, INLINE)) == []
-    store.heads.swap([Swap(replace(head, version=2, runs=head.runs[1:]), 1)])
-    assert standing(store, rank(Priority.NORMAL, INLINE)) == [head.job_id]
 
 
 def test_the_oldest_queued_is_the_tenants_own(store: Store) -> None:

@@ -16,11 +16,9 @@ from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import MOST, PART, PARTS, UpcomingRuns
 from punctual.node.clock import ManualClock
-from punctual.node.run_queue.queue import RunQueue
 from punctual.node.sqlite.store import Store
 from tests.builders import NOON, a_body, a_head, a_run, after, an_id
-from tests.integration.adapters import SilentWake
-from tests.unit.queued_jobs import QueuedJobs
+from tests.integration.adapters import SilentWake, run_queue
 
 DAY = timedelta(days=1)
 MANY = 3_000
@@ -69,7 +67,7 @@ def hourly(number: int) -> JobState:
 
 
 def counted(store: Store) -> tuple[UpcomingRuns, CountingHeads]:
-    ports = store.ports(RunQueue(QueuedJobs(), frozenset()), SilentWake())
+    ports = store.ports(run_queue(store), SilentWake())
     heads = CountingHeads(store.heads)
     return UpcomingRuns(with_port(ports, heads=cast(JobStates, heads))), heads
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from punctual.domain.decide import Decision, Verdict, decide, decide_at_length
-from punctual.domain.events import Claim, ClaimAndFinish, Evaluate, Event
+from punctual.domain.events import Claim, Evaluate, Event, Finish
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import ENDED, Reason, Run, RunStatus, Trigger, WaitingRun
 from tests.builders_jobs import next_due_at
@@ -53,7 +53,7 @@ def decided(
     before = msgspec.json.encode(head)
     decision = decide(head, event, now, writer, recorded)
     assert decide(head, event, now, writer, recorded) == decision
-    if isinstance(event, Evaluate | ClaimAndFinish):
+    if isinstance(event, Evaluate | Claim | Finish):
         check_short_ways(head, event, now, writer, recorded)
     assert msgspec.json.encode(head) == before
     check_versions(head, decision, writer)
@@ -105,8 +105,6 @@ def check_steps(head: JobState, decision: Decision) -> None:
 
 def check_claim(head: JobState, event: Event, decision: Decision, now: datetime) -> None:
     """Only a claim makes a holder, and only where one may be."""
-    if isinstance(event, ClaimAndFinish) and decision.verdict is Verdict.OK:
-        check_perform(head, event, now)
     held = {run.run_id for run in head.runs if run.held}
     new = [run for run in decision.head.runs if run.held and run.run_id not in held]
     if not new:
@@ -122,13 +120,6 @@ def check_claim(head: JobState, event: Event, decision: Decision, now: datetime)
     former = next(old for old in head.runs if old.run_id == run.run_id)
     assert former.begun or run.trigger is not Trigger.SCHEDULE or head.state is not JobStatus.PAUSED
     assert set(decision.leases) >= {run.run_id}
-
-
-def check_perform(head: JobState, event: ClaimAndFinish, now: datetime) -> None:
-    """Claim and end in one: it may only be done where a claim would be given."""
-    run = next((run for run in head.runs if run.run_id == event.run_id), None)
-    if run is not None and not run.held and run.status is RunStatus.QUEUED:
-        assert decide(head, Claim(event.run_id, "e", "n"), now).verdict is Verdict.OK
 
 
 def check_state(head: JobState) -> None:

@@ -13,7 +13,6 @@ from punctual.domain.events import (
     Cancel,
     CancelRun,
     Claim,
-    ClaimAndFinish,
     DeadLetter,
     Evaluate,
     Finish,
@@ -117,12 +116,6 @@ class Machine(RuleBasedStateMachine):
             decision = self.world.do(Claim(run_id, "e", str(nonce), staged))
             if decision.run is not None and decision.run.token:
                 self.seen.append((run_id, decision.run.token))
-
-    @rule(pick=st.integers(0, 3), status=st.sampled_from([RunStatus.SUCCESS, RunStatus.FAILED]))
-    def perform(self, pick: int, status: RunStatus) -> None:
-        if sent := self.world.sent:
-            run_id = sent[-1 - pick % min(len(sent), 4)].run_id
-            self.world.do(ClaimAndFinish(run_id, "e", "p", status))
 
     @precondition(lambda self: self.seen)
     @rule(

@@ -14,7 +14,6 @@ from punctual.domain.events import (
     Cancel,
     CancelRun,
     Claim,
-    ClaimAndFinish,
     DeadLetter,
     Event,
     Finish,
@@ -84,8 +83,6 @@ def events_of(head: JobState, case: Case) -> Iterator[Event]:
             yield Claim(run.run_id, "e", "n")
             yield Claim(run.run_id, "e", "n", staged=True)
             yield DeadLetter(run.run_id)
-            for status in (RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.TIMED_OUT):
-                yield ClaimAndFinish(run.run_id, "e", "n", status)
         if run.token:
             for status in (
                 RunStatus.SUCCESS,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.decide import Verdict
-from punctual.domain.durations import CLAIM_LEASE
+from punctual.domain.durations import CLAIM_LEASE, LOST_AT_MOST, RETURNED_AT_MOST
 from punctual.domain.events import Claim, DeadLetter, Finish, ReturnClaim, Started
 from punctual.domain.identifiers import derived_id
 from punctual.domain.job_state import Retry
@@ -209,6 +209,18 @@ def test_work_that_was_not_begun_is_given_back_without_an_attempt() -> None:
     assert decision.attempts == ()
     assert story.claim().attempt == 1
     assert story.head.started == 1
+
+
+def test_a_claim_that_is_always_given_back_has_an_end() -> None:
+    story, run = a_claimed_run(once=True)
+    claims = 1
+    while story.do(ReturnClaim(run.run_id, run.token, begun=False)).head.runs:
+        run = story.claim()
+        claims += 1
+        assert claims < 100
+    (ended,) = story.head.ended
+    assert (ended.status, ended.reason, ended.past) == (RunStatus.FAILED, Reason.LOST, "LLLL")
+    assert claims == RETURNED_AT_MOST + LOST_AT_MOST
 
 
 def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_an_end() -> None:

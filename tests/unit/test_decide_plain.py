@@ -1,5 +1,6 @@
 """The short ways of `decide` are taken where they should be, and answer as it does at length."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 
 from punctual.domain import fast_path
 from punctual.domain.decide import decide, decide_at_length
-from punctual.domain.events import ClaimAndFinish, Evaluate
+from punctual.domain.events import Claim, Evaluate, Finish
 from punctual.domain.identifiers import EPOCH, occurrence_id, sortable_id
 from punctual.domain.job_state import JobState, Limits
 from punctual.domain.run import RunStatus
@@ -37,10 +38,15 @@ def test_a_job_that_is_alone_takes_the_short_way(schedule: Schedule) -> None:
     first = fast_path.fire(head, look, after(59.5), "w", NOBODY, True)
     assert first is not None
     assert first == decide_at_length(head, look, after(59.5), "w", NOBODY, True)
-    event = ClaimAndFinish(first.sends[0].run_id, "me", "n", RunStatus.SUCCESS)
-    second = fast_path.perform(first.head, event, T, "x", NOBODY, True)
+    claim = Claim(first.sends[0].run_id, "me", "n")
+    second = fast_path.claim(first.head, claim, T, "x", NOBODY, True)
     assert second is not None
-    assert second == decide_at_length(first.head, event, T, "x", NOBODY, True)
+    assert second.run is not None
+    assert second == decide_at_length(first.head, claim, T, "x", NOBODY, True)
+    finish = Finish(claim.run_id, second.run.token, RunStatus.SUCCESS)
+    third = fast_path.finish(second.head, finish, after(60.5), "y", NOBODY, True)
+    assert third is not None
+    assert third == decide_at_length(second.head, finish, after(60.5), "y", NOBODY, True)
 
 
 @pytest.mark.parametrize("fields", UNUSUAL)
@@ -48,20 +54,46 @@ def test_what_is_unusual_goes_the_long_way(fields: dict[str, Any]) -> None:
     head = a_job(fields.pop("schedule", Once(T)), **fields)
     assert fast_path.fire(head, Evaluate(horizon=T), after(59), "w", NOBODY, True) is None
     ready = fired(head)
-    event = ClaimAndFinish(ready.runs[0].run_id, "me", "n", RunStatus.SUCCESS)
-    assert fast_path.perform(ready, event, T, "x", NOBODY, True) is None
+    claim = Claim(ready.runs[0].run_id, "me", "n")
+    assert fast_path.claim(ready, claim, T, "x", NOBODY, True) is None
+    claimed = decide(ready, claim, T, "x")
+    assert claimed.run is not None
+    finish = Finish(claim.run_id, claimed.run.token, RunStatus.SUCCESS)
+    assert fast_path.finish(claimed.head, finish, T, "y", NOBODY, True) is None
 
 
-def test_what_failed_or_is_not_due_or_is_another_goes_the_long_way() -> None:
+def test_a_claim_that_is_early_or_of_another_goes_the_long_way() -> None:
     ready = fired(a_job(Once(T)))
     run_id = ready.runs[0].run_id
-    well, ill = RunStatus.SUCCESS, RunStatus.FAILED
     for event, now in (
-        (ClaimAndFinish(run_id, "me", "n", ill), T),
-        (ClaimAndFinish(run_id, "me", "n", well), after(59)),
-        (ClaimAndFinish("another", "me", "n", well), T),
+        (Claim(run_id, "me", "n"), after(59)),
+        (Claim(run_id, "me", "n", staged=True), T),
+        (Claim("another", "me", "n"), T),
     ):
-        assert fast_path.perform(ready, event, now, "x", NOBODY, True) is None
+        assert fast_path.claim(ready, event, now, "x", NOBODY, True) is None
+
+
+def test_an_end_that_failed_or_is_of_another_goes_the_long_way() -> None:
+    ready = fired(a_job(Once(T)))
+    run_id = ready.runs[0].run_id
+    claimed = decide(ready, Claim(run_id, "me", "n"), T, "x").head
+    token = claimed.runs[0].token
+    for event in (
+        Finish(run_id, token, RunStatus.FAILED),
+        Finish(run_id, token - 1, RunStatus.SUCCESS),
+        Finish("another", token, RunStatus.SUCCESS),
+    ):
+        assert fast_path.finish(claimed, event, T, "y", NOBODY, True) is None
+
+
+def test_an_end_whose_row_stands_or_falls_with_the_swap_leaves_the_head() -> None:
+    ready = fired(a_job(Once(T)))
+    claimed = decide(ready, Claim(ready.runs[0].run_id, "me", "n"), T, "x").head
+    finish = Finish(claimed.runs[0].run_id, claimed.runs[0].token, RunStatus.SUCCESS)
+    apart = decide(claimed, finish, T, "y")
+    together = decide(claimed, finish, T, "y", together=True)
+    assert together.records == apart.records == apart.head.ended
+    assert together.head == replace(apart.head, ended=())
 
 
 AROUND = st.sampled_from([-61, -60, -1, -0.5, 0, 0.5, 1, 3.7, 59, 60, 61, 3_600])
@@ -86,6 +118,8 @@ AROUND = st.sampled_from([-61, -60, -1, -0.5, 0, 0.5, 1, 3.7, 59, 60, 61, 3_600]
     timer=st.none() | AROUND,
     brought=st.lists(AROUND, max_size=2),
     together=st.booleans(),
+    work=st.sampled_from([0, 0.5, 59, 60, 3_600]),
+    note=st.sampled_from(["", "a note"]),
 )
 def test_both_ways_answer_alike(
     schedule: Schedule,
@@ -96,6 +130,8 @@ def test_both_ways_answer_alike(
     timer: float | None,
     brought: list[float],
     together: bool,
+    work: float,
+    note: str,
 ) -> None:
     now, later = after(60 + begin), after(60 + begin + wait)
     head = a_job(schedule, timer_at=None if timer is None else after(60 + timer), **limits)
@@ -104,11 +140,16 @@ def test_both_ways_answer_alike(
     first = decide_at_length(head, look, now, "w", NOBODY, together)
     assert decide(head, look, now, "w", NOBODY, together) == first
     for run in first.head.runs:
-        event = ClaimAndFinish(run.run_id, "me", "n", RunStatus.SUCCESS)
+        claim = Claim(run.run_id, "me", "n")
         recorded = frozenset(ended.run_id for ended in first.head.ended)
         for known in (NOBODY, recorded):
-            second = decide_at_length(first.head, event, later, "x", known, together)
-            assert decide(first.head, event, later, "x", known, together) == second
+            second = decide_at_length(first.head, claim, later, "x", known, together)
+            assert decide(first.head, claim, later, "x", known, together) == second
+            for held in second.head.runs:
+                finish = Finish(held.run_id, held.token, RunStatus.SUCCESS, note=note)
+                end = later + timedelta(seconds=work)
+                third = decide_at_length(second.head, finish, end, "y", known, together)
+                assert decide(second.head, finish, end, "y", known, together) == third
 
 
 def test_ids_of_occurrences_stay_what_they_were() -> None:

@@ -9,7 +9,7 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Lease
 from punctual.domain.write_ids import is_own
 from punctual.engine.ports.job_states import StoredState
-from punctual.node.sqlite.state_rows import HEAD, JobStateRows, merged
+from punctual.node.sqlite.state_rows import HEAD, JobStateRows, merged, queued_in
 from tests.builders import RUN, a_head, a_run, after, an_id
 
 LEASE = Lease(token=2, until=after(30))
@@ -54,12 +54,13 @@ def test_an_update_names_only_the_columns_that_changed() -> None:
     for new, names in (
         (replace(head, version=2), set()),
         (replace(head, next_at=after(90)), {"coming", "again"}),
-        (replace(head, runs=runs), {"leased", "busy", "queued", "queued_priority", "queued_due"}),
+        (replace(head, runs=runs), {"leased", "busy"}),
         (replace(head, next_at=None, **over), {"state", "expires", "coming", "again"}),
     ):
         rows = JobStateRows(Counter())
         rows.add(1, StoredState(head, {}), StoredState(new, {}))
-        ((statement, ((packed, *_),)),) = rows.statements()
+        (statement, ((packed, *_),)), *queue = rows.statements()
+        assert [rows for _, rows in queue] == [[row] for row in queued_in(new)]
         named = statement.removeprefix("UPDATE heads SET ").removesuffix(" WHERE id = ?")
         assert {one.partition(" = ")[0] for one in named.split(", ")} == {"head"} | names
         assert HEAD.decode(packed) == new

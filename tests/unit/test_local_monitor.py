@@ -58,6 +58,11 @@ def a_run(late: float, status: RunStatus = RunStatus.SUCCESS) -> Run:
     return replace(run, started_at=at, attempt_at=at, ended_at=at)
 
 
+def begin_and_end(monitor: NodeMonitor, runs: list[Run]) -> None:
+    monitor.started(runs)
+    monitor.ended(runs)
+
+
 def test_a_batch_counts_as_its_runs_one_by_one() -> None:
     again = replace(a_run(3), started_at=AT)
     to_be_tried_again = replace(a_run(0.2, RunStatus.QUEUED), ended_at=None)
@@ -67,10 +72,11 @@ def test_a_batch_counts_as_its_runs_one_by_one() -> None:
     runs += [again, to_be_tried_again, given_back, cancelled]
 
     together, singly = a_monitor(), a_monitor()
-    together.performed(runs)
+    together.started(runs)
+    together.ended(runs)
     for run in runs:
-        singly.started(run)
-        singly.ended(run)
+        singly.started([run])
+        singly.ended([run])
 
     now = AT + timedelta(minutes=1)
     assert together.stats("t", now) == singly.stats("t", now)
@@ -89,15 +95,16 @@ def test_lateness_counts_from_when_its_own_job_let_a_run_in() -> None:
     assert (let_in.in_line, made_late.in_line) == (timedelta(seconds=29), timedelta(seconds=9))
     for run, late in ((let_in, 1_000), (made_late, 21_000)):
         together, singly = a_monitor(), a_monitor()
-        together.performed([run])
-        singly.started(run)
+        together.started([run])
+        together.ended([run])
+        singly.started([run])
         for monitor in (together, singly):
             assert monitor.stats("t", AT + MINUTE).lateness_ms["max"] == late
 
 
 def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
     monitor = a_monitor()
-    monitor.performed([a_run(0.5)])
+    begin_and_end(monitor, [a_run(0.5)])
     later = AT + timedelta(minutes=30)
     monitor.planned(ClockReading(later, 0.0), later)
     assert monitor.stats("t", later).lateness_ms["max"] == 500
@@ -106,7 +113,7 @@ def test_lateness_of_the_hour_and_of_health_are_kept_apart() -> None:
 
 def test_lateness_is_right_to_five_in_a_hundred_and_its_maximum_exact() -> None:
     monitor = a_monitor()
-    monitor.performed([a_run(number / 1_000) for number in range(1, 1_001)])
+    begin_and_end(monitor, [a_run(number / 1_000) for number in range(1, 1_001)])
     found = monitor.stats("t", AT + MINUTE).lateness_ms
     assert found["p50"] == pytest.approx(500, rel=0.05)
     assert found["p99"] == pytest.approx(990, rel=0.05)
@@ -115,10 +122,10 @@ def test_lateness_is_right_to_five_in_a_hundred_and_its_maximum_exact() -> None:
 
 def test_each_minute_has_the_lateness_of_its_own_runs() -> None:
     monitor = a_monitor()
-    monitor.performed([a_run(0.5), a_run(0.5)])
-    monitor.performed([a_run(4)])  # it starts in the next minute
+    begin_and_end(monitor, [a_run(0.5), a_run(0.5)])
+    begin_and_end(monitor, [a_run(4)])  # it starts in the next minute
     once_more = replace(a_run(9), started_at=AT)
-    monitor.performed([once_more])  # another attempt is not late
+    begin_and_end(monitor, [once_more])  # another attempt is not late
     first, second = monitor.stats("t", AT + MINUTE).last_hour
     assert first["lateness_ms"]["max"] == 500
     assert first["lateness_ms"]["p50"] == pytest.approx(500, rel=0.05)
@@ -127,14 +134,14 @@ def test_each_minute_has_the_lateness_of_its_own_runs() -> None:
 
 def test_a_minute_in_which_nothing_started_has_no_lateness() -> None:
     monitor = a_monitor()
-    monitor.ended(a_run(0))
+    monitor.ended([a_run(0)])
     (minute,) = monitor.stats("t", AT + MINUTE).last_hour
     assert minute["lateness_ms"] == {"p50": None, "p99": None, "max": None}
 
 
 def test_what_is_on_time_is_not_late_at_all() -> None:
     monitor = a_monitor()
-    monitor.performed([a_run(0)])
+    begin_and_end(monitor, [a_run(0)])
     assert monitor.stats("t", AT).lateness_ms == {"p50": 0, "p99": 0, "max": 0}
 
 
@@ -146,19 +153,19 @@ def planned(monitor: NodeMonitor, now: datetime) -> NodeMonitor:
 def test_what_became_due_before_the_start_makes_the_node_not_late() -> None:
     monitor = planned(a_monitor(), AT)
     before = replace(a_run(600), due_at=AT - timedelta(minutes=5))
-    monitor.started(replace(before, created_at=AT - timedelta(minutes=5)))
+    monitor.started([replace(before, created_at=AT - timedelta(minutes=5))])
     now = AT + timedelta(minutes=10)
     assert monitor.health(now).status == "ok"
     assert monitor.stats("t", now).lateness_ms["max"] == 900_000, "it was late all the same"
 
-    monitor.performed([a_run(590)])
+    begin_and_end(monitor, [a_run(590)])
     assert monitor.health(now).status == "late", "this became due here"
 
 
 def test_what_became_due_before_the_clock_was_set_makes_the_node_not_late() -> None:
     monitor = planned(a_monitor(), AT)
     monitor.clock_was_set(AT + timedelta(minutes=10))
-    monitor.performed([a_run(600)])
+    begin_and_end(monitor, [a_run(600)])
     assert monitor.health(AT + timedelta(minutes=10)).status == "ok"
 
 
@@ -181,9 +188,9 @@ def test_a_node_that_has_not_planned_for_a_minute_is_down_whatever_the_wall_cloc
 def test_the_last_hour_outlives_a_restart() -> None:
     kept = Keeps()
     monitor = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, AT)
-    monitor.performed([a_run(0.5), a_run(2, RunStatus.FAILED)])
+    begin_and_end(monitor, [a_run(0.5), a_run(2, RunStatus.FAILED)])
     monitor.write(ClockReading(AT, 5.0))
-    monitor.performed([a_run(0.25)])
+    begin_and_end(monitor, [a_run(0.25)])
     monitor.write(ClockReading(AT, 5.5))  # too soon after the last
     now = AT + MINUTE
     before = monitor.stats("t", now)
@@ -199,7 +206,7 @@ def test_the_last_hour_outlives_a_restart() -> None:
 def test_what_an_undone_unit_wrote_is_written_again() -> None:
     kept = Keeps()
     monitor = NodeMonitor(NothingStored(), kept, (), NoTasks(), "local", lambda: 0.0, AT)
-    monitor.performed([a_run(0.5)])
+    begin_and_end(monitor, [a_run(0.5)])
     monitor.write(ClockReading(AT, 5.0))
     kept.rows.clear()
     monitor.undone()

@@ -2,17 +2,21 @@
 
 from datetime import timedelta
 
-from punctual.domain.job_state import Lane, Priority
+from punctual.domain.job_state import Lane, Priority, Rules
 from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Key
 from punctual.engine.ports.run_queue import Message
-from tests.builders import JOB, NOON, RUN, a_receipt, after, an_id
+from tests.builders import JOB, NOON, RUN, a_head, a_receipt, a_run, after, an_id
 from tests.integration.adapters import World
 
 DAY = timedelta(hours=24)
 
 
-def a_message(run_id: str = RUN, version: int = 2, lane: Lane = Lane.QUICK) -> Message:
-    return Message("acme", JOB, run_id, NOON, Priority.NORMAL, lane, version, "event")
+def a_message(
+    run_id: str = RUN, version: int = 2, lane: Lane = Lane.QUICK, job_id: str = JOB
+) -> Message:
+    return Message("acme", job_id, run_id, NOON, Priority.NORMAL, lane, version, "event")
 
 
 def test_the_first_receipt_of_a_key_stands(ports: Ports) -> None:
@@ -66,24 +70,44 @@ def test_no_receipts_are_claimed_for_nothing(ports: Ports) -> None:
     assert list(ports.receipts.claim("acme", [], NOON)) == []
 
 
+def send(world: World, *messages: Message) -> list[bool]:
+    """Send messages of runs that stand queued, as the swap before a message leaves them."""
+    for message in messages:
+        key = Key(message.tenant, message.job_id)
+        standing = world.ports.heads.load([key]).get(key)
+        version = 0 if standing is None else standing.head.version
+        rules = {1: Rules("1-body", NOON, "script", message.lane, message.priority)}
+        run = a_run(message.run_id, due_at=message.due_at)
+        head = a_head(message.job_id, version + 1, f"w{version}", rules=rules, runs=(run,))
+        assert list(world.ports.heads.swap([Swap(head, version)])) == [True]
+    return list(world.ports.messages.send(messages))
+
+
+def delivered(world: World) -> list[tuple[str, str]]:
+    return [(message.job_id, message.run_id) for message in world.delivered(NOON)]
+
+
 def test_messages_are_taken_and_delivered(world: World) -> None:
-    sent = [a_message(an_id(n), lane=Lane.LONG if n % 5 == 0 else Lane.QUICK) for n in range(25)]
-    assert list(world.ports.messages.send(sent)) == [True] * 25
-    assert sorted(world.delivered(NOON)) == sorted(sent)
+    sent = [
+        a_message(an_id(n), job_id=an_id(n), lane=Lane.LONG if n % 5 == 0 else Lane.QUICK)
+        for n in range(25)
+    ]
+    assert send(world, *sent) == [True] * 25
+    assert sorted(delivered(world)) == sorted((an_id(n), an_id(n)) for n in range(25))
 
 
 def test_a_message_sent_twice_is_delivered_at_least_once(world: World) -> None:
-    assert list(world.ports.messages.send([a_message()])) == [True]
-    assert list(world.ports.messages.send([a_message()])) == [True]
-    assert set(world.delivered(NOON)) == {a_message()}
+    assert send(world, a_message()) == [True]
+    assert send(world, a_message()) == [True]
+    assert set(delivered(world)) == {(JOB, RUN)}
 
 
 def test_a_message_of_a_newer_version_is_another(world: World) -> None:
     """A look sends again what stands queued: the queue must not take it for the first."""
-    assert list(world.ports.messages.send([a_message(version=2)])) == [True]
-    assert set(world.delivered(NOON)) == {a_message(version=2)}
-    assert list(world.ports.messages.send([a_message(version=3)])) == [True]
-    assert a_message(version=3) in world.delivered(NOON)
+    assert send(world, a_message(version=2)) == [True]
+    assert set(delivered(world)) == {(JOB, RUN)}
+    assert send(world, a_message(version=3)) == [True]
+    assert (JOB, RUN) in delivered(world)
 
 
 def test_no_messages_are_no_answer(ports: Ports) -> None:

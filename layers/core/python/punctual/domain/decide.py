@@ -4,8 +4,6 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from msgspec.structs import replace
-
 from punctual.domain import events, fast_path
 from punctual.domain.answer import OK, Answer, Verdict, now_of
 from punctual.domain.decision import Decision
@@ -15,7 +13,7 @@ from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.transitions import commands, execution
 from punctual.domain.transitions.wait_queue import LINE_MOST
 
-__all__ = ["Decision", "Verdict", "decide", "decide_at_length", "joined"]
+__all__ = ["Decision", "Verdict", "decide", "decide_at_length"]
 
 
 def decide(
@@ -71,17 +69,6 @@ def decide_at_length(
         kills=tuple(draft.kills),
         attempts=tuple(draft.attempts),
     )
-
-
-def joined(first: Decision, second: Decision) -> Decision:
-    """Two decisions in turn as one, for who writes the second head alone.
-
-    The first fires what the second answers: what it asks for besides is the run it sends.
-    """
-    wanted = first.timer_at
-    if wanted is None or second.timer_at is not None or wanted != second.head.timer_at:
-        return second
-    return replace(second, timer_at=wanted)
 
 
 def _complete(d: Draft) -> None:
@@ -142,7 +129,6 @@ _HANDLERS: dict[type[Event], Callable[[Draft, Any], Answer]] = {
     events.Evaluate: execution.look,
     events.Claim: execution.claim,
     events.Started: execution.started,
-    events.ClaimAndFinish: execution.perform,
     events.Finish: execution.finish,
     events.ReturnClaim: execution.release,
     events.DeadLetter: execution.poison,
@@ -157,5 +143,6 @@ _HANDLERS: dict[type[Event], Callable[[Draft, Any], Answer]] = {
 
 _SHORT: dict[type[Event], Callable[..., Decision | None]] = {
     events.Evaluate: fast_path.fire,
-    events.ClaimAndFinish: fast_path.perform,
+    events.Claim: fast_path.claim,
+    events.Finish: fast_path.finish,
 }

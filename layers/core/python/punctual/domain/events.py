@@ -40,16 +40,6 @@ class Finish(Struct, frozen=True, gc=False):
     note: str = ""  # a few bytes of output, kept with the run itself
 
 
-class ClaimAndFinish(Struct, frozen=True, gc=False):
-    """Claimed and ended at once, by work that is part of the very write that records it."""
-
-    run_id: str
-    claimer: str
-    nonce: str
-    status: RunStatus
-    retryable: bool = True
-
-
 class ReturnClaim(Struct, frozen=True, gc=False):
     """The holder gives a run back; `begun` when the work may have had effects.
 
@@ -124,7 +114,6 @@ Event = (
     | Claim
     | Started
     | Finish
-    | ClaimAndFinish
     | ReturnClaim
     | DeadLetter
     | Pause

@@ -1,7 +1,7 @@
-"""The two decisions nearly all jobs need, in one go: fire what is alone, and perform it.
+"""The decisions that nearly all runs need, in one go: fire, claim and finish a run that is alone.
 
-Each answers exactly as the general way does (a property test compares them), or None where
-anything is unusual. Copies of a struct are cheaper than new ones, so these change what is there.
+Each answers exactly as the general way does, or None where anything is unusual. A property test
+compares them. A copy of a struct costs less than a new one, so these change what is there.
 """
 
 from datetime import datetime, timedelta
@@ -11,17 +11,18 @@ from msgspec.structs import replace
 from punctual.domain.answer import Verdict
 from punctual.domain.decision import Decision
 from punctual.domain.draft import WRITERS
-from punctual.domain.events import ClaimAndFinish, Evaluate
+from punctual.domain.durations import CLAIM_LEASE
+from punctual.domain.events import Claim, Evaluate, Finish
 from punctual.domain.identifiers import occurrence_id
 from punctual.domain.job_state import JobState, JobStatus
-from punctual.domain.run import Run, RunStatus, Trigger
+from punctual.domain.run import Lease, Reason, Run, RunStatus, Trigger
 from punctual.domain.schedules.schedule import Every, Once, next_after
 
 _NO_JITTER = timedelta(0)
 
 
 def _is_plain(head: JobState) -> bool:
-    """Nothing waits, is behind, or counts: an occurrence is all that can matter."""
+    """Return whether an occurrence is all that can matter: nothing waits, catches up or counts."""
     return (
         head.state is JobStatus.SCHEDULED
         and not head.line
@@ -33,6 +34,11 @@ def _is_plain(head: JobState) -> bool:
         and head.rules[head.definition].deadline_seconds is None
         and not (isinstance(head.schedule, Every) and head.schedule.from_completion)
     )
+
+
+def _next_timer(head: JobState) -> datetime | None:
+    """Return when a job without runs in the queue must be evaluated next."""
+    return None if head.next_at is None else head.next_at + head.limits.jitter
 
 
 def fire(
@@ -73,57 +79,86 @@ def fire(
     return Decision(new, True, timer_at=put, sends=(run,))
 
 
-def perform(
+def claim(
     head: JobState,
-    event: ClaimAndFinish,
+    event: Claim,
     now: datetime,
     writer: str,
-    recorded: frozenset[str],
-    together: bool,
+    _recorded: frozenset[str],
+    _together: bool,
 ) -> Decision | None:
-    """Claim and end the one run there is, which succeeded."""
-    if len(head.runs) != 1 or event.status is not RunStatus.SUCCESS or recorded:
+    """Give the one run there is to its claimer."""
+    if len(head.runs) != 1 or event.staged:
         return None
-    run, following = head.runs[0], head.next_at
-    if run.run_id != event.run_id or run.status is not RunStatus.QUEUED or run.begun:
+    run, wanted = head.runs[0], _next_timer(head)
+    if run.run_id != event.run_id or run.status is not RunStatus.QUEUED or run.due_at > now:
         return None
-    wanted = None
-    if following is not None:
-        wanted = following + head.limits.jitter
-        if wanted <= now:
-            return None
-    if run.due_at > now or not _is_plain(head):
+    if not _is_plain(head):
         return None
-    ended = replace(
+    token = head.version + 1
+    claimed = replace(
         run,
-        status=RunStatus.SUCCESS,
-        token=head.version + 1,
+        status=RunStatus.RUNNING,
+        reason=Reason.NONE,
+        token=token,
         claimer=event.claimer,
         nonce=event.nonce,
-        started_at=now,
+        started_at=run.started_at or now,
         attempt_at=now,
-        ended_at=now,
         changed_at=now,
         sent_at=None,
         sends=0,
     )
     new = replace(
         head,
+        version=token,
+        started=head.started + (run.trigger is Trigger.SCHEDULE and not run.begun),
+        runs=(claimed,),
+        timer_at=wanted,
+        writers=(*head.writers[1 - WRITERS :], writer),
+        ended_at=None,
+    )
+    lease = Lease(token=token, until=now + CLAIM_LEASE)
+    put = None if wanted == head.timer_at else wanted
+    return Decision(new, True, Verdict.OK, claimed, timer_at=put, leases={run.run_id: lease})
+
+
+def finish(
+    head: JobState,
+    event: Finish,
+    now: datetime,
+    writer: str,
+    recorded: frozenset[str],
+    together: bool,
+) -> Decision | None:
+    """End the one run there is, which succeeded."""
+    if len(head.runs) != 1 or event.status is not RunStatus.SUCCESS or recorded:
+        return None
+    run, wanted = head.runs[0], _next_timer(head)
+    if run.run_id != event.run_id or run.token != event.token or not run.held:
+        return None
+    if not _is_plain(head) or (wanted is not None and wanted <= now):
+        return None
+    ended = replace(
+        run,
+        status=RunStatus.SUCCESS,
+        reason=Reason.NONE,
+        ended_at=now,
+        changed_at=now,
+        next_at=None,
+        cancel=Reason.NONE,
+        note=event.note or run.note,
+    )
+    new = replace(
+        head,
         version=head.version + 1,
         state=JobStatus.COMPLETED if wanted is None else JobStatus.SCHEDULED,
-        started=head.started + (run.trigger is Trigger.SCHEDULE),
         runs=(),
         ended=() if together else (ended,),
         timer_at=wanted,
         writers=(*head.writers[1 - WRITERS :], writer),
         ended_at=(head.ended_at or now) if wanted is None else None,
     )
-    return Decision(
-        new,
-        True,
-        Verdict.OK,
-        ended,
-        timer_at=None if wanted == head.timer_at else wanted,
-        leases={run.run_id: None},
-        records=(ended,),
-    )
+    put = None if wanted == head.timer_at else wanted
+    leases = {run.run_id: None}
+    return Decision(new, True, Verdict.OK, ended, timer_at=put, leases=leases, records=(ended,))

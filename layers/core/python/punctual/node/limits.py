@@ -172,8 +172,7 @@ class Admission:
     same time than `concurrent_runs`, and in no more slots of a lane than `lane_percent` of them.
     What may not stays queued.
 
-    A run is reserved when it is taken, begun when it was claimed, and all that was begun in a
-    transaction that is undone was not.
+    All that was begun in a transaction that is undone was not.
     """
 
     def __init__(
@@ -190,7 +189,6 @@ class Admission:
         self._clock = clock
         self._starts = Windows(START, kept)
         self._running: dict[str, dict[str, str]] = {}  # the kinds of runs, by tenant and run
-        self._reserved: Counter[str] = Counter()
         self._begun: list[tuple[str, str]] = []  # and still running
 
     def holds(self, tenant: str) -> bool:
@@ -200,16 +198,15 @@ class Admission:
         """How many may start now; an inline run has ended when the next one begins."""
         instant = kind == INLINE
         limits = self._limits_of(tenant)
-        reserved = self._reserved[tenant]
         if limits.runs_per_minute is not None:
-            most = min(most, self._window(tenant).room(limits.runs_per_minute, now) - reserved)
+            most = min(most, self._window(tenant).room(limits.runs_per_minute, now))
         if limits.concurrent_runs is not None:
             free = limits.concurrent_runs - len(self._running.get(tenant, ()))
-            most = min(most, most if instant and free > 0 else free - reserved)
+            most = min(most, most if instant and free > 0 else free)
         slots = limits.executors(self._slots[kind]) if kind in self._slots else None
         if slots is not None:
             running = Counter(self._running.get(tenant, {}).values())
-            most = min(most, slots - running[kind] - reserved)
+            most = min(most, slots - running[kind])
         return max(0, most)
 
     def free_at(self, tenant: str) -> datetime | None:
@@ -219,14 +216,10 @@ class Admission:
             return None
         return self._window(tenant).free_at(most)
 
-    def reserve(self, tenant: str, count: int) -> None:
-        self._reserved[tenant] += count
-
     def begin(self, runs: Iterable[tuple[str, Run]], kind: str) -> None:
-        """These started, by tenant; whatever else was reserved did not."""
+        """Count the runs that started, by tenant."""
         if not self.on:
             return
-        self._reserved.clear()
         begun: Counter[tuple[str, datetime]] = Counter()
         for tenant, run in runs:
             if run.attempt_at is not None and self.holds(tenant):
@@ -246,7 +239,6 @@ class Admission:
         self._starts.keep()
 
     def undo(self) -> None:
-        self._reserved.clear()
         self._starts.undo()
         for tenant, run_id in self._begun:
             self.end(tenant, run_id)

@@ -110,15 +110,11 @@ class NodeMonitor:
         """What was written last may not be: write all again."""
         self._changed.update(self._minutes)
 
-    def started(self, run: Run) -> None:
-        if run.attempt_at is not None:
-            minute = self._at(run.attempt_at)
-            minute.started += 1
-            if run.attempt_at == run.started_at:
-                self._late(minute, run.attempt_at, _expected_at(run), 1)
-
-    def performed(self, runs: Sequence[Run]) -> None:
-        """What was started and ended by one swap, a batch at a time."""
+    def started(self, runs: Sequence[Run]) -> None:
+        """Count attempts that began, a batch at a time: those of one batch share its time."""
+        for at, count in Counter([run.attempt_at for run in runs]).items():
+            if at is not None:
+                self._at(at).started += count
         first = Counter(
             [
                 (run.attempt_at, run.due_at if run.let_in_at is None else _expected_at(run))
@@ -126,18 +122,15 @@ class NodeMonitor:
                 if run.attempt_at is not None and run.attempt_at == run.started_at
             ]
         )
-        for (at, expected), many in first.items():
-            self._late(self._at(at), at, expected, many)
-        counted = Counter([(run.attempt_at, run.ended_at, run.status._value_) for run in runs])
-        for (started, ended, status), many in counted.items():
-            if started is not None:
-                self._at(started).started += many
-            if ended is not None:
-                self._end(ended, status, many)
+        for (at, expected), count in first.items():
+            self._late(self._at(at), at, expected, count)
 
-    def ended(self, run: Run) -> None:
-        if run.ended_at is not None:
-            self._end(run.ended_at, run.status.value, 1)
+    def ended(self, runs: Sequence[Run]) -> None:
+        """Count runs that came to their end, a batch at a time."""
+        counted = Counter([(run.ended_at, run.status._value_) for run in runs])
+        for (at, status), count in counted.items():
+            if at is not None:
+                self._end(at, status, count)
 
     def _end(self, at: datetime, status: str, many: int) -> None:
         if status in SUCCEEDED:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import NamedTuple, TypeVar
 
-from punctual.domain.durations import CLAIM_LEASE
+from punctual.domain.durations import LEASE
 from punctual.domain.job_state import Lane
 from punctual.domain.run import Run
 from punctual.engine.changes.apply import ChangeApplier
@@ -17,26 +17,23 @@ from punctual.engine.dispatch.late_timers import Sweeper
 from punctual.engine.dispatch.planner import Planned, Planner
 from punctual.engine.dispatch.poller import BATCH, Poller
 from punctual.engine.dispatch.reconciler import Reconciler
-from punctual.engine.execution.executor import Assignment, ClaimResult, Executor, Finished
-from punctual.engine.execution.inline import Performing
+from punctual.engine.execution.executor import Assignment, Executor, Finished, Unread
 from punctual.engine.execution.notifying import Secrets
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.rows import Key
-from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.quotas.limits import LimitsOf
 from punctual.node.clock import Sets
 from punctual.node.files.process_groups import GroupFiles
-from punctual.node.inline_events import EventsInline
 from punctual.node.limits import Admission, NodeQuotas, node_quotas
 from punctual.node.maintenance import Maintenance
 from punctual.node.monitor import NodeMonitor
+from punctual.node.run_queue.inline_events import InlineRunner
 from punctual.node.run_queue.queue import RunQueue
-from punctual.node.run_queue.slots import INLINE, INLINE_TYPES
-from punctual.node.run_queue.stored import QueuedStates
+from punctual.node.run_queue.slots import INLINE
 from punctual.node.running_tasks import NOT_BEGUN, Ended, RunningTasks
 from punctual.node.sqlite.store import Store
-from punctual.node.wakeups import Wiring
 from punctual.node.webhooks import Webhooks, no_secrets
 from punctual.node.workers import Workers
 from punctual.tasks.registry import Registry
@@ -56,6 +53,21 @@ class _Starting(NamedTuple):
     lane: Lane
     assignment: Assignment
     work: Callable[[], None]
+
+
+class _WakeUps:
+    """Pass new timers to the poller, and keep kills until the commit."""
+
+    def __init__(self) -> None:
+        self.poller: Poller | None = None
+        self.kills: list[str] = []
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        if self.poller is not None:
+            self.poller.nudge(timers)
+
+    def kill(self, _key: Key, run_ids: Sequence[str]) -> None:
+        self.kills.extend(run_ids)
 
 
 class Node:
@@ -83,18 +95,16 @@ class Node:
         self._log = log
         self._workers = workers
         self._woken = woken
-        wiring = Wiring()
+        wakeups = _WakeUps()
         slots = {lane: one.size for lane, one in workers.items()}
         self._admission = Admission(limits_of, clock, store.starts, slots)
-        self.ready = RunQueue(QueuedStates(store.heads), INLINE_TYPES, self._admission)
-        self.ports = store.ports(self.ready, wiring)
+        self.queue = RunQueue(store.work(), store.heads, self._admission)
+        self.ports = store.ports(self.queue, wakeups)
         self.steps = ChangeApplier(self.ports, clock, monotonic, log, store.work(), self._is_alive)
         self._looker = Evaluator(self.steps, new_id)
         self.executor = Executor(self.ports, self.steps, new_id, executor_id)
-        performing = Performing(self.ports, self.steps, self.executor, new_id)
-        self._events = EventsInline(performing, self.ready, store.feed, new_id)
-        looker = Evaluator(self.steps, new_id, self._events)
-        self.poller = Poller(store.timers, store.buckets, looker, AHEAD)
+        self._inline = InlineRunner(self.executor, store.feed, new_id)
+        self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
         # One name for all nodes of a folder: its lock proves that a minute's former holder is gone.
         self._planner = Planner(store.buckets, "node")
         reconciler = Reconciler(self.ports, self.steps, self._looker)
@@ -103,11 +113,17 @@ class Node:
         sweeper = Sweeper(self.ports, self._looker)
         self._house = Maintenance(store, reconciler, sweeper, log, now.steady)
         self.holding = RunningTasks(self.executor, registry, store.blobs, monotonic)
-        self._wiring = wiring
-        wiring.poller = self.poller
-        self.webhooks = Webhooks(*(store, self.ports, registry, webhook_secrets, log, woken))
+        self._wakeups = wakeups
+        wakeups.poller = self.poller
+        self.webhooks = Webhooks(store, self.ports, registry, webhook_secrets, log, woken)
         self.monitor = NodeMonitor(
-            *(store, store.minutes, self.holding, registry, executor_id, monotonic, now.wall),
+            store,
+            store.minutes,
+            self.holding,
+            registry,
+            executor_id,
+            monotonic,
+            now.wall,
             store.warnings,
         )
         self.search = JobQueries(self.ports, clock, self.monitor, log)
@@ -157,19 +173,17 @@ class Node:
             starting, self._starting = self._starting, []
             for one in starting:
                 self.holding.let_go(one.assignment)
-            self._wiring.kills.clear()
+            self._wakeups.kills.clear()
             self.poller.start_over()
-            self.ready.start_over()
-            self._events.start_over()
             for counted in self._counted:
                 counted.undo()
             self.monitor.undone()
             raise
         for counted in self._counted:
             counted.keep()
-        if self._wiring.kills:
-            self.holding.stop(self._wiring.kills)
-            self._wiring.kills.clear()
+        if self._wakeups.kills:
+            self.holding.stop(self._wakeups.kills)
+            self._wakeups.kills.clear()
 
     def _is_alive(self, run: Run) -> bool:
         """The lock on the folder proves that no other process holds the runs of this one."""
@@ -192,8 +206,7 @@ class Node:
         self._log("clock_was_set", seconds=by.total_seconds())
         self._plan_at = now.steady
         self.poller.forget_pauses()
-        self.ready.start_over()
-        self._events.start_over()
+        self.queue.clock_was_set()
         self.monitor.clock_was_set(now.wall)
         if by < timedelta(0):
             self.webhooks.clock_was_set_back(now.wall)
@@ -208,8 +221,7 @@ class Node:
             self._plan(now)
             more = self.poller.step(now.wall).handled >= BATCH
             self._write(ended)
-            more |= self._run_inline(self._clocks.read().wall)
-            self._claim_for_workers(self._clocks.read().wall)
+            self._start_runs(self._clocks.read().wall)
             self.monitor.write(now)
         for one in ended:
             self._ended.popleft()
@@ -222,19 +234,19 @@ class Node:
         self.webhooks.step(now.wall)
         self._house.keep(now)
         now = self._clocks.read()
-        if more or self._left(now.wall):
+        self.queue.look_ahead(self._free_slots(), now.wall)
+        if more:
             return now.steady
         at = self._work_at()
         if at - now.steady > QUIET:
             self._store.tidy()
         return min(at, self._house.next_at)
 
-    def _left(self, now: datetime) -> bool:
-        """What this step itself queued may have come behind the one that would have taken it."""
+    def _free_slots(self) -> list[str]:
+        """Return the slots that a run may start in."""
         if self._closing:
-            return False
-        free = [lane for lane in (Lane.QUICK, Lane.LONG) if self._workers[lane].free > 0]
-        return any(self.ready.waiting(kind, now) for kind in (INLINE, *free))
+            return []
+        return [INLINE, *(lane for lane in Lane if self._workers[lane].free > 0)]
 
     def _plan(self, now: ClockReading) -> None:
         if self._plan_at > now.steady:
@@ -245,52 +257,37 @@ class Node:
         self._plan_at = now.steady + (CATCH_UP if planned.behind else PLAN)
         self.monitor.planned(now, planned.watermark)
 
-    def _run_inline(self, now: datetime) -> bool:
-        """Events are published in the commit that ends their runs."""
-        if self._closing:
-            return False
-        ran = self._events.run(now, BATCH)
-        if not ran.taken:
-            return False
-        self.monitor.performed([run for _, run in ran.done])
-        for finished, run in ran.done:
-            if not finished.detail.plain:
-                self._tell(finished, run)
-        self._admission.begin(((one.key.tenant, run) for one, run in ran.done), INLINE)
-        self._come_again(ran.again)
-        self.poller.settle(ran.looked, now)
-        return ran.taken >= BATCH
-
-    def _claim(self, lane: Lane, messages: Sequence[Message], now: datetime) -> ClaimResult:
-        handed = self.executor.claim(messages)
-        for assignment in handed.granted:
-            self.monitor.started(assignment.run)
-        begun = ((one.key.tenant, one.run) for one in handed.granted)
-        self._admission.begin(begun, lane)
-        over = now + CLAIM_LEASE
-        self._come_again(handed.again)
-        for one in handed.unread:
-            if is_full(one.error):
-                key = Key(one.message.tenant, one.message.job_id)
-                self.executor.release(key, one.run.run_id, one.run.token, False, unstarted=True)
+    def _start_runs(self, now: datetime) -> None:
+        """Claim what is due, a batch for each slot that has room."""
+        for slot in self._free_slots():
+            if slot == INLINE:
+                self._note(self._inline.run(self._claim(slot, BATCH, now)))
             else:
-                self._come_again([(one.message, over)])
-        return handed
-
-    def _come_again(self, messages: Sequence[tuple[Message, datetime]]) -> None:
-        for message, at in messages:
-            self.ready.again(message, at)
-
-    def _claim_for_workers(self, now: datetime) -> None:
-        if self._closing:
-            return
-        for lane in (Lane.QUICK, Lane.LONG):
-            free = self._workers[lane].free
-            messages = self.ready.take(lane, now, free) if free > 0 else []
-            if messages:
-                for assignment in self._claim(lane, messages, now).granted:
+                for assignment in self._claim(slot, self._workers[slot].free, now):
                     work = self.holding.take(assignment, self._on_ended)
-                    self._starting.append(_Starting(lane, assignment, work))
+                    self._starting.append(_Starting(Lane(slot), assignment, work))
+
+    def _claim(self, slot: str, limit: int, now: datetime) -> Sequence[Assignment]:
+        messages = self.queue.take(slot, now, limit)
+        if not messages:
+            return ()
+        handed = self.executor.claim(messages)
+        self.monitor.started([assignment.run for assignment in handed.granted])
+        self._admission.begin(((one.key.tenant, one.run) for one in handed.granted), slot)
+        for unread in handed.unread:
+            self._give_back(unread)
+        claimed = len(handed.granted) + len(handed.unread)
+        if claimed < len(messages):
+            started = {assignment.run.run_id for assignment in handed.granted}
+            refused = [message for message in messages if message.run_id not in started]
+            self.queue.postpone(slot, refused, now + LEASE)
+        return handed.granted
+
+    def _give_back(self, unread: Unread) -> None:
+        """Return a claimed run whose definition or payload cannot be read now."""
+        key, full = Key(unread.message.tenant, unread.message.job_id), is_full(unread.error)
+        run = unread.run
+        self.executor.release(key, run.run_id, run.token, False, waits=True, unstarted=full)
 
     def _on_ended(self, ended: Ended) -> None:
         """Called by a worker's thread: a deque's append is atomic."""
@@ -313,14 +310,19 @@ class Node:
 
     def _finish(self, finished: Sequence[Finished]) -> None:
         results = self.executor.finish(finished)
-        for one, result in zip(finished, results, strict=True):
-            if result.decision is not None and result.decision.run is not None:
-                self._note(one, result.decision.run)
+        self._note(
+            [
+                (one, result.decision.run)
+                for one, result in zip(finished, results, strict=True)
+                if result.decision is not None and result.decision.run is not None
+            ]
+        )
 
-    def _note(self, finished: Finished, run: Run) -> None:
-        self.monitor.ended(run)
-        if not finished.detail.plain:
-            self._tell(finished, run)
+    def _note(self, ended: Sequence[tuple[Finished, Run]]) -> None:
+        self.monitor.ended([run for _, run in ended])
+        for finished, run in ended:
+            if not finished.detail.plain:
+                self._tell(finished, run)
 
     def _tell(self, finished: Finished, run: Run) -> None:
         """Log a run that took time or went wrong.
@@ -344,7 +346,7 @@ class Node:
     def _work_at(self) -> float:
         now = self._clocks.read()
         own = [self.holding.next_beat(), self._plan_at]
-        told = [self.poller.next_at(now.wall), self.ready.next_at(), self.webhooks.next_at()]
+        told = [self.poller.next_at(now.wall), self.queue.next_at(), self.webhooks.next_at()]
         moments = [*own, *(now.steady_at(at) for at in told if at is not None)]
         return min(moment for moment in moments if moment is not None)
 

@@ -44,10 +44,6 @@ def _check_lease(d: Draft, run: Run, read: Lease | None) -> None:
 
 
 def claim(d: Draft, event: events.Claim) -> Answer:
-    return _claim(d, event, event.staged)
-
-
-def _claim(d: Draft, event: events.Claim | events.ClaimAndFinish, staged: bool) -> Answer:
     run = d.run(event.run_id)
     if run is None:
         return Answer(Verdict.GONE)
@@ -67,7 +63,7 @@ def _claim(d: Draft, event: events.Claim | events.ClaimAndFinish, staged: bool) 
     if len(d.runs) > most and sum(other.held for other in d.runs) >= most:
         refuse_claim(d, run)
         return Answer(Verdict.NOT_QUEUED, run)
-    begun = begin(d, run, event.claimer, event.nonce, staged)
+    begun = begin(d, run, event.claimer, event.nonce, event.staged)
     admit(d)  # the last of `max_runs` makes room
     return Answer(Verdict.OK, begun)
 
@@ -81,16 +77,6 @@ def started(d: Draft, event: events.Started) -> Answer:
     running = replace(run, status=RunStatus.RUNNING, changed_at=d.now)
     d.put(running)
     return Answer(Verdict.OK, running)
-
-
-def perform(d: Draft, event: events.ClaimAndFinish) -> Answer:
-    """Claim and end in one step: for work whose effect stands or falls with this very swap."""
-    answer = _claim(d, event, staged=False)
-    if answer.verdict is not Verdict.OK or answer.run is None:
-        return answer
-    finish_attempt(d, answer.run, event.status, event.retryable)
-    settle(d)
-    return Answer(Verdict.OK, now_of(d, event.run_id))
 
 
 def finish(d: Draft, event: events.Finish) -> Answer:

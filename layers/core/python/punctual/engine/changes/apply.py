@@ -13,7 +13,6 @@ from punctual.engine.changes.plan import one_a_job
 from punctual.engine.changes.round import Round
 from punctual.engine.changes.timer_placement import TimerPlacement, TimerPuts
 from punctual.engine.clock import Clocks
-from punctual.engine.execution.deferred import Ending, Inline
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import StoredState
@@ -52,13 +51,11 @@ class ChangeApplier:
     def apply(
         self,
         changes: Sequence[Change],
-        inline: Inline | None = None,
         known: Mapping[Key, StoredState] | None = None,
         glance: bool = False,
     ) -> list[Result]:
         """Decide and write each; several of one job happen one after another.
 
-        What `inline` holds is not written: it is fired in memory, and completed when it is due.
         What is `known` is not read before the first decision, what is read at a `glance` may be
         old: such a decision may only lead to its swap, which loses then. Whatever else it would
         come to is decided on what is read consistently.
@@ -69,7 +66,7 @@ class ChangeApplier:
         while pending:
             first, later = one_a_job(pending, changes)
             begun = self.clocks.read()
-            lost = self._round.apply(begun, first, changes, results, inline, known, glance)
+            lost = self._round.apply(begun, first, changes, results, known, glance)
             known, glance = None, False
             for index in lost:
                 tries[index] += 1
@@ -84,10 +81,3 @@ class ChangeApplier:
         No decision for each that lost its place; its version is then to be read again.
         """
         return self._round.create(self.clocks.read(), new)
-
-    def complete(self, ended: Sequence[Ending]) -> list[Result | None]:
-        """End runs that were held, each fired and ended by one swap.
-
-        None for each whose head is not as it was read: what brought it is to be looked at again.
-        """
-        return self._round.complete(self.clocks.read(), ended)

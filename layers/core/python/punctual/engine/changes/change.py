@@ -34,7 +34,6 @@ class Result(Struct, frozen=True):
     effects_done: bool = True
     recorded: bool = True  # of its effects: what ended has its history row
     contended: bool = False
-    held: bool = False  # not written: it is completed when it is due
     kept: tuple[Timer, ...] = ()  # of those that brought it: still to be looked at in their time
     failed: bool = False  # deciding raised: nothing was done, and the rest of its batch went on
     later: bool = False  # failed, for the head is a later version's: it waits until that is back

@@ -9,7 +9,7 @@ from punctual.domain import run as past
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.durations import RETENTION
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.domain.events import ClaimAndFinish, Finish
+from punctual.domain.events import Finish
 from punctual.domain.job_state import JobState
 from punctual.domain.run import PAST, Run
 from punctual.domain.schedules.timezones import TZDATA_VERSION
@@ -43,7 +43,9 @@ class Effects:
                 lost = letter == past.LOST
                 detail = GONE if lost else change.detail or _NOTHING
                 rows.append(_attempt(change.key, run, PAST[letter], now, detail, lost))
-            if change.detail is not None and not _is_kept(change, change.detail):
+            if self._together or change.detail is None:
+                continue
+            if not _is_kept(change, change.detail):
                 run_ended = _ended_by(change, decision)
                 if run_ended is not None:
                     status = run_ended.status.value
@@ -154,9 +156,8 @@ def _is_kept(change: Change, detail: Detail) -> bool:
     event = change.event
     if detail.packed or not detail.plain:
         return detail.packed
-    # What is performed stands or falls with the very write that records it.
     noted = isinstance(event, Finish) and event.note != ""
-    return detail.output is None or noted or isinstance(event, ClaimAndFinish)
+    return detail.output is None or noted
 
 
 def _ended_by(change: Change, decision: Decision) -> Run | None:
@@ -164,9 +165,7 @@ def _ended_by(change: Change, decision: Decision) -> Run | None:
     run, event = decision.run, change.event
     if run is None or run.ended_at is None or decision.verdict is not Verdict.OK:
         return None
-    if isinstance(event, Finish):
-        return run if run.token == event.token else None
-    return run if isinstance(event, ClaimAndFinish) else None
+    return run if isinstance(event, Finish) and run.token == event.token else None
 
 
 def _attempt(

@@ -9,15 +9,7 @@ from msgspec.structs import replace
 from punctual.domain.decide import Decision
 from punctual.domain.draft import WRITERS
 from punctual.domain.errors import LaterVersion, Unavailable, Unreadable
-from punctual.domain.events import (
-    Backfill,
-    Claim,
-    ClaimAndFinish,
-    Evaluate,
-    Event,
-    Finish,
-    StartRun,
-)
+from punctual.domain.events import Backfill, Claim, Evaluate, Event, Finish, StartRun
 from punctual.domain.job_state import JobState
 from punctual.domain.run import LOST, Run
 from punctual.engine.changes.change import Change
@@ -175,7 +167,7 @@ def _is_hurried(event: Event, head: JobState, now: datetime) -> bool:
 
     With the row, whom to tell would be told once more.
     """
-    if head.notify or not isinstance(event, Claim | Finish | ClaimAndFinish):
+    if head.notify or not isinstance(event, Claim | Finish):
         return False
     since = now - LONG_ENDED
     return all((run.ended_at or run.changed_at) >= since for run in head.ended)

@@ -10,10 +10,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from punctual.domain.decide import Decision, Verdict, decide, joined
+from punctual.domain.decide import Decision, Verdict, decide
 from punctual.domain.durations import LEASE, SAFETY
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.domain.events import Claim, Evaluate, Event
+from punctual.domain.events import Claim, Evaluate, Event, Finish
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Run, RunStatus
 from punctual.domain.transitions.wait_queue import resend_at
@@ -30,7 +30,6 @@ from punctual.engine.changes.plan import (
 )
 from punctual.engine.changes.timer_placement import TimerPlacement, TimerPuts, blank_head
 from punctual.engine.clock import ClockReading
-from punctual.engine.execution.deferred import Ending, Inline, hold
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import Key
@@ -71,31 +70,12 @@ class Round:
         self._carry_out(plans, begun, results)
         return [result or Result(None) for result in results]
 
-    def complete(self, begun: ClockReading, ended: Sequence[Ending]) -> list[Result | None]:
-        now = begun.wall
-        stored, _ = load(self._ports.heads, [one.change.key for one in ended])
-        plans = []
-        for number, one in enumerate(ended):
-            held, change = one.held, one.change
-            standing = stored.get(change.key)
-            if standing is None or standing.head.version != held.stored.head.version:
-                continue
-            fired, event = held.decision, change.event
-            second = decide(fired.head, event, now, change.writer, _NONE, self._together)
-            if second.verdict is Verdict.OK and second.changed:
-                decision = joined(fired, second)
-                plans.append(self._finished(number, change, standing, decision, event, now))
-        results: list[Result | None] = [None] * len(ended)
-        self._carry_out(plans, begun, results)
-        return results
-
     def apply(
         self,
         begun: ClockReading,
         indexes: Sequence[int],
         changes: Sequence[Change],
         results: list[Result | None],
-        inline: Inline | None,
         known: Mapping[Key, StoredState] | None,
         glance: bool,
     ) -> list[int]:
@@ -130,8 +110,7 @@ class Round:
                 results[index] = Result(None)
             else:
                 plans.append(plan)
-        left = plans if inline is None else hold(plans, inline, results)
-        return self._carry_out(left, begun, results) + again
+        return self._carry_out(plans, begun, results) + again
 
     def _carry_out(
         self, plans: Sequence[PlannedChange], begun: ClockReading, results: list[Result | None]
@@ -161,10 +140,10 @@ class Round:
                 return None
             held = blank_head(change.key, reached, change.writer, now)
             return PlannedChange(number, change, None, Decision(head=held, changed=True), (), ())
-        if self._alive is not None:
-            stored = _with_living(stored, self._alive, now)
         head = stored.head
         event = change.event
+        if self._alive is not None and not isinstance(event, Claim | Finish):
+            stored = _with_living(stored, self._alive, now)
         if isinstance(event, Evaluate):
             event = replace(
                 event,

@@ -7,26 +7,15 @@ from punctual.domain.events import Evaluate
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.changes.write_ids import marks
-from punctual.engine.execution.deferred import Inline
 from punctual.engine.ports.clock import NewId
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 
 
 class Evaluator:
-    """`inline`: who brings runs to their end without writing them before.
+    """`glance`: heads that timers name are glanced at first. Most were written long ago."""
 
-    `glance`: heads that timers name are glanced at first. Most were written long ago.
-    """
-
-    def __init__(
-        self,
-        steps: ChangeApplier,
-        new_id: NewId,
-        inline: Inline | None = None,
-        glance: bool = False,
-    ) -> None:
-        self._inline = inline
+    def __init__(self, steps: ChangeApplier, new_id: NewId, glance: bool = False) -> None:
         self._glance = glance
         self._steps = steps
         self._new_id = new_id
@@ -44,7 +33,7 @@ class Evaluator:
                 by_key.items(), marks(self._new_id, len(by_key)), strict=True
             )
         ]
-        results = self._steps.apply(changes, self._inline, None, self._glance)
+        results = self._steps.apply(changes, None, self._glance)
         return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
 
     def tell(self, event: str, **facts: object) -> None:

@@ -96,11 +96,8 @@ class Poller:
         self.settle(looked, now)
 
     def settle(self, looked: Sequence[tuple[Sequence[Timer], Result]], now: datetime) -> None:
-        """What came of looks: of those held, it is told once they are completed."""
         over: list[Timer] = []
         for brought, result in looked:
-            if result.held:
-                continue
             if result.failed:
                 self._fail(brought, now, result.later)
                 continue

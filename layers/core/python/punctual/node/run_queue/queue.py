@@ -1,131 +1,149 @@
-"""What is queued on this machine: by priority, then by due time, for each kind of slot.
+"""The node's run queue: the runs that stand QUEUED, by priority, then by due time.
 
-Only a hint in memory: the heads say what is queued, and are read after a start and where more
-was queued than is kept.
+The table `queue` is an index of the job states: the commit that changes a state changes its rows.
+So the queue needs no repair after a crash, and holds no run that was cancelled, paused or claimed.
 """
 
-from collections import Counter
-from collections.abc import Sequence
+import heapq
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import islice
+from typing import Any
 
-from punctual.domain.job_state import Priority
+from punctual.domain.job_state import Lane, Priority
 from punctual.engine.ports.run_queue import Message
 from punctual.node.limits import Admission
-from punctual.node.run_queue.cache import HELD, OTHERS, Memory
-from punctual.node.run_queue.priority_list import Entry
-from punctual.node.run_queue.refill import Queued, Rereading
+from punctual.node.run_queue.slots import INLINE, SLOTS
+from punctual.node.sqlite.codec import micros, moment
+from punctual.node.sqlite.job_states import SqliteJobStates
+from punctual.node.sqlite.rows import read_rows
+from punctual.node.sqlite.transaction import Transaction
 
-KEPT = 100_000
+ROWS_READ_TOGETHER = 100
+_PLACE = "slot = ? AND tenant = ? AND priority = ?"
+
+Row = tuple[Priority, int, str, str, str]  # and the due time, the job, the run, the tenant
 
 
 class RunQueue:
-    """The Messages port of the node."""
+    """The Messages port of the node.
 
-    def __init__(
-        self,
-        queued: Queued,
-        inline_types: frozenset[str],
-        admission: Admission | None = None,
-        kept: int = KEPT,
-    ) -> None:
-        """`admission`, where it is on, says how many runs of a tenant may start."""
-        self._queued = queued
-        self._admission = admission if admission is not None and admission.on else None
-        self._inline = inline_types
-        self._kept = kept
-        self.start_over()
+    A tenant at its limit costs one probe of the index, whatever number of its runs wait.
+    """
 
-    def __len__(self) -> int:
-        return len(self._memory)
-
-    def start_over(self) -> None:
-        """What was taken may not have been claimed: ask the heads."""
-        self._memory = Memory(self._kept, self._inline, self._may_wait)
-        self._heads = Rereading(self._queued, self._memory)
-        self._taken_at: datetime | None = None
-        self._come: datetime | None = None  # when the first of those is due that came since then
+    def __init__(self, unit: Transaction, heads: SqliteJobStates, admission: Admission) -> None:
+        self._unit = unit
+        self._heads = heads
+        self._admission = admission
+        self._next_at: datetime | None = None
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        self._heads.add(messages)
-        self._note(messages)
+        """Note when the earliest is due. Their rows come with the job states."""
+        moments = [message.due_at for message in messages]
+        if self._next_at is not None:
+            moments.append(self._next_at)
+        self._next_at = min(moments, default=None)
         return [True] * len(messages)
 
-    def hold(self, messages: Sequence[Message]) -> Sequence[bool]:
-        """Keep those of runs that stand nowhere else: True for each that is inline, and kept."""
-        if not self._memory.has_room(len(messages)):
-            return [False] * len(messages)
-        kept = [
-            message.task_type in self._inline and not self._may_wait(message.tenant)
-            for message in messages
+    def take(self, slot: str, now: datetime, limit: int) -> list[Message]:
+        """Return at most `limit` due runs, without those of tenants that are at their limit."""
+        with self._unit:
+            self._heads.flush()
+            rooms = {
+                tenant: self._admission.room(tenant, now, limit, slot)
+                for tenant in self._tenants(slot)
+            }
+            parts = [
+                islice(self._due(slot, tenant, priority, now), room)
+                for tenant, room in rooms.items()
+                for priority in Priority
+                if room
+            ]
+            taken: list[Message] = []
+            for row in heapq.merge(*parts):
+                if len(taken) == limit:
+                    break
+                tenant = row[-1]
+                if rooms[tenant]:
+                    rooms[tenant] -= 1
+                    taken.append(_message(slot, row))
+            return taken
+
+    def _tenants(self, slot: str) -> Iterator[str]:
+        """The tenants with runs in the queue, found by one probe of the index each."""
+        tenant: str | None = ""
+        while True:
+            ((tenant,),) = read_rows(
+                self._unit.db,
+                "SELECT min(tenant) FROM queue WHERE slot = ? AND tenant > ?",
+                (SLOTS[slot], tenant),
+            )
+            if not isinstance(tenant, str):
+                return
+            yield tenant
+
+    def _due(self, slot: str, tenant: str, priority: Priority, now: datetime) -> Iterator[Row]:
+        """Runs that may be claimed now, the earliest first, read some at a time."""
+        behind: tuple[Any, ...] = (-1, "", "")
+        at = micros(now)
+        while True:
+            rows = read_rows(
+                self._unit.db,
+                f"SELECT due, job_id, run_id FROM queue WHERE {_PLACE} AND due <= ? "
+                "AND (due, job_id, run_id) > (?, ?, ?) AND retry_at <= ? "
+                "ORDER BY due, job_id, run_id LIMIT ?",
+                (SLOTS[slot], tenant, priority, at, *behind, at, ROWS_READ_TOGETHER),
+            )
+            for row in rows:
+                yield priority, *row, tenant
+            if len(rows) < ROWS_READ_TOGETHER:
+                return
+            behind = rows[-1]
+
+    def postpone(self, slot: str, runs: Sequence[Message], until: datetime) -> None:
+        """Leave out runs that could not be claimed, as those of a job state that is damaged."""
+        rows = [
+            (SLOTS[slot], run.tenant, run.priority, micros(run.due_at), *run[1:3]) for run in runs
         ]
-        ours = [message for message, one in zip(messages, kept, strict=True) if one]
-        for message in ours:
-            self._memory.hold(message)
-        self._note(ours)
-        return kept
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.executemany(
+                f"UPDATE queue SET retry_at = {micros(until)} WHERE {_PLACE} AND due = ? "
+                "AND job_id = ? AND run_id = ?",
+                rows,
+            )
 
-    def _note(self, messages: Sequence[Message]) -> None:
-        if messages:
-            first = min(message.due_at for message in messages)
-            self._come = first if self._come is None else min(first, self._come)
-
-    def again(self, message: Message, at: datetime) -> None:
-        """It could not be taken yet: offer it once more then."""
-        self.send([message._replace(due_at=max(at, message.due_at))])
-
-    def take(self, kind: str, now: datetime, most: int) -> list[Message]:
-        """What is due now and not started: the most urgent of all that may start. Whose limit is
-        reached holds up no other."""
-        self._heads.go_on(kind)
-        self._taken_at, self._come = now, None
-        memory, admission = self._memory, self._admission
-        if admission is not None:
-            memory.set_apart(kind, now, most)
-        offered: list[tuple[Entry, str]] = []
-        for whose, line in memory.lines[kind].items():
-            room = most
-            if admission is not None and is_apart(whose):
-                room = admission.room(whose, now, most, kind)
-            offered += [(entry, whose) for entry in line.due(now, room)]
-        offered.sort()
-        chosen = offered[:most]
-        counts: Counter[tuple[str, Priority]] = Counter((whose, one[0]) for one, whose in chosen)
-        for (whose, priority), count in counts.items():
-            memory.take(kind, whose, priority, count)
-            if admission is not None and is_apart(whose):
-                admission.reserve(whose, count)
-        return [message for (*_, message), _ in chosen]
-
-    def _may_wait(self, tenant: str) -> bool:
-        return self._admission is not None and self._admission.holds(tenant)
+    def clock_was_set(self) -> None:
+        """Offer postponed runs at once: their times were told by another clock."""
+        with self._unit:
+            self._unit.begin()
+            self._unit.db.execute("UPDATE queue SET retry_at = 0 WHERE retry_at > 0")
 
     def next_at(self) -> datetime | None:
-        """When the next one is due, or a tenant may start more; others wait for a slot."""
-        moments = [self._come]
-        waiting = set[str]()
-        for lines in self._memory.lines.values():
-            for whose, line in lines.items():
-                moments.append(line.next_after(self._taken_at))
-                if is_apart(whose) and self._taken_at and line.is_due(self._taken_at):
-                    waiting.add(whose)
-        if self._admission is not None:
-            moments += [self._admission.free_at(tenant) for tenant in waiting]
-        return min((at for at in moments if at is not None), default=None)
+        """When the next run may start, as far as time alone decides."""
+        return self._next_at
 
-    def waiting(self, kind: str, now: datetime) -> bool:
-        """Whether anything of this kind only waits for a slot, or to be read."""
-        if self._heads.is_wanted(kind):
-            return True
-        admission = self._admission
-        return any(
-            line.is_due(now)
-            and (
-                admission is None or not is_apart(whose) or admission.room(whose, now, 1, kind) > 0
-            )
-            for whose, line in self._memory.lines[kind].items()
-        )
+    def look_ahead(self, slots: Sequence[str], now: datetime) -> None:
+        """Work out `next_at` for the slots that have room. An end makes room in the others."""
+        moments: list[datetime | None] = []
+        with self._unit:
+            for slot in slots:
+                for tenant in self._tenants(slot):
+                    if self._admission.room(tenant, now, 1, slot):
+                        moments += [self._first(slot, tenant, one, now) for one in Priority]
+                    else:
+                        moments.append(self._admission.free_at(tenant))
+        self._next_at = min((at for at in moments if at is not None), default=None)
+
+    def _first(self, slot: str, tenant: str, priority: Priority, now: datetime) -> datetime | None:
+        found = self._unit.db.execute(
+            f"SELECT due FROM queue WHERE {_PLACE} AND retry_at <= ? ORDER BY due LIMIT 1",
+            (SLOTS[slot], tenant, priority, micros(now)),
+        ).fetchone()
+        return None if found is None else moment(found[0])
 
 
-def is_apart(whose: str) -> bool:
-    """Whether it is the name of a tenant that may have to wait."""
-    return whose not in (OTHERS, HELD)
+def _message(slot: str, row: Row) -> Message:
+    priority, due, job_id, run_id, tenant = row
+    lane = Lane.QUICK if slot == INLINE else Lane(slot)
+    return Message(tenant, job_id, run_id, moment(due), priority, lane, 0, "")

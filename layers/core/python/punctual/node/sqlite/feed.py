@@ -30,13 +30,7 @@ class SqliteFeed:
         self._last: int | None = None
 
     def publish(self, events: Sequence[Mapping[str, Any]]) -> Sequence[str]:
-        return self.publish_encoded([self.encode(event) for event in events])
-
-    def encode(self, event: Mapping[str, Any]) -> bytes:
-        """As it will stand in its row: what is known early need not be encoded at its moment."""
-        return self._encode(event)
-
-    def publish_encoded(self, encoded: Sequence[bytes]) -> Sequence[str]:
+        encoded = [self._encode(event) for event in events]
         at = micros(self._clock())
         with self._unit:
             last = self._newest()

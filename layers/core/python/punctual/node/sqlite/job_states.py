@@ -2,20 +2,19 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 import msgspec
 
 from punctual.domain.draft import expires_at
 from punctual.domain.errors import Unreadable
 from punctual.domain.identifiers import EPOCH
-from punctual.domain.job_state import JobState
+from punctual.domain.job_state import JobState, Priority
 from punctual.domain.run import Lease
 from punctual.domain.write_ids import is_own
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, RunKey, Walk
-from punctual.node.run_queue.slots import MIXED, Place
+from punctual.node.run_queue.slots import SLOTS
 from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.bulk_insert import insert
 from punctual.node.sqlite.codec import micros, moment
@@ -23,7 +22,14 @@ from punctual.node.sqlite.counts import Counts
 from punctual.node.sqlite.definitions import SqliteDefinitions
 from punctual.node.sqlite.rows import read_rows
 from punctual.node.sqlite.state_cache import StateCache
-from punctual.node.sqlite.state_rows import INSERT, NO_LEASES, JobStateRows, merged, read_heads
+from punctual.node.sqlite.state_rows import (
+    INSERT,
+    NO_LEASES,
+    QUEUE,
+    JobStateRows,
+    merged,
+    read_heads,
+)
 from punctual.node.sqlite.transaction import Transaction
 
 CACHED = 20_000
@@ -164,42 +170,6 @@ class SqliteJobStates:
             last = Key(*found[-1][:2])
             return Walk(heads, msgspec.json.encode(last).decode(), told)
 
-    def queued(self, rank: int, after: Place | None, limit: int) -> list[Place]:
-        """Where heads stand whose queued runs are of this rank, due or not: by the time of the
-        earliest. A walk along the index alone."""
-        with self._unit:
-            self.flush()
-            if after is None:
-                return self._queued("", (rank,), limit)
-            due, tenant, number = after
-            # Each goes straight to its first row, also behind a million that are due together.
-            alike = "AND queued_due = ? AND tenant = ? AND id > ? "
-            found = self._queued(alike, (rank, due, tenant, number), limit)
-            if len(found) < limit:
-                behind = "AND (queued_due, tenant) > (?, ?) "
-                found += self._queued(behind, (rank, due, tenant), limit - len(found))
-            return found
-
-    def _queued(self, which: str, values: tuple[Any, ...], limit: int) -> list[Place]:
-        found: list[Any] = read_rows(
-            self._unit.db,
-            "SELECT queued_due, tenant, id FROM heads INDEXED BY heads_busy "
-            f"WHERE busy = 1 AND queued_priority = ? {which}"
-            "ORDER BY queued_due, tenant, id LIMIT ?",
-            (*values, limit),
-        )
-        return found
-
-    def keys(self, places: Sequence[Place]) -> list[Key]:
-        with self._unit:
-            return [
-                Key(*row)
-                for *_, number in places
-                for row in read_rows(
-                    self._unit.db, "SELECT tenant, job_id FROM heads WHERE id = ?", (number,)
-                )
-            ]
-
     def end_all_leases(self) -> list[Key]:
         """For a start: whoever held them is gone, as the folder's lock shows."""
         with self._unit:
@@ -217,18 +187,18 @@ class SqliteJobStates:
             return keys
 
     def oldest_queued(self, tenant: str) -> datetime | None:
+        """Return when the tenant's earliest queued run was due."""
         with self._unit:
             self.flush()
-            found = [  # of each rank the index has the earliest first
+            found = [
                 self._unit.db.execute(
-                    "SELECT queued_due FROM heads INDEXED BY heads_busy "
-                    "WHERE busy = 1 AND queued_priority = ? AND tenant = ? "
-                    "ORDER BY queued_due LIMIT 1",
-                    (rank, tenant),
+                    "SELECT min(due) FROM queue WHERE slot = ? AND tenant = ? AND priority = ?",
+                    (slot, tenant, priority),
                 ).fetchone()
-                for rank in range(MIXED + 1)
+                for slot in SLOTS.values()
+                for priority in Priority
             ]
-            return min((moment(row[0]) for row in found if row is not None), default=None)
+            return min((moment(due) for (due,) in found if due is not None), default=None)
 
     def forget(self, key: Key) -> None:
         """Its rows were removed in this unit."""
@@ -290,7 +260,7 @@ class SqliteJobStates:
         for old, (number, new) in pending:
             writes.add(number, old, new)
         for statement, rows in writes.statements():
-            if statement is INSERT:
+            if statement in (INSERT, QUEUE):
                 insert(self._unit.db, statement, rows)
             else:
                 self._unit.db.executemany(statement, rows)

@@ -7,7 +7,7 @@ from pathlib import Path
 from punctual.node.files.data_folder import refuse_new
 from punctual.node.sqlite.errors import StoreError
 
-SCHEMA_VERSION = 12
+SCHEMA_VERSION = 13
 
 _HEADS = (
     """CREATE TABLE heads (
@@ -18,9 +18,6 @@ _HEADS = (
         expires INTEGER,
         leased INTEGER NOT NULL,
         busy INTEGER NOT NULL,
-        queued INTEGER NOT NULL,
-        queued_priority INTEGER,
-        queued_due INTEGER,
         head BLOB NOT NULL,
         coming INTEGER,
         again INTEGER NOT NULL DEFAULT 0
@@ -30,10 +27,6 @@ _HEADS = (
     # What comes next over all jobs is asked for by time.
     """CREATE INDEX heads_coming ON heads (tenant, again, coming, job_id)
         WHERE coming IS NOT NULL""",
-    # `queued_priority` also holds the kind of slot. The index alone answers which heads of
-    # a tenant are next, also when a million of them are due together.
-    """CREATE INDEX heads_busy ON heads (queued_priority, queued_due, tenant)
-        WHERE busy = 1""",
     "CREATE INDEX heads_of_busy ON heads (tenant) WHERE busy = 1",
     """CREATE TABLE bodies (
         tenant TEXT NOT NULL,
@@ -49,6 +42,18 @@ _HEADS = (
         until INTEGER NOT NULL,
         beaten INTEGER NOT NULL,
         PRIMARY KEY (head, run_id)
+    ) WITHOUT ROWID""",
+    # An index of the QUEUED runs of `heads`. The tenant comes before the priority: a tenant at its
+    # limit costs one probe, whatever number of its runs wait.
+    """CREATE TABLE queue (
+        slot INTEGER NOT NULL,
+        tenant TEXT NOT NULL,
+        priority INTEGER NOT NULL,
+        due INTEGER NOT NULL,
+        job_id TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        retry_at INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (slot, tenant, priority, due, job_id, run_id)
     ) WITHOUT ROWID""",
 )
 

@@ -13,15 +13,15 @@ from punctual.domain.schedules.upcoming import comes_again, first_coming
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import Key, RunKey
 from punctual.node.files.damage import DECODING, Damage
-from punctual.node.run_queue.slots import MIXED, kind_of, rank
+from punctual.node.run_queue.slots import slot_number
 from punctual.node.sqlite.codec import Packed, micros
 from punctual.node.sqlite.counts import JOB, RUN
 
 HEAD = Packed(JobState)
 NO_LEASES: Mapping[str, Lease] = {}
 
-_BUSY = ("leased", "busy", "queued", "queued_priority", "queued_due")
-_CALM = (0, False, 0, None, None)
+_BUSY = ("leased", "busy")
+_CALM = (0, False)
 _OVER = ("state", "expires")
 _COMING = ("coming", "again")
 _NAMES = ("head", *_OVER, *_BUSY, *_COMING, "id", "tenant", "job_id")
@@ -32,6 +32,14 @@ _LEASE = (
     "beaten = excluded.beaten"
 )
 _NO_LEASE = "DELETE FROM leases WHERE head = ? AND run_id = ?"
+QUEUE = (
+    "INSERT OR IGNORE INTO queue (slot, tenant, priority, due, job_id, run_id) "
+    "VALUES (?, ?, ?, ?, ?, ?)"
+)
+_NO_QUEUE = (
+    "DELETE FROM queue WHERE slot = ? AND tenant = ? AND priority = ? AND due = ? "
+    "AND job_id = ? AND run_id = ?"
+)
 
 Row = tuple[Any, ...]
 
@@ -61,6 +69,8 @@ class JobStateRows:
         self._updates: dict[tuple[bool, bool, bool, bool], list[Row]] = {}
         self._leases: list[Row] = []
         self._dropped: list[Row] = []
+        self._queued: list[Row] = []
+        self._unqueued: list[Row] = []
         self._moves: Counter[tuple[str, str, str]] = Counter()
         self._ended_at: datetime | None = None
         self._expires: int | None = None
@@ -72,6 +82,7 @@ class JobStateRows:
             self._count(head, 1)
             columns = (*self._over(head), *self._busy(new), *_coming(head))
             self._inserts.append((HEAD.encode(head), *columns, number, head.tenant, head.job_id))
+            self._queued += queued_in(head)
         elif head is not old.head:
             self._change(number, old, new)
         before = NO_LEASES if old is None else old.leases
@@ -87,6 +98,7 @@ class JobStateRows:
         if not calm:
             self._count_runs(was, -1)
             self._count_runs(head, 1)
+            self._queue(queued_in(was), queued_in(head))
         over = () if alike and was.ended_at == head.ended_at else self._over(head)
         busy = () if calm else self._busy(new)
         at = first_coming(head)
@@ -95,6 +107,12 @@ class JobStateRows:
         kind = bool(over), bool(busy), bool(coming), not stays and at is None
         row = (HEAD.encode(head), *over, *busy, *coming, number)
         self._updates.setdefault(kind, []).append(row)
+
+    def _queue(self, old: Sequence[Row], new: Sequence[Row]) -> None:
+        """Change the rows of the run queue: a job has few, or none."""
+        if old != new:
+            self._unqueued += [row for row in old if row not in new]
+            self._queued += [row for row in new if row not in old]
 
     def statements(self) -> Iterator[tuple[str, Sequence[Row]]]:
         for (tenant, was, state), heads in self._moves.items():
@@ -111,6 +129,10 @@ class JobStateRows:
             yield _LEASE, self._leases
         if self._dropped:
             yield _NO_LEASE, self._dropped
+        if self._unqueued:
+            yield _NO_QUEUE, self._unqueued
+        if self._queued:
+            yield QUEUE, self._queued
 
     def _over(self, head: JobState) -> Row:
         at = head.ended_at
@@ -126,7 +148,7 @@ class JobStateRows:
             return _CALM
         head = new.head
         busy = bool(head.runs or head.line or (head.ended and self._is_unrecorded(head)))
-        return (len(new.leases), busy, *queued_in(head))
+        return len(new.leases), busy
 
     def _is_unrecorded(self, head: JobState) -> bool:
         """Unless this very commit records all that ended: then nobody need look for it here."""
@@ -198,19 +220,21 @@ def _coming(head: JobState) -> Row:
     return (None, False) if at is None else (micros(at), comes_again(head))
 
 
-def queued_in(head: JobState) -> tuple[int, int | None, int | None]:
-    """How many runs are queued, their rank, and when the earliest of them is due."""
-    found = [
-        (micros(run.due_at), rank(rules.priority, kind_of(rules.task_type, rules.lane)))
+def queued_in(head: JobState) -> list[Row]:
+    """Return the rows of the run queue that this job state stands for."""
+    return [
+        (
+            slot_number(rules),
+            head.tenant,
+            int(rules.priority),
+            micros(run.due_at),
+            head.job_id,
+            run.run_id,
+        )
         for run in head.runs
         if run.status is RunStatus.QUEUED
         for rules in [head.rules[run.definition]]
     ]
-    if not found:
-        return 0, None, None
-    due, one = min(found)
-    alike = len(found) == 1 or all(other == one for _, other in found)
-    return len(found), one if alike else MIXED, due
 
 
 def merged(leases: Mapping[str, Lease], changes: Mapping[str, Lease | None]) -> Mapping[str, Lease]:

@@ -1,4 +1,4 @@
-"""Events that are made ready before their time stand nowhere until they are done."""
+"""Events are fired ahead of their time, and claimed, published and ended by one commit."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -21,11 +21,11 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield world
 
 
-def held(world: World, **fields: object) -> str:
-    """An event for a minute past noon, a second before it, when it is made ready."""
+def fired_ahead(world: World, **fields: object) -> str:
+    """Submit an event for a minute past noon, and stop a moment before it."""
     job = world.submit(schedule_type="FUTURE", schedule_time="2026-11-18T12:01:00Z", **fields)
     world.until(59.5)
-    assert len(world.node.ready) == 1
+    assert standing(world, job)[1] == 1
     return job
 
 
@@ -43,19 +43,19 @@ def timers(world: World) -> int:
     return len(world.store.timers.due(minute, 0, NOON + timedelta(hours=1), None, 10).timers)
 
 
-def test_it_is_fired_claimed_and_ended_by_one_write(world: World) -> None:
-    job = held(world)
-    assert standing(world, job) == (1, 0, "SCHEDULED")
-    assert (world.statuses(job), timers(world), events(world)) == ([], 1, [])
+def test_it_is_queued_ahead_and_published_at_its_time(world: World) -> None:
+    job = fired_ahead(world)
+    assert standing(world, job) == (2, 1, "SCHEDULED")
+    assert (world.statuses(job), timers(world), events(world)) == ([], 0, [])
     world.until(60)
     (view,) = world.runs(job)
     assert (view.run.status, view.run.lateness) == (RunStatus.SUCCESS, timedelta(0))
-    assert standing(world, job) == (3, 0, "COMPLETED")
+    assert standing(world, job) == (4, 0, "COMPLETED")
     assert (timers(world), events(world)) == (0, [job])
 
 
 def test_what_was_cancelled_meanwhile_does_not_run(world: World) -> None:
-    job = held(world)
+    job = fired_ahead(world)
     world.do(lambda: world.node.jobs.cancel(T, job))
     world.until(120)
     assert world.statuses(job) == []
@@ -64,7 +64,7 @@ def test_what_was_cancelled_meanwhile_does_not_run(world: World) -> None:
 
 
 def test_what_was_paused_meanwhile_does_not_run(world: World) -> None:
-    job = held(world)
+    job = fired_ahead(world)
     world.do(lambda: world.node.jobs.pause(T, job))
     world.until(120)
     assert events(world) == []
@@ -74,7 +74,7 @@ def test_what_was_paused_meanwhile_does_not_run(world: World) -> None:
 
 
 def test_a_run_ordered_meanwhile_runs_beside_it_once_each(world: World) -> None:
-    job = held(world)
+    job = fired_ahead(world)
     world.do(lambda: world.node.jobs.run_now(T, job, "now"))
     world.until(120)
     assert world.statuses(job) == ["SUCCESS", "SUCCESS"]
@@ -84,7 +84,7 @@ def test_a_run_ordered_meanwhile_runs_beside_it_once_each(world: World) -> None:
 def test_a_node_that_dies_before_its_time_leaves_it_to_the_next(tmp_path: Path) -> None:
     clock = ManualClock(NOON)
     with a_world(tmp_path, clock) as first:
-        job = held(first)
+        job = fired_ahead(first)
     with a_world(tmp_path, clock) as second:
         second.until(61)
         assert second.statuses(job) == ["SUCCESS"]
@@ -92,24 +92,26 @@ def test_a_node_that_dies_before_its_time_leaves_it_to_the_next(tmp_path: Path) 
 
 
 def test_a_unit_that_is_undone_loses_and_doubles_nothing(world: World) -> None:
-    job = held(world)
-    whole = world.store.feed.publish_encoded
+    job = fired_ahead(world)
+    whole = world.store.feed.publish
 
     def broken(_events: object) -> list[str]:
         raise Unavailable("no disk")
 
-    world.store.feed.publish_encoded = broken  # type: ignore[method-assign, assignment]
+    world.store.feed.publish = broken  # type: ignore[method-assign, assignment]
     world.clock.set(NOON + timedelta(seconds=60))
     with pytest.raises(Unavailable):
         world.node.step()
-    assert standing(world, job) == (1, 0, "SCHEDULED")
-    world.store.feed.publish_encoded = whole  # type: ignore[method-assign]
+    assert standing(world, job) == (2, 1, "SCHEDULED")
+    world.store.feed.publish = whole  # type: ignore[method-assign]
     world.until(62)
     assert (world.statuses(job), events(world), timers(world)) == (["SUCCESS"], [job], 0)
 
 
 def test_one_that_cannot_be_published_fails_for_good(world: World) -> None:
-    job = held(world, task={"type": "event", "detail_type": "{{payload.absent}}"}, payload={})
+    job = fired_ahead(
+        world, task={"type": "event", "detail_type": "{{payload.absent}}"}, payload={}
+    )
     world.until(60)
     (view,) = world.runs(job)
     assert (view.run.status, view.run.attempt, events(world)) == (RunStatus.FAILED, 1, [])

@@ -1,0 +1,104 @@
+"""Count the files of ours that one job executes: python bench/files_opened.py
+
+A file counts when at least one of its lines runs before the answer, or before the run's end.
+"""
+
+import asyncio
+import io
+import json
+import os
+import sys
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+TREE = Path(__file__).resolve().parent.parent
+PACKAGE = TREE / "layers" / "core" / "python" / "punctual"
+QUIET_SECONDS = 2.0  # after a start, until the node's first walk over its jobs has ended
+RUN_SECONDS = 1.0
+
+
+class ExecutedFiles:
+    """Notes each file of the package in which a function is entered on this thread."""
+
+    def __init__(self) -> None:
+        self.paths: set[str] = set()
+
+    def __enter__(self) -> "ExecutedFiles":
+        sys.settrace(self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _note(self, frame: FrameType, _event: str, _value: Any) -> None:
+        self.paths.add(frame.f_code.co_filename)
+
+    def ours(self) -> list[str]:
+        root = f"{PACKAGE}/"
+        return sorted(path.removeprefix(root) for path in self.paths if path.startswith(root))
+
+
+async def post(port: int, job: dict[str, Any]) -> str:
+    """Submit a job; its id. The client's own code is not counted."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    body = json.dumps(job).encode()
+    head = (
+        f"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    )
+    writer.write(head.encode() + body)
+    answer = await reader.read()
+    writer.close()
+    assert b" 202 " in answer.partition(b"\r\n")[0], answer
+    job_id: str = json.loads(answer.partition(b"\r\n\r\n")[2])["job_id"]
+    return job_id
+
+
+async def on_a_node(folder: Path) -> tuple[list[str], list[str]]:
+    """The files of one POST, and of one job from its POST to the end of its run."""
+    from punctual.node import clock
+    from punctual.node.logs import EventLog
+    from punctual.node.main import Options, listen, serve
+    from punctual.node.sqlite.store import Store
+
+    options = Options(0, folder)
+    listener = listen(0)
+    store = Store.open(folder)
+    log = EventLog(io.StringIO(), clock.wall, pretty=False)
+    node = asyncio.create_task(serve(store, options, listener, 100, log))
+    port = listener.getsockname()[1]
+    await asyncio.sleep(QUIET_SECONDS)
+    later = (datetime.now(UTC) + timedelta(days=1)).isoformat().replace("+00:00", "Z")
+    future = {"name": "later", "schedule_type": "FUTURE", "schedule_time": later}
+    with ExecutedFiles() as one_request:
+        await post(port, future)
+    await asyncio.sleep(0.1)
+    with ExecutedFiles() as whole_path:
+        job_id = await post(port, {"name": "now", "schedule_type": "IMMEDIATE"})
+        await asyncio.sleep(RUN_SECONDS)
+    ended = store.count_runs("local")
+    assert ended == {"SUCCESS": 1}, (job_id, ended)
+    os.kill(os.getpid(), 2)
+    await node
+    store.close()
+    return one_request.ours(), whole_path.ours()
+
+
+def show(what: str, files: list[str]) -> None:
+    print(f"{what}: {len(files)} files")
+    for file in files:
+        print(f"  {file}")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory(prefix="punctual-files-") as folder:
+        request, path = asyncio.run(on_a_node(Path(folder) / "data"))
+    show("POST /jobs on the node", request)
+    show("from POST /jobs to the end of the run on the node", path)
+
+
+if __name__ == "__main__":
+    main()

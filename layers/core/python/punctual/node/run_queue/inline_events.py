@@ -1,0 +1,55 @@
+"""The `event` task on the node: published in the commit that claims and ends its run."""
+
+from collections.abc import Callable, Sequence
+
+from punctual.domain.decide import Verdict
+from punctual.domain.run import Run, RunStatus
+from punctual.engine.execution.executor import Assignment, Executor, Finished
+from punctual.engine.ports.rows import Detail
+from punctual.node.sqlite.feed import SqliteFeed
+from punctual.tasks.assignment import attempt_of
+from punctual.tasks.contract import Attempt, BadTask
+from punctual.tasks.event import Event, build_event, published
+from punctual.tasks.placeholders import expand, has_placeholders, no_secrets
+
+
+class InlineRunner:
+    """Carries out `event` tasks on the node's own thread: the work is one more row."""
+
+    def __init__(self, executor: Executor, feed: SqliteFeed, new_id: Callable[[], str]) -> None:
+        self._executor = executor
+        self._feed = feed
+        self._new_id = new_id
+
+    def run(self, assignments: Sequence[Assignment]) -> list[tuple[Finished, Run]]:
+        """Publish the events and finish the runs, in the transaction that claimed them."""
+        work = [self._work(assignment) for assignment in assignments]
+        results = self._executor.finish([finished for finished, _ in work])
+        ended: list[tuple[Finished, Run]] = []
+        events: list[Event] = []
+        for (finished, event), result in zip(work, results, strict=True):
+            if result.verdict is Verdict.OK and result.decision and result.decision.run:
+                ended.append((finished, result.decision.run))
+                events += event
+        self._feed.publish(events)
+        return ended
+
+    def _work(self, assignment: Assignment) -> tuple[Finished, list[Event]]:
+        """Return how the run ends, and its event. A wrong placeholder fails it for good."""
+        try:
+            event = build_event(_expanded(attempt_of(assignment)))
+        except BadTask as error:
+            return _finished(assignment, RunStatus.FAILED, Detail(error=str(error))), []
+        event_id = self._new_id()
+        outcome = published(event_id)
+        detail = Detail(output=outcome.output, output_type=outcome.output_type)
+        return _finished(assignment, RunStatus.SUCCESS, detail), [{"id": event_id, **event}]
+
+
+def _expanded(attempt: Attempt) -> Attempt:
+    return expand(attempt, no_secrets) if has_placeholders(attempt.task) else attempt
+
+
+def _finished(assignment: Assignment, status: RunStatus, detail: Detail) -> Finished:
+    run = assignment.run
+    return Finished(assignment.key, run.run_id, run.token, status, False, detail)
