@@ -23,9 +23,12 @@ SETTINGS = Settings(
     wake_queue="https://sqs.invalid/1/wake",
     event_bus="bus",
     knobs="/punctual/dev/",
-    queues={"quick": "https://sqs.invalid/1/quick.fifo", "long": "https://sqs.invalid/1/long.fifo"},
+    queues={
+        "quick-normal": "https://sqs.invalid/1/quick-normal.fifo",
+        "long": "https://sqs.invalid/1/long.fifo",
+    },
 )
-DEAD = "https://sqs.invalid/1/quick-dead.fifo https://sqs.invalid/1/long-dead.fifo"
+DEAD = "https://sqs.invalid/1/quick-normal-dead.fifo https://sqs.invalid/1/long-dead.fifo"
 MESSAGE = Message("acme", JOB, RUN, NOON, Priority.NORMAL, Lane.QUICK, 1, "http")
 
 
@@ -37,7 +40,7 @@ def _record(body: str) -> dict[str, Any]:
         "attributes": {"ApproximateReceiveCount": "1", "MessageGroupId": "g"},
         "messageAttributes": {},
         "eventSource": "aws:sqs",
-        "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:quick.fifo",
+        "eventSourceARN": "arn:aws:sqs:eu-central-1:123456789012:quick-normal.fifo",
     }
 
 

@@ -271,13 +271,12 @@ def _idle(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
         yield f"| **what the stage chose beside** | | **{_sum(chosen):.2f}** | |"
     yield ""
     yield (
-        "The aim is under a dollar a month for scheduling itself, which a stage with one shard "
-        "meets without what SQS gives. Nearly all of it is Lambda "
-        "asking empty queues: AWS writes of five pollers a source, which wait up to 20 s each. So "
-        "dead letters have no source and are fetched each five minutes, and a stage whose "
-        "priorities share a queue has two sources of lanes and one of wake-ups. The first million "
-        "requests are counted once for both kinds of queues, and as if nothing else in the "
-        "account used any."
+        "The aim for `dev` is at most $1.70 a month for scheduling itself, without the requests "
+        "that SQS gives. Nearly all of it is Lambda polling empty queues: AWS writes of five "
+        "pollers a source, which wait up to 20 s each. The quick lane has a source for each "
+        "priority, so that HIGH goes first, and the long lane has one. Dead letters have no "
+        "source: a function fetches them every five minutes. The first million requests are "
+        "counted once for both kinds of queues, as if nothing else in the account used any."
     )
 
 

@@ -9,9 +9,6 @@ from bench.prices import Prices
 Template = Mapping[str, Any]
 
 
-PRIORITIES = ("high", "normal", "low")
-
-
 class Idle(NamedTuple):
     """Dollars of one without work: a tick, a round over the dead letters, a day's walk."""
 
@@ -42,7 +39,6 @@ def _scheduling(templates: Sequence[Template], idle: Idle, prices: Prices) -> li
     minutes = prices.assumed["hours_a_month"] * 60
     rounds, days = minutes / 5, minutes / (24 * 60)
     fed = _fed(templates)
-    apart = _apart(fed)
     standard = [one for one in fed if not one.endswith(".fifo")]
     fifo = [one for one in fed if one.endswith(".fifo")]
     return [
@@ -57,14 +53,14 @@ def _scheduling(templates: Sequence[Template], idle: Idle, prices: Prices) -> li
         ),
         Standing("days", days, idle.day * days, "the walk over all jobs, which finds none"),
         _polled("event sources on standard queues", len(standard), Unit.SQS, prices),
-        _polled("event sources on FIFO queues", len(fifo) - apart, Unit.FIFO, prices),
+        _polled("event sources on FIFO queues", len(fifo), Unit.FIFO, prices),
     ]
 
 
-def _polled(what: str, sources: int, unit: Unit, prices: Prices, chosen: bool = False) -> Standing:
+def _polled(what: str, sources: int, unit: Unit, prices: Prices) -> Standing:
     polls = polls_a_source(prices)
     buys = f"Lambda asks an empty queue all the time: {polls:,.0f} requests a month for each"
-    return Standing(what, sources, sources * polls * prices.units[unit], buys, chosen)
+    return Standing(what, sources, sources * polls * prices.units[unit], buys)
 
 
 def polls_a_source(prices: Prices) -> float:
@@ -98,17 +94,6 @@ def _fed(templates: Sequence[Template]) -> list[str]:
     return [name for queue, name in names.items() if any(queue in one for one in said)]
 
 
-def _apart(fed: Sequence[str]) -> int:
-    """Queues that a stage has only because it keeps a lane's priorities apart."""
-    split = [
-        one.removesuffix(f"-{priority}.fifo")
-        for one in fed
-        for priority in PRIORITIES
-        if one.endswith(f"-{priority}.fifo")
-    ]
-    return len(split) - len(set(split))
-
-
 def _chosen(templates: Sequence[Template], prices: Prices, metrics: int) -> list[Standing]:
     alarms = _resources(templates, "AWS::CloudWatch::Alarm").values()
     watched = sum(_watched(one["Properties"]) for one in alarms)
@@ -120,13 +105,6 @@ def _chosen(templates: Sequence[Template], prices: Prices, metrics: int) -> list
         return len(_resources(templates, kind))
 
     return [
-        _polled(
-            "event sources on FIFO queues, by priority",
-            _apart(_fed(templates)),
-            Unit.FIFO,
-            prices,
-            chosen=True,
-        ),
         line("metrics watched by alarms", watched, "alarm-metric", f"{len(alarms)} alarms"),
         line(
             "composite alarms",
@@ -135,7 +113,12 @@ def _chosen(templates: Sequence[Template], prices: Prices, metrics: int) -> list
             "one alarm from several",
         ),
         line("metrics of our own", metrics, "custom-metric", "what no service tells by itself"),
-        line("dashboards", counted("AWS::CloudWatch::Dashboard"), "dashboard", "one page on call"),
+        line(
+            "dashboards",
+            counted("AWS::CloudWatch::Dashboard"),
+            "dashboard",
+            "`dashboard: false` removes it",
+        ),
         line("keys of the account's own", counted("AWS::KMS::Key"), "kms-key", "encryption"),
         line("secrets", counted("AWS::SecretsManager::Secret"), "secret", "kept by us"),
     ]

@@ -48,7 +48,10 @@ SETTINGS = Settings(
     wake_queue="https://sqs.invalid/1/wake",
     event_bus="bus",
     knobs="/bench/",
-    queues={"quick": "https://sqs.invalid/1/quick.fifo", "long": "https://sqs.invalid/1/long.fifo"},
+    queues={
+        "quick-normal": "https://sqs.invalid/1/quick-normal.fifo",
+        "long": "https://sqs.invalid/1/long.fifo",
+    },
 )
 
 

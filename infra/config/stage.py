@@ -52,6 +52,9 @@ PRIORITIES = ("high", "normal", "low")
 ALL = "all"
 """The one queue of a lane whose priorities share it."""
 
+LANE_QUEUES = {"quick": (PRIORITIES,), "long": ((ALL,), PRIORITIES)}
+"""The sets of queues that a lane may have. In the quick lane HIGH always has a queue of its own."""
+
 STAGE_TAG = "punctual-stage"
 """The tag by which a bill tells stages apart: `stage` may be a tag of other programs too."""
 
@@ -270,11 +273,12 @@ def _concurrency(fields: Fields) -> Concurrency:
 
 
 def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
-    """For each lane `all`, or each of its priorities: how many executors work at a time."""
+    """Return the number of executors that work at a time, by lane and queue."""
     lanes = {lane: fields.numbers(lane, (ALL, *PRIORITIES), 2, 1_000) for lane in LANES}
     for lane, queues in lanes.items():
-        if set(queues) not in ({ALL}, set(PRIORITIES)):
-            fields.wrong.append(f"`lanes.{lane}` must hold `all`, or `high`, `normal` and `low`")
+        if set(queues) not in map(set, LANE_QUEUES[lane]):
+            shared = "`all`, or " if (ALL,) in LANE_QUEUES[lane] else ""
+            fields.wrong.append(f"`lanes.{lane}` must hold {shared}`high`, `normal` and `low`")
     fields.finish()
     return lanes
 

@@ -108,7 +108,8 @@ def _crowded(stage: Stage, free: int) -> str:
         return ""
     return (
         f"Warning: executors and pollers of {stage.name} may take {asked} executions at a time, "
-        f"and {free} are free in this account: lower `lanes` in cdk.json, or ask for a higher limit"
+        f"and {free} are free in this account. While all of them work, the planner and the API "
+        "wait: ask AWS for a higher limit, or lower `lanes` in cdk.json"
     )
 
 

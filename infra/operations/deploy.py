@@ -42,6 +42,13 @@ such a parameter makes CloudFormation write its value again."""
 TOKENS = ".tokens"
 """The folder for tokens that no terminal was there to show; git ignores it."""
 
+CONSOLE_LINKS = (
+    ("The dashboard", "Observability", "DashboardLink"),
+    ("The saved queries", "Observability", "SavedQueriesLink"),
+    ("The outputs of runs", "Data", "OutputsLink"),
+)
+"""What `make deploy` prints of the AWS console: title, stack and output."""
+
 Say = Callable[[str], None]
 Run = Callable[[Sequence[str]], int]
 
@@ -73,7 +80,7 @@ def deploy(
     if token is not None:
         _hand_out(token, f"{stage.name}-{account}-{region}", say, terminal)
     shown = token if token is not None and terminal else None
-    _welcome(json.loads(outputs.read_text())[f"Punctual-{stage.name}-Api"], shown, say)
+    _welcome(stage, json.loads(outputs.read_text()), shown, say)
     return 0
 
 
@@ -172,11 +179,19 @@ def _restore(ssm: Any, stage: Stage, before: Mapping[str, str | None], say: Say)
             say(f"{stage.knobs}{name} is again what it was before this deploy.")
 
 
-def _welcome(outputs: Mapping[str, str], token: str | None, say: Say) -> None:
-    address = outputs["Address"]
+def _welcome(
+    stage: Stage, outputs: Mapping[str, Mapping[str, str]], token: str | None, say: Say
+) -> None:
+    """Print the API's address, the links into the AWS console and a first call."""
+    api = outputs[f"Punctual-{stage.name}-Api"]
+    address = api["Address"]
     say(f"\nThe API: {address}")
-    if "DomainPointsTo" in outputs:
-        say(f"Its DNS record must point to {outputs['DomainPointsTo']}")
+    if "DomainPointsTo" in api:
+        say(f"Its DNS record must point to {api['DomainPointsTo']}")
+    for title, stack, name in CONSOLE_LINKS:
+        link = outputs.get(f"Punctual-{stage.name}-{stack}", {}).get(name)
+        if link is not None:
+            say(f"{title}: {link}")
     shown = token or "$PUNCTUAL_TOKEN"
     say(
         f'\nA first job:\n  curl -s {address}/jobs -H "Authorization: Bearer {shown}" '

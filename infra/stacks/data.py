@@ -1,4 +1,4 @@
-"""The stack that holds everything Punctual must not lose; it changes seldom and stands alone."""
+"""The stack with everything that Punctual must not lose. It depends on no other stack."""
 
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_events as events
@@ -7,12 +7,13 @@ from constructs import Construct
 from infra import iam
 from infra.config.stage import Stage
 from infra.constructs.bucket import Bucket
+from infra.constructs.console_links import link_outputs
 from infra.constructs.table import Table
 from punctual.aws.dynamodb.keys import BEATING
 
 
 class Data(Stack):
-    """Five tables, a bucket and the event bus, as docs/architecture.md describes them."""
+    """Five tables, a bucket and the event bus."""
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
         super().__init__(
@@ -22,11 +23,11 @@ class Data(Stack):
             termination_protection=stage.protects("Data"),
         )
         self.jobs = Table(self, "Jobs", stage=stage, expires=True, streams=True, index=BEATING)
-        # A timer is what an accepted job hangs on. Expiry would drop it in a long outage.
+        # No expiry: a long outage must not lose the timer of an accepted job.
         self.timers = Table(self, "Timers", stage=stage, expires=False)
         self.runs = Table(self, "Runs", stage=stage, expires=True)
         self.control = Table(self, "Control", stage=stage, expires=True)
-        # Of its own, so that nobody has a right to delete or change what stands in it.
+        # A table of its own, so that no function needs a right to delete or change its rows.
         self.audit = Table(self, "Audit", stage=stage, expires=True)
         self.outputs = Bucket(self, "Outputs", stage=stage)
         self.bus = events.EventBus(
@@ -41,6 +42,7 @@ class Data(Stack):
             value=self.bus.event_bus_name,
             description="The event bus to put your rules on",
         )
+        link_outputs(self, self.outputs.bucket.bucket_name)
 
     @property
     def arns(self) -> iam.Data:

@@ -85,9 +85,9 @@ def test_a_scaled_stage_is_as_right_as_the_whole_one(percent: int) -> None:
 
 
 def test_a_queue_that_would_be_larger_than_an_event_source_may_be_is_named() -> None:
-    lanes = {"quick": {"all": 300}, "long": {"all": 140}}
-    reserved = reserving(executor_quick=300)
-    with pytest.raises(WrongStage, match=r"`lanes.quick.all` must be at most 1000, and is 1200"):
+    lanes = {"quick": {"high": 300, "normal": 2, "low": 2}, "long": {"all": 140}}
+    reserved = reserving(executor_quick=304)
+    with pytest.raises(WrongStage, match=r"`lanes.quick.high` must be at most 1000, and is 1200"):
         prod(lanes=lanes, reservedConcurrency=reserved, concurrencyPercent=400)
 
 

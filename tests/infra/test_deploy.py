@@ -25,6 +25,7 @@ from punctual.domain.tenants.webhooks import keys_of
 
 REGION = "eu-central-1"
 ADDRESS = "https://abc.execute-api.eu-central-1.amazonaws.com/v1"
+LINK = "https://eu-central-1.console.aws.amazon.com/cloudwatch/home#dashboards/dashboard/a"
 HASH = "/punctual/dev/token-hash"
 DISPATCH = "/punctual/dev/dispatch"
 KEY = "/punctual/dev/token-key"
@@ -55,7 +56,8 @@ class Cdk:
         self._effect()
         for one in arguments:
             if one.startswith("--outputs-file="):
-                text = json.dumps({"Punctual-dev-Api": {"Address": ADDRESS}})
+                made = {"Punctual-dev-Api": {"Address": ADDRESS}}
+                text = json.dumps({**made, "Punctual-dev-Observability": {"DashboardLink": LINK}})
                 Path(one.partition("=")[2]).write_text(text)
         return self._code
 
@@ -127,6 +129,7 @@ def test_a_first_deploy_at_a_terminal_shows_the_token_once_and_keeps_its_hash(
     assert read(session, HASH) == admin_hash(key, token)
     assert read(session, KEY) not in said.text
     assert f"The API: {ADDRESS}" in said.text
+    assert f"The dashboard: {LINK}" in said.text
     assert f'curl -s {ADDRESS}/jobs -H "Authorization: Bearer {token}"' in said.text
     assert not (tmp_path / ".tokens").exists()
     ((what, *arguments),) = cdk.calls

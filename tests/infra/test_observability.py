@@ -228,9 +228,12 @@ def test_a_stage_without_metrics_has_those_that_cost_none() -> None:
     assert found == set(ALARMS) - set(MEASURED)
 
 
-def test_a_stage_that_chooses_nothing_pays_nothing() -> None:
+def test_stage_that_chooses_nothing_pays_only_for_its_dashboard() -> None:
     found = assembly("dev").templates["Observability"]["Resources"].values()
-    assert {one["Type"] for one in found} == {"AWS::Logs::QueryDefinition"}
+    assert {one["Type"] for one in found} == {
+        "AWS::Logs::QueryDefinition",
+        "AWS::CloudWatch::Dashboard",
+    }
 
 
 def test_a_stage_may_choose_some() -> None:

@@ -21,7 +21,7 @@ from tests.infra.observed import (
     queries,
     watched,
 )
-from tests.infra.synthesised import Made, assembly, functions, resources
+from tests.infra.synthesised import STAGES, Made, assembly, functions, resources, synthesise
 
 ROOT = Path(__file__).parents[2]
 ROWS = [
@@ -219,3 +219,36 @@ def test_the_query_of_calls_knows_the_fields_of_their_log(made: Made) -> None:
     fields = re.findall(r"\w+", asked.split("fields @timestamp, ")[1].split("\n")[0])
     assert len(fields) > 8
     assert [one for one in fields if f'"{one}":' not in written] == []
+
+
+def test_outputs_link_to_dashboard_queries_and_outputs(made: Made) -> None:
+    outputs = {
+        name: followed(made, one["Value"], stack)
+        for stack in ("Observability", "Data")
+        for name, one in made.templates[stack]["Outputs"].items()
+        if name.endswith("Link")
+    }
+    console = "https://<AWS::Region>.console.aws.amazon.com"
+    (bucket,) = (
+        one.name
+        for one in resources(made, "AWS::S3::Bucket", "Data")
+        if "VersioningConfiguration" in one.properties
+    )
+    (dashboard,) = observed(made, "AWS::CloudWatch::Dashboard").values()
+    home = f"{console}/cloudwatch/home?region=<AWS::Region>"
+    assert outputs == {
+        "DashboardLink": f"{home}#dashboards/dashboard/{dashboard['DashboardName']}",
+        "SavedQueriesLink": f"{home}#logsV2:logs-insights",
+        "OutputsLink": f"{console}/s3/buckets/<Data.{bucket}>?region=<AWS::Region>&prefix=outputs/",
+    }
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stage_has_its_dashboard_unless_it_says_false(stage: str) -> None:
+    assert len(resources(assembly(stage), "AWS::CloudWatch::Dashboard")) == 1
+
+
+def test_stage_without_dashboard_has_no_link_to_it() -> None:
+    made = synthesise("dev", dashboard=False)
+    assert resources(made, "AWS::CloudWatch::Dashboard") == []
+    assert "DashboardLink" not in made.templates["Observability"]["Outputs"]

@@ -11,7 +11,7 @@ from punctual.domain.durations import LEASE
 from tests.infra.synthesised import STAGES, Resource, assembly, functions, resources
 
 LANES = {
-    "dev": {"quick", "long"},
+    "dev": {"quick-high", "quick-normal", "quick-low", "long"},
     "prod": {"quick-high", "quick-normal", "quick-low", "long"},
 }
 

@@ -196,7 +196,9 @@ def buried(world: World, api: Gateway) -> None:
         for queue in queues(world):
             for letter in list(queue.letters):
                 world.sqs.bury(queue, letter)
-        with struck(world, by(world, "dead-letters", "UpdateItem", answered=False), LOST, 2):
+        swap = by(world, "dead-letters", "UpdateItem", answered=False)
+        together = set(jobs[-4:])  # their timers share a row, which then loses some of them
+        with struck(world, lambda moment: swap(moment) and moment.row in together, LOST, 2):
             world.tick("dead-letters")
             world.run(SECOND)
     world.run(MINUTE)

@@ -14,14 +14,14 @@ from tests.life.world import a_world
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "rights.md"
 STAGES = ("dev", "rehearsal", "prod")
-LIVED = ("dev", "rehearsal")  # with one queue a lane, and with one for each priority and limits
+LIVED = ("dev", "rehearsal")  # without limits, and with limits and two shards
 
 MADE = "Lambda asks it when it begins to take from the queue: without, it takes nothing"
 UNUSED: Mapping[Named, str] = {
     Named("poller", "sqs:GetQueueAttributes", "wake"): MADE,
     **{
         Named("executor-quick", "sqs:GetQueueAttributes", queue): MADE
-        for queue in ("quick.fifo", "quick-high.fifo", "quick-normal.fifo", "quick-low.fifo")
+        for queue in ("quick-high.fifo", "quick-normal.fifo", "quick-low.fifo")
     },
     Named("executor-long", "sqs:GetQueueAttributes", "long.fifo"): MADE,
     Named("status", "dynamodb:ListStreams", "*"): (

@@ -121,8 +121,8 @@ def test_one_that_stays_down_is_given_up_after_hours(
     assert len(receiver.calls) == 20
     (line,) = lines(world, "webhook_given_up")
     assert (line["tries"], line["error"]) == (20, "The server answered 503")
-    assert not world.queue("quick.fifo").letters
-    assert not world.queue("quick-dead.fifo").letters
+    assert not world.lane("quick").letters
+    assert not world.queue("quick-normal-dead.fifo").letters
 
 
 def test_a_notice_that_nobody_can_deal_with_ends_as_a_dead_letter_and_is_told(
@@ -131,13 +131,13 @@ def test_a_notice_that_nobody_can_deal_with_ends_as_a_dead_letter_and_is_told(
     job = missed(api, notify=hook("FAILED"))
     world.put_knob("webhook-key", "unset", "SecureString")
     assert api.get("/webhook-secret").status == 503
-    world.queue("quick.fifo").most = 3
+    world.lane("quick").most = 3
     world.run(20 * MINUTE)
     assert receiver.calls == []
     (line,) = lines(world, "webhook_given_up")
     assert (line["job_id"], line["service"]) == (job, "dead-letters")
     assert [run["status"] for run in runs_of(api, job)] == ["FAILED"]
-    assert not world.queue("quick-dead.fifo").letters
+    assert not world.queue("quick-normal-dead.fifo").letters
 
 
 @pytest.mark.parametrize("url", ["http://10.0.0.1/", "http://169.254.169.254/", "http://[::1]/"])

@@ -1,4 +1,4 @@
-"""The stack that shows how the others do: alarms, the dashboard, saved queries."""
+"""The stack that shows the state of the others: dashboard, alarms, saved queries, budget."""
 
 from aws_cdk import ArnFormat, CfnOutput, RemovalPolicy, Stack
 from aws_cdk import aws_iam as iam
@@ -8,6 +8,7 @@ from aws_cdk import aws_sns_subscriptions as subscriptions
 from constructs import Construct
 
 from infra.config.stage import Stage
+from infra.constructs.console_links import link_dashboard, link_saved_queries
 from infra.nag_suppressions import acknowledge
 from infra.stacks.api import Api
 from infra.stacks.data import Data
@@ -23,7 +24,7 @@ CLOUDWATCH = "cloudwatch.amazonaws.com"
 
 
 class Observability(Stack):
-    """Nothing leans on it, so it may go and come back at any time; a stage chooses what it pays."""
+    """No other stack depends on it, so it can be removed and created again at any time."""
 
     def __init__(
         self,
@@ -59,6 +60,7 @@ class Observability(Stack):
         )
         alarms = self._alarms(stage, watched) if stage.alarms else None
         if stage.dashboard:
+            link_dashboard(self, stage.prefix)
             dashboard(
                 self,
                 "Dashboard",
@@ -75,6 +77,7 @@ class Observability(Stack):
                 email=stage.alarm_email,
             )
         Queries(self, "Queries", stage=stage, functions=watched.functions)
+        link_saved_queries(self, stage.prefix)
 
     def _alarms(self, stage: Stage, watched: Watched) -> Alarms:
         topic = self._topic(stage)
@@ -98,9 +101,9 @@ class Observability(Stack):
             self,
             "Key",
             description=f"Encrypts what alarms of Punctual ({stage.name}) say on their way",
-            # The key that SNS has by itself is closed to CloudWatch, and cannot be opened.
+            # The key of SNS itself admits no calls from CloudWatch, and its policy is fixed.
             enable_key_rotation=True,
-            # It keeps nothing: what it encrypted has been delivered.
+            # Messages that it encrypted are already delivered.
             removal_policy=RemovalPolicy.DESTROY,
         )
         key.add_to_resource_policy(

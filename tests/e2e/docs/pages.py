@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[3]
 OWN = {
     "docs/runbook.md": "tests/infra/test_runbook.py",
     "docs/how-to/deploy-from-github.md": "tests/infra/test_deploy_workflow.py",
+    "docs/how-to/use-from-the-aws-console.md": "tests/integration/test_console_page.py",
     "docs/events.md": "tests/unit/test_events_documented.py",
     "docs/reference/api.md": "tests/unit/test_openapi.py",
     "docs/requirements.md": "tests/unit/test_requirements.py",

@@ -36,7 +36,7 @@ class Settings:
     reach: str = "[{},{}]"
     # What each tenant may, "jobs=500 burst=null"; None where the stage has no limits at all.
     limits: str | None = None
-    # By lane and priority, "quick-high"; a lane whose priorities share one queue is just "quick".
+    # URLs by lane and priority, "quick-high"; a lane with one queue for all is just "long".
     queues: Mapping[str, str] = field(default_factory=dict)
     # By the same names: how many executors at a time take from that queue.
     places: Mapping[str, int] = field(default_factory=dict)
