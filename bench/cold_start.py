@@ -13,7 +13,7 @@ from typing import NamedTuple
 from bench.cold_start_emulator import NotStarted, Start, start
 from bench.cold_start_events import environment, events, folder_of
 from bench.cold_start_sizes import Size, size_of
-from infra.build.packaging import FUNCTIONS, built, host_target
+from infra.build.packaging import FUNCTION_FOLDERS, built, host_target
 
 AIM = 1.6
 BARE = "bare: import boto3"
@@ -120,12 +120,12 @@ def main() -> None:
         def begin(name: str) -> Start:
             if name == BARE:
                 return start(bare, (), {}, None)
-            return start(FUNCTIONS / folder_of(name), layers, environment(name), given[name])
+            return start(FUNCTION_FOLDERS / folder_of(name), layers, environment(name), given[name])
 
         rows = measured(begin, names, asked.rounds, asked.more)
     show(rows)
     folders = {"layer core": ours, "layer vendor": vendor}
-    folders |= {name: FUNCTIONS / folder_of(name) for name in names}
+    folders |= {name: FUNCTION_FOLDERS / folder_of(name) for name in names}
     show_sizes({name: size_of(folder) for name, folder in folders.items()})
     print(f"load after: {os.getloadavg()[0]:.1f}")
     if over(rows):

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from aws_cdk import App, Tags, Validations
@@ -11,14 +10,13 @@ from cdk_nag import AwsSolutionsChecks, ServerlessChecks
 
 from infra.build.bytecode import NoCompiler
 from infra.build.packaging import NotPackaged
+from infra.config.cdk_json import CDK_JSON
 from infra.config.stage import STAGE_TAG, WrongStage, stage_of
 from infra.stacks.api import Api
 from infra.stacks.data import Data
 from infra.stacks.execution import Execution
 from infra.stacks.observability.stack import Observability
 from infra.stacks.scheduling import Scheduling
-
-CDK_JSON = Path(__file__).parent.parent / "cdk.json"
 
 
 def context() -> dict[str, Any]:

@@ -14,9 +14,9 @@ from punctual.aws.dynamodb.control.limit_keys import QUOTA_ROWS
 from punctual.aws.dynamodb.control.token_keys import DOORS, LISTS
 from punctual.aws.dynamodb.keys import BEATING, LEFT_BY_RUNS
 
-PAYLOADS = "payloads/"
-OUTPUTS = "outputs/"
-BLOBS = (PAYLOADS, *LEFT_BY_RUNS)
+PAYLOADS_PREFIX = "payloads/"
+OUTPUTS_PREFIX = "outputs/"
+BLOB_PREFIXES = (PAYLOADS_PREFIX, *LEFT_BY_RUNS)
 
 
 class Right(NamedTuple):
@@ -106,7 +106,7 @@ def _steps(data: Data, queues: Queues) -> list[Right]:
         _dynamodb(data.control, "BatchGetItem"),
         _sqs((queues.wake, *queues.lanes), "SendMessage"),
         # What a holder that died had packed, for the row that a look then writes.
-        *_read_blobs(data, OUTPUTS),
+        *_read_blobs(data, OUTPUTS_PREFIX),
     ]
 
 
@@ -138,8 +138,8 @@ def job_service(data: Data, queues: Queues, token_key: str, webhook_key: str) ->
         _dynamodb(data.control, "Query")._replace(rows=(LISTS,)),  # how many tokens there are
         _dynamodb(data.audit, "PutItem"),  # what is done to tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
-        *_read_blobs(data, PAYLOADS),
-        Right(("s3:PutObject",), data.objects(PAYLOADS), "blobs are named by job"),
+        *_read_blobs(data, PAYLOADS_PREFIX),
+        Right(("s3:PutObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
     ]
 
 
@@ -151,7 +151,7 @@ def job_search(data: Data, limited: bool) -> list[Right]:
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
-        *_read_blobs(data, *BLOBS),
+        *_read_blobs(data, *BLOB_PREFIXES),
     ]
 
 
@@ -187,7 +187,7 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
         _shared_timers(data),
         _dynamodb(data.jobs, "Scan"),
         _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(rows=BODIES),
-        Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
+        Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
         # Counts that were wrong.
@@ -212,9 +212,9 @@ def executor(
         *_leases(data, limited),
         consume(lanes),
         _sqs(lanes, "ChangeMessageVisibility"),
-        *_read_blobs(data, PAYLOADS),
+        *_read_blobs(data, PAYLOADS_PREFIX),
         # No task that is deployed prints anything: there are no logs to store.
-        Right(("s3:PutObject",), data.objects(OUTPUTS), "blobs are named by job"),
+        Right(("s3:PutObject",), data.objects(OUTPUTS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
         *reached,
     ]
@@ -241,8 +241,8 @@ def status(data: Data, failed: str) -> list[Right]:
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
         _dynamodb(data.control, "PutItem", "Query")._replace(rows=COUNTED),
         _dynamodb(data.audit, "PutItem"),
-        *_read_blobs(data, OUTPUTS),  # what a run left whose history row is not written yet
-        Right(("s3:DeleteObject",), data.objects(PAYLOADS), "blobs are named by job"),
+        *_read_blobs(data, OUTPUTS_PREFIX),  # what a run left whose history row is not written yet
+        Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]
 

@@ -13,7 +13,7 @@ def main() -> None:
         from punctual_cli.commands import completion
         from punctual_cli.program import app
 
-        if completion.VARIABLE in os.environ:
+        if completion.COMPLETION_VARIABLE in os.environ:
             completion.prepare()
         app(prog_name="punctual")
     except KeyboardInterrupt:

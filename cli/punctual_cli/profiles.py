@@ -12,8 +12,8 @@ from punctual.node.files.durable import make_folder, write_durably
 from punctual_cli.errors import Trouble
 
 HERE = "http://127.0.0.1:8080/v1"
-DEFAULT = "default"
-URL, TOKEN, PROFILE = "PUNCTUAL_URL", "PUNCTUAL_TOKEN", "PUNCTUAL_PROFILE"
+DEFAULT_PROFILE = "default"
+URL, TOKEN_VARIABLE, PROFILE = "PUNCTUAL_URL", "PUNCTUAL_TOKEN", "PUNCTUAL_PROFILE"
 PORT = "PUNCTUAL_PORT"
 
 
@@ -36,7 +36,7 @@ def place(asked: Asked, env: Mapping[str, str], path: Path) -> Place:
     name = asked.profile or env.get(PROFILE) or None
     # A profile that the command line names outdoes what the environment says.
     env_url = "" if asked.profile else env.get(URL, "")
-    env_token = "" if asked.profile else env.get(TOKEN, "")
+    env_token = "" if asked.profile else env.get(TOKEN_VARIABLE, "")
     kept = _profile(path, name) if not (asked.url and (asked.token or env_token)) else None
     if asked.url:
         url, source = normal_url(asked.url), "--url"
@@ -93,7 +93,7 @@ def config_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
 
 
 def _profile(path: Path, name: str | None) -> Place | None:
-    found = profiles(path).get(name or DEFAULT)
+    found = profiles(path).get(name or DEFAULT_PROFILE)
     if found is None:
         if name is None:
             return None
@@ -101,7 +101,7 @@ def _profile(path: Path, name: str | None) -> Place | None:
             f"There is no profile {name!r} in {path}.",
             advice=f"Make it with `punctual login --profile {name}`.",
         )
-    return Place(found["url"], found.get("token"), f"profile {name or DEFAULT}")
+    return Place(found["url"], found.get("token"), f"profile {name or DEFAULT_PROFILE}")
 
 
 def profiles(path: Path) -> dict[str, dict[str, Any]]:

@@ -23,7 +23,7 @@ from punctual_cli.commands import (
     tokens,
 )
 
-JOBS, SERVER, SETUP = "Jobs", "The installation", "Setting up"
+JOBS_PANEL, SERVER, SETUP = "Jobs", "The installation", "Setting up"
 
 EPILOG = "Exit codes: " + ", ".join(
     f"{code.value} {code.name.lower().replace('_', ' ')}" for code in errors.Code
@@ -76,12 +76,12 @@ def punctual(
 jobs = group("Jobs: make them, change them, run them.")
 runs = group("Runs: what happened, what they printed, what they do now.")
 token = group("Tokens: who may call, for administrators.")
-app.add_typer(jobs, name="jobs", rich_help_panel=JOBS)
-app.add_typer(runs, name="runs", rich_help_panel=JOBS)
-command(app, "preview", JOBS)(schedules.preview)
-command(app, "upcoming", JOBS)(schedules.upcoming)
-command(app, "apply", JOBS)(apply.apply)
-command(app, "export", JOBS)(export.export)
+app.add_typer(jobs, name="jobs", rich_help_panel=JOBS_PANEL)
+app.add_typer(runs, name="runs", rich_help_panel=JOBS_PANEL)
+command(app, "preview", JOBS_PANEL)(schedules.preview)
+command(app, "upcoming", JOBS_PANEL)(schedules.upcoming)
+command(app, "apply", JOBS_PANEL)(apply.apply)
+command(app, "export", JOBS_PANEL)(export.export)
 command(app, "stats", SERVER)(service.stats)
 command(app, "health", SERVER)(service.health)
 app.add_typer(token, name="tokens", rich_help_panel=SERVER)

@@ -52,7 +52,7 @@ def connect(place: Place, **options: Any) -> "Punctual":
 
     if place.token is None:
         # The client would take it from there, and it may be meant for another address.
-        os.environ.pop(profiles.TOKEN, None)
+        os.environ.pop(profiles.TOKEN_VARIABLE, None)
     return Punctual(place.url, place.token, transport=_transport(place.url), **options)
 
 

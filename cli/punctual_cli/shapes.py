@@ -12,7 +12,7 @@ from typer.exceptions import Abort, TyperException
 
 from punctual_cli import errors
 
-ORDER = (
+COMMAND_ORDER = (
     *("jobs", "runs", "preview", "upcoming", "apply", "export"),
     *("stats", "health", "audit", "tokens", "webhook-secret"),
     *("login", "logout", "whoami", "dev", "completion"),
@@ -114,4 +114,4 @@ class Root(Branch):
         sys.exit(code)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(super().list_commands(ctx), key=ORDER.index)
+        return sorted(super().list_commands(ctx), key=COMMAND_ORDER.index)

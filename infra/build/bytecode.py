@@ -5,12 +5,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
-PYODIDE = ROOT / "node_modules/pyodide"
+from infra.config.cdk_json import PROJECT_ROOT
+
+PYODIDE = PROJECT_ROOT / "node_modules/pyodide"
 MAGIC = 3571
 """The bytecode of CPython 3.13, the version that Lambda runs here."""
 
-AT = "/opt/python"
+LAYER_PYTHON_PATH = "/opt/python"
 """Where Lambda mounts a layer: what tracebacks name as the place of a file."""
 
 # Hash-based and unchecked: the time stamps in a layer's archive never void it, and what was
@@ -31,7 +32,7 @@ class NoCompiler(RuntimeError):
 
 def compile_for_lambda(folder: Path) -> None:
     """With a python3.13 on PATH if there is one, else with the one that npm's pyodide holds."""
-    program = _PROGRAM.format(at=AT)
+    program = _PROGRAM.format(at=LAYER_PYTHON_PATH)
     python = shutil.which("python3.13")
     if python is not None and _starts(python):
         if not _run([python, "-c", f"FOLDER = {str(folder)!r}\n{program}"]):
@@ -43,7 +44,7 @@ def compile_for_lambda(folder: Path) -> None:
 
 def compile_for_host(folder: Path) -> None:
     """With the Python that runs this: for a rehearsal, which runs the layers on this machine."""
-    program = _PROGRAM.format(at=AT)
+    program = _PROGRAM.format(at=LAYER_PYTHON_PATH)
     if not _run([sys.executable, "-c", f"FOLDER = {str(folder)!r}\n{program}"]):
         raise NoCompiler(f"{sys.executable} could not compile {folder}")
 
@@ -64,7 +65,7 @@ def _compile_with_pyodide(folder: Path, program: str) -> None:
             "no python3.13 on PATH, and no pyodide in node_modules to compile the layers with: "
             "run `npm ci`, or install Python 3.13"
         )
-    if not _run([node, str(ROOT / "infra/compile.mjs"), str(folder), program]):
+    if not _run([node, str(PROJECT_ROOT / "infra/compile.mjs"), str(folder), program]):
         raise NoCompiler(f"pyodide could not compile {folder} (see above)")
 
 

@@ -7,7 +7,7 @@ from constructs import Construct
 from infra.build import packaging
 
 PYTHON = lambda_.Runtime.PYTHON_3_13
-MACHINE = lambda_.Architecture.ARM_64
+LAMBDA_ARCHITECTURE = lambda_.Architecture.ARM_64
 
 
 class Layers(Construct):
@@ -35,5 +35,5 @@ class Layers(Construct):
             code=code,
             description=description,
             compatible_runtimes=[PYTHON],
-            compatible_architectures=[MACHINE],
+            compatible_architectures=[LAMBDA_ARCHITECTURE],
         )

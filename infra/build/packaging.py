@@ -13,14 +13,14 @@ from pathlib import Path
 from aws_cdk import AssetHashType, Stack
 from aws_cdk import aws_lambda as lambda_
 
-from infra.build.bytecode import (compile_for_host, compile_for_lambda)
+from infra.build.bytecode import compile_for_host, compile_for_lambda
+from infra.config.cdk_json import PROJECT_ROOT
 
-ROOT = Path(__file__).parents[2]
-CORE = ROOT / "layers/core/python"
-LOCK = ROOT / "layers/vendor/requirements.txt"
-FUNCTIONS = ROOT / "functions"
-BUILT = ROOT / "build/layers"
-MOST = {"core": 4_000_000, "vendor": 34_000_000}
+CORE = PROJECT_ROOT / "layers/core/python"
+LOCK = PROJECT_ROOT / "layers/vendor/requirements.txt"
+FUNCTION_FOLDERS = PROJECT_ROOT / "functions"
+BUILT = PROJECT_ROOT / "build/layers"
+MAX_LAYER_BYTES = {"core": 4_000_000, "vendor": 34_000_000}
 """Bytes of a layer unpacked, near to what they are: a package more is seen, and meant. Lambda takes
 250 MB, of a function with all its layers."""
 
@@ -62,7 +62,7 @@ NOT_NEEDED = (
 )
 """What packages bring along and no function imports; licences stay."""
 
-NODE = "node"
+NODE_PACKAGE = "node"
 """The part of our own package that runs on a machine of one's own, never on Lambda."""
 
 RECIPE = 2
@@ -123,7 +123,7 @@ def built(target: Target) -> tuple[Path, Path]:
 
 def function(folder: str) -> lambda_.Code:
     """One handler's own asset."""
-    path = FUNCTIONS / folder
+    path = FUNCTION_FOLDERS / folder
     if not (path / "handler.py").is_file():
         raise NotPackaged(f"functions/{folder}/handler.py is not there, but a function needs it")
     return lambda_.Code.from_asset(str(path), exclude=["__pycache__", "*.pyc"])
@@ -146,14 +146,14 @@ def _sources(folder: Path) -> list[Path]:
 
 
 def _belongs(path: Path) -> bool:
-    return not {"__pycache__", NODE}.intersection(path.parts) and path.suffix != ".pyc"
+    return not {"__pycache__", NODE_PACKAGE}.intersection(path.parts) and path.suffix != ".pyc"
 
 
 def _digest(target: Target, *files: Path) -> str:
     found = hashlib.sha256(f"{RECIPE} {target.name}".encode())
     for path in files:
         data = path.read_bytes()
-        found.update(f"\0{path.relative_to(ROOT)}\0{len(data)}\0".encode())
+        found.update(f"\0{path.relative_to(PROJECT_ROOT)}\0{len(data)}\0".encode())
         found.update(data)
     return found.hexdigest()
 
@@ -179,7 +179,7 @@ def _build(name: str, place: Path, target: Target) -> None:
     with tempfile.TemporaryDirectory(dir=BUILT, prefix=f".{name}-") as made:
         folder = Path(made) / "layer/python"
         if name == "core":
-            ignored = shutil.ignore_patterns("__pycache__", "*.pyc", NODE)
+            ignored = shutil.ignore_patterns("__pycache__", "*.pyc", NODE_PACKAGE)
             shutil.copytree(CORE, folder, ignore=ignored)
         else:
             _install(folder, target)
@@ -226,8 +226,9 @@ def _size(name: str, target: Target, whole: int, compiled: int) -> str:
 
 
 def _hold(name: str, whole: int) -> None:
-    if whole > MOST[name]:
+    allowed = MAX_LAYER_BYTES[name]
+    if whole > allowed:
         raise NotPackaged(
-            f"layer {name} has {whole / 1e6:.1f} MB unpacked, more than the {MOST[name] / 1e6:.0f} "
+            f"layer {name} has {whole / 1e6:.1f} MB unpacked, more than the {allowed / 1e6:.0f} "
             "that infra/build/packaging.py lets it have: leave out what nobody needs, or raise that"
         )

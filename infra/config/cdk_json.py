@@ -2,7 +2,11 @@
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
 from typing import Any
+
+PROJECT_ROOT = Path(__file__).parents[2]
+CDK_JSON = PROJECT_ROOT / "cdk.json"
 
 LOG_RETENTIONS = frozenset(
     {1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922}
@@ -16,7 +20,7 @@ CLAIM = r"[\x21-\x7e]{1,512}"
 DOMAIN = r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}"
 CERTIFICATE = r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]{36}"
 # Never one of Punctual's own, and no pattern that one of them fits.
-NAME = (
+TARGET_NAME = (
     r"(?!punctual-|(p|pu|pun|punc|punct|punctu|punctua|punctual)\*$)[A-Za-z0-9_-]{1,75}(\.fifo|\*)?"
 )
 SUBNET = r"subnet-[0-9a-f]{8,17}"

@@ -15,7 +15,7 @@ STATUS_BATCHES = 4
 """Batches of one shard that `status` follows at a time, where enough is reserved for it."""
 
 QUEUE_LEAST, QUEUE_MOST = 2, 1_000  # executions that an event source may be limited to
-STATUS, POLLER = "status", "poller"
+STATUS_NAME, POLLER_NAME = "status", "poller"
 
 PERCENT_LEAST, PERCENT_MOST = 10, 400
 
@@ -54,7 +54,7 @@ class Concurrency:
     @property
     def status_batches(self) -> int:
         """The parallelization factor of the stream: each shard may start so many at a time."""
-        reserved = self.reserved.get(STATUS, 0)
+        reserved = self.reserved.get(STATUS_NAME, 0)
         return min(STATUS_BATCHES, max(1, reserved // STATUS_SHARDS))
 
     def fitting(self, free: int) -> "Concurrency | None":
@@ -74,10 +74,10 @@ class Concurrency:
 
     def _least(self, name: str) -> int:
         """What a smaller stage still needs of a function."""
-        if name == STATUS:
+        if name == STATUS_NAME:
             return STATUS_SHARDS
         queues = self.places.get(name.removeprefix("executor-"), {})
-        return QUEUE_LEAST * len(queues) or (QUEUE_LEAST if name == POLLER else 1)
+        return QUEUE_LEAST * len(queues) or (QUEUE_LEAST if name == POLLER_NAME else 1)
 
 
 def too_many(concurrency: Concurrency) -> list[str]:
@@ -97,8 +97,8 @@ def too_few(concurrency: Concurrency, rate: int) -> list[str]:
         f"executor-{lane}": (sum(queues.values()), "that its queues ask for")
         for lane, queues in concurrency.lanes.items()
     }
-    least[POLLER] = (QUEUE_LEAST, "that its queues ask for")
-    least[STATUS] = (STATUS_SHARDS, "shards that the stream of a busy table has")
+    least[POLLER_NAME] = (QUEUE_LEAST, "that its queues ask for")
+    least[STATUS_NAME] = (STATUS_SHARDS, "shards that the stream of a busy table has")
     for name in API_FUNCTIONS:
         answered = -(-rate // CALLS_A_SECOND)
         least[name] = (

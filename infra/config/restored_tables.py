@@ -8,9 +8,11 @@ from dataclasses import dataclass
 
 from infra.config.cdk_json import Fields
 
-TABLES = ("jobs", "timers", "runs", "control", "audit")
-TABLE = r"[A-Za-z0-9_.-]{3,255}"
-STREAM = r"arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:\d{12}:table/[A-Za-z0-9_.-]+/stream/[0-9T:.-]+"
+TABLE_NAMES = ("jobs", "timers", "runs", "control", "audit")
+TABLE_NAME_PATTERN = r"[A-Za-z0-9_.-]{3,255}"
+STREAM_ARN_PATTERN = (
+    r"arn:aws[a-z-]*:dynamodb:[a-z0-9-]+:\d{12}:table/[A-Za-z0-9_.-]+/stream/[0-9T:.-]+"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,11 @@ def restored(fields: Fields | None) -> Restored | None:
     if fields is None:
         return None
     found = Restored(
-        {name: fields.text(name, TABLE, "the name of a table") for name in TABLES},
-        fields.text("stream", STREAM, "the ARN of the stream of the restored jobs"),
+        {
+            name: fields.text(name, TABLE_NAME_PATTERN, "the name of a table")
+            for name in TABLE_NAMES
+        },
+        fields.text("stream", STREAM_ARN_PATTERN, "the ARN of the stream of the restored jobs"),
     )
     fields.finish()
     return found

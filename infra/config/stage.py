@@ -12,10 +12,10 @@ from infra.config.cdk_json import (
     CLAIM,
     DOMAIN,
     LOG_RETENTIONS,
-    NAME,
     ORIGIN,
     SECURITY_GROUP,
     SUBNET,
+    TARGET_NAME,
     Fields,
 )
 from infra.config.concurrency import (
@@ -35,7 +35,7 @@ from punctual.tasks import reach as tenants
 from punctual.tasks.http.addresses import private_network
 from punctual.tasks.reach import REST, text_of
 
-FUNCTIONS = (
+FUNCTION_NAMES = (
     "authorizer",
     "job-service",
     "job-search",
@@ -47,12 +47,13 @@ FUNCTIONS = (
     "dead-letters",
     "status",
 )
-LANES = ("quick", "long")
+LANE_NAMES = ("quick", "long")
+EXECUTOR_FUNCTIONS = tuple(f"executor-{lane}" for lane in LANE_NAMES)
 PRIORITIES = ("high", "normal", "low")
-ALL = "all"
+SHARED_QUEUE = "all"
 """The one queue of a lane whose priorities share it."""
 
-LANE_QUEUES = {"quick": (PRIORITIES,), "long": ((ALL,), PRIORITIES)}
+LANE_QUEUES = {"quick": (PRIORITIES,), "long": ((SHARED_QUEUE,), PRIORITIES)}
 """The sets of queues that a lane may have. In the quick lane HIGH always has a queue of its own."""
 
 STAGE_TAG = "punctual-stage"
@@ -239,7 +240,7 @@ def _read(name: str, fields: Fields) -> Stage:
         tracing=fields.switch("tracing"),
         run_events=fields.one_of("runEvents", RUN_EVENTS),
         concurrency=concurrency,
-        memory=fields.numbers("memory", FUNCTIONS, 128, 10_240, whole=True),
+        memory=fields.numbers("memory", FUNCTION_NAMES, 128, 10_240, whole=True),
         reach=_reach(fields.below("tasksMayReach")),
         throttle=_throttle(fields.below("throttle"), concurrency),
         limits=_limits(fields.below_or_null("limits")),
@@ -268,16 +269,18 @@ def _concurrency(fields: Fields) -> Concurrency:
         fields.number("concurrencyPercent", PERCENT_LEAST, PERCENT_MOST),
         _lanes(fields.below("lanes")),
         # None may be 0: that would switch the function off.
-        fields.numbers("reservedConcurrency", FUNCTIONS, 1, 10_000),
+        fields.numbers("reservedConcurrency", FUNCTION_NAMES, 1, 10_000),
     )
 
 
 def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
     """Return the number of executors that work at a time, by lane and queue."""
-    lanes = {lane: fields.numbers(lane, (ALL, *PRIORITIES), 2, 1_000) for lane in LANES}
+    lanes = {
+        lane: fields.numbers(lane, (SHARED_QUEUE, *PRIORITIES), 2, 1_000) for lane in LANE_NAMES
+    }
     for lane, queues in lanes.items():
         if set(queues) not in map(set, LANE_QUEUES[lane]):
-            shared = "`all`, or " if (ALL,) in LANE_QUEUES[lane] else ""
+            shared = "`all`, or " if (SHARED_QUEUE,) in LANE_QUEUES[lane] else ""
             fields.wrong.append(f"`lanes.{lane}` must hold {shared}`high`, `normal` and `low`")
     fields.finish()
     return lanes
@@ -309,7 +312,7 @@ def _by_tenant(fields: Fields, name: str, meant: str) -> dict[str, tuple[str, ..
     for tenant in below.names:
         if tenant != REST and not is_tenant(tenant):
             below.wrong.append(f"`tasksMayReach.{name}`: {tenant!r} is not a tenant, nor *")
-        found[tenant] = below.texts(tenant, NAME, f"a list of {meant}")
+        found[tenant] = below.texts(tenant, TARGET_NAME, f"a list of {meant}")
     return found
 
 

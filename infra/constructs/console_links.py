@@ -5,7 +5,7 @@ They hold for the commercial regions. AWS has other host names in China and GovC
 
 from aws_cdk import CfnOutput, Stack
 
-OUTPUTS_PREFIX = "outputs/"
+from infra.iam import OUTPUTS_PREFIX
 
 
 def link_dashboard(stack: Stack, name: str) -> None:

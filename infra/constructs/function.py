@@ -10,7 +10,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from infra.build import packaging
-from infra.build.layers import MACHINE, PYTHON, Layers
+from infra.build.layers import LAMBDA_ARCHITECTURE, PYTHON, Layers
 from infra.config.stage import Stage
 from infra.iam import Right, logging, networking, statements, tracing
 from infra.nag_suppressions import acknowledge, acknowledge_wide
@@ -72,7 +72,7 @@ class Function(Construct):
             function_name=physical,
             description=shape.description,
             runtime=PYTHON,
-            architecture=MACHINE,
+            architecture=LAMBDA_ARCHITECTURE,
             code=packaging.function(shape.folder),
             handler="handler.handler",
             layers=layers.both,

@@ -15,14 +15,14 @@ from infra.nag_suppressions import acknowledge
 from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, PREFLIGHT
 
 API_STAGE = "v1"
-OPEN = "The contract asks no token for it."
+OPEN_ROUTE_REASON = "The contract asks no token for it."
 PAYLOAD = "2.0"
 # Nothing is remembered, and a request without a token is asked about as well: what it is told
 # is ours to say, and a token that is taken back is refused at once. docs/decisions/0021-tokens.md
 IDENTITY_SOURCES: list[str] | None = None
 REMEMBERED_SECONDS = 0
 
-METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]
+CORS_METHODS = ["DELETE", "GET", "HEAD", "PATCH", "POST", "PUT"]
 ASKED_HEADERS = ["authorization", "content-type", "idempotency-key", "if-match"]
 TOLD_HEADERS = ["allow", "etag", "location", "retry-after", "x-request-id"]
 
@@ -124,7 +124,7 @@ class Gateway(Construct):
             authorizer_id=None if public else self._authorizer.ref,
         )
         if public:
-            reason = "Browsers ask it without a token." if key == PREFLIGHT else OPEN
+            reason = "Browsers ask it without a token." if key == PREFLIGHT else OPEN_ROUTE_REASON
             acknowledge(route, reason, "AwsSolutions-APIG4")
 
     def _stage(self, stage: Stage) -> gateway.CfnStage:
@@ -217,7 +217,7 @@ def _cors(stage: Stage) -> gateway.CfnApi.CorsProperty | None:
         return None
     return gateway.CfnApi.CorsProperty(
         allow_origins=list(stage.cors_origins),
-        allow_methods=METHODS,
+        allow_methods=CORS_METHODS,
         allow_headers=ASKED_HEADERS,
         expose_headers=TOLD_HEADERS,
         max_age=3600,

@@ -6,7 +6,7 @@ from aws_cdk import Duration
 from aws_cdk import aws_sqs as sqs
 from constructs import Construct
 
-from infra.config.stage import ALL, Stage
+from infra.config.stage import SHARED_QUEUE, Stage
 from infra.nag_suppressions import acknowledge
 
 FAILURES_KEPT = Duration.days(14)
@@ -53,7 +53,7 @@ class Lane(Construct):
         self, scope: Construct, construct_id: str, *, stage: Stage, lane: str, priority: str
     ) -> None:
         super().__init__(scope, construct_id)
-        self.name = lane if priority == ALL else f"{lane}-{priority}"
+        self.name = lane if priority == SHARED_QUEUE else f"{lane}-{priority}"
         self.lane = lane
         self.executors = stage.lanes[lane][priority]
         self.dead = self._fifo("Dead", stage.physical(f"{self.name}-dead.fifo"))

@@ -12,7 +12,8 @@ from typing import Any
 import boto3
 from botocore.exceptions import BotoCoreError, ClientError
 
-from infra.app import CDK_JSON, context
+from infra.app import context
+from infra.config.cdk_json import PROJECT_ROOT
 from infra.config.stage import Stage, WrongStage, described
 from infra.constructs.bucket_emptier import empty
 from infra.operations import admin_token, webhook_key
@@ -25,17 +26,16 @@ from infra.operations.account import (
 )
 from infra.operations.admin_token import TOKEN_HASH
 from infra.operations.first_deployment import (
-    RUNBOOK,
+    FAILED_DEPLOYMENT_PAGE,
     check_logs,
     missing_stacks,
     stack_name,
     unprotected,
 )
 
-ROOT = CDK_JSON.parent
-CDK = ROOT / "node_modules/.bin/cdk"
+CDK = PROJECT_ROOT / "node_modules/.bin/cdk"
 
-KEPT = {TOKEN_HASH: admin_token.UNSET, "dispatch": "on"}
+KEPT_PARAMETERS = {TOKEN_HASH: admin_token.UNSET, "dispatch": "on"}
 """What is set by hand after a deploy, and what the template writes: a change of anything else of
 such a parameter makes CloudFormation write its value again."""
 
@@ -66,10 +66,10 @@ def deploy(
     missing = _ready(stage, session, account, region, say)
     say(f"Deploying Punctual ({stage.name}) to account {account}, {region}.")
     ssm = session.client("ssm")
-    before = {name: parameter(ssm, stage.knobs + name) for name in KEPT}
+    before = {name: parameter(ssm, stage.knobs + name) for name in KEPT_PARAMETERS}
     admin_token.ensure_key(ssm, stage.knobs)
     webhook_key.ensure_key(ssm, stage.knobs)
-    outputs = ROOT / "cdk.out" / f"{stage.name}-outputs.json"
+    outputs = PROJECT_ROOT / "cdk.out" / f"{stage.name}-outputs.json"
     outputs.parent.mkdir(exist_ok=True)
     options = ["--require-approval=never", *_of(stage), *extra]
     failed = _put(stage, missing, cdk, say, outputs, options)
@@ -102,7 +102,7 @@ def _put(
     new = missing if stage.protected else ()
     failed = cdk(["deploy", "--all", f"--outputs-file={outputs}", *options, *unprotected(new)])
     if failed and missing:
-        say(f"What to do about it: {RUNBOOK}")
+        say(f"What to do about it: {FAILED_DEPLOYMENT_PAGE}")
     if failed or not new:
         return failed
     names = [stack_name(stage, one) for one in new]
@@ -174,7 +174,7 @@ def destroy(stage: Stage, session: Any, cdk: Run, say: Say, sure: bool) -> int:
 def _restore(ssm: Any, stage: Stage, before: Mapping[str, str | None], say: Say) -> None:
     for name, value in before.items():
         written = parameter(ssm, stage.knobs + name)
-        if value not in (None, KEPT[name], written) and written is not None:
+        if value not in (None, KEPT_PARAMETERS[name], written) and written is not None:
             ssm.put_parameter(Name=stage.knobs + name, Value=value, Type="String", Overwrite=True)
             say(f"{stage.knobs}{name} is again what it was before this deploy.")
 
@@ -205,7 +205,7 @@ def _hand_out(token: str, whose: str, say: Say, terminal: bool) -> None:
     if terminal:
         say(f"The admin token, shown this once: {token}")
         return
-    path = ROOT / TOKENS / whose
+    path = PROJECT_ROOT / TOKENS / whose
     admin_token.keep(path, token)
     say(
         f"The admin token is in {path}, which only you may read: put it where you keep secrets, "
@@ -226,7 +226,7 @@ def _of(stage: Stage) -> list[str]:
 def _cdk(arguments: Sequence[str]) -> int:
     if not CDK.is_file():
         raise NotReady("the CDK's command line is not installed: run `npm ci`")
-    return subprocess.run([str(CDK), *arguments], cwd=ROOT, check=False).returncode
+    return subprocess.run([str(CDK), *arguments], cwd=PROJECT_ROOT, check=False).returncode
 
 
 def main(arguments: Sequence[str]) -> int:

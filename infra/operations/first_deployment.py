@@ -14,9 +14,14 @@ from infra.config.stage import Stage
 from infra.operations.account import NotReady
 
 STACKS = ("Data", "Scheduling", "Execution", "Api", "Observability")
-FAILED = ("CREATE_FAILED", "ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "REVIEW_IN_PROGRESS")
-AT_WORK = ("CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS", "DELETE_IN_PROGRESS")
-RUNBOOK = "docs/runbook.md, *A first deployment that failed*"
+FAILED_STACK_STATES = (
+    "CREATE_FAILED",
+    "ROLLBACK_COMPLETE",
+    "ROLLBACK_FAILED",
+    "REVIEW_IN_PROGRESS",
+)
+BUSY_STACK_STATES = ("CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS", "DELETE_IN_PROGRESS")
+FAILED_DEPLOYMENT_PAGE = "docs/runbook.md, *A first deployment that failed*"
 
 LOGS = {
     "Scheduling": ("planner", "poller", "reconciler"),
@@ -44,7 +49,7 @@ def missing_stacks(session: Any, stage: Stage, say: Say) -> tuple[str, ...]:
         state = _state(client, name)
         if state is None:
             found.append(stack)
-        elif state["StackStatus"] in FAILED:
+        elif state["StackStatus"] in FAILED_STACK_STATES:
             found.append(stack)
             say(f"{name} could not be created before ({state['StackStatus']}): it is made anew.")
             if state.get("EnableTerminationProtection"):
@@ -52,7 +57,7 @@ def missing_stacks(session: Any, stage: Stage, say: Say) -> tuple[str, ...]:
                     StackName=name, EnableTerminationProtection=False
                 )
                 say(f"{name} was protected from deletion; it never stood, so it is not any more.")
-        elif state["StackStatus"] in AT_WORK:
+        elif state["StackStatus"] in BUSY_STACK_STATES:
             raise NotReady(f"{name} is still at work ({state['StackStatus']}): wait for its end")
     return tuple(found)
 

@@ -24,7 +24,7 @@ from punctual.domain.tenants.limits import WrongLimits, limits_from, limits_of_t
 from punctual.engine.commands.audit import LIMITS_CHANGE, Actor, Note
 from punctual.settings import Settings, WrongSettings
 
-DEFAULT = "default"
+DEFAULT_WORD = "default"
 
 Own = Mapping[str, int | None]
 
@@ -64,7 +64,7 @@ def settings_of(session: Any, stage: str) -> Settings:
 def change(session: Any, settings: Settings, tenant: str, said: Sequence[str]) -> None:
     """Whoever changes it at the same time is not overwritten; with its line for the audit."""
     before, after = own(session, settings, tenant), None
-    if list(said) != [DEFAULT]:
+    if list(said) != [DEFAULT_WORD]:
         after = {**(before or {}), **limits_of_text(" ".join(said))}
         limits_from(after)
     if before == after:

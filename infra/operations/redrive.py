@@ -17,9 +17,9 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra.app import context
 from infra.config.stage import Stage, WrongStage, described
 
-AT_A_TIME = 10  # messages
-HIDDEN = 900  # seconds in which nobody else takes them, and in which a second try is ours
-PAGE = 200  # changes, as many as the function is given of the stream itself
+MESSAGES_PER_RECEIVE = 10  # messages
+HIDDEN_SECONDS = 900  # seconds in which nobody else takes them, and in which a second try is ours
+CHANGES_PER_CALL = 200  # changes, as many as the function is given of the stream itself
 
 Say = Callable[[str], None]
 
@@ -83,7 +83,7 @@ def changes(streams: Any, piece: Piece) -> Iterator[list[dict[str, Any]]]:
         SequenceNumber=piece.first,
     )["ShardIterator"]
     while iterator is not None:
-        page = streams.get_records(ShardIterator=iterator, Limit=PAGE)
+        page = streams.get_records(ShardIterator=iterator, Limit=CHANGES_PER_CALL)
         found = [as_event(one, piece.stream) for one in page["Records"]]
         mine = [one for one in found if _place(one) <= int(piece.last)]
         if mine:
@@ -115,7 +115,9 @@ def _messages(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
     seen: set[str] = set()
     while True:
         answer = sqs.receive_message(
-            QueueUrl=queue, MaxNumberOfMessages=AT_A_TIME, VisibilityTimeout=HIDDEN
+            QueueUrl=queue,
+            MaxNumberOfMessages=MESSAGES_PER_RECEIVE,
+            VisibilityTimeout=HIDDEN_SECONDS,
         )
         new = [one for one in answer.get("Messages", []) if one["MessageId"] not in seen]
         if not new:

@@ -18,19 +18,19 @@ from typing import Any
 
 import boto3
 
-from infra.app import CDK_JSON, context
-from infra.config.restored_tables import TABLES
-from infra.config.stage import LANES, Stage, WrongStage, described
+from infra.app import context
+from infra.config.cdk_json import CDK_JSON
+from infra.config.restored_tables import TABLE_NAMES
+from infra.config.stage import EXECUTOR_FUNCTIONS, Stage, WrongStage, described
 from infra.operations.account import NotReady, account_of
 from infra.operations.limits import settings_of
 from punctual.aws.dynamodb import keys
 from punctual.settings import Settings
 
 Say = Callable[[str], None]
-EVERY = 20.0  # seconds between looks
-AT_MOST = 1_080  # looks: six hours
-WRITERS = tuple(f"executor-{lane}" for lane in LANES)
-GATE = "job-service"
+RESTORE_POLL_SECONDS = 20.0
+MAX_RESTORE_POLLS = 1_080  # six hours
+WRITING_FUNCTION = "job-service"
 
 
 class Restore:
@@ -63,13 +63,13 @@ class Restore:
         self._dispatch("off")
         self._feeds(enabled=False)
         self._lambda.put_function_concurrency(
-            FunctionName=self._stage.physical(GATE), ReservedConcurrentExecutions=0
+            FunctionName=self._stage.physical(WRITING_FUNCTION), ReservedConcurrentExecutions=0
         )
         self._say("Stopped: dispatch, the executors' feeds, and all calls that change anything.")
 
     def copy(self, at: datetime) -> dict[str, str]:
         """Restore all tables of one moment; what a restore leaves out is set again."""
-        targets = {name: self._target(name, at) for name in TABLES}
+        targets = {name: self._target(name, at) for name in TABLE_NAMES}
         for name, source in self._sources().items():
             if self._described(targets[name]) is None:
                 self._dynamodb.restore_table_to_point_in_time(
@@ -108,11 +108,11 @@ class Restore:
         """
         walk = {"TableName": self._settings.control_table, "Key": keys.walk().item()}
         self._lambda.invoke(FunctionName=self._stage.physical("reconciler"), InvocationType="Event")
-        for _ in range(AT_MOST):
+        for _ in range(MAX_RESTORE_POLLS):
             row = self._dynamodb.get_item(ConsistentRead=True, **walk).get("Item", {})
             if row.get("cleared", {}).get("BOOL"):
                 break
-            self._pause(EVERY)
+            self._pause(RESTORE_POLL_SECONDS)
         else:
             raise NotReady("the walk over all jobs is not over after six hours: see its log")
         self._open()
@@ -121,7 +121,10 @@ class Restore:
         self._say("All jobs were walked over. Changes are let in, and runs start again.")
 
     def _open(self) -> None:
-        name, reserved = self._stage.physical(GATE), self._stage.reserved.get(GATE)
+        name, reserved = (
+            self._stage.physical(WRITING_FUNCTION),
+            self._stage.reserved.get(WRITING_FUNCTION),
+        )
         if reserved is None:
             self._lambda.delete_function_concurrency(FunctionName=name)
         else:
@@ -136,13 +139,13 @@ class Restore:
 
     def _feeds(self, enabled: bool) -> None:
         pages = self._lambda.get_paginator("list_event_source_mappings")
-        for writer in WRITERS:
+        for writer in EXECUTOR_FUNCTIONS:
             for page in pages.paginate(FunctionName=self._stage.physical(writer)):
                 for one in page["EventSourceMappings"]:
                     self._lambda.update_event_source_mapping(UUID=one["UUID"], Enabled=enabled)
 
     def _sources(self) -> dict[str, str]:
-        return {name: str(getattr(self._settings, f"{name}_table")) for name in TABLES}
+        return {name: str(getattr(self._settings, f"{name}_table")) for name in TABLE_NAMES}
 
     def _target(self, name: str, at: datetime) -> str:
         return f"{self._stage.prefix}-{name}-{at:%Y%m%dT%H%M%SZ}"
@@ -163,13 +166,13 @@ class Restore:
         return found
 
     def _wait(self, table: str) -> None:
-        for _ in range(AT_MOST):
+        for _ in range(MAX_RESTORE_POLLS):
             found = self._described(table)
             indexes = (found or {}).get("GlobalSecondaryIndexes", [])
             states = [(found or {}).get("TableStatus"), *(one["IndexStatus"] for one in indexes)]
             if all(state == "ACTIVE" for state in states):
                 return
-            self._pause(EVERY)
+            self._pause(RESTORE_POLL_SECONDS)
         raise NotReady(f"{table} is not restored after six hours: repeat this command later")
 
     def _complete(self, table: keys.Table, name: str) -> None:

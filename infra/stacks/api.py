@@ -17,11 +17,25 @@ from infra.stacks.scheduling import Scheduling
 from punctual.web.contract import READER, WRITER
 
 # An HTTP API gives up after 30 seconds; an answer that comes later reaches nobody.
-SECONDS = 29
-TOLD = "Who calls is waiting for the answer, and is told."
-AUTHORIZER = Shape("authorizer", "authorizer", "Says whose a token is", 10, TOLD)
-SERVICE = Shape("job-service", WRITER, "Everything in the API that changes jobs", SECONDS, TOLD)
-SEARCH = Shape("job-search", READER, "Everything in the API that only reads", SECONDS, TOLD)
+API_TIMEOUT_SECONDS = 29
+NO_DEAD_LETTERS_REASON = "Who calls is waiting for the answer, and is told."
+AUTHORIZER_SHAPE = Shape(
+    "authorizer", "authorizer", "Says whose a token is", 10, NO_DEAD_LETTERS_REASON
+)
+JOB_SERVICE_SHAPE = Shape(
+    "job-service",
+    WRITER,
+    "Everything in the API that changes jobs",
+    API_TIMEOUT_SECONDS,
+    NO_DEAD_LETTERS_REASON,
+)
+JOB_SEARCH_SHAPE = Shape(
+    "job-search",
+    READER,
+    "Everything in the API that only reads",
+    API_TIMEOUT_SECONDS,
+    NO_DEAD_LETTERS_REASON,
+)
 
 
 class Api(Stack):
@@ -58,13 +72,17 @@ class Api(Stack):
 
         trust = stage.trust.to_env() if stage.trust else {}
         self.authorizer = make(
-            AUTHORIZER,
+            AUTHORIZER_SHAPE,
             iam.authorizer(arns, (token_key, self.token_hash.parameter_arn)),
             {**_named(environment), **trust},
         )
-        self.service = make(SERVICE, iam.job_service(arns, queues, token_key, webhook_key))
+        self.service = make(
+            JOB_SERVICE_SHAPE, iam.job_service(arns, queues, token_key, webhook_key)
+        )
         limited = stage.limits is not None
-        self.search = make(SEARCH, iam.job_search(arns, limited), {**environment, **trust})
+        self.search = make(
+            JOB_SEARCH_SHAPE, iam.job_search(arns, limited), {**environment, **trust}
+        )
         self.gateway = Gateway(
             self,
             "Gateway",

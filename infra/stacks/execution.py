@@ -7,7 +7,7 @@ from aws_cdk import aws_events as events
 from constructs import Construct
 
 from infra import iam
-from infra.config.stage import LANES, Stage
+from infra.config.stage import LANE_NAMES, Stage
 from infra.constructs.event_source import QueueSource, StreamSource
 from infra.constructs.function import Function, Functions, Shape, pascal
 from infra.constructs.parameters import secret_arn
@@ -18,16 +18,19 @@ from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
 
-OURS = ("punctual-*", "Punctual-*")  # of every stage; CDK names its helpers by the stack
-DEAD_ENDS = ("punctual-*-dead", "punctual-*-dead.fifo", "punctual-*-failed")
+OWN_FUNCTION_NAMES = (
+    "punctual-*",
+    "Punctual-*",
+)  # of every stage; CDK names its helpers by the stack
+DEAD_LETTER_QUEUE_NAMES = ("punctual-*-dead", "punctual-*-dead.fifo", "punctual-*-failed")
 DESCRIPTIONS = {
     "quick": "Runs what takes seconds, ten at a time",
     "long": "Runs what takes up to 15 minutes, one at a time, and renews its claim",
 }
-NOTICES = "quick"  # the lane whose queues they go through
+NOTIFICATION_LANE = "quick"  # the lane whose queues they go through
 ROUND = Duration.minutes(5)
 NEXT_ROUND = "The next round finds what this one left, and an alarm says that letters arrived."
-DEAD_LETTERS = Shape(
+DEAD_LETTERS_SHAPE = Shape(
     "dead-letters",
     "dead_letters",
     "Ends the run of a message that came back too often, as FAILED, with the reason",
@@ -37,7 +40,7 @@ DEAD_LETTERS = Shape(
     retries=0,
     oldest=ROUND,
 )
-STATUS = Shape(
+STATUS_SHAPE = Shape(
     "status",
     "status",
     "Follows changes of jobs: lists of runs, events on the bus, and what a job left behind",
@@ -70,7 +73,7 @@ class Execution(Stack):
         webhook_key = secret_arn(self, stage, WEBHOOK_KEY)
 
         self.executors: dict[str, Function] = {}
-        for lane in LANES:
+        for lane in LANE_NAMES:
             fed = [one for one in scheduling.lanes if one.lane == lane]
             executor = make(
                 Shape(
@@ -88,7 +91,7 @@ class Execution(Stack):
                     [one.queue.queue_arn for one in fed],
                     reached,
                     limited=stage.limits is not None,
-                    webhook_key=webhook_key if lane == NOTICES else None,
+                    webhook_key=webhook_key if lane == NOTIFICATION_LANE else None,
                 ),
             )
             self.executors[lane] = executor
@@ -103,7 +106,7 @@ class Execution(Stack):
                 )
         urls = " ".join(one.dead.queue_url for one in scheduling.lanes)
         self.dead_letters = make(
-            replace(DEAD_LETTERS, environment={"PUNCTUAL_DEAD_LETTERS": urls}),
+            replace(DEAD_LETTERS_SHAPE, environment={"PUNCTUAL_DEAD_LETTERS": urls}),
             iam.dead_letters(arns, queues),
         )
         self.round = Clock(
@@ -119,7 +122,7 @@ class Execution(Stack):
             why_dropped=NEXT_ROUND,
         )
         self.status_failed = failures(self, "StatusFailed", stage.physical("status-failed"))
-        self.status = make(STATUS, iam.status(arns, self.status_failed.queue_arn))
+        self.status = make(STATUS_SHAPE, iam.status(arns, self.status_failed.queue_arn))
         self.stream = StreamSource(
             self,
             "Changes",
@@ -155,7 +158,8 @@ class Execution(Stack):
             return [self.format_arn(service=service, resource=name) for name in names]
 
         refused = iam.no_task_reaches(
-            functions=arns("lambda", OURS, "function"), queues=arns("sqs", DEAD_ENDS)
+            functions=arns("lambda", OWN_FUNCTION_NAMES, "function"),
+            queues=arns("sqs", DEAD_LETTER_QUEUE_NAMES),
         )
         return refused + iam.task_targets(
             functions=arns("lambda", _with_versions(stage.reach.every_function), "function"),

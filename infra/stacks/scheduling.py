@@ -17,7 +17,7 @@ from punctual.settings import Settings
 
 NEXT_TICK = "The next tick does what this one did not, and an alarm says when none comes."
 NEXT_WALK = "The next hour goes on where the walk ended, and an alarm says that it failed."
-POLLER = Shape(
+POLLER_SHAPE = Shape(
     "poller",
     "poller",
     "Looks at the jobs that are due and queues their runs, to the second",
@@ -26,7 +26,7 @@ POLLER = Shape(
     in_a_chain=True,
 )
 POLLER_BATCH = 10
-PLANNER = Shape(
+PLANNER_SHAPE = Shape(
     "planner",
     "planner",
     "Each minute: hands out the minutes up to two ahead, and those that are behind",
@@ -36,7 +36,7 @@ PLANNER = Shape(
     retries=0,
     oldest=Duration.seconds(60),
 )
-RECONCILER = Shape(
+RECONCILER_SHAPE = Shape(
     "reconciler",
     "reconciler",
     "Once a day, in pieces: mends jobs without a timer, and removes payloads without a job",
@@ -57,7 +57,7 @@ class Scheduling(Stack):
             description=f"Punctual ({stage.name}): planner, pollers, queues, and the knobs",
             termination_protection=stage.protects("Scheduling"),
         )
-        self.wake = Wake(self, "Wake", stage=stage, hidden=Duration.seconds(POLLER.seconds))
+        self.wake = Wake(self, "Wake", stage=stage, hidden=Duration.seconds(POLLER_SHAPE.seconds))
         self.lanes = [
             Lane(self, pascal(lane, priority), stage=stage, lane=lane, priority=priority)
             for lane, queues in stage.lanes.items()
@@ -68,9 +68,9 @@ class Scheduling(Stack):
         make = Functions(self, stage, self.settings.to_env())
         arns, queues = data.arns, self.arns
 
-        self.planner = make(PLANNER, iam.planner(arns, queues, self.knobs.arns))
-        self.poller = make(POLLER, iam.poller(arns, queues))
-        self.reconciler = make(RECONCILER, iam.reconciler(arns, queues))
+        self.planner = make(PLANNER_SHAPE, iam.planner(arns, queues, self.knobs.arns))
+        self.poller = make(POLLER_SHAPE, iam.poller(arns, queues))
+        self.reconciler = make(RECONCILER_SHAPE, iam.reconciler(arns, queues))
         self.wake_source = QueueSource(
             self,
             "WakePoller",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infra.config.stage import FUNCTIONS
+from infra.config.stage import FUNCTION_NAMES
 from tests.infra.synthesised import assembly
 from tests.infra.test_rights import granted
 
@@ -11,7 +11,7 @@ MAY = {"status": {ADDS}, "job-service": {ADDS}, "job-search": {READS}}
 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_nobody_deletes_or_changes_a_line_and_who_reads_writes_none(stage: str, name: str) -> None:
     """A put is conditional in the code; no role has a right that changes or deletes a row."""
     found = {one.action for one in granted(assembly(stage), name) if "AuditTable" in one.resource}
@@ -20,7 +20,7 @@ def test_nobody_deletes_or_changes_a_line_and_who_reads_writes_none(stage: str, 
 
 @pytest.mark.parametrize("stage", ["dev", "prod"])
 def test_no_right_reaches_all_tables(stage: str) -> None:
-    for name in FUNCTIONS:
+    for name in FUNCTION_NAMES:
         wide = [
             one
             for one in granted(assembly(stage), name)

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from infra.build.packaging import CORE, FUNCTIONS, LOCK, NOT_NEEDED
+from infra.build.packaging import CORE, FUNCTION_FOLDERS, LOCK, NOT_NEEDED
 from punctual.settings import Settings
 
-NAMES = sorted(path.parent.name for path in FUNCTIONS.glob("*/handler.py"))
+NAMES = sorted(path.parent.name for path in FUNCTION_FOLDERS.glob("*/handler.py"))
 FROM_LAMBDA = {"boto3", "botocore", "s3transfer", "jmespath", "dateutil", "urllib3", "six"}
 API = {"job_search", "job_service"}
 
@@ -89,7 +89,7 @@ def imported(folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def modules(name: str) -> set[str]:
-    answer = imported(FUNCTIONS / name)
+    answer = imported(FUNCTION_FOLDERS / name)
     assert answer.returncode == 0, answer.stderr
     said: dict[str, Any] = json.loads(answer.stdout.splitlines()[-1])
     assert said["callable"]

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from infra.build.packaging import FUNCTIONS as FOLDER
-from infra.config.stage import FUNCTIONS
+from infra.build.packaging import FUNCTION_FOLDERS as FOLDER
+from infra.config.stage import FUNCTION_NAMES
 from infra.constructs.queue import LANE_SHAPES
 from punctual.settings import Settings
 from tests.infra.synthesised import (
@@ -32,17 +32,17 @@ def values(stage: str) -> dict[str, Any]:
 
 
 def test_there_are_those_that_a_stage_may_size(stage: str) -> None:
-    assert set(functions(assembly(stage))) == set(FUNCTIONS)
+    assert set(functions(assembly(stage))) == set(FUNCTION_NAMES)
 
 
 def test_every_folder_is_deployed(stage: str) -> None:
-    names = {name.split("-")[0] if "executor" in name else name for name in FUNCTIONS}
+    names = {name.split("-")[0] if "executor" in name else name for name in FUNCTION_NAMES}
     assert {name.replace("-", "_") for name in names} == {
         one.parent.name for one in FOLDER.glob("*/handler.py")
     }
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_a_function_runs_python_on_arm_with_both_layers(stage: str, name: str) -> None:
     function = functions(assembly(stage))[name].properties
     assert (function["Runtime"], function["Architectures"]) == ("python3.13", ["arm64"])
@@ -52,7 +52,7 @@ def test_a_function_runs_python_on_arm_with_both_layers(stage: str, name: str) -
     assert function["MemorySize"] == values(stage)["memory"][name]
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_a_function_keeps_its_own_log_for_a_time(stage: str, name: str) -> None:
     function = functions(assembly(stage))[name].properties
     group = function["LoggingConfig"]["LogGroup"]["Ref"]
@@ -63,7 +63,7 @@ def test_a_function_keeps_its_own_log_for_a_time(stage: str, name: str) -> None:
     assert log.body["DeletionPolicy"] == kept
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_tracing_and_what_is_reserved_are_the_stages(stage: str, name: str) -> None:
     function = functions(assembly(stage))[name].properties
     assert function.get("TracingConfig") is None
@@ -72,7 +72,7 @@ def test_tracing_and_what_is_reserved_are_the_stages(stage: str, name: str) -> N
     assert function.get("ReservedConcurrentExecutions") == reserved
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "authorizer"])
+@pytest.mark.parametrize("name", [name for name in FUNCTION_NAMES if name != "authorizer"])
 def test_a_function_is_told_what_it_needs_to_know(stage: str, name: str) -> None:
     told = functions(assembly(stage))[name].properties["Environment"]["Variables"]
     assert told["POWERTOOLS_SERVICE_NAME"] == name

@@ -11,7 +11,7 @@ from aws_cdk.aws_sns import Topic
 
 from infra.app import context
 from infra.config.stage import WrongStage, described
-from infra.stacks.observability.alarms import RUNBOOK, Alarms
+from infra.stacks.observability.alarms import ALARM_PAGE, Alarms
 from infra.stacks.observability.kinds import ALARMS, MEASURED
 from infra.stacks.observability.metrics import TOLD_BY, Watched
 from punctual.lambdas.telemetry import NAMESPACE, Metric, PowertoolsTelemetry
@@ -209,7 +209,7 @@ def test_every_alarm_says_what_it_means_and_tells_when_it_begins_and_ends(
 ) -> None:
     (topic,) = observed(made, "AWS::SNS::Topic")
     for name, alarm in alarms(made).items():
-        meaning, section = alarm["AlarmDescription"].split(f" What to do: {RUNBOOK}#")
+        meaning, section = alarm["AlarmDescription"].split(f" What to do: {ALARM_PAGE}#")
         assert len(meaning) > 30
         assert meaning.endswith(".")
         assert section in ALARMS

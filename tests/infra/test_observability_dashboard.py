@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.stacks.observability.dashboard import WIDTH
+from infra.stacks.observability.dashboard import GRID_WIDTH
 from infra.stacks.observability.metrics import TOLD_BY
 from punctual.lambdas.telemetry import NAMESPACE, Metric
 from tests.infra.observed import (
@@ -99,7 +99,7 @@ def test_widgets_lie_beside_each_other_on_the_grid(made: Made) -> None:
     cells = []
     for one in board(made):
         assert one["x"] >= 0
-        assert one["x"] + one["width"] <= WIDTH
+        assert one["x"] + one["width"] <= GRID_WIDTH
         right, below = one["x"] + one["width"], one["y"] + one["height"]
         cells.append((one["x"], one["y"], right, below))
     for (x, y, right, below), (x2, y2, right2, below2) in combinations(cells, 2):
@@ -115,7 +115,7 @@ def test_it_is_read_from_top_to_bottom(made: Made) -> None:
         assert (first["type"], second["type"]) != ("text", "text")
     for one in ordered:
         if one["type"] == "text":
-            assert one["width"] == WIDTH
+            assert one["width"] == GRID_WIDTH
             assert len(one["properties"]["markdown"].split("\n")) == 2
         else:
             assert one["properties"]["title"]

@@ -158,7 +158,7 @@ def test_it_ends_where_each_try_lasts_until_the_message_is_seen_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A function that waits for its store takes half a minute, and a queue may hold hundreds."""
-    monkeypatch.setattr("infra.operations.redrive.HIDDEN", 0)
+    monkeypatch.setattr("infra.operations.redrive.HIDDEN_SECONDS", 0)
     places = world.write("a", "b", "c")
     for place in places:
         world.fail(place, place)

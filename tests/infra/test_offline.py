@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.build.packaging import ROOT
+from infra.config.cdk_json import PROJECT_ROOT as ROOT
 from tests.infra.synthesised import NO_LAYERS, assembly
 
 SYNTHESIS = "import runpy; runpy.run_module('infra.app', run_name='__main__')"

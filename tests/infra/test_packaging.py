@@ -11,7 +11,14 @@ import pytest
 from aws_cdk import App, Stack
 
 from infra.build import bytecode, packaging
-from infra.build.bytecode import AT, MAGIC, NoCompiler, check, compile_for_host, compile_for_lambda
+from infra.build.bytecode import (
+    LAYER_PYTHON_PATH,
+    MAGIC,
+    NoCompiler,
+    check,
+    compile_for_host,
+    compile_for_lambda,
+)
 from infra.build.packaging import LAMBDA_TARGET, NotPackaged, host_target, target_named
 from tests.infra.synthesised import NO_LAYERS, assembly, resources
 
@@ -47,7 +54,7 @@ def test_bytecode_for_this_machine_runs_without_looking_at_the_source(folder: Pa
 
 def test_a_traceback_names_the_place_on_lambda(folder: Path) -> None:
     compile_for_host(folder)
-    assert marshal.loads(compiled(folder)[16:]).co_filename == f"{AT}/thing/part.py"
+    assert marshal.loads(compiled(folder)[16:]).co_filename == f"{LAYER_PYTHON_PATH}/thing/part.py"
 
 
 def test_pyodide_compiles_for_the_python_of_lambda(
@@ -103,7 +110,7 @@ def test_the_target_is_lambda_or_this_machine() -> None:
 def test_a_layer_is_known_by_what_goes_into_it(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(packaging, "ROOT", folder)
+    monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
     files = packaging._sources(folder)
     first = packaging._digest(LAMBDA_TARGET, *files)
     compile_for_host(folder)
@@ -114,7 +121,7 @@ def test_a_layer_is_known_by_what_goes_into_it(
 
 
 def test_a_bundle_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packaging, "ROOT", folder)
+    monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
     monkeypatch.setattr(packaging, "CORE", folder / "source")
     monkeypatch.setattr(packaging, "BUILT", folder / "built")
     shutil.copytree(folder / "thing", folder / "source/thing")
@@ -131,12 +138,12 @@ def test_a_layer_that_grows_past_its_ceiling_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The real layers are held to it by every synthesis that builds them or takes them as built."""
-    monkeypatch.setattr(packaging, "ROOT", folder)
+    monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
     monkeypatch.setattr(packaging, "CORE", folder / "source")
     monkeypatch.setattr(packaging, "BUILT", folder / "built")
     monkeypatch.setattr(packaging, "compile_for_lambda", lambda _folder: None)
     shutil.copytree(folder / "thing", folder / "source/thing")
-    (folder / "source/thing/heavy.bin").write_bytes(bytes(packaging.MOST["core"]))
+    (folder / "source/thing/heavy.bin").write_bytes(bytes(packaging.MAX_LAYER_BYTES["core"]))
     for _ in range(2):  # nor as it stands there from the time before
         with pytest.raises(NotPackaged, match=r"layer core has 4\.0 MB unpacked, more than the 4 "):
             packaging.core(Stack(App(), "Some"), LAMBDA_TARGET)
@@ -146,15 +153,15 @@ def test_a_layer_that_grows_past_its_ceiling_is_refused(
 
 
 def test_both_layers_may_be_a_sixth_of_what_lambda_takes() -> None:
-    assert set(packaging.MOST) == {"core", "vendor"}
-    assert sum(packaging.MOST.values()) < 250_000_000 / 6
+    assert set(packaging.MAX_LAYER_BYTES) == {"core", "vendor"}
+    assert sum(packaging.MAX_LAYER_BYTES.values()) < 250_000_000 / 6
 
 
 def test_what_is_left_unbuilt_is_never_taken_for_the_layer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The CDK keeps both under their hash in one folder; destroy builds nothing, deploy does."""
-    monkeypatch.setattr(packaging, "ROOT", folder)
+    monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
     monkeypatch.setattr(packaging, "CORE", folder / "source")
     monkeypatch.setattr(packaging, "BUILT", folder / "built")
     shutil.copytree(folder / "thing", folder / "source/thing")

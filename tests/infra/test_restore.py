@@ -11,12 +11,13 @@ import boto3
 import pytest
 from moto import mock_aws
 
-from infra.app import CDK_JSON, context
-from infra.config.restored_tables import TABLES
+from infra.app import context
+from infra.config.cdk_json import CDK_JSON
+from infra.config.restored_tables import TABLE_NAMES
 from infra.config.stage import described
 from infra.operations import restore as program
 from infra.operations.account import NotReady
-from infra.operations.restore import AT_MOST, Restore, main, moment, named
+from infra.operations.restore import MAX_RESTORE_POLLS, Restore, main, moment, named
 from punctual.aws.dynamodb import keys
 from punctual.settings import Settings
 
@@ -99,7 +100,7 @@ def row(name: str) -> dict[str, Any]:
 def settings() -> Settings:
     return Settings(
         stage="prod",
-        **{f"{name}_table": f"prod-{name}" for name in TABLES},  # type: ignore[arg-type]
+        **{f"{name}_table": f"prod-{name}" for name in TABLE_NAMES},  # type: ignore[arg-type]
         bucket="prod-blobs",
         wake_queue="https://sqs/wake",
         event_bus="bus",
@@ -116,7 +117,7 @@ def restoring(session: Session, said: list[str], pauses: list[float]) -> Restore
 def test_all_tables_are_restored_with_what_a_restore_leaves_out(session: Session) -> None:
     targets = restoring(session, [], []).copy(AT)
     dynamodb = session.client("dynamodb")
-    assert set(targets) == set(TABLES)
+    assert set(targets) == set(TABLE_NAMES)
     for table in keys.TABLES:
         name = targets[table.name]
         found = dynamodb.describe_table(TableName=name)["Table"]
@@ -139,7 +140,7 @@ def test_a_restore_that_was_interrupted_goes_on(session: Session) -> None:
     again: list[str] = []
     assert restoring(session, again, []).copy(AT) == first
     assert not [line for line in again if line.startswith("Restoring")]
-    assert len([line for line in said if line.startswith("Restoring")]) == len(TABLES)
+    assert len([line for line in said if line.startswith("Restoring")]) == len(TABLE_NAMES)
 
 
 def test_a_moment_that_no_table_can_go_back_to_is_refused_and_nothing_stops(
@@ -149,7 +150,7 @@ def test_a_moment_that_no_table_can_go_back_to_is_refused_and_nothing_stops(
     file = tmp_path / "cdk.json"
     assert main(["prod", AT.isoformat()], session, print, lambda _: None, file) == 1
     assert "prod-jobs can be restored to a moment from" in capsys.readouterr().err
-    assert len(session.client("dynamodb").list_tables()["TableNames"]) == len(TABLES)
+    assert len(session.client("dynamodb").list_tables()["TableNames"]) == len(TABLE_NAMES)
     gate = session.client("lambda").get_function_concurrency(FunctionName=GATE)
     assert "ReservedConcurrentExecutions" not in gate
     assert feeds(session) == ["Enabled"]
@@ -187,7 +188,7 @@ def test_everything_is_stopped_first_and_opened_once_all_jobs_were_walked_over(
     assert feeds(session) == ["Disabled"]
     with pytest.raises(NotReady, match="not over"):
         restore.resume()
-    assert len(pauses) == AT_MOST
+    assert len(pauses) == MAX_RESTORE_POLLS
     assert feeds(session) == ["Disabled"]
     walked = {**keys.walk().item(), "cleared": {"BOOL": True}, "over": {"BOOL": False}}
     session.client("dynamodb").put_item(TableName="prod-control", Item=walked)
@@ -217,7 +218,7 @@ def test_the_command_names_the_tables_in_cdk_json_and_says_how_to_go_on(
 
 def test_only_the_one_setting_of_the_one_stage_changes() -> None:
     text = CDK_JSON.read_text()
-    tables = {name: f"again-{name}" for name in TABLES}
+    tables = {name: f"again-{name}" for name in TABLE_NAMES}
     once = named(text, "prod", tables, "arn:a")
     again = named(once, "prod", tables, "arn:b")
     for changed, stream in ((once, "arn:a"), (again, "arn:b")):
@@ -242,4 +243,4 @@ def test_an_unprotected_stage_restores_unprotected_tables(session: Session) -> N
     targets = Restore(session, stage, settings(), print, lambda _: None).copy(AT)
     found = session.client("dynamodb").describe_table(TableName=targets["jobs"])["Table"]
     assert not found.get("DeletionProtectionEnabled")
-    assert program.EVERY > 0
+    assert program.RESTORE_POLL_SECONDS > 0

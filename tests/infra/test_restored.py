@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from infra.app import context
-from infra.config.restored_tables import TABLES
+from infra.config.restored_tables import TABLE_NAMES
 from infra.config.stage import WrongStage, described
 from tests.infra.observed import observed
 from tests.infra.synthesised import Made, assembly, functions, resources, synthesise
 
 STREAM = "arn:aws:dynamodb:eu-central-1:123456789012:table/again-jobs/stream/2026-11-18T10:00:00.1"
-NAMES = {name: f"again-{name}" for name in TABLES}
+NAMES = {name: f"again-{name}" for name in TABLE_NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_the_restored_tables_ring(made: Made) -> None:
 
 def test_the_former_tables_leave_the_stack_and_stay_in_the_account(made: Made) -> None:
     former = resources(assembly("prod"), "AWS::DynamoDB::Table")
-    assert len(former) == len(TABLES)
+    assert len(former) == len(TABLE_NAMES)
     assert {one.body["DeletionPolicy"] for one in former} == {"RetainExceptOnCreate"}
     assert resources(made, "AWS::DynamoDB::Table") == []
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from infra.config.stage import FUNCTIONS
+from infra.config.stage import FUNCTION_NAMES
 from tests.infra.synthesised import STAGES, assembly, full, functions, resources
 
 # AWS knows no resource for these, or no way to name it.
@@ -71,22 +71,22 @@ def actions(made: Any, name: str, service: str) -> set[str]:
 def test_all_that_is_granted_stands_in_the_roles(stage: str) -> None:
     assert resources(assembly(stage), "AWS::IAM::Policy") == []
     assert resources(assembly(stage), "AWS::IAM::ManagedPolicy") == []
-    assert len(resources(assembly(stage), "AWS::IAM::Role")) == len(FUNCTIONS)
+    assert len(resources(assembly(stage), "AWS::IAM::Role")) == len(FUNCTION_NAMES)
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_no_action_is_granted_as_a_pattern(stage: str, name: str) -> None:
     assert [one for one in granted(assembly(stage), name) if "*" in one.action] == []
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_anything_at_all_is_named_only_where_aws_has_no_resource(name: str) -> None:
     for made in (assembly("dev"), assembly("prod"), full()):
         wide = {one.action for one in granted(made, name) if one.resource == "*"}
         assert wide <= ON_ANYTHING
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_what_is_named_in_part_is_an_object_or_what_tasks_may_reach(stage: str, name: str) -> None:
     for one in granted(assembly(stage), name):
         if "*" in one.resource and one.resource != "*":
@@ -98,7 +98,7 @@ def test_what_is_named_in_part_is_an_object_or_what_tasks_may_reach(stage: str, 
             assert ends, one
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_a_function_writes_its_own_log_and_no_other(stage: str, name: str) -> None:
     group = functions(assembly(stage))[name].properties["LoggingConfig"]["LogGroup"]["Ref"]
     logs = [one for one in granted(assembly(stage), name) if one.action.startswith("logs:")]
@@ -134,7 +134,7 @@ def test_the_authorizer_reads_two_parameters_and_rows_of_tokens_and_nothing_else
 def test_the_key_of_tokens_is_read_by_who_checks_and_who_makes_them(stage: str) -> None:
     readers = {
         name
-        for name in FUNCTIONS
+        for name in FUNCTION_NAMES
         for one in granted(assembly(stage), name)
         if one.action.startswith("ssm:") and "token-key" in one.resource
     }
@@ -148,7 +148,7 @@ def test_the_key_of_tokens_is_read_by_who_checks_and_who_makes_them(stage: str) 
 def test_the_key_of_webhooks_is_read_by_who_signs_and_who_shows_the_secret(stage: str) -> None:
     readers = {
         name
-        for name in FUNCTIONS
+        for name in FUNCTION_NAMES
         for one in granted(assembly(stage), name)
         if one.action.startswith("ssm:") and "webhook-key" in one.resource
     }
@@ -157,14 +157,14 @@ def test_the_key_of_webhooks_is_read_by_who_signs_and_who_shows_the_secret(stage
 
 def test_only_the_planner_reads_the_knobs(stage: str) -> None:
     readers = {
-        name for name in FUNCTIONS if "GetParameters" in actions(assembly(stage), name, "ssm")
+        name for name in FUNCTION_NAMES if "GetParameters" in actions(assembly(stage), name, "ssm")
     }
     assert readers == {"planner"}
 
 
 def test_only_executors_reach_what_tasks_name_and_secrets(stage: str) -> None:
     made = assembly(stage)
-    for name in FUNCTIONS:
+    for name in FUNCTION_NAMES:
         reach = {
             one.action
             for one in granted(made, name)
@@ -178,7 +178,7 @@ def test_only_executors_reach_what_tasks_name_and_secrets(stage: str) -> None:
 def test_no_task_reaches_what_is_our_own(stage: str) -> None:
     """Whatever the stage names, and whatever a function's own policy says of this account."""
     queues = [one.properties["QueueName"] for one in resources(assembly(stage), "AWS::SQS::Queue")]
-    for name in FUNCTIONS:
+    for name in FUNCTION_NAMES:
         denied = [
             (one.action, re.search(r"[pP]unctual-[^']*", one.resource))
             for one in stated(assembly(stage), name, "Deny")
@@ -200,15 +200,17 @@ def test_no_task_reaches_what_is_our_own(stage: str) -> None:
 
 def test_only_the_walk_scans_and_nobody_deletes_a_table(stage: str) -> None:
     made = assembly(stage)
-    scan = {name for name in FUNCTIONS if "Scan" in actions(made, name, "dynamodb")}
+    scan = {name for name in FUNCTION_NAMES if "Scan" in actions(made, name, "dynamodb")}
     assert scan == {"reconciler"}
     writes = {"BatchWriteItem", "PutItem", "UpdateItem"}
-    for name in FUNCTIONS:
+    for name in FUNCTION_NAMES:
         assert actions(made, name, "dynamodb") <= READS | writes | STREAM
 
 
 def test_only_who_follows_the_stream_reads_it(stage: str) -> None:
-    readers = {name for name in FUNCTIONS if actions(assembly(stage), name, "dynamodb") & STREAM}
+    readers = {
+        name for name in FUNCTION_NAMES if actions(assembly(stage), name, "dynamodb") & STREAM
+    }
     assert readers == {"status"}
 
 
@@ -218,7 +220,7 @@ def test_only_what_a_job_left_is_deleted_by_who_follows_the_stream_and_by_the_wa
     made = assembly(stage)
     deleted = {
         (name, one.resource.rpartition("/")[0].rpartition("/")[2])
-        for name in FUNCTIONS
+        for name in FUNCTION_NAMES
         for one in granted(made, name)
         if one.action == "s3:DeleteObject"
     }

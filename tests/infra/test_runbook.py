@@ -12,7 +12,7 @@ import pytest
 from botocore import xform_name
 from botocore.model import OperationModel
 
-from infra.stacks.observability.alarms import RUNBOOK
+from infra.stacks.observability.alarms import ALARM_PAGE
 from infra.stacks.observability.kinds import ALARMS
 from punctual.aws.operator_settings import SsmOperatorSettings
 from punctual.web.contract import API_CALLS
@@ -20,7 +20,7 @@ from tests.infra.observed import alarms, board, observed, queries
 from tests.infra.synthesised import assembly, resources
 
 ROOT = Path(__file__).parents[2]
-TEXT = (ROOT / RUNBOOK).read_text()
+TEXT = (ROOT / ALARM_PAGE).read_text()
 PARTS = ("**For users:**", "**Look first:**", "**Likely causes:**", "**Do:**", "**Over when:**")
 BY_HAND = [
     "Everything is late",
@@ -86,7 +86,7 @@ def test_every_alarm_has_its_section_and_every_section_its_alarm() -> None:
     assert re.findall(r"^## (.+)$", first, flags=re.MULTILINE) == list(ALARMS)
     assert re.findall(r"^## (.+)$", by_hand, flags=re.MULTILINE) == BY_HAND
     for alarm in alarms(assembly("prod")).values():
-        assert alarm["AlarmDescription"].rsplit(f"{RUNBOOK}#", 1)[1] in sections()
+        assert alarm["AlarmDescription"].rsplit(f"{ALARM_PAGE}#", 1)[1] in sections()
 
 
 @pytest.mark.parametrize("kind", ALARMS)

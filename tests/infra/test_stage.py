@@ -6,7 +6,7 @@ import pytest
 from aws_cdk import App
 
 from infra.app import context
-from infra.config.stage import FUNCTIONS, POLLER_LEAST, WrongStage, described, stage_of
+from infra.config.stage import FUNCTION_NAMES, POLLER_LEAST, WrongStage, described, stage_of
 from punctual.engine.dispatch.on_demand.throughput import A_CORE, SLOWEST
 from punctual.lambdas import runtime
 from tests.infra.synthesised import DOMAIN, ISSUER, VPC
@@ -20,7 +20,7 @@ def dev(**values: Any) -> dict[str, Any]:
 def test_the_stages_of_cdk_json_are_right(name: str) -> None:
     stage = stage_of(App(context={**context(), "stage": name}, analytics_reporting=False))
     assert (stage.name, stage.protected) == (name, name == "prod")
-    assert set(stage.memory) == set(FUNCTIONS)
+    assert set(stage.memory) == set(FUNCTION_NAMES)
 
 
 def test_dev_lets_as_few_executors_work_as_event_sources_allow() -> None:

@@ -12,7 +12,7 @@ import pytest
 from aws_cdk import App, Stack
 
 from infra.build import packaging
-from infra.config.stage import FUNCTIONS
+from infra.config.stage import FUNCTION_NAMES
 from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
 from punctual.settings import Settings
 from tests.infra.synthesised import Made, Resource, functions
@@ -72,7 +72,7 @@ def test_a_function_may_be_called_by_its_clock_or_by_the_api_and_by_nobody_else(
     )
 
 
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
 def test_a_function_runs_its_own_folder_in_its_own_role(made: Made, name: str) -> None:
     stack = Stack(App(), "Some")
     folder = name.split("-")[0] if "executor" in name else name.replace("-", "_")
@@ -121,7 +121,7 @@ def test_a_function_may_take_as_long_as_is_said(made: Made) -> None:
     }
 
 
-@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name != "authorizer"])
+@pytest.mark.parametrize("name", [name for name in FUNCTION_NAMES if name != "authorizer"])
 def test_a_function_is_told_the_tables_and_queues_that_there_are(made: Made, name: str) -> None:
     settings = Settings.from_env(environment(made, name))
     assert {table: getattr(settings, f"{table}_table") for table in TABLES} == {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from infra.config.stage import FUNCTIONS
+from infra.config.stage import FUNCTION_NAMES
 from punctual.aws.dynamodb.keys import LEFT_BY_RUNS
 from tests.infra.synthesised import Made, resources
 from tests.infra.wired import SHOWN, every, ids, kept, named, shown, stage, values
@@ -20,7 +20,7 @@ def test_every_log_is_kept_for_as_long_as_the_stage_says(made: Made) -> None:
     prefix = f"punctual-{stage(made)}-"
     assert {one.properties["LogGroupName"] for one in groups} == {
         f"/aws/vendedlogs/{prefix}api",
-        *(f"/aws/lambda/{prefix}{name}" for name in FUNCTIONS),
+        *(f"/aws/lambda/{prefix}{name}" for name in FUNCTION_NAMES),
     }
     for one in groups:
         assert one.properties["RetentionInDays"] == values(made)["logRetentionDays"]

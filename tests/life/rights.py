@@ -6,7 +6,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from infra.config.stage import FUNCTIONS
+from infra.config.stage import FUNCTION_NAMES
 from tests.life.everything import lived
 from tests.life.granted import Grant, Named, grants, is_wide, named, unused
 from tests.life.privilege import Right, Statement, needed
@@ -104,7 +104,7 @@ def wide() -> frozenset[Named]:
 
 
 def document() -> str:
-    return "\n".join([*_head(), *(line for name in FUNCTIONS for line in _about(name))]) + "\n"
+    return "\n".join([*_head(), *(line for name in FUNCTION_NAMES for line in _about(name))]) + "\n"
 
 
 def _head() -> Iterator[str]:

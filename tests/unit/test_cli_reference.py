@@ -9,7 +9,7 @@ import typer
 from punctual.web.models.defaults import DEFAULTS
 from punctual.web.models.job import JobFields
 from punctual_cli import errors, reference, shapes
-from punctual_cli.apply.fields import ORDER
+from punctual_cli.apply.fields import FIELD_ORDER
 from punctual_cli.program import app
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
@@ -37,7 +37,7 @@ def test_every_command_of_the_contract_is_there() -> None:
         "webhook-secret",
         *rest.split(),
     }
-    assert {name.split()[0] for name in names} == set(shapes.ORDER)
+    assert {name.split()[0] for name in names} == set(shapes.COMMAND_ORDER)
 
 
 def test_every_command_and_option_says_what_it_is_for() -> None:
@@ -60,5 +60,5 @@ def test_every_exit_code_has_a_meaning() -> None:
 
 
 def test_fields_of_a_job_are_those_that_the_api_takes() -> None:
-    assert set(ORDER) == set(JobFields.model_fields)
-    assert set(DEFAULTS) == set(ORDER) - {"name", "schedule_type"}
+    assert set(FIELD_ORDER) == set(JobFields.model_fields)
+    assert set(DEFAULTS) == set(FIELD_ORDER) - {"name", "schedule_type"}

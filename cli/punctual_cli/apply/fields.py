@@ -8,8 +8,8 @@ from punctual.web.models.defaults import DEFAULTS, TASK_DEFAULTS
 from punctual.web.models.job import READ_ONLY_FIELDS
 from punctual.web.models.schedule_types import TYPES_OF_FIELD
 
-TIMES = ("schedule_time", "start_time", "end_time")
-ORDER = ("name", "schedule_type", *DEFAULTS)
+TIME_FIELDS = ("schedule_time", "start_time", "end_time")
+FIELD_ORDER = ("name", "schedule_type", *DEFAULTS)
 
 
 class Difference(NamedTuple):
@@ -51,7 +51,7 @@ def _default(name: str, fields: Mapping[str, Any]) -> Any:
 
 
 def _normal(name: str, value: Any) -> Any:
-    if name in TIMES and isinstance(value, str):
+    if name in TIME_FIELDS and isinstance(value, str):
         try:
             return timestamps.normalize_time(timestamps.parse_time(value))
         except ValueError:
@@ -77,8 +77,8 @@ def declared_of(job: Mapping[str, Any]) -> dict[str, Any]:
     {'name': 'x', 'schedule_type': 'IMMEDIATE', 'task': {'type': 'http', 'url': 'http://a'}}
     """
     found: dict[str, Any] = {}
-    others = [name for name in job if name not in ORDER and name not in READ_ONLY_FIELDS]
-    for name in (*ORDER, *others):
+    others = [name for name in job if name not in FIELD_ORDER and name not in READ_ONLY_FIELDS]
+    for name in (*FIELD_ORDER, *others):
         value = job.get(name)
         default = _normal(name, _default(name, job)) if name in DEFAULTS else None
         if value is None or same(_normal(name, value), default):
@@ -100,7 +100,7 @@ def _bare(name: str, value: Any) -> Any:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
     """What tells two jobs apart, both `whole`."""
     found: list[Difference] = []
-    for name in ORDER:
+    for name in FIELD_ORDER:
         found.extend(_between(name, old.get(name), new.get(name)))
     return found
 

@@ -18,7 +18,7 @@ from punctual_cli.apply.yaml_lines import (
 )
 
 _SPACE = " \t\n\r"
-_WORDS = {"true": True, "false": False, "null": None}
+_JSON_LITERALS = {"true": True, "false": False, "null": None}
 
 
 class NoJson(Exception):
@@ -70,7 +70,7 @@ class _Reader:
                 return self._sequence(path)
             case '"':
                 return self._string()
-        for word, value in _WORDS.items():
+        for word, value in _JSON_LITERALS.items():
             if self._text.startswith(word, self._at):
                 self._at += len(word)
                 return value

@@ -11,11 +11,13 @@ from punctual_cli.apply.fields import ABSENT, Difference, declared_of
 from punctual_cli.apply.file import SET_TAG
 from punctual_cli.apply.plan import Change, Plan, Prune
 
-ADDED, REMOVED, CHANGED, QUIET = "green", "red", "yellow", "dim"
-LONGEST = 60
-HIDDEN = "(hidden)"
-_SECRET = re.compile(r"authori[sz]ation|token|secret|passw|api[-_]?key|cookie|credential", re.I)
-_PLACEHOLDER = re.compile(r"\{\{\s*secret:")
+ADDED, REMOVED, CHANGED, QUIET_STYLE = "green", "red", "yellow", "dim"
+MAX_VALUE_WIDTH = 60
+HIDDEN_VALUE = "(hidden)"
+_SECRET_FIELD = re.compile(
+    r"authori[sz]ation|token|secret|passw|api[-_]?key|cookie|credential", re.I
+)
+_SECRET_PLACEHOLDER = re.compile(r"\{\{\s*secret:")
 
 
 class Line(NamedTuple):
@@ -36,7 +38,7 @@ def lines(plan: Plan) -> Iterator[Line]:
         yield from _changed(change)
     for prune in plan.prunes:
         yield Line(f"- cancel {prune.present['name']}{_of(prune.set_name)}", REMOVED)
-        yield Line(f"    {prune.present['job_id']}, not in the file", QUIET)
+        yield Line(f"    {prune.present['job_id']}, not in the file", QUIET_STYLE)
     for prune in plan.left:
         yield _left(prune)
 
@@ -54,7 +56,9 @@ def summary(plan: Plan, done: bool = False) -> str:
 
 def _left(prune: Prune) -> Line:
     name = prune.present["name"]
-    return Line(f"  keep   {name}{_of(prune.set_name)}: not in the file, --prune cancels it", QUIET)
+    return Line(
+        f"  keep   {name}{_of(prune.set_name)}: not in the file, --prune cancels it", QUIET_STYLE
+    )
 
 
 def _of(set_name: str | None) -> str:
@@ -83,7 +87,7 @@ def _difference(found: Difference) -> Iterator[Line]:
         yield from _text_difference(old, new)
     else:
         before, after = _veiled(path, old), _veiled(path, new)
-        if len(path) + len(before) + len(after) + 9 <= LONGEST + 20:
+        if len(path) + len(before) + len(after) + 9 <= MAX_VALUE_WIDTH + 20:
             yield Line(f"    {path}: {before} → {after}", CHANGED)
         else:
             yield Line(f"    {path}:", CHANGED)
@@ -94,7 +98,7 @@ def _difference(found: Difference) -> Iterator[Line]:
 def _text_difference(old: str, new: str) -> Iterator[Line]:
     found = difflib.unified_diff(old.splitlines(), new.splitlines(), lineterm="", n=1)
     for line in list(found)[2:]:
-        style = {"+": ADDED, "-": REMOVED}.get(line[:1], QUIET)
+        style = {"+": ADDED, "-": REMOVED}.get(line[:1], QUIET_STYLE)
         yield Line(f"      {line}", style)
 
 
@@ -119,17 +123,21 @@ def _without_set(name: str, value: Any) -> Any:
 def _is_secret(path: str, value: Any) -> bool:
     """What looks like a secret that somebody wrote out, where a placeholder ought to stand."""
     last = path.rpartition(".")[2]
-    return isinstance(value, str) and bool(_SECRET.search(last)) and not _PLACEHOLDER.search(value)
+    return (
+        isinstance(value, str)
+        and bool(_SECRET_FIELD.search(last))
+        and not _SECRET_PLACEHOLDER.search(value)
+    )
 
 
 def _veiled(path: str, value: Any) -> str:
-    return HIDDEN if _is_secret(path, value) else _shown(_veiled_inside(value))
+    return HIDDEN_VALUE if _is_secret(path, value) else _shown(_veiled_inside(value))
 
 
 def _veiled_inside(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: HIDDEN if _is_secret(key, inner) else _veiled_inside(inner)
+            key: HIDDEN_VALUE if _is_secret(key, inner) else _veiled_inside(inner)
             for key, inner in value.items()
         }
     return [_veiled_inside(inner) for inner in value] if isinstance(value, list) else value
@@ -147,4 +155,4 @@ def _shown(value: Any) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+    return text if len(text) <= MAX_VALUE_WIDTH else f"{text[: MAX_VALUE_WIDTH - 1]}…"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def login(asker: Session) -> None:
     """Keep where the API is, and your token, for the commands to come."""
     path = profiles.config_path(os.environ)
-    name = asker.asked.profile or os.environ.get(profiles.PROFILE) or profiles.DEFAULT
+    name = asker.asked.profile or os.environ.get(profiles.PROFILE) or profiles.DEFAULT_PROFILE
     former = profiles.profiles(path).get(name, {}).get("url")
     url = profiles.normal_url(
         asker.asked.url
@@ -53,7 +53,7 @@ def logout(asker: Session) -> None:
     The token itself stays in force: punctual tokens revoke ends it.
     """
     path = profiles.config_path(os.environ)
-    name = asker.asked.profile or os.environ.get(profiles.PROFILE) or profiles.DEFAULT
+    name = asker.asked.profile or os.environ.get(profiles.PROFILE) or profiles.DEFAULT_PROFILE
     was_there = profiles.forget(path, name)
     if asker.as_json:
         answers.as_json({"profile": name, "forgotten": was_there})

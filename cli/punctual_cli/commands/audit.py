@@ -6,7 +6,7 @@ import typer
 
 from punctual_cli.input.completions import jobs as complete_jobs
 from punctual_cli.input.job_flags import moment_of
-from punctual_cli.input.options import MANY, From, Limit, To, first
+from punctual_cli.input.options import DEFAULT_LIST_LIMIT, From, Limit, To, first
 from punctual_cli.input.references import job_id_of
 from punctual_cli.output import answers
 from punctual_cli.output.columns import Column
@@ -36,7 +36,7 @@ def audit(
     ] = None,
     start: From = None,
     end: To = None,
-    limit: Limit = MANY,
+    limit: Limit = DEFAULT_LIST_LIMIT,
 ) -> None:
     """Who changed what, the newest first.
 

@@ -12,7 +12,7 @@ from punctual_cli.input.choices import Shell
 from punctual_cli.session import Session
 
 PROGRAM = "punctual"
-VARIABLE = "_PUNCTUAL_COMPLETE"
+COMPLETION_VARIABLE = "_PUNCTUAL_COMPLETE"
 HOW = {
     Shell.BASH: '~/.bashrc:  eval "$(punctual completion bash)"',
     Shell.ZSH: '~/.zshrc, after compinit:  eval "$(punctual completion zsh)"',
@@ -35,7 +35,7 @@ def completion(
 
     prepare()
     chosen = shell or _usual()
-    os.environ[VARIABLE] = f"source_{chosen.value}"
+    os.environ[COMPLETION_VARIABLE] = f"source_{chosen.value}"
     if sys.stdout.isatty():
         session.screen.note(f"For good, in {HOW[chosen]}")
     app(prog_name=PROGRAM)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from punctual.domain.schedules.schedule import Cron
     from punctual_cli.output.screen import Screen
 
-DAY = timedelta(days=1)
+ONE_DAY = timedelta(days=1)
 UNSET_DAY_FIELDS = ("*", "?")
 RANGE_OF_ONE_VALUE = re.compile(r"\b(\w+)-\1\b")
 
@@ -131,7 +131,7 @@ def _clock_reasons(schedule: "Cron", at: datetime) -> list[str]:
 
     meaning = parse_cron(schedule.expression)
     assert isinstance(meaning, Calendar)
-    start, end = at - DAY, at + DAY
+    start, end = at - ONE_DAY, at + ONE_DAY
     changes = clock_changes(meaning, schedule.timezone, schedule.gap, schedule.fold, start, end)
     info = zone(schedule.timezone)
     offsets = [day.astimezone(info).utcoffset() or timedelta() for day in (start, end)]

@@ -18,7 +18,7 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from punctual.client import Backfill, Job
 
-SHOWN = 10
+MAX_SHOWN_TIMES = 10
 ASK_FROM = 2  # runs
 
 
@@ -127,10 +127,10 @@ def _draw(session: Session, found: "Backfill") -> None:
         screen.line("Nothing in that range is left to run.")
         return
     screen.line(f"{_runs(found.runs)} did not happen:")
-    for at in found.times[:SHOWN]:
+    for at in found.times[:MAX_SHOWN_TIMES]:
         screen.line(f"  {screen.long(at)}")
-    if found.runs > SHOWN:
-        screen.line(f"  and {found.runs - SHOWN:,} more")
+    if found.runs > MAX_SHOWN_TIMES:
+        screen.line(f"  and {found.runs - MAX_SHOWN_TIMES:,} more")
 
 
 def _runs(number: int) -> str:

@@ -8,7 +8,7 @@ import typer
 from punctual_cli.input import moments
 from punctual_cli.input.choices import JobStatus, ScheduleType
 from punctual_cli.input.job_flags import moment_of, read, zone_of
-from punctual_cli.input.options import MANY, Limit, Quiet, first, word, words
+from punctual_cli.input.options import DEFAULT_LIST_LIMIT, Limit, Quiet, first, word, words
 from punctual_cli.input.references import JobName, job_of
 from punctual_cli.input.text_fields import tags
 from punctual_cli.output import answers, job_views
@@ -40,7 +40,7 @@ def list_jobs(
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="With this tag; repeatable.", show_default=False),
     ] = None,
-    limit: Limit = MANY,
+    limit: Limit = DEFAULT_LIST_LIMIT,
     quiet: Quiet = False,
 ) -> None:
     """The jobs, the newest first."""

@@ -16,7 +16,7 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from punctual.client import Job
 
-AT_ONCE = 100  # jobs in one call, so that progress shows
+JOBS_PER_CALL = 100  # jobs in one call, so that progress shows
 
 File = Annotated[
     str | None,
@@ -61,8 +61,8 @@ def create(
 def _create_many(session: Session, jobs: list[dict[str, Any]], key: str | None) -> None:
     results: list[dict[str, Any]] = []
     with progress.bar(session, "Creating jobs", len(jobs)) as step:
-        for start in range(0, len(jobs), AT_ONCE):
-            chunk = jobs[start : start + AT_ONCE]
+        for start in range(0, len(jobs), JOBS_PER_CALL):
+            chunk = jobs[start : start + JOBS_PER_CALL]
             own = None if key is None else f"{key}/from-{start}"
             batch = session.client.jobs.create_many(chunk, idempotency_key=own)
             results.extend(map(_result, chunk, batch.results))

@@ -12,7 +12,16 @@ from punctual_cli.errors import Code, Trouble
 from punctual_cli.input.choices import RunStatus, RunTime, Trigger
 from punctual_cli.input.completions import jobs as complete_jobs
 from punctual_cli.input.job_flags import moment_of
-from punctual_cli.input.options import MANY, From, Limit, Quiet, To, first, word, words
+from punctual_cli.input.options import (
+    DEFAULT_LIST_LIMIT,
+    From,
+    Limit,
+    Quiet,
+    To,
+    first,
+    word,
+    words,
+)
 from punctual_cli.input.references import LATEST, JobName, RunName, job_id_of, run_of
 from punctual_cli.output import answers, run_views
 from punctual_cli.output import watch as following
@@ -51,7 +60,7 @@ def list_runs(
         RunTime,
         typer.Option(help="The time that is shown, and that --from and --to mean."),
     ] = RunTime.SCHEDULED,
-    limit: Limit = MANY,
+    limit: Limit = DEFAULT_LIST_LIMIT,
     quiet: Quiet = False,
 ) -> None:
     """Runs, the newest first.
@@ -91,7 +100,7 @@ def _names(session: Session, runs: list[Any]) -> dict[str, str]:
     wanted = {run.job_id for run in runs}
     if not wanted:
         return {}
-    listed = session.client.jobs.list(limit=2 * MANY)
+    listed = session.client.jobs.list(limit=2 * DEFAULT_LIST_LIMIT)
     names = {job.job_id: job.name for job in listed if job.job_id in wanted}
     for job_id in sorted(wanted - set(names))[-ONE_BY_ONE:]:
         try:

@@ -8,7 +8,7 @@ import typer
 from punctual_cli.errors import Code, Trouble
 from punctual_cli.input.choices import Role
 from punctual_cli.input.job_flags import moment_of
-from punctual_cli.input.options import MANY, Limit, first
+from punctual_cli.input.options import DEFAULT_LIST_LIMIT, Limit, first
 from punctual_cli.output import answers
 from punctual_cli.output.columns import Column
 from punctual_cli.session import Session
@@ -45,7 +45,7 @@ def create(
     note("Keep it now: it is not shown again.", "yellow")
 
 
-def list_tokens(session: Session, limit: Limit = MANY) -> None:
+def list_tokens(session: Session, limit: Limit = DEFAULT_LIST_LIMIT) -> None:
     """The tokens, the newest first, without their secrets."""
     found = first(session, limit, lambda most: session.client.tokens.list(limit=most))
     answers.many(session, found, lambda tokens: _table(session, tokens))

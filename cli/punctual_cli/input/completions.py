@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-PATIENCE = 1.0  # seconds: whoever presses Tab does not wait
-MOST = 50
+COMPLETION_SECONDS = 1.0  # seconds: whoever presses Tab does not wait
+MAX_COMPLETIONS = 50
 
 
 def jobs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
@@ -28,9 +28,9 @@ def _jobs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     given = _given(ctx)
     asked = profiles.Asked(given.get("url"), given.get("token"), given.get("profile"))
     place = profiles.place(asked, os.environ, profiles.config_path(os.environ))
-    client = session.connect(place, timeout=PATIENCE, retries=Retries(attempts=1))
+    client = session.connect(place, timeout=COMPLETION_SECONDS, retries=Retries(attempts=1))
     named = client.jobs.list(
-        name_prefix=incomplete or None, status=("SCHEDULED", "PAUSED"), limit=MOST
+        name_prefix=incomplete or None, status=("SCHEDULED", "PAUSED"), limit=MAX_COMPLETIONS
     )
     found = []
     for job in named:

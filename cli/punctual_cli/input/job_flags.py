@@ -12,7 +12,7 @@ from punctual_cli.errors import Trouble
 from punctual_cli.input import moments, text_fields
 
 T = TypeVar("T")
-WHEN, WHAT, REST = "When it runs", "What it runs", "The rest"
+WHEN, WHAT, OTHER_FLAGS_PANEL = "When it runs", "What it runs", "The rest"
 RUNTIMES = {".py": "python", ".js": "node", ".mjs": "node", ".sh": "bash", ".bash": "bash"}
 
 
@@ -70,20 +70,24 @@ class JobFlags:
     ] = None
     timeout: Annotated[
         str | None,
-        _option(REST, "--timeout", metavar="DURATION", help_text="Of one attempt."),
+        _option(OTHER_FLAGS_PANEL, "--timeout", metavar="DURATION", help_text="Of one attempt."),
     ] = None
     retries: Annotated[
         int | None,
-        _option(REST, "--retries", metavar="N", help_text="After an attempt that failed."),
+        _option(
+            OTHER_FLAGS_PANEL, "--retries", metavar="N", help_text="After an attempt that failed."
+        ),
     ] = None
     priority: Annotated[
         str | None,
-        _option(REST, "--priority", metavar="HIGH|NORMAL|LOW", help_text="Who goes first."),
+        _option(
+            OTHER_FLAGS_PANEL, "--priority", metavar="HIGH|NORMAL|LOW", help_text="Who goes first."
+        ),
     ] = None
     notify: Annotated[
         list[str] | None,
         _option(
-            REST,
+            OTHER_FLAGS_PANEL,
             "--notify",
             metavar="STATUS,…=URL",
             help_text="A signed webhook for runs that end so, such as FAILED; repeatable.",
@@ -91,12 +95,12 @@ class JobFlags:
     ] = None
     tag: Annotated[
         list[str] | None,
-        _option(REST, "--tag", metavar="KEY=VALUE", help_text="Repeatable."),
+        _option(OTHER_FLAGS_PANEL, "--tag", metavar="KEY=VALUE", help_text="Repeatable."),
     ] = None
     assign: Annotated[
         list[str] | None,
         _option(
-            REST,
+            OTHER_FLAGS_PANEL,
             "--set",
             metavar="FIELD=VALUE",
             help_text="Any field of a job, such as retry.backoff_seconds=10; repeatable.",

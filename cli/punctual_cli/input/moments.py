@@ -3,7 +3,7 @@
 import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 
-_UNITS = {
+_DURATION_UNITS = {
     "s": timedelta(seconds=1),
     "m": timedelta(minutes=1),
     "h": timedelta(hours=1),
@@ -12,11 +12,13 @@ _UNITS = {
 }
 _DURATION = re.compile(r"(?:\d+[smhdw])+")
 _PART = re.compile(r"(\d+)([smhdw])")
-_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+_DATE_FORM = re.compile(r"\d{4}-\d\d-\d\d")
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
-_WHOLE = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)?")
-_DAYS = {"yesterday": -1, "today": 0, "tomorrow": 1}
-_SHOWN = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+_TIMESTAMP_FORM = re.compile(
+    r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:[Zz]|[+-]\d\d:\d\d)?"
+)
+_DAY_WORDS = {"yesterday": -1, "today": 0, "tomorrow": 1}
+_SHOWN_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _LONG_AGO = timedelta(days=60)
 
 FORMS = "2026-12-01T10:00:00Z, '2026-12-01 10:00', 10:00, tomorrow, -2h or +30m"
@@ -32,7 +34,7 @@ def duration(text: str) -> timedelta:
     if not _DURATION.fullmatch(text):
         raise ValueError(f"{text!r} is no duration: write 90, 30s, 5m, 1h30m, 2d or 1w")
     try:
-        parts = (int(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+        parts = (int(number) * _DURATION_UNITS[unit] for number, unit in _PART.findall(text))
         return sum(parts, timedelta())
     except OverflowError:
         raise ValueError(f"{text!r} is longer than there is time") from None
@@ -63,17 +65,17 @@ def local_or_utc(text: str, now: datetime, zone: tzinfo | None) -> datetime:
     try:
         if word == "now":
             return now
-        if word in _DAYS:
-            return datetime.combine(local.date() + timedelta(days=_DAYS[word]), time())
+        if word in _DAY_WORDS:
+            return datetime.combine(local.date() + timedelta(days=_DAY_WORDS[word]), time())
         if text[:1] in ("+", "-") and len(text) > 1:
             distance = duration(text[1:])
             return now + distance if text[0] == "+" else now - distance
         if _TIME.fullmatch(text):
             hour, minute, second = (int(part or 0) for part in _TIME.fullmatch(text).groups())  # type: ignore[union-attr]
             return datetime.combine(local.date(), time(hour, minute, second))
-        if _DAY.fullmatch(text):
+        if _DATE_FORM.fullmatch(text):
             return datetime.combine(date.fromisoformat(text), time())
-        if _WHOLE.fullmatch(text):
+        if _TIMESTAMP_FORM.fullmatch(text):
             at = datetime.fromisoformat(text.upper())
             return at.astimezone(UTC) if at.tzinfo else at
     except (ValueError, OverflowError):
@@ -108,10 +110,10 @@ def far(distance: timedelta) -> str:
     if seconds < 1:
         return f"{seconds * 1_000:.0f} ms" if seconds else "0 s"
     rest = int(seconds)
-    for index, (size, unit) in enumerate(_SHOWN):
+    for index, (size, unit) in enumerate(_SHOWN_UNITS):
         number, beyond = divmod(rest, size)
         if number:
-            lesser = _SHOWN[index + 1] if index + 1 < len(_SHOWN) else None
+            lesser = _SHOWN_UNITS[index + 1] if index + 1 < len(_SHOWN_UNITS) else None
             if lesser is None or number >= 10 or beyond < lesser[0]:
                 return f"{number} {unit}"
             return f"{number} {unit} {beyond // lesser[0]} {lesser[1]}"
@@ -143,7 +145,7 @@ def hint(at: datetime, now: datetime) -> str:
 
 def _largest(distance: timedelta) -> str:
     seconds = int(abs(distance) / timedelta(seconds=1))
-    for size, unit in _SHOWN:
+    for size, unit in _SHOWN_UNITS:
         if seconds >= size:
             return f"{seconds // size} {unit}"
     return "0 s"

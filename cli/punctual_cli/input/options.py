@@ -8,7 +8,7 @@ import typer
 from punctual_cli.session import Session
 
 T = TypeVar("T")
-MANY = 100
+DEFAULT_LIST_LIMIT = 100
 
 Limit = Annotated[
     int,

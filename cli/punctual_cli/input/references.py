@@ -11,9 +11,9 @@ from punctual_cli.input import completions
 if TYPE_CHECKING:
     from punctual.client import Job, Punctual, Run
 
-_ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
+_UUID_FORM = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 LATEST = "latest"
-SHOWN = 5
+MAX_SHOWN_MATCHES = 5
 
 JobName = Annotated[
     str,
@@ -32,7 +32,7 @@ RunName = Annotated[
 
 def job_of(client: "Punctual", reference: str) -> "Job":
     """Of several with that name the one that has not ended; if all have, the newest."""
-    if _ID.fullmatch(reference.lower()):
+    if _UUID_FORM.fullmatch(reference.lower()):
         return client.jobs.get(reference.lower())
     named = [job for job in client.jobs.list(name_prefix=reference) if job.name == reference]
     alive = [job for job in named if job.status in ("SCHEDULED", "PAUSED")]
@@ -44,8 +44,12 @@ def job_of(client: "Punctual", reference: str) -> "Job":
             "`punctual jobs list` shows what there is.",
         )
     if len(found) > 1:
-        shown = "\n".join(f"  {job.job_id}  {job.status}" for job in found[:SHOWN])
-        more = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        shown = "\n".join(f"  {job.job_id}  {job.status}" for job in found[:MAX_SHOWN_MATCHES])
+        more = (
+            f"\n  and {len(found) - MAX_SHOWN_MATCHES} more"
+            if len(found) > MAX_SHOWN_MATCHES
+            else ""
+        )
         raise Trouble(
             f"{len(found)} jobs are called {reference!r}: say which by its id.\n{shown}{more}",
             Code.REFUSED,
@@ -56,7 +60,7 @@ def job_of(client: "Punctual", reference: str) -> "Job":
 def job_id_of(client: "Punctual", reference: str) -> str:
     """An id needs no look: the call that follows says whether there is such a job."""
     lowered = reference.lower()
-    return lowered if _ID.fullmatch(lowered) else job_of(client, reference).job_id
+    return lowered if _UUID_FORM.fullmatch(lowered) else job_of(client, reference).job_id
 
 
 def run_of(client: "Punctual", job: str, run: str) -> "Run":
@@ -75,6 +79,6 @@ def run_of(client: "Punctual", job: str, run: str) -> "Run":
 
 
 def _run_id(text: str) -> str:
-    if not _ID.fullmatch(text.lower()):
+    if not _UUID_FORM.fullmatch(text.lower()):
         raise Trouble(f"{text!r} is no run's id.", advice="`punctual runs list JOB` shows them.")
     return text.lower()

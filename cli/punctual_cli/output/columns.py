@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-GAP = 2
+COLUMN_GAP = 2
 
 
 class Column(NamedTuple):
@@ -21,7 +21,7 @@ def widths(columns: Sequence[Column], longest: Sequence[int], room: int) -> list
     [8, 10]
     """
     found = [max(size, len(column.title)) for column, size in zip(columns, longest, strict=True)]
-    over = sum(found) + GAP * (len(found) - 1) - room
+    over = sum(found) + COLUMN_GAP * (len(found) - 1) - room
     while over > 0:
         giving = [i for i, column in enumerate(columns) if column.least and found[i] > column.least]
         if not giving:

@@ -10,7 +10,7 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from punctual.client import Job
 
-WIDE = 118
+WIDE_TABLE_COLUMNS = 118
 _LIST = (
     Column("NAME", least=12),
     Column("SCHEDULE", least=11),
@@ -25,7 +25,7 @@ def table(session: Session, jobs: "list[Job]") -> None:
     if not jobs:
         screen.line("No jobs.")
         return
-    wide = screen.out.width >= WIDE
+    wide = screen.out.width >= WIDE_TABLE_COLUMNS
     columns = (Column("ID"), *_LIST) if wide else _LIST
     screen.table(columns, [_row(session, job, wide) for job in jobs])
 

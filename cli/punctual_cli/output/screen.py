@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from punctual_cli.input import moments
-from punctual_cli.output.columns import GAP, Column, widths
+from punctual_cli.output.columns import COLUMN_GAP, Column, widths
 from punctual_cli.output.terminal_text import plain
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ class Screen:
         from rich.text import Text
 
         said = [(label, value) for label, value in rows if value not in (None, "", (), {}, [])]
-        width = max((len(label) for label, _ in said), default=0) + GAP
+        width = max((len(label) for label, _ in said), default=0) + COLUMN_GAP
         lines = []
         for label, value in said:
             head = Text.assemble((label.ljust(width), "bold"))
@@ -163,6 +163,6 @@ def _row(columns: Sequence[Column], sizes: Sequence[int], row: "Sequence[Text]")
         shown.truncate(size, overflow="ellipsis")
         pad = " " * (size - shown.cell_len)
         line += Text(pad) + shown if column.right else shown + Text(pad)
-        line += Text(" " * GAP)
+        line += Text(" " * COLUMN_GAP)
     line.rstrip()
     return line

@@ -7,11 +7,11 @@ The text of a job is not trusted, so every control character is written as its e
 import re
 
 # C0 and C1 controls but tab and newline, and the marks that reverse the order of letters.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+_UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,64}m")
 _CUT = re.compile("(?:\x1b(?:\\[[0-9;:]{0,64})?|\r)\\Z")
 _RESET = "\x1b[0m"
-_COLOUR_OR_CONTROL = re.compile(f"{_COLOUR.pattern}|\r\n|{_CONTROL.pattern}")
+_COLOUR_OR_CONTROL = re.compile(f"{_COLOUR.pattern}|\r\n|{_UNPRINTABLE.pattern}")
 
 
 def plain(value: object) -> str:
@@ -20,7 +20,7 @@ def plain(value: object) -> str:
     >>> plain("a\\x1b[2Jb")
     'a\\\\x1b[2Jb'
     """
-    return _CONTROL.sub(_escaped, str(value))
+    return _UNPRINTABLE.sub(_escaped, str(value))
 
 
 class ColouredText:

@@ -15,7 +15,7 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from punctual.client import Run
 
-SOON, LATER, SLOWER = 0.1, 2.0, 1.3
+MIN_POLL_SECONDS, MAX_POLL_SECONDS, POLL_GROWTH = 0.1, 2.0, 1.3
 
 Wait = Annotated[
     bool, typer.Option("--wait", "-w", help="Until it has ended; exit code 1 if it failed.")
@@ -76,14 +76,14 @@ def _states(
     session: Session, run: "Run", patience: timedelta | None
 ) -> Iterator[tuple["Run", bool]]:
     until = None if patience is None else clock.monotonic() + patience.total_seconds()
-    delay, before = SOON, None
+    delay, before = MIN_POLL_SECONDS, None
     while True:
         now = (run.status, run.attempt_number, run.reason and run.reason.code)
         yield run, now != before
         if run.ended:
             return
         before = now
-        left = LATER if until is None else until - clock.monotonic()
+        left = MAX_POLL_SECONDS if until is None else until - clock.monotonic()
         if left <= 0:
             raise Trouble(
                 f"The run is {run.status} after {moments.far(patience or timedelta())}.",
@@ -91,7 +91,7 @@ def _states(
                 f"It goes on: punctual runs watch {run.job_id} {run.run_id}",
             )
         clock.wait(min(delay, left))
-        delay = min(LATER, delay * SLOWER)
+        delay = min(MAX_POLL_SECONDS, delay * POLL_GROWTH)
         run = session.client.runs.get(run)
 
 

@@ -12,9 +12,8 @@ from aws_cdk import aws_cloudwatch_actions as actions
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
-from infra.config.stage import Stage
+from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
 from infra.stacks.observability.metrics import (
-    EXECUTORS,
     KEPT_FOR_A_PERSON,
     MAXIMUM,
     Metrics,
@@ -22,19 +21,19 @@ from infra.stacks.observability.metrics import (
 )
 from punctual.lambdas.telemetry import Metric
 
-RUNBOOK = "docs/runbook.md"
+ALARM_PAGE = "docs/runbook.md"
 
-LATE = 2_000  # milliseconds, the aim that the architecture names
-LAG = 300  # seconds; a watermark that follows is two to four minutes behind
-STREAM_AGE = 60_000  # milliseconds
-OLDEST = {"quick": 60, "long": 300}  # seconds in a queue, by lane
-OLDEST_LOW = 600  # where runs of low priority have a queue, they may wait
-SELDOM = ("reconciler", "dead-letters")  # started each hour, each five minutes
-OLDEST_WAKE = 1_200  # SQS delays a wake-up by up to 900, and a visit takes up to 180
+MAX_LATENESS_MS = 2_000  # milliseconds, the aim that the architecture names
+MAX_WATERMARK_LAG_SECONDS = 300  # seconds; a watermark that follows is two to four minutes behind
+MAX_STREAM_AGE_MS = 60_000  # milliseconds
+MAX_MESSAGE_AGE_SECONDS = {"quick": 60, "long": 300}  # seconds in a queue, by lane
+MAX_LOW_MESSAGE_AGE_SECONDS = 600  # where runs of low priority have a queue, they may wait
+INFREQUENT_FUNCTIONS = ("reconciler", "dead-letters")  # started each hour, each five minutes
+MAX_WAKEUP_AGE_SECONDS = 1_200  # SQS delays a wake-up by up to 900, and a visit takes up to 180
 
-AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
-OVER = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
-UNDER = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
+IS_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
+IS_ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
+IS_BELOW = cloudwatch.ComparisonOperator.LESS_THAN_THRESHOLD
 SILENCE_IS_GOOD = cloudwatch.TreatMissingData.NOT_BREACHING
 SILENCE_IS_BAD = cloudwatch.TreatMissingData.BREACHING
 
@@ -50,7 +49,7 @@ class Rule:
     beyond: float
     after: int = 3
     of: int = 3
-    compare: cloudwatch.ComparisonOperator = AT_LEAST
+    compare: cloudwatch.ComparisonOperator = IS_AT_LEAST
     silence: cloudwatch.TreatMissingData = SILENCE_IS_GOOD
 
     @property
@@ -59,7 +58,7 @@ class Rule:
 
     @property
     def section(self) -> str:
-        return f"{RUNBOOK}#{self.kind}"
+        return f"{ALARM_PAGE}#{self.kind}"
 
 
 class Alarms(Construct):
@@ -127,37 +126,39 @@ def _on_time(metrics: Metrics) -> Iterator[Rule]:
         "For three minutes no tick of the planner went well: soon nothing new will start.",
         metrics.ticks(),
         beyond=1,
-        compare=UNDER,
+        compare=IS_BELOW,
         silence=SILENCE_IS_BAD,
     )
-    for service in EXECUTORS:
+    for service in EXECUTOR_FUNCTIONS:
         lane = service.removeprefix("executor-")
         yield Rule(
             "lateness",
             lane,
             f"One in a hundred runs of the {lane} lane starts over 2 seconds late.",
             metrics.own(Metric.LATENESS, service, "p99"),
-            beyond=LATE,
+            beyond=MAX_LATENESS_MS,
             after=3,
             of=5,
-            compare=OVER,
+            compare=IS_ABOVE,
         )
     yield Rule(
         "watermark",
         "",
         "Minutes that are over by five minutes and more are not done: runs are missing.",
         metrics.own(Metric.WATERMARK_LAG, "planner", MAXIMUM),
-        beyond=LAG,
-        compare=OVER,
+        beyond=MAX_WATERMARK_LAG_SECONDS,
+        compare=IS_ABOVE,
     )
 
 
 def _keeping_up(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
     patience = {
-        f"{name}.fifo": OLDEST_LOW if name.endswith("-low") else OLDEST[lane]
+        f"{name}.fifo": MAX_LOW_MESSAGE_AGE_SECONDS
+        if name.endswith("-low")
+        else MAX_MESSAGE_AGE_SECONDS[lane]
         for name, lane in watched.lanes.items()
     }
-    patience["wake"] = OLDEST_WAKE
+    patience["wake"] = MAX_WAKEUP_AGE_SECONDS
     for queue in watched.queues:
         what = "A wake-up of a poller" if queue == "wake" else "A run that is due"
         yield Rule(
@@ -166,15 +167,15 @@ def _keeping_up(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
             f"{what} has stood in the queue for over {patience[queue]} seconds.",
             metrics.queue(queue, "ApproximateAgeOfOldestMessage", MAXIMUM),
             beyond=patience[queue],
-            compare=OVER,
+            compare=IS_ABOVE,
         )
     yield Rule(
         "stream-age",
         "",
         "Lists of runs, counts and events on the bus are over a minute behind.",
         metrics.function("status", "IteratorAge", MAXIMUM),
-        beyond=STREAM_AGE,
-        compare=OVER,
+        beyond=MAX_STREAM_AGE_MS,
+        compare=IS_ABOVE,
     )
 
 
@@ -209,7 +210,7 @@ def _failing(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
     """What happens once is tried again: three of ten minutes are a person's business."""
     for name in watched.functions:
         # Their events come seldom, so that one failure is all there is to see.
-        after, of = (1, 1) if name in SELDOM else (3, 10)
+        after, of = (1, 1) if name in INFREQUENT_FUNCTIONS else (3, 10)
         yield Rule(
             "errors",
             name,

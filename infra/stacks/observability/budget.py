@@ -6,7 +6,7 @@ from constructs import Construct
 
 from infra.config.stage import STAGE_TAG, Stage
 
-NOTICES = (("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100))
+BUDGET_THRESHOLDS = (("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100))
 """When to mail: which costs, and how many percent of the budget they have reached."""
 
 
@@ -41,6 +41,6 @@ class Budget(Construct):
                     ),
                     subscribers=[mailed],
                 )
-                for kind, percent in NOTICES
+                for kind, percent in BUDGET_THRESHOLDS
             ],
         )

@@ -6,10 +6,9 @@ from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from infra.config.stage import Stage
-from infra.stacks.observability.alarms import LAG, LATE
+from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
+from infra.stacks.observability.alarms import MAX_LATENESS_MS, MAX_WATERMARK_LAG_SECONDS
 from infra.stacks.observability.metrics import (
-    EXECUTORS,
     KEPT_FOR_A_PERSON,
     MAXIMUM,
     Metrics,
@@ -18,9 +17,9 @@ from infra.stacks.observability.metrics import (
 from infra.stacks.observability.queries import log_group
 from punctual.lambdas.telemetry import Metric
 
-WIDTH = 24  # of CloudWatch's grid
-HEIGHT = 6
-TEXT = 2
+GRID_WIDTH = 24  # of CloudWatch's grid
+GRAPH_HEIGHT = 6
+TEXT_HEIGHT = 2
 RED = cloudwatch.Color.RED
 
 Row = tuple[str, Sequence[cloudwatch.IWidget]]
@@ -47,8 +46,8 @@ def dashboard(
                 alarms=alarms,
                 title="Alarms, those that ring first",
                 sort_by=cloudwatch.AlarmStatusWidgetSortBy.STATE_UPDATED_TIMESTAMP,
-                width=WIDTH,
-                height=HEIGHT,
+                width=GRID_WIDTH,
+                height=GRAPH_HEIGHT,
             )
         )
     metrics = Metrics(stage)
@@ -94,7 +93,7 @@ def _on_time(stage: Stage, metrics: Metrics) -> Row:
             _asked(
                 stage,
                 "How late runs start (ms), from the logs",
-                EXECUTORS,
+                EXECUTOR_FUNCTIONS,
                 'filter message = "run_ended" and ispresent(lateness)',
                 "stats pct(lateness, 50) as p50, pct(lateness, 99) as p99, max(lateness) as max "
                 "by bin(1m)",
@@ -110,13 +109,13 @@ def _on_time(stage: Stage, metrics: Metrics) -> Row:
         ]
     late = [
         metrics.own(Metric.LATENESS, one, statistic, f"{one.removeprefix('executor-')} {shown}")
-        for one in EXECUTORS
+        for one in EXECUTOR_FUNCTIONS
         for statistic, shown in (("p50", "p50"), ("p99", "p99"), (MAXIMUM, "max"))
     ]
     lag = metrics.own(Metric.WATERMARK_LAG, "planner", MAXIMUM, "watermark lag")
     return text, [
-        _graph("How late runs start (ms)", late, limit=LATE),
-        _graph("How far behind all is done (s)", [lag], limit=LAG),
+        _graph("How late runs start (ms)", late, limit=MAX_LATENESS_MS),
+        _graph("How far behind all is done (s)", [lag], limit=MAX_WATERMARK_LAG_SECONDS),
         ticks,
     ]
 
@@ -146,7 +145,7 @@ def _keeping_up(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
         else _asked(
             stage,
             "Runs that ended, from the logs",
-            EXECUTORS,
+            EXECUTOR_FUNCTIONS,
             'filter message = "run_ended"',
             "stats count(*) as ended by bin(1m)",
         ),
@@ -184,7 +183,7 @@ def _failing(stage: Stage, metrics: Metrics, watched: Watched) -> Row:
         else _asked(
             stage,
             "Runs by how they ended, from the logs",
-            [*EXECUTORS, "dead-letters"],
+            [*EXECUTOR_FUNCTIONS, "dead-letters"],
             'filter message in ["run_ended", "run_poisoned"] and status != "SUCCESS"',
             "stats count(*) as runs by bin(1m)",
         ),
@@ -254,8 +253,8 @@ def _tables(metrics: Metrics, watched: Watched) -> Row:
 def _text(markdown: str) -> cloudwatch.TextWidget:
     return cloudwatch.TextWidget(
         markdown=markdown,
-        width=WIDTH,
-        height=TEXT,
+        width=GRID_WIDTH,
+        height=TEXT_HEIGHT,
         background=cloudwatch.TextWidgetBackground.TRANSPARENT,
     )
 
@@ -264,7 +263,7 @@ def _graph(
     title: str,
     series: Sequence[cloudwatch.IMetric],
     *,
-    width: int = WIDTH // 3,
+    width: int = GRID_WIDTH // 3,
     limit: float | None = None,
 ) -> cloudwatch.GraphWidget:
     line = (
@@ -279,7 +278,7 @@ def _graph(
         left_y_axis=cloudwatch.YAxisProps(min=0, show_units=False),
         legend_position=cloudwatch.LegendPosition.BOTTOM,
         width=width,
-        height=HEIGHT,
+        height=GRAPH_HEIGHT,
     )
 
 
@@ -292,6 +291,6 @@ def _asked(
         log_group_names=[log_group(stage, name) for name in functions],
         query_lines=list(lines),
         view=cloudwatch.LogQueryVisualizationType.LINE,
-        width=WIDTH // 3,
-        height=HEIGHT,
+        width=GRID_WIDTH // 3,
+        height=GRAPH_HEIGHT,
     )

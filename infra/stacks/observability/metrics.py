@@ -7,27 +7,26 @@ from dataclasses import dataclass
 from aws_cdk import Duration
 from aws_cdk import aws_cloudwatch as cloudwatch
 
-from infra.config.stage import Stage
+from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
 from punctual.lambdas.telemetry import NAMESPACE, Metric
 
-MINUTE = Duration.minutes(1)
+METRIC_PERIOD = Duration.minutes(1)
 SUM, MAXIMUM = "Sum", "Maximum"
 
-EXECUTORS = ("executor-quick", "executor-long")
 TOLD_BY: Mapping[Metric, tuple[str, ...]] = {
     Metric.TICKS: ("planner",),
     Metric.WATERMARK_LAG: ("planner",),
     Metric.DUE: ("poller",),
     Metric.DISPATCHED: ("poller",),
     Metric.MISSED: ("poller",),
-    Metric.LATENESS: EXECUTORS,
-    Metric.STARTED: EXECUTORS,
-    Metric.FINISHED: EXECUTORS,
-    Metric.RETRIED: EXECUTORS,
-    Metric.FAILED: (*EXECUTORS, "dead-letters"),
+    Metric.LATENESS: EXECUTOR_FUNCTIONS,
+    Metric.STARTED: EXECUTOR_FUNCTIONS,
+    Metric.FINISHED: EXECUTOR_FUNCTIONS,
+    Metric.RETRIED: EXECUTOR_FUNCTIONS,
+    Metric.FAILED: (*EXECUTOR_FUNCTIONS, "dead-letters"),
     Metric.DEAD_LETTERS: ("dead-letters",),
     Metric.RECONCILER_FINDS: ("reconciler",),
-    Metric.LIMITED: EXECUTORS,
+    Metric.LIMITED: EXECUTOR_FUNCTIONS,
     Metric.WEBHOOKS_GIVEN_UP: ("executor-quick", "dead-letters"),
 }
 """Which functions tell a metric: each makes a series of its own, and each is paid for."""
@@ -74,7 +73,7 @@ class Metrics:
             metric_name=metric.value,
             dimensions_map={"service": service, "stage": self._stage.name},
             statistic=statistic,
-            period=MINUTE,
+            period=METRIC_PERIOD,
             label=label or f"{metric.value.lower()} {service}",
         )
 
@@ -108,7 +107,7 @@ class Metrics:
                 "started": self.function("planner", "Invocations"),
                 "failed": self.function("planner", "Errors"),
             },
-            period=MINUTE,
+            period=METRIC_PERIOD,
             label="ticks that went well",
         )
 
@@ -121,7 +120,7 @@ class Metrics:
                 handed: self.queue(queue, "NumberOfMessagesReceived"),
                 there: self.queue(queue, "ApproximateNumberOfMessagesVisible", MAXIMUM),
             },
-            period=MINUTE,
+            period=METRIC_PERIOD,
             label=queue,
         )
 
@@ -143,7 +142,7 @@ class Metrics:
             metric_name=metric,
             dimensions_map=dict(dimensions),
             statistic=statistic,
-            period=MINUTE,
+            period=METRIC_PERIOD,
             label=label,
         )
 
@@ -162,6 +161,6 @@ def _added(some: dict[str, cloudwatch.IMetric], label: str) -> cloudwatch.IMetri
     return cloudwatch.MathExpression(
         expression=" + ".join(f"FILL({name}, 0)" for name in some),
         using_metrics=some,
-        period=MINUTE,
+        period=METRIC_PERIOD,
         label=label,
     )

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
-from infra.config.stage import Stage
+from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
 
 API_LOG = "api"
 """The log of every call, which the API's gateway writes itself."""
 
-EXECUTORS = ("executor-quick", "executor-long")
-WORKERS = (*EXECUTORS, "dead-letters")
-FAILED = '["FAILED", "TIMED_OUT"]'
+WORKERS = (*EXECUTOR_FUNCTIONS, "dead-letters")
+FAILED_STATUSES = '["FAILED", "TIMED_OUT"]'
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +40,7 @@ QUERIES = (
         f"""\
 # Runs that failed for good, newest first. Time range: 1 hour.
 fields @timestamp, status, error, attempt, job_id, run_id, tenant, service
-| filter message in ["run_ended", "run_poisoned"] and status in {FAILED}
+| filter message in ["run_ended", "run_poisoned"] and status in {FAILED_STATUSES}
 | sort @timestamp desc
 | limit 1000""",
     ),
@@ -50,7 +49,7 @@ fields @timestamp, status, error, attempt, job_id, run_id, tenant, service
         WORKERS,
         f"""\
 # What fails most, and how many jobs it is. Time range: 1 hour.
-filter message in ["run_ended", "run_poisoned"] and status in {FAILED}
+filter message in ["run_ended", "run_poisoned"] and status in {FAILED_STATUSES}
 | stats count(*) as runs, count_distinct(job_id) as jobs, latest(run_id) as one_of_them \
 by error, status
 | sort runs desc
@@ -58,7 +57,7 @@ by error, status
     ),
     Query(
         "latest pick-ups",
-        EXECUTORS,
+        EXECUTOR_FUNCTIONS,
         """\
 # Runs by how late they started, in milliseconds, the latest first.
 fields @timestamp, lateness, service, job_id, run_id, attempt, status
@@ -68,7 +67,7 @@ fields @timestamp, lateness, service, job_id, run_id, attempt, status
     ),
     Query(
         "lateness by minute",
-        EXECUTORS,
+        EXECUTOR_FUNCTIONS,
         """\
 # How late runs start, minute by minute, in milliseconds.
 filter message = "run_ended" and ispresent(lateness)
