@@ -20,13 +20,13 @@ from infra.stacks.scheduling import Scheduling
 
 
 def context() -> dict[str, Any]:
-    """What cdk.json says, for when no CDK command line runs us; what it passes wins over this."""
+    """Return the context of cdk.json, for a run without the CDK's command line."""
     values: dict[str, Any] = json.loads(CDK_JSON.read_text())["context"]
     return values
 
 
 def build(app: App) -> App:
-    """Every stack of the stage that the context names, under the rules that guard them."""
+    """Add every stack of the stage that the context names, and the checks of cdk-nag."""
     stage = stage_of(app)
     name = f"Punctual-{stage.name}"
     data = Data(app, f"{name}-Data", stage=stage)

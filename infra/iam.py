@@ -1,6 +1,6 @@
-"""What each function may do: exact actions on exact resources, and nothing else anywhere.
+"""The rights of each function: exact actions on exact resources.
 
-Where a resource is `*`, AWS knows no resource for the action, or `why` says what bounds it.
+A resource is `*` only where AWS has no resource for the action, or `why` names the bound.
 """
 
 from collections.abc import Sequence
@@ -20,21 +20,21 @@ BLOB_PREFIXES = (PAYLOADS_PREFIX, *LEFT_BY_RUNS)
 
 
 class Right(NamedTuple):
-    """Some actions on some resources; `why` where a resource is wider than one thing.
+    """Actions on resources; `why` explains a resource that matches more than one thing.
 
-    What is `denied` stays so whatever else is granted, by this role or by the resource itself.
+    `denied` wins over any grant, of this role or of the resource.
     """
 
     actions: tuple[str, ...]
     resources: tuple[str, ...]
     why: str = ""
     denied: bool = False
-    rows: tuple[str, ...] = ()  # what a table's partition keys must be like; none: any
+    rows: tuple[str, ...] = ()  # patterns of partition keys; none: all keys
 
 
 @dataclass(frozen=True, slots=True)
 class Data:
-    """ARNs of what the data stack holds."""
+    """ARNs of the resources of the data stack."""
 
     jobs: str
     timers: str
@@ -51,7 +51,7 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """ARNs of the wake-ups queue and of what is due, by lane and priority."""
+    """ARNs of the queues: wake-ups, due runs and dead letters."""
 
     wake: str
     lanes: tuple[str, ...]
@@ -87,18 +87,18 @@ def _sqs(queues: Sequence[str], *actions: str) -> Right:
 def _read_blobs(data: Data, *prefixes: str) -> list[Right]:
     return [
         Right(("s3:GetObject",), data.objects(*prefixes), "blobs are named by job"),
-        # Else S3 answers 403 instead of 404 where there is none.
+        # Without this right S3 answers 403 instead of 404 for a missing object.
         Right(("s3:ListBucket",), (data.bucket,)),
     ]
 
 
 def consume(queues: Sequence[str]) -> Right:
-    """What Lambda does for a function that a queue feeds."""
+    """Return the rights that Lambda needs to feed a function from a queue."""
     return _sqs(queues, "ReceiveMessage", "DeleteMessage", "GetQueueAttributes")
 
 
 def _steps(data: Data, queues: Queues) -> list[Right]:
-    """The four steps that change a job, each on its own table or queue."""
+    """Return the rights of the four steps that change a job."""
     return [
         _dynamodb(data.jobs, "BatchGetItem", "UpdateItem"),
         _dynamodb(data.timers, "BatchWriteItem"),
@@ -111,17 +111,17 @@ def _steps(data: Data, queues: Queues) -> list[Right]:
 
 
 def _places(data: Data) -> Right:
-    """To write a head where none is: a new job, or a place that a timer says is taken."""
+    """Return the right to put a job state where none exists."""
     return _dynamodb(data.jobs, "PutItem")
 
 
 def _shared_timers(data: Data) -> Right:
-    """To leave rows in which timers of other jobs stay: for who changes several at a time."""
+    """Return the right to remove timers from shared rows."""
     return _dynamodb(data.timers, "UpdateItem")
 
 
 def authorizer(data: Data, secrets: Sequence[str]) -> list[Right]:
-    """Of the control table only the rows that are found by a token's hash."""
+    """Return rights on the token rows of the control table only."""
     return [
         Right(("ssm:GetParameter",), tuple(secrets)),
         _dynamodb(data.control, "GetItem", "UpdateItem")._replace(rows=(f"{DOORS}*",)),
@@ -135,8 +135,8 @@ def job_service(data: Data, queues: Queues, token_key: str, webhook_key: str) ->
         _shared_timers(data),
         _dynamodb(data.jobs, "BatchWriteItem"),
         _dynamodb(data.control, "PutItem", "UpdateItem"),
-        _dynamodb(data.control, "Query")._replace(rows=(LISTS,)),  # how many tokens there are
-        _dynamodb(data.audit, "PutItem"),  # what is done to tokens, and reads of webhook secrets
+        _dynamodb(data.control, "Query")._replace(rows=(LISTS,)),  # the number of tokens
+        _dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
         *_read_blobs(data, PAYLOADS_PREFIX),
         Right(("s3:PutObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
@@ -156,7 +156,7 @@ def job_search(data: Data, limited: bool) -> list[Right]:
 
 
 def _leases(data: Data, limited: bool) -> list[Right]:
-    """Shares of what a tenant may, where the stage has limits."""
+    """Return the rights on quota rows, in a stage with limits."""
     return [_dynamodb(data.control, "PutItem")._replace(rows=(QUOTA_ROWS,))] if limited else []
 
 
@@ -190,7 +190,7 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
-        # Counts that were wrong.
+        # Corrections of counts.
         _dynamodb(data.control, "UpdateItem")._replace(rows=TOTALS),
         _dynamodb(data.control, "Query")._replace(rows=COUNTED),
     ]
@@ -204,7 +204,7 @@ def executor(
     limited: bool,
     webhook_key: str | None,
 ) -> list[Right]:
-    """`reached` is what the stage lets tasks reach; webhooks are told by one lane alone."""
+    """Return the executor's rights; `reached` are those on the targets of tasks."""
     signing = () if webhook_key is None else (Right(("ssm:GetParameter",), (webhook_key,)),)
     return [
         *signing,
@@ -241,7 +241,7 @@ def status(data: Data, failed: str) -> list[Right]:
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
         _dynamodb(data.control, "PutItem", "Query")._replace(rows=COUNTED),
         _dynamodb(data.audit, "PutItem"),
-        *_read_blobs(data, OUTPUTS_PREFIX),  # what a run left whose history row is not written yet
+        *_read_blobs(data, OUTPUTS_PREFIX),  # the output of a run without a history row yet
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]
@@ -253,7 +253,7 @@ def task_targets(
     secrets: Sequence[str],
     parameters: Sequence[str],
 ) -> list[Right]:
-    """What `lambda` and `sqs` tasks and placeholders of secrets reach, by ARN."""
+    """Return the rights on targets of `lambda` and `sqs` tasks and on secrets, by ARN."""
     named = "the stage names what tasks may reach"
     wanted = (
         ("lambda:InvokeFunction", functions),
@@ -265,9 +265,9 @@ def task_targets(
 
 
 def no_task_reaches(functions: Sequence[str], queues: Sequence[str]) -> list[Right]:
-    """What is Punctual's own, whatever a stage, or a policy of that resource, may allow.
+    """Deny tasks the functions and queues of Punctual, whatever other policies allow.
 
-    Of the queues only those that executors send nothing to: their runs stand in the others.
+    Executors send to the queues of due runs, so only the other queues are denied.
     """
     return [
         Right(("lambda:InvokeFunction",), tuple(functions), denied=True),

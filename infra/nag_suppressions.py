@@ -1,4 +1,4 @@
-"""Answers to what the rules find: each names one finding on one construct, and gives a reason."""
+"""Suppressions of cdk-nag findings: each names one finding on one construct, with a reason."""
 
 import hashlib
 import json
@@ -12,7 +12,7 @@ from infra.iam import Right
 
 
 class NoReason(ValueError):
-    """A finding was to be let pass, and nobody said why."""
+    """A suppression without a reason."""
 
 
 def acknowledge(construct: IConstruct, reason: str, *findings: str) -> None:
@@ -28,7 +28,7 @@ def acknowledge(construct: IConstruct, reason: str, *findings: str) -> None:
 
 
 def acknowledge_wide(role: Construct, rights: Sequence[Right]) -> None:
-    """Each resource that holds a `*`, with the reason that its right gives."""
+    """Suppress the finding of each resource with a `*`, with the reason of its right."""
     reasons: dict[str, list[str]] = {}
     for right in [one for one in rights if not one.denied]:
         for resource in right.resources:
@@ -46,7 +46,7 @@ def acknowledge_wide(role: Construct, rights: Sequence[Right]) -> None:
 
 
 def _shown(stack: Stack, resource: str) -> str:
-    """A resource as the rules name it, with what comes from another stack as it will be read."""
+    """Return a resource as cdk-nag names it."""
     if not Token.is_unresolved(resource):
         return resource
     producers = {
@@ -74,7 +74,7 @@ def _part(part: Mapping[str, Any], producers: Mapping[str, str]) -> str:
 
 
 def _output(logical: str, attribute: str) -> str:
-    """The name that CDK gives to an output which another stack reads.
+    """Return the name that CDK gives to an output for another stack.
 
     >>> _output("OutputsBucket9B9CD849", "Arn")
     'PublishOutputFnGetAttOutputsBucket9B9CD849Arn169D9442'

@@ -1,4 +1,4 @@
-"""HTTP API: whose a token is, for the functions behind it to refuse or to serve."""
+"""Authorizer of the HTTP API: return the tenant and role of a token."""
 
 import json
 import os
@@ -20,7 +20,7 @@ _clients.watched(_deadline.watch)
 
 
 def _problem(event: str, message: str) -> None:
-    # A logger would double this function's start; one line like its lines is enough.
+    # A logger would double the time that this function takes to start.
     line = {"level": "ERROR", "service": "authorizer", "message": event}
     sys.stdout.write(json.dumps({**line, "error": message}) + "\n")
 

@@ -1,4 +1,4 @@
-"""Each five minutes: messages that came back too often; their runs end, and somebody is told."""
+"""Every five minutes: end the runs of messages that were received too often."""
 
 import os
 from typing import Any

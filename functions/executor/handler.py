@@ -1,4 +1,4 @@
-"""A lane's messages: claim, run, and write how it ended."""
+"""Messages of a lane: claim each run, execute it and record its end."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""API: everything that reads, and whatever no route names."""
+"""API: all calls that read, and calls without a route."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""API: everything that writes."""
+"""API: all calls that write."""
 
 from typing import Any
 

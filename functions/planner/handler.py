@@ -1,4 +1,4 @@
-"""Each minute: who looks after which minute, up to two ahead."""
+"""Each minute: hand out the partitions of buckets up to two minutes ahead."""
 
 from typing import Any
 
@@ -11,6 +11,6 @@ _planning = planning(_runtime)
 
 
 def handler(_event: Any, _context: Any) -> None:
-    """The tick says only that it is time: what time it is, the clock says."""
+    """Plan at the time of the clock: the event of the tick may be late."""
     with _runtime.tell.told():
         _planning.tick()

@@ -1,4 +1,4 @@
-"""Wake-ups: looks at the jobs of some minutes on time, and queues their runs."""
+"""Wake-ups: evaluate the due timers of partitions and dispatch their runs."""
 
 from typing import Any
 

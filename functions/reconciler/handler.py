@@ -1,4 +1,4 @@
-"""Each day, in pieces: a walk over all jobs for what should have a timer and has none."""
+"""Every day, in pieces: repair jobs without a timer."""
 
 from typing import Any
 

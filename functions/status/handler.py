@@ -1,4 +1,4 @@
-"""Stream of the jobs table: lists, events, counts, and an end to what belonged to a job."""
+"""Stream of the jobs table: update lists, events and counts; delete the data of ended jobs."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Compiled bytecode for layers: without it each cold start compiles what it imports."""
+"""Bytecode for the layers: without it each cold start compiles the modules that it imports."""
 
 import shutil
 import subprocess
@@ -12,10 +12,10 @@ MAGIC = 3571
 """The bytecode of CPython 3.13, the version that Lambda runs here."""
 
 LAYER_PYTHON_PATH = "/opt/python"
-"""Where Lambda mounts a layer: what tracebacks name as the place of a file."""
+"""The path at which Lambda mounts a layer; tracebacks name it."""
 
-# Hash-based and unchecked: the time stamps in a layer's archive never void it, and what was
-# compiled is used without reading the source.
+# Hash-based and unchecked: Python uses the bytecode without a look at the source, whatever the
+# time stamps in the archive of the layer.
 _PROGRAM = """
 import compileall, py_compile, sys
 done = compileall.compile_dir(
@@ -27,11 +27,11 @@ if not done:
 
 
 class NoCompiler(RuntimeError):
-    """Nothing here compiles for the Python that the layer is for, or it failed."""
+    """No compiler for the layer's Python is installed, or it failed."""
 
 
 def compile_for_lambda(folder: Path) -> None:
-    """With a python3.13 on PATH if there is one, else with the one that npm's pyodide holds."""
+    """Compile with the python3.13 on PATH, or else with pyodide from node_modules."""
     program = _PROGRAM.format(at=LAYER_PYTHON_PATH)
     python = shutil.which("python3.13")
     if python is not None and _starts(python):
@@ -43,14 +43,14 @@ def compile_for_lambda(folder: Path) -> None:
 
 
 def compile_for_host(folder: Path) -> None:
-    """With the Python that runs this: for a rehearsal, which runs the layers on this machine."""
+    """Compile with the running Python, for a rehearsal that runs the layers on this machine."""
     program = _PROGRAM.format(at=LAYER_PYTHON_PATH)
     if not _run([sys.executable, "-c", f"FOLDER = {str(folder)!r}\n{program}"]):
         raise NoCompiler(f"{sys.executable} could not compile {folder}")
 
 
 def check(folder: Path, magic: int) -> None:
-    """Every module is compiled, as hash-based and unchecked, for that bytecode."""
+    """Raise unless each module has unchecked bytecode of this magic number."""
     wanted = magic.to_bytes(2, "little") + b"\r\n" + (1).to_bytes(4, "little")
     for source in sorted(folder.rglob("*.py")):
         found = list(source.parent.glob(f"__pycache__/{source.stem}.cpython-*.pyc"))
@@ -70,7 +70,7 @@ def _compile_with_pyodide(folder: Path, program: str) -> None:
 
 
 def _starts(python: str) -> bool:
-    """A shim of a version manager may stand for a version that is not there."""
+    """Return whether the program starts: a version manager's shim may have no Python behind it."""
     magic = "import importlib.util as u; print(int.from_bytes(u.MAGIC_NUMBER[:2], 'little'))"
     asked = subprocess.run([python, "-c", magic], capture_output=True, text=True, check=False)
     return asked.returncode == 0 and asked.stdout.strip() == str(MAGIC)

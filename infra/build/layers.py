@@ -11,7 +11,7 @@ LAMBDA_ARCHITECTURE = lambda_.Architecture.ARM_64
 
 
 class Layers(Construct):
-    """Made in each stack anew: a version that another stack imports could never change."""
+    """Create the layers in each stack: a layer version that another stack imports cannot change."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)

@@ -1,4 +1,4 @@
-"""The two layers, built without Docker: ours, and third-party code by pip; both compiled."""
+"""Build the two layers without Docker: Punctual's code, and packages installed by pip."""
 
 import hashlib
 import os
@@ -21,11 +21,11 @@ LOCK = PROJECT_ROOT / "layers/vendor/requirements.txt"
 FUNCTION_FOLDERS = PROJECT_ROOT / "functions"
 BUILT = PROJECT_ROOT / "build/layers"
 MAX_LAYER_BYTES = {"core": 4_000_000, "vendor": 34_000_000}
-"""Bytes of a layer unpacked, near to what they are: a package more is seen, and meant. Lambda takes
-250 MB, of a function with all its layers."""
+"""The limits are close to the present size, so that a new package is noticed. Lambda takes 250 MB
+for a function with all its layers."""
 
 BUNDLES_KEPT = 6
-"""Of each layer: for two targets, and some changes back and forth."""
+"""The number of bundles of each layer that stay on disk: two targets, some changes each."""
 
 LAMBDA = ("--platform", "manylinux2014_aarch64", "--implementation", "cp", "--python-version")
 LAMBDA_PYTHON = "3.13"
@@ -37,7 +37,7 @@ NOT_NEEDED = (
     "**/py.typed",
     "*.dist-info/RECORD",
     "*.dist-info/sboms",
-    # The same zones once more, and lists that nobody asks.
+    # A second copy of the zones, and lists that no code reads.
     "tzdata/zoneinfo/tzdata.zi",
     "tzdata/zoneinfo/*.tab",
     "tzdata/zoneinfo/leapseconds",
@@ -60,20 +60,20 @@ NOT_NEEDED = (
         )
     ),
 )
-"""What packages bring along and no function imports; licences stay."""
+"""Files of packages that no function imports. Licences stay."""
 
 NODE_PACKAGE = "node"
-"""The part of our own package that runs on a machine of one's own, never on Lambda."""
+"""The package of the node, which never runs on Lambda."""
 
 RECIPE = 2
-"""Raised with what this module does to a layer: a bundle made before is then made again."""
+"""Raise it when this module builds layers in another way: then old bundles are built again."""
 
 
 _told: set[Path] = set()
 
 
 class NotPackaged(RuntimeError):
-    """Something that belongs into the deployment is not there, or could not be fetched."""
+    """A part of the deployment is missing or cannot be fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ LAMBDA_TARGET = Target(
 
 
 def host_target() -> Target:
-    """This machine itself: a rehearsal runs what Lambda would on the host."""
+    """Return the target of this machine: a rehearsal runs the functions here."""
     name = f"{sys.implementation.cache_tag}-{sysconfig.get_platform()}"
     return Target(name, (), host=True)
 
 
 def target_named(vendor_for: object) -> Target:
-    """By the context value `vendorFor`: `host`, or nothing for Lambda."""
+    """Return the target that the context value `vendorFor` names: `host` or, by default, Lambda."""
     if vendor_for is None or vendor_for == "lambda":
         return LAMBDA_TARGET
     if vendor_for == "host":
@@ -106,23 +106,23 @@ def target_named(vendor_for: object) -> Target:
 
 
 def core(stack: Stack, target: Target) -> lambda_.Code:
-    """Our own package."""
+    """Return the layer of Punctual's own code."""
     return _code(stack, "core", CORE, _digest(target, *_sources(CORE)), target)
 
 
 def vendor(stack: Stack, target: Target) -> lambda_.Code:
-    """Third-party packages, exactly those that the lock names."""
+    """Return the layer of third-party packages, in the versions of the lock."""
     return _code(stack, "vendor", LOCK.parent, _digest(target, LOCK), target)
 
 
 def built(target: Target) -> tuple[Path, Path]:
-    """Both layers' folders, ours and the third parties', outside any stack."""
+    """Build both layers outside a stack and return their folders."""
     ours = _built("core", _digest(target, *_sources(CORE)), target)
     return ours, _built("vendor", _digest(target, LOCK), target)
 
 
 def function(folder: str) -> lambda_.Code:
-    """One handler's own asset."""
+    """Return the asset of one handler."""
     path = FUNCTION_FOLDERS / folder
     if not (path / "handler.py").is_file():
         raise NotPackaged(f"functions/{folder}/handler.py is not there, but a function needs it")
@@ -130,8 +130,8 @@ def function(folder: str) -> lambda_.Code:
 
 
 def _code(stack: Stack, name: str, unbuilt: Path, digest: str, target: Target) -> lambda_.Code:
-    # The hash comes from what goes in. What bootstrap or destroy leave unbuilt has another: a
-    # deploy into the same folder would take it for the layer.
+    # The hash covers the input. An unbuilt layer (bootstrap, destroy) has another hash: else a
+    # deploy into the same folder would use it as the layer.
     needed = stack.bundling_required
     return lambda_.Code.from_asset(
         str(_built(name, digest, target) if needed else unbuilt),
@@ -159,7 +159,7 @@ def _digest(target: Target, *files: Path) -> str:
 
 
 def _built(name: str, digest: str, target: Target) -> Path:
-    """The layer's folder, made once for each digest; its size is told once a synthesis."""
+    """Return the folder of the layer, built once for each digest; print its size once."""
     place = BUILT / f"{name}-{digest[:16]}"
     if not place.is_dir():
         _build(name, place, target)
@@ -188,7 +188,7 @@ def _build(name: str, place: Path, target: Target) -> None:
         try:
             folder.parent.rename(place)
         except OSError:
-            if not place.is_dir():  # else another synthesis was faster: what it made is the same
+            if not place.is_dir():  # else another synthesis built the same folder first
                 raise
     bundles = sorted(BUILT.glob(f"{name}-*"), key=lambda path: path.stat().st_mtime)
     for old in bundles[:-BUNDLES_KEPT]:
@@ -196,11 +196,11 @@ def _build(name: str, place: Path, target: Target) -> None:
 
 
 def _install(folder: Path, target: Target) -> None:
-    # Twice quiet: without its warnings, but with its errors.
+    # Twice quiet: errors only.
     command = [sys.executable, "-m", "pip", "install", "-qq", "--disable-pip-version-check"]
     command += ["--no-input", "--no-deps", "--require-hashes", "--only-binary=:all:"]
     command += ["--no-compile", *target.pip, "--target", str(folder), "--requirement", str(LOCK)]
-    # A plain target, whatever the user's own settings say.
+    # The user's own settings of pip must not change the target.
     environment = {**os.environ, "PIP_USER": "0", "PIP_CONSTRAINT": ""}
     if subprocess.run(command, env=environment, check=False).returncode:
         raise NotPackaged(f"pip could not install the vendor layer for {target.name} (see above)")
@@ -230,5 +230,5 @@ def _hold(name: str, whole: int) -> None:
     if whole > allowed:
         raise NotPackaged(
             f"layer {name} has {whole / 1e6:.1f} MB unpacked, more than the {allowed / 1e6:.0f} "
-            "that infra/build/packaging.py lets it have: leave out what nobody needs, or raise that"
+            "that infra/build/packaging.py allows: leave out what no function needs, or raise it"
         )

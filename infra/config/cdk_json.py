@@ -1,4 +1,4 @@
-"""Reading what a stage says in cdk.json, so that one message names everything wrong in it."""
+"""Reader of a stage in cdk.json: one message names all wrong fields."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -12,14 +12,14 @@ LOG_RETENTIONS = frozenset(
     {1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1096, 1827, 2192, 2557, 2922}
     | {3288, 3653}
 )
-"""The days that CloudWatch Logs knows."""
+"""The retention times, in days, that CloudWatch Logs takes."""
 
 ORIGIN = r"https?://[A-Za-z0-9.-]+(:\d{1,5})?"
 EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 CLAIM = r"[\x21-\x7e]{1,512}"
 DOMAIN = r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}"
 CERTIFICATE = r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]{36}"
-# Never one of Punctual's own, and no pattern that one of them fits.
+# Neither a name of Punctual's own functions and queues, nor a pattern that matches one.
 TARGET_NAME = (
     r"(?!punctual-|(p|pu|pun|punc|punct|punctu|punctua|punctual)\*$)[A-Za-z0-9_-]{1,75}(\.fifo|\*)?"
 )
@@ -28,7 +28,7 @@ SECURITY_GROUP = r"sg-[0-9a-f]{8,17}"
 
 
 class Fields:
-    """One object of cdk.json: each `take` reads a field, `finish` finds what nobody asked for."""
+    """One object of cdk.json: `take` reads a field, `finish` reports the unread fields."""
 
     def __init__(self, values: Any, path: str = "", wrong: list[str] | None = None) -> None:
         self.wrong: list[str] = [] if wrong is None else wrong
@@ -43,9 +43,9 @@ class Fields:
     def take(
         self, name: str, meant: str, fits: Callable[[Any], bool], otherwise: Any, null: bool = False
     ) -> Any:
-        """The field's value, or `otherwise` with a line about what it must be."""
+        """Return the field's value; of a wrong one return `otherwise` and note what it must be."""
         self._taken.add(name)
-        # jsii drops what is null from the context, so absent and null are one.
+        # jsii drops null values from the context, so an absent field and null are the same.
         if self._values.get(name) is None and not null:
             self.wrong.append(f"`{self._path}{name}` is not set")
             return otherwise
@@ -92,7 +92,7 @@ class Fields:
     def numbers(
         self, name: str, allowed: Collection[str], low: int, high: int, whole: bool = False
     ) -> dict[str, int]:
-        """A number by name; all of the `allowed` names are needed where `whole` is set."""
+        """Return numbers by name; `whole` requires all of the `allowed` names."""
         values = self.take(name, "an object", lambda value: isinstance(value, dict), {})
         for key, value in values.items():
             if key not in allowed:
@@ -108,7 +108,7 @@ class Fields:
 
     @property
     def names(self) -> list[str]:
-        """Of all fields that are there, for an object whose names are free."""
+        """Return the names of all fields, for an object with free names."""
         return list(self._values)
 
     def below(self, name: str) -> "Fields":

@@ -1,18 +1,18 @@
-"""How many executions at a time a stage reserves, and how one number makes them fewer or more."""
+"""Concurrent executions that a stage reserves, and the percentage that scales them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 CALLS_A_SECOND = 10
-"""Lambda starts at most ten invocations a second for each reserved execution, however short."""
+"""Lambda starts at most ten invocations a second for each reserved execution."""
 
 API_FUNCTIONS = ("authorizer", "job-service", "job-search")
 
 STATUS_SHARDS = 30
-"""A busy table's stream has some tens of shards, and Lambda reads all of them at the same time."""
+"""Shards that the stream of a busy table has. Lambda reads all of them at the same time."""
 
 STATUS_BATCHES = 4
-"""Batches of one shard that `status` follows at a time, where enough is reserved for it."""
+"""The most batches of one shard that `status` follows at a time."""
 
 QUEUE_LEAST, QUEUE_MOST = 2, 1_000  # executions that an event source may be limited to
 STATUS_NAME, POLLER_NAME = "status", "poller"
@@ -22,7 +22,7 @@ PERCENT_LEAST, PERCENT_MOST = 10, 400
 
 @dataclass(frozen=True, slots=True)
 class Concurrency:
-    """`places` and `reservations` are what cdk.json says; `percent` scales both."""
+    """`places` and `reservations` come from cdk.json; `percent` scales both."""
 
     percent: int
     places: Mapping[str, Mapping[str, int]]  # by lane and queue
@@ -44,7 +44,7 @@ class Concurrency:
 
     @property
     def total(self) -> int:
-        """How many executions all functions of the stage reserve.
+        """Return the executions that all functions of the stage reserve.
 
         >>> Concurrency(50, {}, {"poller": 3, "status": 40}).total
         32
@@ -53,12 +53,12 @@ class Concurrency:
 
     @property
     def status_batches(self) -> int:
-        """The parallelization factor of the stream: each shard may start so many at a time."""
+        """Return the parallelization factor of the stream: batches of one shard at a time."""
         reserved = self.reserved.get(STATUS_NAME, 0)
         return min(STATUS_BATCHES, max(1, reserved // STATUS_SHARDS))
 
     def fitting(self, free: int) -> "Concurrency | None":
-        """The largest scale up to the present one that reserves at most `free` executions."""
+        """Return the largest scale up to the present one that reserves at most `free`."""
         for percent in range(self.percent, PERCENT_LEAST - 1, -1):
             scaled = replace(self, percent=percent)
             if scaled.total <= free:
@@ -66,14 +66,14 @@ class Concurrency:
         return None
 
     def rate(self, requests: int) -> int:
-        """Requests a second, scaled as the functions are that answer them."""
+        """Return requests a second, scaled like the functions that answer them."""
         return max(1, self._share(requests))
 
     def _share(self, number: int) -> int:
         return number * self.percent // 100
 
     def _least(self, name: str) -> int:
-        """What a smaller stage still needs of a function."""
+        """Return the executions of a function that the smallest stage needs."""
         if name == STATUS_NAME:
             return STATUS_SHARDS
         queues = self.places.get(name.removeprefix("executor-"), {})
@@ -81,7 +81,7 @@ class Concurrency:
 
 
 def too_many(concurrency: Concurrency) -> list[str]:
-    """Queues that the scale makes larger than an event source may be."""
+    """Return a message for each queue with more executions than an event source may have."""
     return [
         f"`lanes.{lane}.{queue}` must be at most {QUEUE_MOST}, and is {places} "
         f"with `concurrencyPercent` {concurrency.percent}"
@@ -92,7 +92,7 @@ def too_many(concurrency: Concurrency) -> list[str]:
 
 
 def too_few(concurrency: Concurrency, rate: int) -> list[str]:
-    """What is wrong with the reservations that cdk.json names."""
+    """Return a message for each reservation that is too small."""
     least = {
         f"executor-{lane}": (sum(queues.values()), "that its queues ask for")
         for lane, queues in concurrency.lanes.items()

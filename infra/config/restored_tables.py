@@ -1,6 +1,6 @@
-"""Tables that a backup was restored into, which a stage uses instead of the stack's own.
+"""Restored tables, which a stage uses instead of the tables of its stack.
 
-AWS restores into a new table and never into the old one; docs/runbook.md says how and when.
+AWS restores a backup into a new table, never into the old one (docs/runbook.md).
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ STREAM_ARN_PATTERN = (
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Names by what is in them, and the stream of the jobs: all of one moment, or none."""
+    """Restored tables by name, and the stream of the jobs table; all of one moment."""
 
     tables: Mapping[str, str]
     stream: str

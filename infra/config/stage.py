@@ -1,4 +1,4 @@
-"""What differs between one deployment and the next."""
+"""The settings of one deployment, as cdk.json describes it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -51,16 +51,16 @@ LANE_NAMES = ("quick", "long")
 EXECUTOR_FUNCTIONS = tuple(f"executor-{lane}" for lane in LANE_NAMES)
 PRIORITIES = ("high", "normal", "low")
 SHARED_QUEUE = "all"
-"""The one queue of a lane whose priorities share it."""
+"""The name of the queue of a lane that has one for all priorities."""
 
 LANE_QUEUES = {"quick": (PRIORITIES,), "long": ((SHARED_QUEUE,), PRIORITIES)}
 """The sets of queues that a lane may have. In the quick lane HIGH always has a queue of its own."""
 
 STAGE_TAG = "punctual-stage"
-"""The tag by which a bill tells stages apart: `stage` may be a tag of other programs too."""
+"""The tag that separates stages in a bill. Other programs may use the tag `stage` too."""
 
 REACH_MOST = 1_500
-"""Characters that all names that tasks may reach take: a function's environment has 4 KB in all."""
+"""The most characters of `tasksMayReach`: the environment of a function has 4 KB in all."""
 
 POLLER_LEAST = 256  # MB
 
@@ -68,12 +68,12 @@ RUN_EVENTS = ("all", "ended", "none")
 
 
 class WrongStage(ValueError):
-    """The stage asked for is not described, or not described fully, in cdk.json."""
+    """cdk.json lacks the stage, or its settings are wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Throttle:
-    """Requests a second that the API takes from everybody together, and at once."""
+    """Requests a second of all callers together, and the burst."""
 
     rate: int
     burst: int
@@ -81,7 +81,7 @@ class Throttle:
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A name of the team's own for the API; its DNS record is theirs to make."""
+    """A custom domain of the API. The operator creates its DNS record."""
 
     name: str
     certificate_arn: str
@@ -89,7 +89,7 @@ class Domain:
 
 @dataclass(frozen=True, slots=True)
 class Vpc:
-    """Private subnets and security groups that exist; so must a way to the AWS services."""
+    """Existing private subnets and security groups, with a route to the AWS services."""
 
     subnets: tuple[str, ...]
     security_groups: tuple[str, ...]
@@ -97,8 +97,9 @@ class Vpc:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """What tasks may reach here: functions and queues by tenant and name, which may end with `*`,
-    and the private networks whose addresses `http` tasks may call."""
+    """Functions and queues that tasks may reach, by tenant and name; a name may end with `*`.
+
+    `networks` are private networks that `http` tasks may call."""
 
     functions: Mapping[str, tuple[str, ...]]
     queues: Mapping[str, tuple[str, ...]]
@@ -106,7 +107,7 @@ class Reach:
 
     @property
     def every_function(self) -> tuple[str, ...]:
-        """What any tenant may reach: a role knows no tenants."""
+        """Return the functions of all tenants: a role does not know tenants."""
         return _all_of(self.functions)
 
     @property
@@ -136,9 +137,9 @@ class Stage:
     memory: Mapping[str, int]
     reach: Reach
     throttle: Throttle
-    limits: Limits | None  # of each tenant that has none of its own; None: nobody has any
+    limits: Limits | None  # of a tenant without limits of its own; None: no tenant has limits
     cors_origins: tuple[str, ...]
-    trust: IssuerConfig | None  # the issuer whose JWTs are taken besides tokens
+    trust: IssuerConfig | None  # the issuer of JWTs that the API takes besides tokens
     domain: Domain | None
     vpc: Vpc | None
     restored: Restored | None
@@ -149,28 +150,29 @@ class Stage:
     unprotected: frozenset[str] = frozenset()  # stacks that do not stand yet
 
     def protects(self, stack: str) -> bool:
-        """Whether the stack and its tables refuse to be deleted."""
+        """Return whether the stack and its tables are protected from deletion."""
         return self.protected and stack not in self.unprotected
 
     @property
     def lanes(self) -> Mapping[str, Mapping[str, int]]:
-        """Executors at a time, by lane and priority."""
+        """Return the executors that work at a time, by lane and priority."""
         return self.concurrency.lanes
 
     @property
     def reserved(self) -> Mapping[str, int]:
-        """Executions at a time that are set aside, by function."""
+        """Return the reserved executions, by function."""
         return self.concurrency.reserved
 
     @property
     def pollers(self) -> int:
-        """Pollers at a time: without a reservation one for this minute of each shard, and one
-        for the next, so that they leave room in an account with ten executions."""
+        """Return the pollers that work at a time.
+
+        Without a reservation each shard has one for this minute and one for the next."""
         return min(QUEUE_MOST, self.reserved.get("poller", 2 * self.shards))
 
     @property
     def removal(self) -> RemovalPolicy:
-        """A first creation that fails leaves nothing; after it, a protected stage keeps all."""
+        """Return the policy: a protected stage keeps all, a failed creation nothing."""
         if self.protected:
             return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
         return RemovalPolicy.DESTROY
@@ -181,21 +183,21 @@ class Stage:
 
     @property
     def knobs(self) -> str:
-        """What the names of the SSM parameters begin with."""
+        """Return the prefix of the names of the SSM parameters."""
         return f"/punctual/{self.name}/"
 
     @property
     def prefix(self) -> str:
-        """What the names begin with, and the event bus's own name."""
+        """Return the prefix of resource names, which is also the name of the event bus."""
         return f"punctual-{self.name}"
 
     def physical(self, name: str) -> str:
-        """The name that a console shows: `punctual-dev-planner`."""
+        """Return the name of a resource in AWS: `punctual-dev-planner`."""
         return f"{self.prefix}-{name}"
 
 
 def stage_of(scope: Construct) -> Stage:
-    """The stage named by the context value `stage`, as cdk.json describes it under `stages`."""
+    """Return the stage that the context value `stage` names."""
     name = scope.node.try_get_context("stage")
     stage = described(name, scope.node.try_get_context("stages"))
     unprotected = str(scope.node.try_get_context("unprotected") or "")
@@ -257,7 +259,7 @@ def _read(name: str, fields: Fields) -> Stage:
 
 
 def _slow(stage: Stage) -> list[str]:
-    """Who wakes a poller cannot know its memory, and counts on what it does with the least."""
+    """Return a message if pollers have too little memory for the time at which they are woken."""
     if stage.memory["poller"] >= POLLER_LEAST:
         return []
     reason = "it is woken in time for what it does with so much, and no earlier"
@@ -268,7 +270,7 @@ def _concurrency(fields: Fields) -> Concurrency:
     return Concurrency(
         fields.number("concurrencyPercent", PERCENT_LEAST, PERCENT_MOST),
         _lanes(fields.below("lanes")),
-        # None may be 0: that would switch the function off.
+        # 0 would switch a function off.
         fields.numbers("reservedConcurrency", FUNCTION_NAMES, 1, 10_000),
     )
 
@@ -306,7 +308,7 @@ def _reach(fields: Fields) -> Reach:
 
 
 def _by_tenant(fields: Fields, name: str, meant: str) -> dict[str, tuple[str, ...]]:
-    """Lists by tenant; the list of `*` is for all tenants that have none of their own."""
+    """Return lists by tenant; `*` stands for all tenants without a list of their own."""
     below = fields.below(name)
     found: dict[str, tuple[str, ...]] = {}
     for tenant in below.names:

@@ -1,4 +1,4 @@
-"""The bucket for outputs and large payloads, and the one that records who read them."""
+"""The bucket of outputs and large payloads, and the bucket of its access log."""
 
 from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_s3 as s3
@@ -8,13 +8,13 @@ from infra.config.stage import Stage
 from punctual.aws.dynamodb.keys import LEFT_BY_RUNS
 
 RESTORABLE = Duration.days(35)
-"""As long as DynamoDB's point-in-time recovery reaches back, so both can go to one moment."""
+"""The reach of DynamoDB's point-in-time recovery, so that both can be restored to one moment."""
 
 
 class Bucket(Construct):
-    """Private, encrypted, over TLS only; outputs expire by retention.
+    """A private, encrypted bucket, reached over TLS only. Outputs expire by retention.
 
-    Payloads go with their job, or by the daily walk.
+    A payload is deleted with its job, or by the reconciler.
     """
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:

@@ -1,4 +1,4 @@
-"""S3 deletes no bucket that holds something; a stage that is destroyed is emptied first."""
+"""Empty the buckets of a stage before it is destroyed: S3 deletes only empty buckets."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -7,7 +7,7 @@ from botocore.exceptions import ClientError
 
 
 def empty(session: Any, stack: str) -> int:
-    """Remove all that the stack's buckets hold; how much that was."""
+    """Delete all objects of the stack's buckets and return their number."""
     s3 = session.client("s3")
     return sum(_empty_bucket(s3, bucket) for bucket in _buckets(session, stack))
 

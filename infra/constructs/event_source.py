@@ -1,4 +1,4 @@
-"""What feeds a function: a queue, or the stream of a table."""
+"""Event sources of a function: a queue, or the stream of a table."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ PARTIAL = ["ReportBatchItemFailures"]
 
 
 class QueueSource(Construct):
-    """Batches of a queue; what failed of one comes again alone."""
+    """Batches of a queue. Only the failed messages of a batch come back."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class QueueSource(Construct):
             event_source_arn=queue.queue_arn,
             batch_size=batch,
             function_response_types=PARTIAL,
-            # A source asks for no more than the function has: what is throttled counts as received.
+            # At most the executions of the function: a throttled message counts as received.
             scaling_config=None
             if at_most is None
             else lambda_.CfnEventSourceMapping.ScalingConfigProperty(maximum_concurrency=at_most),
@@ -49,10 +49,10 @@ class QueueSource(Construct):
 
 
 class StreamSource(Construct):
-    """Changes of a table, in order per row.
+    """Changes of a table, in order for each row.
 
-    It begins at the oldest change that the stream still holds: a mapping made anew by a deploy
-    or a rollback sees some changes twice, which does nothing, and misses none.
+    A new mapping begins at the oldest change in the stream. After a deployment some changes come
+    twice, which does no harm, and none is missed.
     """
 
     def __init__(

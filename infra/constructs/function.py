@@ -1,4 +1,4 @@
-"""A Lambda function as all of ours are: small rights, its own log, both layers."""
+"""A Lambda function of Punctual: its own role and log group, both layers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,25 +18,25 @@ from infra.nag_suppressions import acknowledge, acknowledge_wide
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a function is, whatever the stage: its code, how long it may take, who may loop."""
+    """The part of a function that is the same in each stage: code, timeout, retries."""
 
     name: str
     folder: str
     description: str
     seconds: int
-    # Why nothing is kept of an event that the function could not take.
+    # The reason why the function needs no dead-letter queue.
     without_dead_letters: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    # Reads from SQS what it, or a function behind it, sends there. Lambda stops such a chain
-    # after some 16 hops, and a job with a long line of waiting runs is one.
+    # The function receives from SQS what it sends there. Lambda stops such a loop after about
+    # 16 hops; a job with a long wait queue is such a loop.
     in_a_chain: bool = False
-    # For what is invoked asynchronously: how often, and for how long, it is tried again.
+    # Of asynchronous invocations: how often, and for how long, Lambda retries.
     retries: int | None = None
     oldest: Duration | None = None
 
 
 class Function(Construct):
-    """`function`, `role` and `log_group` are what alarms and event sources need of it."""
+    """A function with `role` and `log_group`, for alarms and event sources."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Function(Construct):
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=f"What {physical} may do",
-            # In the role itself: an event source is refused while its function may not read it.
+            # In the role itself: CloudFormation refuses an event source without the right to read.
             inline_policies={shape.name: iam.PolicyDocument(statements=statements(allowed))},
         )
         acknowledge_wide(self.role, allowed)
@@ -90,7 +90,7 @@ class Function(Construct):
             retry_attempts=shape.retries,
             max_event_age=shape.oldest,
             log_group=self.log_group,
-            # What the stack lists is all it may do.
+            # The stack lists all of its rights.
             role=self.role.without_policy_updates(),
         )
         if stage.vpc:
@@ -135,7 +135,7 @@ class Function(Construct):
 
 
 class Functions:
-    """Makes those of one stack, with the layers that they share."""
+    """Builder of the functions of one stack, which share their layers."""
 
     def __init__(self, scope: Construct, stage: Stage, environment: Mapping[str, str]) -> None:
         self._scope = scope

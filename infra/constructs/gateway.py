@@ -17,8 +17,8 @@ from punctual.web.contract import API_CALLS, FALLBACK_FUNCTION, PREFLIGHT
 API_STAGE = "v1"
 OPEN_ROUTE_REASON = "The contract asks no token for it."
 PAYLOAD = "2.0"
-# Nothing is remembered, and a request without a token is asked about as well: what it is told
-# is ours to say, and a token that is taken back is refused at once. docs/decisions/0021-tokens.md
+# The gateway caches no answer and also asks about requests without a token. So a revoked token
+# is refused at once, and Punctual writes each 401. docs/decisions/0021-tokens.md
 IDENTITY_SOURCES: list[str] | None = None
 REMEMBERED_SECONDS = 0
 
@@ -43,11 +43,11 @@ LOGGED = {
     "bytes": "$context.responseLength",
     "agent": "$context.identity.userAgent",
 }
-"""No header and no query: they may hold what nobody should read in a log."""
+"""The access log has no header and no query: they may hold secrets."""
 
 
 class Gateway(Construct):
-    """`api`, `stage` and `address`; `functions` serve it, by the folder's name."""
+    """The API with its stage; `functions` serve it, by the name of their folder."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Gateway(Construct):
             description=f"The API of Punctual ({stage.name})",
             protocol_type="HTTP",
             cors_configuration=_cors(stage),
-            # With a name of its own, there is one way in.
+            # With a custom domain, AWS's own address is switched off.
             disable_execute_api_endpoint=stage.domain is not None,
         )
         self._authorizer = self._authorize(authorizer)
@@ -79,7 +79,7 @@ class Gateway(Construct):
         if stage.cors_origins:
             self._route(
                 PREFLIGHT, FALLBACK_FUNCTION, public=True
-            )  # else $default takes it, and wants a token
+            )  # else the route $default takes it and asks for a token
         self.access_log = self._access_log(stage)
         self.stage = self._stage(stage)
         self.points_to = self._domain(stage)
@@ -150,7 +150,7 @@ class Gateway(Construct):
         group = logs.LogGroup(
             self,
             "AccessLog",
-            # Under this name a delivery needs no line in the account's one resource policy.
+            # A log group with this prefix needs no statement in the account's resource policy.
             log_group_name=f"/aws/vendedlogs/{stage.physical('api')}",
             removal_policy=stage.removal,
         )
@@ -160,7 +160,7 @@ class Gateway(Construct):
         return group
 
     def _domain(self, stage: Stage) -> str | None:
-        """What the DNS record of the API's own name must point to."""
+        """Return the target of the DNS record of the custom domain."""
         if stage.domain is None:
             return None
         name = gateway.CfnDomainName(
@@ -225,5 +225,5 @@ def _cors(stage: Stage) -> gateway.CfnApi.CorsProperty | None:
 
 
 def _without_star(arn: str) -> str:
-    """A delivery takes the group's ARN without the `:*` that CloudFormation gives it."""
+    """Return the ARN of the log group without the `:*` that CloudFormation adds."""
     return Fn.select(0, Fn.split(":*", arn))

@@ -1,4 +1,4 @@
-"""What an operator turns while everything runs: SSM parameters, read with each tick."""
+"""SSM parameters that an operator changes at run time; the planner reads them each minute."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_ssm as ssm
@@ -20,14 +20,14 @@ def parameter(
 
 
 def secret_arn(stack: Stack, stage: Stage, name: str) -> str:
-    """Of a SecureString, which no template can make: `make deploy` does."""
+    """Return the ARN of a SecureString. No template can create one: `make deploy` does."""
     return stack.format_arn(
         service="ssm", resource="parameter", resource_name=f"{stage.knobs}{name}".lstrip("/")
     )
 
 
 class Knobs(Construct):
-    """A deploy sets one again only when its value in cdk.json has changed."""
+    """The parameters. A deployment writes one again only if its value in cdk.json changed."""
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage) -> None:
         super().__init__(scope, construct_id)

@@ -1,4 +1,4 @@
-"""The queues: what is due by lane and priority, wake-ups, and what is kept of failures."""
+"""The queues: due runs by lane and priority, wake-ups, and failures."""
 
 from dataclasses import dataclass
 
@@ -10,29 +10,29 @@ from infra.config.stage import SHARED_QUEUE, Stage
 from infra.nag_suppressions import acknowledge
 
 FAILURES_KEPT = Duration.days(14)
-"""The longest that SQS keeps anything: a person has two weeks to look."""
+"""The longest retention of SQS: an operator has two weeks to look."""
 
 WAKE_UPS_KEPT = Duration.hours(1)
-"""A wake-up that nobody took is of no use: the planner sends another with its next tick."""
+"""An old wake-up is of no use: the planner sends another with its next tick."""
 
 RECEIVED_AT_MOST = 50
-"""A twin of a message whose run takes 900 s comes back with the end of each lease, every 20 s:
-45 times. Poison is counted in claims, by the job's head; this only ends what cannot be read."""
+"""A duplicate of a message for a run of 900 s comes back with each lease, every 20 s: 45 times.
+The job state counts claims to find poison; this limit only ends unreadable messages."""
 
 WOKEN_AT_MOST = 5
 
 ONE_ROUND = Duration.seconds(270)
-"""A dead letter that could not be dealt with is hidden for longer than the function that reads
-them may run, and seen again by its next round, after 300 s."""
+"""The visibility timeout of dead letters: longer than the timeout of the function that reads them,
+and shorter than its interval of 300 s."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaneShape:
-    """How a lane is worked: messages a batch, and seconds until one is handed out again.
+    """Batch size, visibility timeout (`hidden`) and function timeout (`seconds`) of a lane.
 
-    `seconds`, the function's timeout, may not be longer than `hidden`: AWS refuses that.
-    A quick run may take 300 s. The function itself hides what it works on for only 30 s, so that a
-    crash brings it back soon (docs/decisions/0009-executor-functions.md).
+    AWS requires `seconds` to be at most `hidden`. A quick run may take 300 s. The executor sets a
+    visibility timeout of 30 s itself, so that a message returns soon after a crash
+    (docs/decisions/0009-executor-functions.md).
     """
 
     batch: int
@@ -47,7 +47,7 @@ LANE_SHAPES = {
 
 
 class Lane(Construct):
-    """One queue of runs that are due, and the dead-letter queue behind it; both FIFO."""
+    """A FIFO queue of due runs, with its dead-letter queue."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, stage: Stage, lane: str, priority: str
@@ -77,7 +77,7 @@ class Lane(Construct):
             construct_id,
             queue_name=name,
             fifo=True,
-            # High throughput: 300 calls a second for each message group, not for the queue.
+            # High throughput: SQS allows 300 calls a second for each message group.
             deduplication_scope=sqs.DeduplicationScope.MESSAGE_GROUP,
             fifo_throughput_limit=sqs.FifoThroughputLimit.PER_MESSAGE_GROUP_ID,
             encryption=sqs.QueueEncryption.SQS_MANAGED,
@@ -91,7 +91,7 @@ class Lane(Construct):
 
 
 class Wake(Construct):
-    """Wake-ups of pollers: a standard queue, for only there a message may be delayed."""
+    """The queue of wake-ups: a standard queue, because FIFO queues cannot delay one message."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, stage: Stage, hidden: Duration
@@ -111,7 +111,7 @@ class Wake(Construct):
 
 
 def failures(scope: Construct, construct_id: str, name: str) -> sqs.Queue:
-    """Where something that failed waits for a person."""
+    """Return a queue in which failures wait for an operator."""
     queue = sqs.Queue(
         scope,
         construct_id,

@@ -1,4 +1,4 @@
-"""What starts a function by time, and nothing else does."""
+"""Rules of EventBridge that start a function by time."""
 
 from aws_cdk import Duration
 from aws_cdk import aws_events as events
@@ -11,7 +11,7 @@ from infra.nag_suppressions import acknowledge
 
 
 class Clock(Construct):
-    """A rule with one target; a start that came too late to be of use is dropped."""
+    """A rule with one target. EventBridge drops a start that is too late."""
 
     def __init__(
         self,

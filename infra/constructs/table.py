@@ -1,4 +1,4 @@
-"""A DynamoDB table as all of ours are: on demand, restorable to any second, string keys."""
+"""A DynamoDB table of Punctual: on demand, restorable to any second, string keys."""
 
 from aws_cdk import aws_dynamodb as dynamodb
 from constructs import Construct
@@ -8,7 +8,7 @@ from punctual.aws.dynamodb.keys import PK, SK, TTL
 
 
 class Table(Construct):
-    """Point-in-time recovery covers every table: a restore must give one consistent moment."""
+    """Point-in-time recovery covers every table, so that all can be restored to one moment."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Table(Construct):
             partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
             sort_key=dynamodb.Attribute(name=SK, type=dynamodb.AttributeType.STRING),
             billing_mode=dynamodb.BillingMode.PAY_PER_REQUEST,
-            # AWS-owned keys: AWS-managed ones cost a KMS request with each cold partition.
+            # Keys owned by AWS: keys managed by AWS cost a KMS request for each cold partition.
             encryption=dynamodb.TableEncryption.DEFAULT,
             point_in_time_recovery_specification=dynamodb.PointInTimeRecoverySpecification(
                 point_in_time_recovery_enabled=True
@@ -42,7 +42,7 @@ class Table(Construct):
             deletion_protection=stage.protects("Data"),
             removal_policy=stage.removal,
         )
-        if index:  # only of rows that have the attribute
+        if index:  # holds only rows with the attribute
             table.add_global_secondary_index(
                 index_name=index,
                 partition_key=dynamodb.Attribute(name=PK, type=dynamodb.AttributeType.STRING),
@@ -53,7 +53,7 @@ class Table(Construct):
 
 
 def _restored(scope: Construct, name: str, stage: Stage, streams: bool) -> dynamodb.ITable | None:
-    """What is restored belongs to no stack: whoever restored it set it up."""
+    """Return the restored table. It belongs to no stack: the restore configured it."""
     if stage.restored is None:
         return None
     return dynamodb.Table.from_table_attributes(

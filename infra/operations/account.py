@@ -1,4 +1,4 @@
-"""What must be so in an account before anything is deployed, each said in one line if it is not."""
+"""Checks of the AWS account before a deployment; each failure is one line."""
 
 from typing import Any
 
@@ -17,11 +17,11 @@ CONCURRENT_EXECUTIONS = "L-B99A9384"
 
 
 class NotReady(RuntimeError):
-    """The reason, in one line, with what to do about it."""
+    """The account is not ready: the reason and the remedy, in one line."""
 
 
 def account_of(session: Any) -> tuple[str, str]:
-    """The account and region that the surroundings name, if their credentials work."""
+    """Return the account and region of the credentials; raise if they do not work."""
     region = session.region_name
     if not region:
         raise NotReady("no region is set: AWS_REGION=eu-central-1, or `aws configure`")
@@ -33,7 +33,7 @@ def account_of(session: Any) -> tuple[str, str]:
 
 
 def check_bootstrap(session: Any, account: str, region: str) -> None:
-    """The CDK's own bucket and roles, which it puts assets into and deploys with."""
+    """Raise unless the CDK's bucket and roles exist in the account."""
     mend = f"run: node_modules/.bin/cdk bootstrap aws://{account}/{region}"
     try:
         found = parameter(session.client("ssm"), BOOTSTRAP)
@@ -46,9 +46,9 @@ def check_bootstrap(session: Any, account: str, region: str) -> None:
 
 
 def check_concurrency(session: Any, stage: Stage, account: str, region: str) -> str:
-    """Return a warning, or nothing; what the account cannot reserve raises.
+    """Return a warning or nothing; raise if the account cannot reserve the executions.
 
-    CloudFormation finds out only at the function that is one too many, and rolls back.
+    CloudFormation would find it out at the last function, and roll back.
     """
     client = session.client("lambda")
     try:
@@ -65,7 +65,7 @@ def check_concurrency(session: Any, stage: Stage, account: str, region: str) -> 
 
 
 def _reserved_now(client: Any, stage: Stage) -> int:
-    """Executions that the stage's functions have reserved by an earlier deploy."""
+    """Return the executions that the deployed functions of the stage reserve."""
     found = 0
     for name in stage.memory:
         try:
@@ -97,7 +97,7 @@ def _too_few(stage: Stage, where: str, limit: int, others: int, free: int) -> st
 
 
 def _crowded(stage: Stage, free: int) -> str:
-    """A warning where queues may take all executions that no function reserves."""
+    """Return a warning if executors and pollers may take all unreserved executions."""
     asked = 0 if "poller" in stage.reserved else stage.pollers
     asked += sum(
         sum(queues.values())

@@ -1,7 +1,7 @@
-"""The admin token: made here, handed out once; the account holds a keyed hash of it alone.
+"""The admin token: created here and shown once. The account holds only its keyed hash.
 
-The key is a SecureString, which no template can make. It is made once, before anything that reads
-it, and never again: with another one every token would be worth nothing.
+The key is a SecureString, which no template can create. It is created once, before the functions
+that read it. Another key would make every token invalid.
 """
 
 import os
@@ -28,7 +28,7 @@ __all__ = [
 
 
 def ensure_key(ssm: Any, knobs: str) -> bytes:
-    """The key that stands, or a new one where there is none."""
+    """Return the key; create it if there is none."""
     name = knobs + TOKEN_KEY
     made = b64encode(secrets.token_bytes(KEY_BYTES)).decode()
     try:
@@ -55,7 +55,7 @@ def forget_key(ssm: Any, knobs: str) -> None:
 
 
 def put_new(ssm: Any, knobs: str) -> str:
-    """A new token, whose hash takes the place of the former's."""
+    """Return a new token, and replace the stored hash."""
     key = ensure_key(ssm, knobs)
     token = secret(key, secrets.token_bytes(RANDOM_BYTES))
     value = admin_hash(key, token)
@@ -64,12 +64,12 @@ def put_new(ssm: Any, knobs: str) -> str:
 
 
 def put_first(ssm: Any, knobs: str) -> str | None:
-    """A token where there is none yet, else None."""
+    """Return a new token if the stage has none, else None."""
     return put_new(ssm, knobs) if standing(ssm, knobs) == UNSET else None
 
 
 def keep(path: Path, token: str) -> None:
-    """Write the token to a file that only its owner may read, in place of a former one."""
+    """Write the token to a file that only its owner can read; replace an older file."""
     path.parent.mkdir(mode=0o700, exist_ok=True)
     new = path.with_name(f"{path.name}.{os.getpid()}")
     new.unlink(missing_ok=True)

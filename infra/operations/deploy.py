@@ -1,4 +1,4 @@
-"""`python -m infra.operations.deploy WHAT STAGE`: what the CDK's command line lacks."""
+"""`python -m infra.operations.deploy WHAT STAGE`: deploy, destroy, new token or key."""
 
 import argparse
 import json
@@ -36,11 +36,11 @@ from infra.operations.first_deployment import (
 CDK = PROJECT_ROOT / "node_modules/.bin/cdk"
 
 KEPT_PARAMETERS = {TOKEN_HASH: admin_token.UNSET, "dispatch": "on"}
-"""What is set by hand after a deploy, and what the template writes: a change of anything else of
-such a parameter makes CloudFormation write its value again."""
+"""Parameters that are set by hand, with the value in the template. CloudFormation writes that value
+again if anything else of such a parameter changes."""
 
 TOKENS = ".tokens"
-"""The folder for tokens that no terminal was there to show; git ignores it."""
+"""The folder for tokens of deployments without a terminal; git ignores it."""
 
 CONSOLE_LINKS = (
     ("The dashboard", "Observability", "DashboardLink"),
@@ -61,7 +61,7 @@ def deploy(
     extra: Sequence[str] = (),
     terminal: bool = False,
 ) -> int:
-    """`terminal`: a person reads what is said, and no log keeps it."""
+    """Deploy the stage; `terminal`: a person reads the output, and no log keeps it."""
     account, region = account_of(session)
     missing = _ready(stage, session, account, region, say)
     say(f"Deploying Punctual ({stage.name}) to account {account}, {region}.")
@@ -85,7 +85,7 @@ def deploy(
 
 
 def _ready(stage: Stage, session: Any, account: str, region: str, say: Say) -> tuple[str, ...]:
-    """Return the stacks that do not stand yet; what would stop them half way raises."""
+    """Return the stacks that do not exist yet; raise if their creation would fail."""
     check_bootstrap(session, account, region)
     warnings = (check_concurrency(session, stage, account, region), unheard(stage))
     missing = missing_stacks(session, stage, say)
@@ -98,7 +98,7 @@ def _ready(stage: Stage, session: Any, account: str, region: str, say: Say) -> t
 def _put(
     stage: Stage, missing: Sequence[str], cdk: Run, say: Say, outputs: Path, options: Sequence[str]
 ) -> int:
-    """Deploy all stacks; protect those that are new once all of them stand."""
+    """Deploy all stacks; protect new stacks once all of them exist."""
     new = missing if stage.protected else ()
     failed = cdk(["deploy", "--all", f"--outputs-file={outputs}", *options, *unprotected(new)])
     if failed and missing:
@@ -111,7 +111,7 @@ def _put(
 
 
 def unheard(stage: Stage) -> str:
-    """A warning where nobody would be told that an alarm rings."""
+    """Return a warning if no address gets the mail of alarms."""
     if not stage.protected or stage.alarm_email is not None:
         return ""
     return (
@@ -143,7 +143,7 @@ def new_webhook_key(stage: Stage, session: Any, say: Say) -> int:
 
 
 def destroy(stage: Stage, session: Any, cdk: Run, say: Say, sure: bool) -> int:
-    """Everything goes with a stage that is not protected; of one that is, nothing."""
+    """Delete the stage with all its data; refuse if it is protected."""
     account, region = account_of(session)
     if stage.protected:
         raise NotReady(
@@ -156,8 +156,8 @@ def destroy(stage: Stage, session: Any, cdk: Run, say: Say, sure: bool) -> int:
             f"{account}, {region}, for good. If that is meant: "
             f"make destroy STAGE={stage.name} YES=1"
         )
-    # Nothing that runs on may write into a bucket that is being emptied.
-    # With the queues goes what depends on them: all but the data.
+    # Remove the queues and all stacks that depend on them first: no function may write into a
+    # bucket while it is emptied.
     failed = cdk(["destroy", f"Punctual-{stage.name}-Scheduling", "--force", *_of(stage)])
     if failed:
         return failed
@@ -201,7 +201,7 @@ def _welcome(
 
 
 def _hand_out(token: str, whose: str, say: Say, terminal: bool) -> None:
-    """A log keeps what is said, and is read by more than may know the token."""
+    """Show the token at a terminal, or else write it to a file: others can read a log."""
     if terminal:
         say(f"The admin token, shown this once: {token}")
         return
@@ -215,7 +215,7 @@ def _hand_out(token: str, whose: str, say: Say, terminal: bool) -> None:
 
 
 def at_terminal(environment: Mapping[str, str]) -> bool:
-    """Whether a person reads what is printed. Some CI systems attach a terminal to their logs."""
+    """Return whether a person reads the output. Some CI systems attach a terminal to their logs."""
     return sys.stdout.isatty() and not environment.get("CI")
 
 

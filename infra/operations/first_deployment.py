@@ -1,8 +1,8 @@
-"""A stage's first deployment: what does not stand yet is not protected, so that it can roll back.
+"""The first deployment of a stage: new stacks are not protected, so that they can roll back.
 
-CloudFormation leaves a stack that could not be created in ROLLBACK_COMPLETE, from which it cannot
-go on: the stack is deleted and made again. Protection would forbid both the deletion and, for a
-table, the rollback. So it comes once a stack stands.
+CloudFormation leaves a stack that it could not create in ROLLBACK_COMPLETE. Such a stack must be
+deleted and created again. Protection would forbid the deletion and the rollback of a table, so
+a second pass protects the stacks.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -28,7 +28,7 @@ LOGS = {
     "Execution": ("executor-quick", "executor-long", "dead-letters", "status"),
     "Api": ("authorizer", "job-service", "job-search"),
 }
-"""Functions by stack, whose logs have names that no other stack of the account may hold."""
+"""Functions by stack. The names of their log groups must be free in the account."""
 
 Say = Callable[[str], None]
 
@@ -38,9 +38,9 @@ def stack_name(stage: Stage, stack: str) -> str:
 
 
 def missing_stacks(session: Any, stage: Stage, say: Say) -> tuple[str, ...]:
-    """Return the stacks that do not stand; take the protection off those that failed.
+    """Return the stacks that do not exist; remove the protection of failed stacks.
 
-    The CDK's command line deletes a failed one before it makes it again.
+    The CDK's command line deletes a failed stack before it creates it again.
     """
     client = session.client("cloudformation")
     found = []
@@ -63,9 +63,9 @@ def missing_stacks(session: Any, stage: Stage, say: Say) -> tuple[str, ...]:
 
 
 def check_logs(session: Any, stage: Stage, missing: Collection[str]) -> None:
-    """Logs that an earlier stage left under the names that the missing stacks will use.
+    """Raise if log groups of an earlier stage have the names of the missing stacks.
 
-    CloudFormation would refuse them one by one, each time with a rollback.
+    CloudFormation would refuse them one by one, with a rollback each time.
     """
     client = session.client("logs")
     standing = {
@@ -94,7 +94,7 @@ def log_groups(stage: Stage, stacks: Collection[str]) -> list[str]:
 
 
 def unprotected(missing: Sequence[str]) -> list[str]:
-    """The option that makes the missing stacks without protection."""
+    """Return the option that creates the missing stacks without protection."""
     return [f"--context=unprotected={','.join(missing)}"] if missing else []
 
 

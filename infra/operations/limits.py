@@ -1,10 +1,10 @@
-"""What one tenant of a deployed stage may use: shown, changed, or given up for what all have.
+"""Show or change the limits of one tenant of a deployed stage, or reset them.
 
     python -m infra.operations.limits STAGE TENANT                       # show them
     python -m infra.operations.limits STAGE TENANT jobs=500 burst=null   # null: no limit
     python -m infra.operations.limits STAGE TENANT default               # use the stage's limits
 
-Everybody knows within a minute.
+All functions know the change within a minute.
 """
 
 import json
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str], session: Any = None) -> int:
 
 
 def settings_of(session: Any, stage: str) -> Settings:
-    """As the functions have them, restored tables and all."""
+    """Return the settings of the deployed functions, which name restored tables too."""
     client = session.client("lambda")
     name = f"punctual-{stage}-job-service"
     try:
@@ -62,7 +62,7 @@ def settings_of(session: Any, stage: str) -> Settings:
 
 
 def change(session: Any, settings: Settings, tenant: str, said: Sequence[str]) -> None:
-    """Whoever changes it at the same time is not overwritten; with its line for the audit."""
+    """Store the limits and their audit entry; refuse if another change came first."""
     before, after = own(session, settings, tenant), None
     if list(said) != [DEFAULT_WORD]:
         after = {**(before or {}), **limits_of_text(" ".join(said))}
@@ -77,7 +77,7 @@ def change(session: Any, settings: Settings, tenant: str, said: Sequence[str]) -
             TransactItems=[_write(settings.control_table, tenant, before, after), line]
         )
     except client.exceptions.TransactionCanceledException as error:
-        raise NotReady("somebody changed these limits at the same time: look again") from error
+        raise NotReady("these limits changed at the same time: look again") from error
 
 
 def _write(table: str, tenant: str, before: Own | None, after: Own | None) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _write(table: str, tenant: str, before: Own | None, after: Own | None) -> di
 
 
 def _note(session: Any, before: Own, after: Own) -> Note:
-    """Who it is, AWS knows: the user, or the name of the session."""
+    """Return the caller's name in AWS: the user, or the name of the session."""
     arn = str(session.client("sts").get_caller_identity()["Arn"])
     changed = [name for name in after if before[name] != after[name]]
     return Note(
@@ -119,7 +119,7 @@ def own(session: Any, settings: Settings, tenant: str) -> Own | None:
 
 
 def whole(settings: Settings, said: Own | None) -> Own:
-    """With the stage's, where the tenant has none of its own."""
+    """Return the limits in force: the tenant's own, or the stage's."""
     defaults = limits_from(limits_of_text(settings.limits or ""))
     return shown(limits_from(said or {}, defaults))
 

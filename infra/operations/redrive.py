@@ -1,7 +1,7 @@
-"""`python -m infra.operations.redrive STAGE`: hand on what the stream could not, once more.
+"""`python -m infra.operations.redrive STAGE`: send failed changes to `status` again.
 
-What Lambda leaves in the queue is where in the stream the changes stand, not the changes: they can
-be read there for a day. To follow a change twice does no harm.
+A message in the failure queue names positions in the stream, not the changes. The stream keeps
+them for a day. Following a change twice does no harm.
 """
 
 import json
@@ -17,15 +17,15 @@ from botocore.exceptions import BotoCoreError, ClientError
 from infra.app import context
 from infra.config.stage import Stage, WrongStage, described
 
-MESSAGES_PER_RECEIVE = 10  # messages
-HIDDEN_SECONDS = 900  # seconds in which nobody else takes them, and in which a second try is ours
-CHANGES_PER_CALL = 200  # changes, as many as the function is given of the stream itself
+MESSAGES_PER_RECEIVE = 10
+HIDDEN_SECONDS = 900  # until a message becomes visible again
+CHANGES_PER_CALL = 200  # the batch size of the stream
 
 Say = Callable[[str], None]
 
 
 class Piece(NamedTuple):
-    """Of the stream: from one change to another, both in one shard."""
+    """A part of one shard of the stream: from one change to another."""
 
     stream: str
     shard: str
@@ -37,11 +37,11 @@ class Piece(NamedTuple):
 
 
 class Failed(RuntimeError):
-    """The function did not take what it was given."""
+    """The function did not process the changes."""
 
 
 def redrive(stage: Stage, session: Any, say: Say) -> int:
-    """How many messages stay in the queue."""
+    """Send the changes of all messages again; return the number of messages that stay."""
     sqs, streams = session.client("sqs"), session.client("dynamodbstreams")
     queue = sqs.get_queue_url(QueueName=stage.physical("status-failed"))["QueueUrl"]
     hand_on = _hand_on(session.client("lambda"), stage.physical("status"))
@@ -75,7 +75,7 @@ def piece_of(body: str) -> Piece:
 
 
 def changes(streams: Any, piece: Piece) -> Iterator[list[dict[str, Any]]]:
-    """As the function would have been given them."""
+    """Yield the changes of a piece, as Lambda would pass them to the function."""
     iterator = streams.get_shard_iterator(
         StreamArn=piece.stream,
         ShardId=piece.shard,
@@ -93,7 +93,7 @@ def changes(streams: Any, piece: Piece) -> Iterator[list[dict[str, Any]]]:
 
 
 def as_event(record: Mapping[str, Any], stream: str) -> dict[str, Any]:
-    """Times are numbers and bytes are text there."""
+    """Convert a value to the JSON of stream records, where times are numbers and bytes text."""
     event: dict[str, Any] = json.loads(json.dumps(record, default=_plain))
     return {**event, "eventSourceARN": stream}
 
@@ -111,7 +111,7 @@ def _plain(value: Any) -> Any:
 
 
 def _messages(sqs: Any, queue: str) -> Iterator[dict[str, Any]]:
-    """Each message once, also those that are seen again because a try took longer than `HIDDEN`."""
+    """Yield each message once, also if SQS delivers it again after `HIDDEN_SECONDS`."""
     seen: set[str] = set()
     while True:
         answer = sqs.receive_message(

@@ -3,8 +3,8 @@
     python -m infra.operations.restore STAGE AT       # stop writers, restore tables and bucket
     python -m infra.operations.restore STAGE resume   # after `make deploy`: check all jobs, go on
 
-Each step may be repeated: what is done is found and left. docs/runbook.md says when, and what is
-lost.
+Each step can be repeated: it skips what is done. docs/runbook.md says when to restore, and what
+is lost.
 """
 
 import json
@@ -34,7 +34,7 @@ WRITING_FUNCTION = "job-service"
 
 
 class Restore:
-    """`pause` waits between looks at what takes long."""
+    """The steps of a restore; `pause` waits between two polls."""
 
     def __init__(
         self,
@@ -54,12 +54,12 @@ class Restore:
         self._ssm = session.client("ssm")
 
     def check(self, at: datetime) -> None:
-        """Raise unless all tables can go back to this moment; nothing is changed."""
+        """Raise unless all tables can be restored to this moment; change nothing."""
         for source in self._sources().values():
             self._check_window(source, at)
 
     def stop(self) -> None:
-        """No run starts and no change is let in, until `resume`."""
+        """Stop all runs and all changes until `resume`."""
         self._dispatch("off")
         self._feeds(enabled=False)
         self._lambda.put_function_concurrency(
@@ -68,7 +68,7 @@ class Restore:
         self._say("Stopped: dispatch, the executors' feeds, and all calls that change anything.")
 
     def copy(self, at: datetime) -> dict[str, str]:
-        """Restore all tables of one moment; what a restore leaves out is set again."""
+        """Restore all tables to one moment; configure what a restore leaves out."""
         targets = {name: self._target(name, at) for name in TABLE_NAMES}
         for name, source in self._sources().items():
             if self._described(targets[name]) is None:
@@ -83,7 +83,7 @@ class Restore:
         return targets
 
     def bring_back(self, at: datetime) -> int:
-        """Bring back what was deleted from the bucket since; how many objects that were."""
+        """Restore the objects that were deleted since; return their number."""
         count = 0
         pages = self._s3.get_paginator("list_object_versions")
         for page in pages.paginate(Bucket=self._settings.bucket):
@@ -102,9 +102,9 @@ class Restore:
         return str(found["LatestStreamArn"])
 
     def resume(self) -> None:
-        """Walk over all jobs, then let changes in and runs start.
+        """Start the reconciler, wait until it has checked all jobs, then allow changes and runs.
 
-        The walk is not over by then: it corrects counts a while later, when nothing waits for it.
+        The reconciler goes on to correct counts afterwards.
         """
         walk = {"TableName": self._settings.control_table, "Key": keys.walk().item()}
         self._lambda.invoke(FunctionName=self._stage.physical("reconciler"), InvocationType="Event")
@@ -176,7 +176,7 @@ class Restore:
         raise NotReady(f"{table} is not restored after six hours: repeat this command later")
 
     def _complete(self, table: keys.Table, name: str) -> None:
-        """AWS restores neither stream nor expiry, recovery and protection."""
+        """Set stream, expiry, recovery and protection: AWS restores none of them."""
         found = self._described(name)
         assert found is not None
         for change in self._changes(table, found):
@@ -195,7 +195,7 @@ class Restore:
         self._say(f"{name} is complete.")
 
     def _changes(self, table: keys.Table, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """One at a time, as DynamoDB takes them."""
+        """Yield the missing changes: DynamoDB takes one at a time."""
         if table.streamed and "LatestStreamArn" not in found:
             view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
             yield {"StreamSpecification": view}
@@ -214,7 +214,7 @@ class Restore:
 
 
 def named(text: str, stage: str, tables: Mapping[str, str], stream: str) -> str:
-    """cdk.json with `restoredTables` of the stage set, and nothing else changed."""
+    """Return the text of cdk.json with `restoredTables` of the stage set."""
     value = {**tables, "stream": stream}
     start = text.index(f'"{stage}": {{', text.index('"stages"'))
     setting = re.compile(r'"restoredTables":\s*(null|\{[^{}]*\})')

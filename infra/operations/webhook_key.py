@@ -1,6 +1,6 @@
-"""The key that webhooks are signed by: made with the first deploy, and anew beside the former.
+"""The key that signs webhooks: created at the first deployment, then rotated.
 
-Apart from the key of tokens: the executor may read this one, and nobody can make a token of it.
+It is separate from the key of tokens: the executor can read this one, and cannot make tokens.
 """
 
 import secrets
@@ -14,7 +14,7 @@ __all__ = ["WEBHOOK_KEY", "ensure_key", "forget_key", "rotate"]
 
 
 def ensure_key(ssm: Any, knobs: str) -> None:
-    """A key where there is none; what stands is good for all receivers, and stays."""
+    """Create a key if there is none. An existing key stays valid for all receivers."""
     try:
         _put(ssm, knobs, (secrets.token_bytes(KEY_BYTES),), again=False)
     except ssm.exceptions.ParameterAlreadyExists:
@@ -22,7 +22,7 @@ def ensure_key(ssm: Any, knobs: str) -> None:
 
 
 def rotate(ssm: Any, knobs: str) -> None:
-    """By the new key and by the one before is signed: no receiver misses anything meanwhile."""
+    """Add a new key. Webhooks carry signatures of both keys, so no receiver misses one."""
     new = rotated(_standing(ssm, knobs), secrets.token_bytes(KEY_BYTES))
     _put(ssm, knobs, new, again=True)
 

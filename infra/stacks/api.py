@@ -1,4 +1,4 @@
-"""The stack that people and programs talk to: the HTTP API, its authorizer, writes and reads."""
+"""The stack of the HTTP API: gateway, authorizer, job service and job search."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.web.contract import READER, WRITER
 
-# An HTTP API gives up after 30 seconds; an answer that comes later reaches nobody.
+# An HTTP API gives up after 30 seconds.
 API_TIMEOUT_SECONDS = 29
 NO_DEAD_LETTERS_REASON = "Who calls is waiting for the answer, and is told."
 AUTHORIZER_SHAPE = Shape(
@@ -39,7 +39,7 @@ JOB_SEARCH_SHAPE = Shape(
 
 
 class Api(Stack):
-    """`gateway.api` and `gateway.stage` are what alarms need; the address is an output."""
+    """The HTTP API. Its address is an output of the stack."""
 
     def __init__(
         self,
@@ -105,5 +105,5 @@ class Api(Stack):
 
 
 def _named(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the authorizer must know of the rest: every variable is read at each of its starts."""
+    """Return the variables of the authorizer: only these, because each start reads all."""
     return {name: environment[name] for name in ("PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS")}

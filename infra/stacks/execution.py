@@ -1,4 +1,4 @@
-"""The stack that does the work: executors by lane, dead letters, and the stream of changes."""
+"""The stack of execution: executors by lane, dead letters, status function."""
 
 from dataclasses import replace
 
@@ -21,13 +21,13 @@ from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
 OWN_FUNCTION_NAMES = (
     "punctual-*",
     "Punctual-*",
-)  # of every stage; CDK names its helpers by the stack
+)  # of every stage; CDK names its own functions by the stack
 DEAD_LETTER_QUEUE_NAMES = ("punctual-*-dead", "punctual-*-dead.fifo", "punctual-*-failed")
 DESCRIPTIONS = {
     "quick": "Runs what takes seconds, ten at a time",
     "long": "Runs what takes up to 15 minutes, one at a time, and renews its claim",
 }
-NOTIFICATION_LANE = "quick"  # the lane whose queues they go through
+NOTIFICATION_LANE = "quick"  # notifications go through the queues of this lane
 ROUND = Duration.minutes(5)
 NEXT_ROUND = "The next round finds what this one left, and an alarm says that letters arrived."
 DEAD_LETTERS_SHAPE = Shape(
@@ -36,7 +36,7 @@ DEAD_LETTERS_SHAPE = Shape(
     "Ends the run of a message that came back too often, as FAILED, with the reason",
     seconds=240,
     without_dead_letters=NEXT_ROUND,
-    # The next round is five minutes away and finds what this one left.
+    # The next round, five minutes later, finds the rest.
     retries=0,
     oldest=ROUND,
 )
@@ -50,7 +50,7 @@ STATUS_SHAPE = Shape(
 
 
 class Execution(Stack):
-    """`status_failed` holds what the stream could not hand on, as the place in the stream."""
+    """The executors; `status_failed` holds positions of failed changes in the stream."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class Execution(Stack):
             stream=arns.stream,
             failed=self.status_failed,
             batch=200,
-            # A second of changes is written down together; an idle table starts nothing.
+            # One batch holds a second of changes; an idle table starts no function.
             window=Duration.seconds(1),
             at_a_time=stage.concurrency.status_batches,
             only=HEADS_ONLY,

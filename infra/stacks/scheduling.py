@@ -1,4 +1,4 @@
-"""The stack that finds what is due: the tick, the planner, wake-ups, pollers, and all queues."""
+"""The stack of scheduling: tick, planner, pollers, reconciler and all queues."""
 
 from aws_cdk import Duration, Stack
 from aws_cdk import aws_events as events
@@ -32,7 +32,7 @@ PLANNER_SHAPE = Shape(
     "Each minute: hands out the minutes up to two ahead, and those that are behind",
     seconds=50,
     without_dead_letters=NEXT_TICK,
-    # The next tick is a minute away and does what this one did not.
+    # The next tick, a minute later, does the rest.
     retries=0,
     oldest=Duration.seconds(60),
 )
@@ -48,7 +48,7 @@ RECONCILER_SHAPE = Shape(
 
 
 class Scheduling(Stack):
-    """`lanes` are the queues of what is due; `functions` by name, as alarms need them."""
+    """The queues of due runs (`lanes`), and the functions that fill them."""
 
     def __init__(self, scope: Construct, construct_id: str, *, stage: Stage, data: Data) -> None:
         super().__init__(

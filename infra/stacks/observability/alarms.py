@@ -1,6 +1,6 @@
-"""The alarms: who is told what, and which section of docs/runbook.md says what to do about it.
+"""The alarms, each with its section in docs/runbook.md.
 
-That runs fail is no alarm: it is their owner's business, and they may ask to be told.
+A failed run rings no alarm: its owner can ask for notifications.
 """
 
 from collections.abc import Iterator
@@ -23,13 +23,13 @@ from punctual.lambdas.telemetry import Metric
 
 ALARM_PAGE = "docs/runbook.md"
 
-MAX_LATENESS_MS = 2_000  # milliseconds, the aim that the architecture names
-MAX_WATERMARK_LAG_SECONDS = 300  # seconds; a watermark that follows is two to four minutes behind
-MAX_STREAM_AGE_MS = 60_000  # milliseconds
-MAX_MESSAGE_AGE_SECONDS = {"quick": 60, "long": 300}  # seconds in a queue, by lane
-MAX_LOW_MESSAGE_AGE_SECONDS = 600  # where runs of low priority have a queue, they may wait
-INFREQUENT_FUNCTIONS = ("reconciler", "dead-letters")  # started each hour, each five minutes
-MAX_WAKEUP_AGE_SECONDS = 1_200  # SQS delays a wake-up by up to 900, and a visit takes up to 180
+MAX_LATENESS_MS = 2_000  # the aim of the architecture
+MAX_WATERMARK_LAG_SECONDS = 300  # a healthy watermark is two to four minutes behind
+MAX_STREAM_AGE_MS = 60_000
+MAX_MESSAGE_AGE_SECONDS = {"quick": 60, "long": 300}  # by lane
+MAX_LOW_MESSAGE_AGE_SECONDS = 600  # runs of low priority may wait
+INFREQUENT_FUNCTIONS = ("reconciler", "dead-letters")  # started every hour and every five minutes
+MAX_WAKEUP_AGE_SECONDS = 1_200  # SQS delays by up to 900 s, and a poller works for up to 180 s
 
 IS_AT_LEAST = cloudwatch.ComparisonOperator.GREATER_THAN_OR_EQUAL_TO_THRESHOLD
 IS_ABOVE = cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD
@@ -40,10 +40,10 @@ SILENCE_IS_BAD = cloudwatch.TreatMissingData.BREACHING
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """When it rings: `after` of the last `of` minutes are beyond the threshold."""
+    """The condition of an alarm: `after` of the last `of` minutes are beyond the threshold."""
 
     kind: str
-    about: str  # what follows the kind in its name; empty where there is one only
+    about: str  # follows the kind in the name; empty if there is only one
     meaning: str
     metric: cloudwatch.IMetric
     beyond: float
@@ -62,7 +62,7 @@ class Rule:
 
 
 class Alarms(Construct):
-    """`every` of the kinds that the stage chose; each tells the topic when it rings and ends."""
+    """The alarms of the kinds that the stage chose; each notifies the topic."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Alarms(Construct):
 
 
 def _unlabelled(metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
-    """With a label, CDK writes a formula of one metric, which a console shows less plainly."""
+    """Return the metric without its label: with one, CDK writes a formula."""
     if not isinstance(metric, cloudwatch.Metric):
         return metric
     return cloudwatch.Metric(
@@ -112,7 +112,7 @@ def _unlabelled(metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
 
 
 def rules(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
-    """All there are, in the order of the dashboard."""
+    """Yield the rules of all kinds, in the order of the dashboard."""
     yield from _on_time(metrics)
     yield from _keeping_up(metrics, watched)
     yield from _left_over(metrics, watched)
@@ -207,9 +207,9 @@ def _left_over(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
 
 
 def _failing(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
-    """What happens once is tried again: three of ten minutes are a person's business."""
+    """Yield a rule for each function. Lambda retries, so three of ten minutes ring."""
     for name in watched.functions:
-        # Their events come seldom, so that one failure is all there is to see.
+        # Started rarely: one failure must ring.
         after, of = (1, 1) if name in INFREQUENT_FUNCTIONS else (3, 10)
         yield Rule(
             "errors",

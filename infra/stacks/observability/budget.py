@@ -1,4 +1,4 @@
-"""The stage's monthly budget: AWS mails when its costs come near it, and stops nothing."""
+"""The monthly budget of the stage: AWS sends mail when costs come near it. It stops nothing."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_budgets as budgets
@@ -7,13 +7,13 @@ from constructs import Construct
 from infra.config.stage import STAGE_TAG, Stage
 
 BUDGET_THRESHOLDS = (("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100))
-"""When to mail: which costs, and how many percent of the budget they have reached."""
+"""The thresholds: kind of costs, and percent of the budget."""
 
 
 class Budget(Construct):
-    """Its name is unique in the account, whatever the region, so it carries the region.
+    """A budget. Its name carries the region, because it must be unique in the account.
 
-    It counts what has the stage's tag, once the account has activated that tag for costs.
+    It counts resources with the stage's tag, once the account has activated that tag.
     """
 
     def __init__(

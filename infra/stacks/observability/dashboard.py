@@ -1,4 +1,4 @@
-"""The dashboard, to be read from top to bottom by a person on call."""
+"""The CloudWatch dashboard, to be read from top to bottom."""
 
 from collections.abc import Sequence
 
@@ -285,7 +285,7 @@ def _graph(
 def _asked(
     stage: Stage, title: str, functions: Sequence[str], *lines: str
 ) -> cloudwatch.LogQueryWidget:
-    """For a stage that pays for no metrics: what such a graph reads of the logs is billed."""
+    """Return a graph from the logs, for a stage without metrics. CloudWatch bills what it reads."""
     return cloudwatch.LogQueryWidget(
         title=title,
         log_group_names=[log_group(stage, name) for name in functions],

@@ -1,4 +1,4 @@
-"""The kinds of alarms, and which of them a stage chose."""
+"""The kinds of alarms, and the choice of a stage."""
 
 from collections.abc import Collection
 from typing import Any
@@ -21,11 +21,11 @@ ALARMS = (
 """Kinds of alarms; each has its section in docs/runbook.md."""
 
 MEASURED = ("lateness", "watermark", "reconciler")
-"""Those that need metrics of our own, which a stage pays for or not."""
+"""The kinds that need Punctual's own metrics."""
 
 
 def chosen_alarms(fields: Fields, metrics: bool) -> tuple[str, ...]:
-    """`true` stands for all that the stage's metrics allow."""
+    """Return the chosen kinds; `true` stands for all that the metrics of the stage allow."""
     allowed = tuple(kind for kind in ALARMS if metrics or kind not in MEASURED)
 
     def fits(value: Any) -> bool:

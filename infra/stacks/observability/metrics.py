@@ -1,4 +1,4 @@
-"""The metrics that alarms and the dashboard read: AWS's own, which are free, and ours."""
+"""The metrics of alarms and dashboard: those of AWS, which are free, and Punctual's own."""
 
 import re
 from collections.abc import Mapping
@@ -29,14 +29,14 @@ TOLD_BY: Mapping[Metric, tuple[str, ...]] = {
     Metric.LIMITED: EXECUTOR_FUNCTIONS,
     Metric.WEBHOOKS_GIVEN_UP: ("executor-quick", "dead-letters"),
 }
-"""Which functions tell a metric: each makes a series of its own, and each is paid for."""
+"""The functions that emit a metric: each has a series of its own, which is billed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What there is to watch, by the names that follow the stage's.
+    """The watched resources, by name without the prefix of the stage.
 
-    `lanes` maps a queue of runs to its lane; `tables` and `api` hold what CloudFormation names.
+    `lanes` maps a queue of runs to its lane; `tables` and `api` hold names by CloudFormation.
     """
 
     functions: tuple[str, ...]
@@ -46,12 +46,12 @@ class Watched:
 
     @property
     def queues(self) -> tuple[str, ...]:
-        """What is to be worked off."""
+        """Return the queues of work."""
         return (*(f"{name}.fifo" for name in self.lanes), "wake")
 
     @property
     def dead(self) -> tuple[str, ...]:
-        """What a function takes at once, and then what waits for a person."""
+        """Return the dead-letter queues: those that a function empties first."""
         return (*(f"{name}-dead.fifo" for name in self.lanes), *KEPT_FOR_A_PERSON)
 
 
@@ -59,7 +59,7 @@ KEPT_FOR_A_PERSON = ("wake-dead", "status-failed")
 
 
 class Metrics:
-    """A metric's label is what it is about, as far as its graph does not say it."""
+    """Builder of metrics with labels for graphs."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -67,7 +67,7 @@ class Metrics:
     def own(
         self, metric: Metric, service: str, statistic: str = SUM, label: str | None = None
     ) -> cloudwatch.Metric:
-        """With the dimensions that PowertoolsTelling sets."""
+        """Return one of Punctual's own metrics, with its dimensions."""
         return cloudwatch.Metric(
             namespace=NAMESPACE,
             metric_name=metric.value,
@@ -78,7 +78,7 @@ class Metrics:
         )
 
     def own_sum(self, metric: Metric, label: str) -> cloudwatch.IMetric:
-        """Over all functions that tell it."""
+        """Return the sum over all functions that emit the metric."""
         services = TOLD_BY[metric]
         ids = _ids(metric.value, *services)
         series = (self.own(metric, service) for service in services)
@@ -100,7 +100,7 @@ class Metrics:
         return self._aws("ApiGateway", metric, {"ApiId": api}, statistic, metric)
 
     def ticks(self) -> cloudwatch.IMetric:
-        """Those that went well, told by AWS for nothing."""
+        """Return the successful ticks, from metrics of AWS."""
         return cloudwatch.MathExpression(
             expression="started - failed",
             using_metrics={
@@ -112,7 +112,7 @@ class Metrics:
         )
 
     def arrived(self, queue: str) -> cloudwatch.IMetric:
-        """Of a dead-letter queue that a function empties: what it was handed, and what stays."""
+        """Return the dead letters that arrived: received by the function, or waiting."""
         handed, there = _ids(queue, "handed", "there")
         return cloudwatch.MathExpression(
             expression=f"{handed} + {there}",
@@ -148,7 +148,7 @@ class Metrics:
 
 
 def _ids(about: str, *names: str) -> list[str]:
-    """Names of series within one graph, as its formulas may use them.
+    """Return names for series of one graph, for use in its formulas.
 
     >>> _ids("quick-high-dead.fifo", "there")
     ['there_quick_high_dead_fifo']
@@ -157,7 +157,7 @@ def _ids(about: str, *names: str) -> list[str]:
 
 
 def _added(some: dict[str, cloudwatch.IMetric], label: str) -> cloudwatch.IMetric:
-    """What tells nothing in a minute adds nothing to it."""
+    """Return a formula that counts a minute without data as zero."""
     return cloudwatch.MathExpression(
         expression=" + ".join(f"FILL({name}, 0)" for name in some),
         using_metrics=some,

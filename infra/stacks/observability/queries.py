@@ -1,4 +1,4 @@
-"""Questions to the logs that a person on call asks, saved where the console offers them."""
+"""Saved queries of CloudWatch Logs Insights."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from constructs import Construct
 from infra.config.stage import EXECUTOR_FUNCTIONS, Stage
 
 API_LOG = "api"
-"""The log of every call, which the API's gateway writes itself."""
+"""The name of the access log, which the gateway writes."""
 
 WORKERS = (*EXECUTOR_FUNCTIONS, "dead-letters")
 FAILED_STATUSES = '["FAILED", "TIMED_OUT"]'
@@ -16,7 +16,7 @@ FAILED_STATUSES = '["FAILED", "TIMED_OUT"]'
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`logs` by the functions' names, or all; `asks` begins with how to use it."""
+    """A saved query: `logs` are names of functions, None for all; `asks` is its text."""
 
     name: str
     logs: tuple[str, ...] | None
