@@ -106,7 +106,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"oidcIssuer": "https://id.example.com"}, "`oidcIssuer` must be an object or null, not"),
     ({"oidcIssuer": {"issuer": ISSUER["issuer"]}}, "`oidcIssuer.audience` is not set"),
     *(
-        ({"oidcIssuer": {**ISSUER, "issuer": wrong}}, "`oidcIssuer.issuer` must be an https addr")
+        ({"oidcIssuer": {**ISSUER, "issuer": wrong}}, "`oidcIssuer.issuer` must be an https URL")
         for wrong in ("http://127.0.0.1:1", "https://", "https://a.example/?b", "id", 7)
     ),
     ({"oidcIssuer": {**ISSUER, "tenantClaim": "a b"}}, "`oidcIssuer.tenantClaim` must be a claim"),

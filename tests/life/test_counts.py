@@ -150,7 +150,7 @@ CEILINGS = {
     "large submission": 6.17,
     "minute": 1.18,
     "day": 449.54,
-    "round": 2.45,
+    "round": 2.50,
 }
 
 
