@@ -48,7 +48,7 @@ def document(found: Mapping[str, Counted]) -> str:
         *_a_day(found, known),
         *_idle(found, known),
         *choices(_templates("prod"), {name: found[name].lines for name in CHOSEN}, known),
-        *ceiling(described("prod", context()["stages"]), found["object"].lines, submitted, known),
+        *ceiling(described("prod", context()["stages"]), found["output"].lines, submitted, known),
         *_memory(found, known),
         *levers(found["ten"].lines, LEAST),
     ]
@@ -90,22 +90,24 @@ def _recurring(found: Mapping[str, Counted]) -> Iterator[str]:
     yield "## A recurring run"
     yield ""
     yield (
-        "A `lambda` task each minute with 1 KB of payload; its output is kept, its QUEUED state "
-        "is visible, its history stays. What a minute costs without any run is taken away. A "
-        "small output stands in its run's line of history; what has no room there goes to S3 "
+        "A `lambda` task each minute with 1 KB of payload; its QUEUED state is visible, its "
+        "history stays. What a minute costs without any run is taken away. The task returns "
+        "nothing where no output is named. An output is one object in S3, which costs a PUT "
         "(`docs/decisions/0010-outputs.md`)."
     )
     yield ""
     yield "| so many of one moment | write units | read units | dollars a million |"
     yield "|---|---:|---:|---:|"
-    for name in ("hundred", "many", "ten", "objects", "alone", "object"):
+    for name in ("hundred", "many", "ten", "discards", "outputs", "alone", "output"):
         one = found[name]
         yield (
             f"| {one.what} | {total(one.lines, Unit.WRITE):.2f} | "
             f"{total(one.lines, Unit.READ):.2f} | {dollars(one.lines):.2f} |"
         )
     yield ""
-    yield _verdict(found["ten"], found["objects"])
+    yield _verdict(found["ten"])
+    yield ""
+    yield _outputs(found["ten"], found["discards"], found["outputs"])
     yield ""
     yield _waits(found["hundred"])
     yield from _table("### Ten at a time, line by line", found["ten"])
@@ -146,7 +148,19 @@ def _units(found: Mapping[str, Counted]) -> Iterator[str]:
     )
 
 
-def _verdict(one: Counted, large: Counted) -> str:
+def _outputs(silent: Counted, discards: Counted, stored: Counted) -> str:
+    more = dollars(stored.lines) - dollars(silent.lines)
+    put = sum(line.dollars for line in stored.lines if line.unit is Unit.PUT)
+    least = dollars(discards.lines) - dollars(silent.lines)
+    return (
+        f"A stored output costs {more:.2f} dollars a million runs, of which {put:.2f} is S3's PUT: "
+        "each attempt that returns or prints something writes one object. A run without output, "
+        "and a run of an `event` or `sqs` task, whose id stands in the run, writes none. A job "
+        f'with `"output": "discard"` costs {least:.2f} more than one that returns nothing.'
+    )
+
+
+def _verdict(one: Counted) -> str:
     cost = dollars(one.lines)
     waiting = sum(line.dollars for line in one.lines if line.what == "waiting")
     met = "met" if cost <= AIM else "**not met**"
@@ -155,8 +169,7 @@ def _verdict(one: Counted, large: Counted) -> str:
         f"The aim is {AIM:.2f} dollars a million, all told, in batches of ten: {met}, it is "
         f"{cost:.2f}, of which {waiting:.2f} is functions that wait for the moment, and {told:.2f} "
         "events that a stage may turn off (`runEvents`). Without waiting it is "
-        f"{cost - waiting:.2f}, without both {cost - waiting - told:.2f}. With outputs that only "
-        f"S3 has room for it is {dollars(large.lines):.2f}."
+        f"{cost - waiting:.2f}, without both {cost - waiting - told:.2f}."
     )
 
 
@@ -214,9 +227,10 @@ def _a_day(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
         for what, size in found["many"].stored.items()
         if what not in NOT_KEPT
     )
-    objects = found["many"].stored.get("outputs", 0)
     kept = A_DAY * RUN_DAYS / GIGABYTE
-    stored = kept * (rows * known.monthly["dynamodb-gb"] + objects * known.monthly["s3-gb"])
+    stored = kept * rows * known.monthly["dynamodb-gb"]
+    outputs = kept * found["outputs"].stored["outputs"]
+    puts = (dollars(found["outputs"].lines) - dollars(found["ten"].lines)) * 100
     backed = kept * rows * known.monthly["dynamodb-pitr-gb"]
     yield ""
     yield "## 100 M a day"
@@ -226,10 +240,14 @@ def _a_day(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
     yield f"| 100 M recurring runs, a day | {runs:,.0f} |"
     yield f"| 100 M one-shots submitted and run, a day | {submitted + once:,.0f} |"
     yield (
-        f"| their history and outputs, {RUN_DAYS} days of them ({kept * (rows + objects):,.0f} "
-        f"GB), a month | {stored:,.0f} |"
+        f"| their history, {RUN_DAYS} days of it ({kept * rows:,.0f} GB), a month | {stored:,.0f} |"
     )
     yield f"| the same rows, restorable to any second, a month | {backed:,.0f} |"
+    yield f"| an output of each of 100 M runs, stored, a day | {puts:,.0f} |"
+    yield (
+        f"| these outputs of 2 KB, {RUN_DAYS} days of them ({outputs:,.0f} GB), a month | "
+        f"{outputs * known.monthly['s3-gb']:,.0f} |"
+    )
     yield ""
     yield (
         "At that rate provisioned capacity and reserved prices are a fraction of those on demand, "

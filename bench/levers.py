@@ -26,9 +26,9 @@ LEVERS = (
         "`runEvents: none`, where nobody listens",
     ),
     (
-        "outputs on their way to the line of history",
+        "what runs leave, until their history rows are written",
         (Unit.WRITE, "executor-quick", "runs: pack"),
-        "tasks that answer nothing, or text of a few bytes, which the run itself carries",
+        "tasks that return nothing, or jobs with `output: discard`",
     ),
     (
         "the line of history, read for the lists over all jobs",

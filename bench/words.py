@@ -20,7 +20,10 @@ _BUYS = (
     ),
     (r"dynamodb-write \S+ runs: run", "the line of history"),
     (r"dynamodb-write \S+ runs: attempt", "what an attempt left that was not the last"),
-    (r"dynamodb-write \S+ runs: pack", "what a batch left, in one row, lest it be lost on the way"),
+    (
+        r"dynamodb-write \S+ runs: pack",
+        "what a batch left, until each of its runs has a row",
+    ),
     (r"dynamodb-write poller control: #lease", "one poller at a time has the minute: taken, back"),
     (r"dynamodb-write planner control: #lease", "one poller at a time has the minute"),
     (r"dynamodb-write planner control: #watermark", "how far everything is done; kept every 5 min"),
@@ -53,7 +56,7 @@ _BUYS = (
     (r"event status Job State Change", "told on the bus that the job is there, or has ended"),
     # objects, functions, logs
     (r"s3-put reconciler payloads: ListObjectsV2", "names of payloads, a thousand a request"),
-    (r"s3-put \S+ \S+: PutObject", "the outputs of a batch in one object"),
+    (r"s3-put \S+ \S+: PutObject", "the output of one attempt, in an object of its own"),
     (r"s3-get \S+ \S+: GetObject", "a payload too large for a row"),
     (r"lambda-request \S+ ", "an invocation"),
     (r"lambda-gb-second executor\S* waiting", "an executor that waits for the moment"),

@@ -84,12 +84,12 @@ def _sqs(queues: Sequence[str], *actions: str) -> Right:
     return Right(tuple(f"sqs:{action}" for action in actions), tuple(queues))
 
 
-def _read_blobs(data: Data, *prefixes: str) -> list[Right]:
-    return [
-        Right(("s3:GetObject",), data.objects(*prefixes), "blobs are named by job"),
-        # Without this right S3 answers 403 instead of 404 for a missing object.
-        Right(("s3:ListBucket",), (data.bucket,)),
-    ]
+def _read_blobs(data: Data, *prefixes: str) -> Right:
+    return Right(("s3:GetObject",), data.objects(*prefixes), "blobs are named by job")
+
+
+def _list_blobs(data: Data) -> Right:
+    return Right(("s3:ListBucket",), (data.bucket,))
 
 
 def consume(queues: Sequence[str]) -> Right:
@@ -105,8 +105,6 @@ def _steps(data: Data, queues: Queues) -> list[Right]:
         _dynamodb(data.runs, "BatchGetItem", "BatchWriteItem", "Query"),
         _dynamodb(data.control, "BatchGetItem"),
         _sqs((queues.wake, *queues.lanes), "SendMessage"),
-        # What a holder that died had packed, for the row that a look then writes.
-        *_read_blobs(data, OUTPUTS_PREFIX),
     ]
 
 
@@ -138,7 +136,7 @@ def job_service(data: Data, queues: Queues, token_key: str, webhook_key: str) ->
         _dynamodb(data.control, "Query")._replace(rows=(LISTS,)),  # the number of tokens
         _dynamodb(data.audit, "PutItem"),  # changes of tokens, and reads of webhook secrets
         Right(("ssm:GetParameter",), (token_key, webhook_key)),
-        *_read_blobs(data, PAYLOADS_PREFIX),
+        _read_blobs(data, PAYLOADS_PREFIX),
         Right(("s3:PutObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
     ]
 
@@ -151,7 +149,8 @@ def job_search(data: Data, limited: bool) -> list[Right]:
         _dynamodb(data.runs, "BatchGetItem", "Query"),
         _dynamodb(data.control, "BatchGetItem", "Query"),
         _dynamodb(data.audit, "Query"),
-        *_read_blobs(data, *BLOB_PREFIXES),
+        _read_blobs(data, *BLOB_PREFIXES),
+        _list_blobs(data),  # without this right S3 answers 403 instead of 404 for a missing object
     ]
 
 
@@ -187,6 +186,7 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
         _shared_timers(data),
         _dynamodb(data.jobs, "Scan"),
         _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(rows=BODIES),
+        _list_blobs(data),  # payloads of jobs that are gone
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
@@ -212,7 +212,7 @@ def executor(
         *_leases(data, limited),
         consume(lanes),
         _sqs(lanes, "ChangeMessageVisibility"),
-        *_read_blobs(data, PAYLOADS_PREFIX),
+        _read_blobs(data, PAYLOADS_PREFIX),
         # No task that is deployed prints anything: there are no logs to store.
         Right(("s3:PutObject",), data.objects(OUTPUTS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
@@ -241,7 +241,6 @@ def status(data: Data, failed: str) -> list[Right]:
         _dynamodb(data.control, "BatchWriteItem", "UpdateItem"),
         _dynamodb(data.control, "PutItem", "Query")._replace(rows=COUNTED),
         _dynamodb(data.audit, "PutItem"),
-        *_read_blobs(data, OUTPUTS_PREFIX),  # the output of a run without a history row yet
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
     ]

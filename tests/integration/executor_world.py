@@ -205,3 +205,13 @@ def executor_world(now: datetime = NOON) -> Iterator[ExecutorWorld]:
     clock = ManualClock(now)
     with moto(clock) as made:
         yield ExecutorWorld(made, clock)
+
+
+def output_of(world: ExecutorWorld, key: Key) -> bytes:
+    """Return the output of a job's run, from its object where the answer is a link."""
+    run = world.run(key)
+    found = world.search.output(*key, run.run.run_id)
+    if found.link is None:
+        return found.data
+    assert run.detail.output_blob in found.link
+    return world.runtime.ports.blobs.get(run.detail.output_blob) or b""

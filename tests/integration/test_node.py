@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from punctual.domain.errors import NotFound
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Submission
@@ -58,6 +59,44 @@ def test_a_task_in_a_thread_ends_with_output_and_log(world: World) -> None:
     assert world.statuses(job) == ["SUCCESS"]
     assert world.do(lambda: world.node.search.output(T, job, run_id)).data == b"done"
     assert world.do(lambda: world.node.search.logs(T, job, run_id, 3).data) == b"un\n"
+
+
+def test_an_output_is_a_file_of_the_attempts_path(world: World) -> None:
+    world.gate.open.set()
+    job = world.submit(task={"type": "script"})
+    world.node.step()
+    world.settle()
+    (view,) = world.runs(job)
+    path = world.folder / "blobs" / "outputs" / T / job / view.run.run_id / "1"
+    assert path.read_bytes() == b"done"
+
+
+def test_a_job_that_discards_its_output_leaves_no_file_and_its_log_is_read_while_it_runs(
+    world: World,
+) -> None:
+    job = world.submit(task={"type": "script"}, output="discard")
+    world.node.step()
+    assert world.gate.begun.acquire(timeout=10)
+    (running,) = world.runs(job)
+    run_id = running.run.run_id
+    assert world.do(lambda: world.node.search.logs(T, job, run_id, 0).data) == b"begun\n"
+    world.gate.open.set()
+    world.settle()
+    (view,) = world.runs(job)
+    assert (view.run.status, view.detail.discarded) == (RunStatus.SUCCESS, True)
+    assert [path for path in (world.folder / "blobs").rglob("*") if path.is_file()] == []
+    with pytest.raises(NotFound, match="no output: its job discards"):
+        world.do(lambda: world.node.search.output(T, job, run_id))
+    with pytest.raises(NotFound, match="no logs: its job discards"):
+        world.do(lambda: world.node.search.logs(T, job, run_id, 0))
+
+
+def test_the_id_of_an_event_is_discarded_too(world: World) -> None:
+    job = world.submit(output="discard")
+    world.node.step()
+    (view,) = world.runs(job)
+    assert (view.run.status, view.run.note, view.detail.output) == (RunStatus.SUCCESS, "", None)
+    assert view.detail.discarded
 
 
 def test_a_failed_task_is_tried_again_after_its_delay_and_then_given_up(world: World) -> None:

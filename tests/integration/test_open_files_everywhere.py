@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from punctual.domain.run import ENDED, RunStatus
+from punctual.engine.changes.run_results import log_key, output_key
 from punctual.engine.ports.rows import Key
-from punctual.engine.queries.jobs import log_name, output_name
 from punctual.engine.queries.views import RunView
 from punctual.node.clock import ManualClock
 from punctual.node.files.process_groups import GroupFiles
@@ -90,8 +90,8 @@ def check_script(world: World, view: RunView, marks: Path) -> None:
     assert_succeeded(view)
     assert (marks / "ran").read_text() == "ran\n", "it ran once"
     run, key = view.run, Key(T, view.job_id)
-    assert world.store.blobs.get(output_name(key, run.run_id, run.token)) == b"out\n"
-    log = world.store.blobs.get(log_name(key, run.run_id, run.token))
+    assert world.store.blobs.get(output_key(key, run.run_id, run.attempt)) == b"out\n"
+    log = world.store.blobs.get(log_key(key, run.run_id, run.attempt))
     assert sorted((log or b"").split()) == [b"err", b"out"]
     assert list((world.folder / "groups").iterdir()) == []
     assert list((world.folder / "work").iterdir()) == []
@@ -161,7 +161,7 @@ def test_an_address_is_called_once_whichever_opening_fails(
                 world.node.step()
                 view = end_of(world, job_id)
             assert_succeeded(view)
-            name = output_name(Key(T, job_id), view.run.run_id, view.run.token)
+            name = output_key(Key(T, job_id), view.run.run_id, view.run.attempt)
             assert world.store.blobs.get(name) == b"here"
             called = [server.request().split()[1] for _ in range(server.requests.qsize())]
             assert called == [b"/", b"/there"]

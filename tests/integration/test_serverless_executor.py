@@ -1,28 +1,23 @@
-"""Executor functions: batches, early and late messages, beats, cancels, deadlines, packs."""
+"""Executor functions: batches, early and late messages, beats, cancels, deadlines, outputs."""
 
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-import msgspec
 import pytest
 
-from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb import keys as row_keys
 from punctual.aws.sqs.run_queue import parse_message, to_body
 from punctual.domain.errors import NotFound
 from punctual.domain.run import Reason, RunStatus
 from punctual.engine.changes.change import Result
-from punctual.engine.execution.output_packs import pack_name
-from punctual.engine.ports.rows import Key
-from punctual.lambdas.executor.outputs import ROW
 from punctual.lambdas.telemetry import Metric, PowertoolsTelemetry
 from punctual.tasks.contract import Outcome
 from tests.builders import NOON, after
-from tests.integration.executor_world import ExecutorWorld, executor_world
+from tests.integration.executor_world import ExecutorWorld, executor_world, output_of
 from tests.integration.moto_faults import refused
 from tests.support.item_size import item_size
 
-BELOW_ROW, ABOVE_ROW = "x" * 200, "x" * 1_200
 JSON = "application/json"
 
 
@@ -234,7 +229,7 @@ def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: Execu
     view = world.run(key)
     assert view.run.status is RunStatus.TIMED_OUT
     assert view.detail.error == (
-        "Stopped after 895 s, for the function that ran it had to end; the job allows 900 s"
+        "Stopped after 895 s, because the function that ran it had to end; the job allows 900 s"
     )
     assert elapsed(world) < 900
 
@@ -459,7 +454,7 @@ def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_
         assert world.invoke([{**back, "attributes": attributes}]) == [back["messageId"]]
         assert world.hidden[-1][1] == seconds
     assert {(n, f["job_id"]) for n, f in world.tell.problems} == {("look_failed", theirs.job_id)}
-    world.outdate(theirs, keys.LAYOUT)
+    world.outdate(theirs, row_keys.LAYOUT)
     assert world.invoke([back]) == []
     assert world.status(theirs) is RunStatus.SUCCESS
 
@@ -477,7 +472,7 @@ def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_end
     assert world.run(ours).run.past == ""
     assert elapsed(world) < lasts + 15
     assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.tell.problems]
-    world.outdate(theirs, keys.LAYOUT)
+    world.outdate(theirs, row_keys.LAYOUT)
     world.clock.set(after(120))
     world.look()
     world.clock.set(after(600))
@@ -541,59 +536,86 @@ def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: Exec
     assert len(world.doing.ran) == 1
 
 
-def output(world: ExecutorWorld, key: Key) -> bytes:
-    return world.search.output(*key, world.run(key).run.run_id).data
+def put_objects(world: ExecutorWorld) -> list[str]:
+    bucket = world.aws.settings.bucket
+    listed = world.aws.clients.s3.list_objects_v2(Bucket=bucket, Prefix="outputs/")
+    return sorted(one["Key"] for one in listed.get("Contents", []))
 
 
-def test_larger_outputs_of_a_batch_are_one_object_and_cost_no_rows(world: ExecutorWorld) -> None:
-    outs = [f"{n}{ABOVE_ROW}" for n in range(9)] + [BELOW_ROW]
+def test_each_output_is_one_object_under_the_key_of_its_attempt(world: ExecutorWorld) -> None:
+    outs = ["a", "b" * 900, "c" * 200_000]
     keys = [world.submit(payload={"out": out, "type": JSON}) for out in outs]
     records = world.records()
     before = dict(world.aws.written)
     spent = world.aws.spend(lambda: world.invoke(records))
-    assert spent["PutObject"] == 1
-    assert world.aws.written["runs"] - before.get("runs", 0) == 10
-    assert [output(world, key) for key in keys] == [out.encode() for out in outs]
-    run = world.run(keys[3])
-    assert run.detail.output_blob == pack_name("acme", run.run.nonce, 0)
-    answered = world.search.output(*keys[3], run.run.run_id)
-    assert (answered.link, answered.content_type) == (None, JSON)
+    assert spent["PutObject"] == 3
+    assert world.aws.written["runs"] - before.get("runs", 0) == 4, "one row of the batch's outcomes"
+    runs = [world.run(key).run.run_id for key in keys]
+    wanted = [f"outputs/acme/{key.job_id}/{run}/1" for key, run in zip(keys, runs, strict=True)]
+    assert put_objects(world) == sorted(wanted)
+    assert [output_of(world, key) for key in keys] == [out.encode() for out in outs]
+    stored = world.aws.clients.s3.head_object(Bucket=world.aws.settings.bucket, Key=wanted[0])
+    assert stored["ContentType"] == JSON
 
 
-@pytest.mark.parametrize("count", [1, 2, 10])
-def test_small_outputs_stand_in_their_rows_and_cost_a_batch_one_more(
-    world: ExecutorWorld, count: int
+def test_each_attempt_has_its_own_object_and_the_last_one_is_the_runs(world: ExecutorWorld) -> None:
+    key = world.submit(
+        payload={"out": "said before it failed", "error": "no", "type": JSON},
+        max_retries=1,
+        retry={"backoff_seconds": 1, "jitter": False},
+    )
+    world.invoke(world.records())
+    world.clock.advance(timedelta(seconds=10))
+    world.look()
+    world.invoke(world.records())
+    run = world.run(key)
+    assert run.run.status is RunStatus.FAILED
+    named = f"outputs/acme/{key.job_id}/{run.run.run_id}"
+    assert put_objects(world) == [f"{named}/1", f"{named}/2"]
+    assert run.detail.output_blob == f"{named}/2"
+
+
+def test_an_output_that_the_bucket_has_removed_is_not_found(world: ExecutorWorld) -> None:
+    key = world.submit(payload={"out": "said", "type": JSON})
+    world.invoke(world.records())
+    world.runtime.ports.blobs.delete([world.run(key).detail.output_blob])
+    with pytest.raises(NotFound, match="not kept any more"):
+        output_of(world, key)
+
+
+def test_ids_and_runs_without_output_make_no_object(world: ExecutorWorld) -> None:
+    noted = world.submit(payload={"out": "e" * 36})
+    silent = world.submit(payload={"out": "", "type": JSON})
+    answered = world.submit(payload={"http_status": 204})
+    records = world.records()
+    assert "PutObject" not in world.aws.spend(lambda: world.invoke(records))
+    assert output_of(world, noted) == b"e" * 36
+    assert world.run(answered).detail.http_status == 204
+    for key in (silent, answered):
+        with pytest.raises(NotFound, match="The run has no output, or none yet"):
+            output_of(world, key)
+
+
+def test_a_job_that_discards_its_output_stores_neither_output_nor_log_nor_id(
+    world: ExecutorWorld,
 ) -> None:
-    outs = [f"{n}{BELOW_ROW}" for n in range(count)]
-    keys = [world.submit(payload={"out": out, "type": JSON}) for out in outs]
+    payloads = [{"out": "said", "log": "printed", "type": JSON}, {"out": "an-id"}]
+    keys = [world.submit(payload=payload, output="discard") for payload in payloads]
     records = world.records()
     before = dict(world.aws.written)
-    spent = world.aws.spend(lambda: world.invoke(records))
-    assert "PutObject" not in spent
-    assert world.aws.written["runs"] - before.get("runs", 0) == count + 1
-    spent = world.aws.spend(lambda: [output(world, key) for key in keys])
-    assert "GetObject" not in spent
-    assert [output(world, key) for key in keys] == [out.encode() for out in outs]
-    answered = world.search.output(*keys[0], world.run(keys[0]).run.run_id)
-    assert (answered.link, answered.content_type) == (None, JSON)
+    assert "PutObject" not in world.aws.spend(lambda: world.invoke(records))
+    assert world.aws.written["runs"] - before.get("runs", 0) == 2, "their history rows only"
+    for key in keys:
+        run = world.run(key)
+        assert (run.run.status, run.run.note) == (RunStatus.SUCCESS, "")
+        assert run.detail.discarded
+        with pytest.raises(NotFound, match="no output: its job discards"):
+            output_of(world, key)
+        with pytest.raises(NotFound, match="no logs: its job discards"):
+            world.search.logs(*key, run.run.run_id, 0)
 
 
-@pytest.mark.parametrize(
-    ("count", "length", "objects"),
-    [(4, 300, 0), (5, 300, 1), (10, 240, 0), (10, 260, 1), (1, 900, 0), (3, 600, 0), (4, 600, 1)],
-)
-def test_rows_or_an_object_is_a_matter_of_price(
-    world: ExecutorWorld, count: int, length: int, objects: int
-) -> None:
-    """A row a kilobyte costs an eighth of an object, be it the batch's or a longer line."""
-    keys = [world.submit(payload={"out": f"{n}" * length, "type": JSON}) for n in range(count)]
-    records = world.records()
-    spent = world.aws.spend(lambda: world.invoke(records))
-    assert spent.get("PutObject", 0) == objects
-    assert [output(world, key) for key in keys] == [f"{n}".encode() * length for n in range(count)]
-
-
-def test_what_has_no_output_but_a_status_shares_the_batchs_row_too(world: ExecutorWorld) -> None:
+def test_what_has_no_output_but_a_status_shares_the_batchs_row(world: ExecutorWorld) -> None:
     keys = [world.submit(payload={"http_status": 204}) for _ in range(10)]
     records = world.records()
     before = dict(world.aws.written)
@@ -602,64 +624,54 @@ def test_what_has_no_output_but_a_status_shares_the_batchs_row_too(world: Execut
     assert [world.run(key).detail.http_status for key in keys] == [204] * 10
 
 
-def test_a_large_output_is_an_object_of_its_own_that_is_answered_by_link(
-    world: ExecutorWorld,
-) -> None:
-    key = world.submit(payload={"out": "0123456789abcdef", "times": 10_000})
-    world.invoke(world.records())
-    run = world.run(key)
-    assert run.detail.output_at is None
-    assert run.detail.output_size == 160_000
-    link = world.search.output(*key, run.run.run_id).link
-    assert link is not None
-    assert run.detail.output_blob in link
-
-
-def test_logs_are_read_from_a_pack_at_any_offset(world: ExecutorWorld) -> None:
+def test_logs_are_read_at_any_offset(world: ExecutorWorld) -> None:
     key = world.submit(payload={"out": "o" * 100, "log": "line one\nline two\n"})
     world.submit(payload={"out": "p" * 100, "log": "another's"})
     world.invoke(world.records())
     run_id = world.run(key).run.run_id
+    assert world.run(key).detail.log_blob == f"logs/acme/{key.job_id}/{run_id}/1"
     assert world.search.logs(*key, run_id, 0).data == b"line one\nline two\n"
     assert world.search.logs(*key, run_id, 9).data == b"line two\n"
     assert world.search.logs(*key, run_id, 18).data == b""
-    assert output(world, key) == b"o" * 100
-
-
-def test_a_run_without_output_has_none(world: ExecutorWorld) -> None:
-    key = world.submit()
-    world.invoke(world.records())
-    with pytest.raises(NotFound):
-        output(world, key)
+    assert output_of(world, key) == b"o" * 100
 
 
 def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: ExecutorWorld) -> None:
-    key = world.submit(payload={"out": ABOVE_ROW}, max_retries=0)
+    """After ten seconds: until then each second brings another try."""
+    key = world.submit(payload={"out": "said", "type": JSON}, max_retries=0)
     records = world.records()
     with refused(world.aws.clients.s3, "PutObject", 99, "SlowDown", 503):
         assert world.invoke(records) == []
     view = world.run(key)
     assert view.run.status is RunStatus.FAILED
     assert view.detail.error.startswith("The output could not be stored")
+    assert elapsed(world) == pytest.approx(10, abs=1)
+
+
+def test_an_output_that_is_stored_on_a_later_try_is_kept_and_the_task_runs_once(
+    world: ExecutorWorld,
+) -> None:
+    key = world.submit(payload={"out": "said", "type": JSON}, max_retries=0)
+    records = world.records()
+    with refused(world.aws.clients.s3, "PutObject", 5, "SlowDown", 503):
+        assert world.invoke(records) == []
+    assert (output_of(world, key), len(world.doing.ran)) == (b"said", 1)
 
 
 def test_an_output_that_cannot_be_stored_fails_no_other_run_of_its_batch(
     world: ExecutorWorld,
 ) -> None:
-    outs = [{}, {"out": ABOVE_ROW}, {"out": BELOW_ROW}, {"out": "an-id"}, {"out": "x" * 200_000}]
+    outs = [{}, {"out": "said", "type": JSON}, {"out": "an-id"}, {"out": "x" * 200_000}]
     keys = [world.submit(payload=out, max_retries=0) for out in outs]
     records = world.records()
     with refused(world.aws.clients.s3, "PutObject", 999, "SlowDown", 503):
         assert world.invoke(records) == []
-    ended = [world.status(key) for key in keys]
-    assert ended == [
-        RunStatus.SUCCESS,
-        RunStatus.FAILED,
-        RunStatus.SUCCESS,
-        RunStatus.SUCCESS,
-        RunStatus.FAILED,
+    ended = [world.run(key).run for key in keys]
+    assert [run.status for run in ended] == [
+        *(RunStatus.SUCCESS, RunStatus.FAILED, RunStatus.SUCCESS, RunStatus.FAILED)
     ]
-    assert output(world, keys[2]) == BELOW_ROW.encode()
+    waited = [round(((run.ended_at or NOON) - NOON).total_seconds()) for run in ended]
+    assert waited == [0, 10, 0, 10], "the others do not wait for S3"
 
 
 def test_a_runs_line_and_its_row_are_short(
@@ -667,7 +679,7 @@ def test_a_runs_line_and_its_row_are_short(
 ) -> None:
     """Lines cost by the byte, rows by the kilobyte."""
     for number in range(9):
-        world.submit(name="n" * 256, payload={"out": f"{number}{BELOW_ROW}", "type": JSON})
+        world.submit(name="n" * 256, payload={"out": f"{number}", "times": 200, "type": JSON})
     noted = world.submit(payload={"out": "e" * 36})
     world.clock.set(NOON + timedelta(microseconds=123_456))
     # A name of its own: a logger keeps the stream it was first made with.
@@ -676,16 +688,10 @@ def test_a_runs_line_and_its_row_are_short(
     lines = [line for line in capsys.readouterr().out.splitlines() if "run_ended" in line]
     assert len(lines) == 10
     assert max(len(line) for line in lines) <= 300
-    assert output(world, noted) == b"e" * 36
+    assert output_of(world, noted) == b"e" * 36
     rows = world.aws.rows("runs")
     assert len(rows) == 11, "with what they left before they ended"
     assert max(item_size(row) for row in rows) <= 1_024
-    told = [row for row in rows if "S" in row[keys.ROW] and noted.job_id not in row[keys.PK]["S"]]
-    details = [msgspec.json.decode(row[keys.ROW]["S"])["detail"] for row in told]
-    beside = [
-        item_size(row) - len(msgspec.json.encode(d)) for row, d in zip(told, details, strict=True)
-    ]
-    assert ROW - 50 < max(beside) - 2 * len("acme") <= ROW, "as its price is reckoned"
 
 
 def test_a_beat_that_hangs_does_not_keep_the_answer_back(world: ExecutorWorld) -> None:

@@ -230,7 +230,8 @@ def test_what_waits_shows_how_long(world: World) -> None:
 def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) -> None:
     failed = replace(ENDED, status=RunStatus.FAILED)
     detail = Detail(error="exit 1")
-    world.store.ports.history.put_attempts([an_attempt(1, 3, failed.run_id, detail=detail)])
+    left = an_attempt(1, 3, failed.run_id, detail=detail, nonce=failed.nonce)
+    world.store.ports.history.put_ends([left])
     record = world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(failed,)))
     world.follow(record)
     (early,) = world.store.lists.page("acme", None, 5, world.clock.now)

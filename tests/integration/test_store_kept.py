@@ -12,6 +12,7 @@ from punctual.domain.durations import RETENTION
 from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobState, JobStatus, Priority, Rules
 from punctual.domain.run import Lease, RunStatus, WaitingRun
+from punctual.engine.changes.run_results import output_key
 from punctual.engine.changes.timer_placement import blank_head
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.job_states import Swap
@@ -161,6 +162,7 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
     def row(number: int, tenant: str, at: datetime) -> str:
         run_id = an_id(number, at)
         names = [f"{kind}/{tenant}/{run_id}" for kind in ("out", "log", "old")]
+        names[0] = output_key(Key(tenant, JOB), run_id, 2)
         for name in names:
             store.blobs.put(name, b"x", "text/plain")
         detail = Detail(output_blob=names[0], log_blob=names[1])
@@ -184,11 +186,12 @@ def test_expired_history_is_removed_with_its_blobs(store: Store, limit: int) -> 
     ]
     assert sorted(left) == sorted([*kept, ("acme", backfilled)])
     for tenant, run_id in gone:
-        assert store.blobs.get(f"out/{tenant}/{run_id}") is None
+        assert store.blobs.get(output_key(Key(tenant, JOB), run_id, 2)) is None
         assert store.blobs.get(f"old/{tenant}/{run_id}") is None
         assert list(store.history.attempts(RunKey(tenant, JOB, run_id), EPOCH)) == []
     tenant, run_id = kept[0]
     assert store.blobs.get(f"log/{tenant}/{run_id}") == b"x"
+    assert store.blobs.get(output_key(Key(tenant, JOB), run_id, 2)) == b"x"
     assert store.count_runs("acme") == {"SUCCESS": 3}
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 from bench.meter import Unit
 from tests.life.deployed import ACCOUNT, REGION
@@ -99,6 +99,15 @@ class Gateway:
 
     def get(self, target: str, **headers: str) -> Answer:
         return self.call("GET", target, None, headers)
+
+    def output(self, job: str, run_id: str) -> bytes:
+        """Return a run's output as a client reads it, which follows the link to its object."""
+        answer = self.get(f"/jobs/{job}/runs/{run_id}/output")
+        if answer.status == 200:
+            return answer.body.encode()
+        assert answer.status == 302, answer
+        key = unquote(urlsplit(answer.headers["location"]).path)
+        return self.world.object(key[key.index("outputs/") :])
 
     def post(self, target: str, value: Any = None, **headers: str) -> Answer:
         return self.call("POST", target, value, headers)

@@ -32,10 +32,10 @@ UNUSED: Mapping[Named, str] = {
 
 OBJECTS = "named by tenant and job, of which one function serves all: "
 WIDE: Mapping[tuple[str, str], str] = {
-    ("s3:GetObject", "outputs/*"): f"{OBJECTS}what a run left, and what a holder that died packed",
+    ("s3:GetObject", "outputs/*"): f"{OBJECTS}what a run returned",
     ("s3:GetObject", "logs/*"): f"{OBJECTS}what a run printed",
     ("s3:GetObject", "payloads/*"): f"{OBJECTS}a payload too large for its row",
-    ("s3:PutObject", "outputs/*"): f"{OBJECTS}what runs leave",
+    ("s3:PutObject", "outputs/*"): f"{OBJECTS}what runs return",
     ("s3:PutObject", "payloads/*"): f"{OBJECTS}a payload too large for its row",
     ("s3:DeleteObject", "payloads/*"): f"{OBJECTS}those of a job that is gone",
     ("logs:CreateLogStream", "its log group, *"): "streams of its own log group, named by Lambda",

@@ -17,6 +17,7 @@ from tests.life.world import MINUTE, SECOND, World, a_world
 
 SMALL = {"order": 4711, "mail": "ada@example.com"}
 PAYLOAD = {**SMALL, "lines": [{"n": n, "sku": f"A-{n * 7919 % 9973}"} for n in range(35)]}  # 1 KB
+OUTPUT = {"did": 4711, "text": "all is well; " * 150}  # 2 KB
 WATERMARK = (Unit.WRITE, "control: #watermark")
 MOMENTS = 5
 TOKEN = "a-token-that-only-these-tests-know"
@@ -37,7 +38,7 @@ def opened(world: World) -> Gateway:
 
 
 def a_task() -> dict[str, Any]:
-    """Answers what it is given, which is kept as its output."""
+    """Return a task that calls the `work` of the world."""
     return {"type": "lambda", "function": "task-work"}
 
 
@@ -101,14 +102,20 @@ def buried(world: World) -> Counted:
     return Counted("a round", lines(spent_in(world, calls), 1, prices()), {})
 
 
-def recurring(world: World, jobs: int, minutes: int) -> Counted:
-    """Each job runs each minute; a minute without any is taken away, the rest is the runs'."""
+def recurring(
+    world: World, jobs: int, minutes: int, returned: Any = None, **document: Any
+) -> Counted:
+    """Count one run of jobs that run each minute, less a minute without any run.
+
+    `returned` is what each task returns, and `document` what is special in the definition.
+    """
+    world.work = lambda _: returned
     gateway = opened(world)
     world.run(5 * MINUTE)
     idle = _idle(world, 10)
     world.run(MINUTE / 2)
     for _ in range(jobs):
-        submitted(gateway, schedule_type="CRON", cron_expression="* * * * *")
+        submitted(gateway, schedule_type="CRON", cron_expression="* * * * *", **document)
     world.run(2 * MINUTE)
     began, seen = len(world.meter.calls), len(world.ended())
     world.run(minutes * MINUTE)
@@ -120,11 +127,16 @@ def recurring(world: World, jobs: int, minutes: int) -> Counted:
     return Counted(what, lines(left, runs, prices()), stored_by(calls, runs))
 
 
-def with_larger_outputs(world: World, jobs: int) -> Counted:
-    """Each too large for a row: they go to S3, in one object for those that end together."""
-    world.work = lambda payload: {"did": payload["order"], "text": "all is well; " * 150}
-    found = recurring(world, jobs, 7)
-    return found._replace(what=f"{found.what}, each with 2 KB of output in S3")
+def with_outputs(world: World, jobs: int) -> Counted:
+    """Count one run of jobs whose output is stored, each in an object of its own."""
+    found = recurring(world, jobs, 7, OUTPUT)
+    return found._replace(what=f"{found.what}, each with 2 KB of output")
+
+
+def with_discarded_outputs(world: World, jobs: int) -> Counted:
+    """Count one run of jobs that return the same, and discard it."""
+    found = recurring(world, jobs, 7, OUTPUT, output="discard")
+    return found._replace(what=f"{found.what}, each with 2 KB of output that it discards")
 
 
 def one_shot(world: World, jobs: int) -> Counted:
@@ -133,6 +145,7 @@ def one_shot(world: World, jobs: int) -> Counted:
     The planner ticks at one fraction of a second: moments at several are the same as ticks at
     several.
     """
+    world.work = lambda _: None
     gateway = opened(world)
     world.run(5 * MINUTE)
     idle = _idle(world, 10)
@@ -156,8 +169,9 @@ SCENES: Mapping[str, Callable[[World], Counted]] = {
     "many": lambda world: recurring(world, 20, 4),
     "ten": lambda world: recurring(world, 10, 7),
     "alone": lambda world: recurring(world, 1, 14),
-    "objects": lambda world: with_larger_outputs(world, 10),
-    "object": lambda world: with_larger_outputs(world, 1),
+    "discards": lambda world: with_discarded_outputs(world, 10),
+    "outputs": lambda world: with_outputs(world, 10),
+    "output": lambda world: with_outputs(world, 1),
     "one-shot": lambda world: one_shot(world, 10),
     "submission": lambda world: submission(world, 10, SMALL),
     "large submission": lambda world: submission(world, 10, PAYLOAD),

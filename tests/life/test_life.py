@@ -33,7 +33,7 @@ def test_a_job_runs_at_its_second_is_recorded_and_told(world: World, api: Gatewa
     assert run["status"] == "SUCCESS"
     assert run["scheduled_time"] == run["start_time"] == "2026-03-02T12:04:30.000Z"
     assert job_of(api, job)["status"] == "COMPLETED"
-    assert api.get(f"/jobs/{job}/runs/{run['run_id']}/output").json == {"did": 4711}
+    assert api.output(job, run["run_id"]) == b'{"did": 4711}'
     assert [(one["from"], one["to"]) for one in told(world, "Job State Change")] == [
         (None, "SCHEDULED"),
         ("SCHEDULED", "COMPLETED"),
@@ -108,8 +108,9 @@ def test_ten_jobs_of_one_moment_are_one_batch(world: World, api: Gateway) -> Non
         for written in call.writes
         if "#pack#" in written.key.pk
     ]
-    assert len(packs) == 1, "their outputs share a row on their way to history"
-    assert not [call for call in world.meter.calls if call.operation == "PutObject"]
+    assert len(packs) == 1, "what they left shares a row on its way to history"
+    put = [call.params["Key"] for call in world.meter.calls if call.operation == "PutObject"]
+    assert sorted(key.split("/")[2] for key in put) == sorted(jobs), "one object for each output"
 
 
 def test_a_failed_attempt_is_tried_again(world: World, api: Gateway) -> None:

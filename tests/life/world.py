@@ -299,6 +299,17 @@ class World(Feeding):
         """The lines of history: one a run that ended."""
         return [row for row in self.rows(keys.HISTORY) if row[keys.SK]["S"].startswith("run#")]
 
+    def object(self, key: str) -> bytes:
+        """Return what an object holds, of the only bucket that has this key."""
+        s3 = self.session.client("s3")
+        (bucket,) = [
+            bucket["Name"]
+            for bucket in s3.list_buckets()["Buckets"]
+            if s3.list_objects_v2(Bucket=bucket["Name"], Prefix=key).get("KeyCount")
+        ]
+        data: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return data
+
     def payloads(self) -> list[str]:
         """Names of the large payloads in the bucket."""
         buckets = self.clients.s3.list_buckets()["Buckets"]

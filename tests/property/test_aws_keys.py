@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from punctual.aws.dynamodb import keys
-from punctual.aws.dynamodb.history import pack_keys
+from punctual.aws.dynamodb.history.batch_outcomes import batch_key
 from punctual.aws.dynamodb.sort_keys import (
     escape,
     joined,
@@ -23,6 +23,7 @@ from punctual.aws.dynamodb.timers import keys as timer_keys
 from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.timers import Timer
+from tests.builders import a_run
 
 NOON = datetime(2026, 12, 1, 12, tzinfo=UTC)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
@@ -118,10 +119,12 @@ def test_rows_of_different_things_never_collide(
     assert (tried[0] == tried[1]) == same
     assert keys.head(tenant, job) != keys.body(other_tenant, other_job, other_ref)
     assert keys.run(tenant, job, ref).sk < keys.attempts(other_ref)
-    assert (pack_keys.pack(tenant, ref) == pack_keys.pack(other_tenant, other_ref)) == (
-        (tenant, ref) == (other_tenant, other_ref)
+    claims = [a_run(nonce=f"{which.replace('.', '')}.1") for which in (ref, other_ref)]
+    batches = [batch_key(*one) for one in zip((tenant, other_tenant), claims, strict=True)]
+    assert (batches[0] == batches[1]) == (
+        (tenant, ref.replace(".", "")) == (other_tenant, other_ref.replace(".", ""))
     )
-    assert pack_keys.pack(tenant, ref) != keys.job_runs(other_tenant, other_job)
+    assert batches[0] != keys.job_runs(other_tenant, other_job)
     system = {keys.watermark().pk, keys.shards().pk, keys.bucket_lease(NOON, 0).pk}
     assert keys.receipt(tenant, job).pk not in system
     assert keys.receipt(tenant, job).pk != keys.run_list(other_tenant, 0)

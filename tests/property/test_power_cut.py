@@ -20,6 +20,7 @@ from tests.power_cut import Cut, a_disk
 
 GONE = Group(pid=2**22 + 1, pgid=2**22 + 1, start_time=1)  # no process has this number
 DATA = st.binary(min_size=1, max_size=40)
+NAMES = st.sampled_from(["a", "b", *(f"outputs/t/{path}" for path in ("j/r/1", "j/r/2", "j/s/1"))])
 
 
 class Writer:
@@ -101,7 +102,7 @@ def check(cut: Cut) -> None:
 
 
 STEP = st.one_of(
-    st.builds(lambda n, data: partial(Writer.put, name=n, data=data), st.sampled_from("ab"), DATA),
+    st.builds(lambda n, data: partial(Writer.put, name=n, data=data), NAMES, DATA),
     st.builds(lambda n, data: partial(Writer.log, name=n, data=data), st.sampled_from("ab"), DATA),
     st.builds(lambda n: partial(Writer.start_group, name=n), st.sampled_from("12")),
     st.builds(lambda n: partial(Writer.end_group, name=n), st.sampled_from("12")),

@@ -21,9 +21,10 @@ class MemoryBlobs:
     def put(self, name: str, data: bytes, content_type: str) -> None:
         self.blobs[name] = data
 
-    def put_many(self, blobs: Sequence[Blob]) -> None:
+    def put_many(self, blobs: Sequence[Blob]) -> Sequence[None]:
         for blob in blobs:
             self.put(*blob)
+        return [None] * len(blobs)
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
         data = self.blobs.get(name)

@@ -154,8 +154,8 @@ class StoryLaws(Laws):
         assert row.run.count == run.count, "rule 2: the row says another count"
         if run.status is RunStatus.SUCCESS:
             name = row.detail.output_blob
-            assert name.endswith(f"/{run.token}"), (
-                f"rule 4: not the holder's output: {name!r} of {run.token}"
+            assert name.endswith(f"/{run.attempt}"), (
+                f"rule 4: not the holder's output: {name!r} of attempt {run.attempt}"
             )
             written = memory.blobs.blobs.get(name)
             assert written == output_of(run.run_id, run.token), f"rule 1: {name} holds {written!r}"

@@ -11,6 +11,7 @@ from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.run import Reason, RunStatus
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Result
+from punctual.engine.changes.run_results import output_key
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner
@@ -18,7 +19,7 @@ from punctual.engine.dispatch.poller import Poller
 from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.execution.executor import Assignment, Executor, Finished
 from punctual.engine.ports.rows import Detail, Key
-from punctual.engine.queries.jobs import JobQueries, output_name
+from punctual.engine.queries.jobs import JobQueries
 from tests.simulation.fifo import Delivery
 from tests.simulation.laws import StoryLaws, output_of
 from tests.simulation.world import START, Process, World
@@ -241,7 +242,7 @@ class ExecutorProcess(Process):
 
     def _finish(self, work: Work) -> None:
         run, key = work.assignment.run, work.assignment.key
-        name = output_name(key, run.run_id, run.token)
+        name = output_key(key, run.run_id, run.attempt)
         self.ports.blobs.put(name, output_of(run.run_id, run.token), "text/plain")
         detail = Detail(output_blob=name)
         self.world.laws.reports.ends[key, run.run_id, run.token] = work.status

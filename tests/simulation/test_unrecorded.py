@@ -10,7 +10,6 @@ from punctual.domain.run import RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
 from punctual.engine.dispatch.on_demand.throughput import A_CORE
-from punctual.engine.execution.output_packs import SPOILT, Packed, pack_name, sealed
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.rows import TEXT, Detail, Key
 from tests.simulation.hand import NOON, Hand, a_finish
@@ -64,7 +63,6 @@ def ended_without_a_row(hand: Hand, detail: Detail | None = None) -> list[Key]:
     [
         ("history", "end", LaterVersion("It was rolled back."), 2),
         ("history", "end", Unavailable("The table is throttled."), 1),
-        ("blobs", "get", Unavailable("S3 does not answer."), 1),
         ("history", "put", Unavailable("The table is throttled."), 1),
     ],
 )
@@ -139,47 +137,3 @@ def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is
     assert early.sent == len(keys), "in time, whatever is to be recorded"
     assert [result.effects_done for _, result in released.looked] == [answers] * len(keys)
     assert set(released.gone) == (set(due) if answers else set())
-
-
-def packed(hand: Hand, keys: list[Key], data: bytes, number: int = 0) -> None:
-    """As the holder of these runs would have left it."""
-    for key in keys:
-        for run in hand.head(key).ended:
-            name = pack_name(key.tenant, run.nonce, number)
-            hand.memory.ports.blobs.put(name, data, "application/octet-stream")
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"7", b"garbage-garbage", b"garbage-00000007", b"no digits\xb2\xb2\xb2\xb2"]
-)
-def test_a_pack_that_nobody_can_read_is_told_as_such_and_stops_nothing(data: bytes) -> None:
-    hand = Hand()
-    keys = ended_without_a_row(hand)
-    packed(hand, keys, data)
-    before = len(hand.memory.queue.entries)
-    assert look(hand, 2) == [True, True]
-    assert len(hand.memory.queue.entries) - before == len(keys)
-    assert [row.detail for row in hand.memory.history.rows.values()] == [SPOILT, SPOILT]
-
-
-def test_behind_a_pack_that_nobody_can_read_another_is_found() -> None:
-    hand = Hand()
-    keys = ended_without_a_row(hand)
-    left = Detail(output=b"left", output_type=TEXT)
-    runs = [(key, run) for key in keys for run in hand.head(key).ended]
-    index = [Packed(key.job_id, run.run_id, run.token, left) for key, run in runs]
-    packed(hand, keys, b"garbage-garbage")
-    packed(hand, keys, sealed(b"left", index), 1)
-    assert look(hand, 2) == [True, True]
-    assert [row.detail for row in hand.memory.history.rows.values()] == [left, left]
-
-
-def test_a_pack_of_a_later_layout_waits_until_that_version_is_back() -> None:
-    hand = Hand()
-    packed(hand, ended_without_a_row(hand), b"whatever-10000004")
-    assert look(hand, 2) == [False, False]
-    assert hand.memory.history.rows == {}
-
-
-def test_a_pack_of_this_layout_is_as_it_was_before_packs_had_one() -> None:
-    assert sealed(b"left", []) == b"left[]00000002"

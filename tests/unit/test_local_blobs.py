@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from shutil import rmtree
 from threading import Thread
 
 import pytest
@@ -20,6 +21,80 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path) -> None:
         blobs.put(name, b"1", "text/plain")
     assert len(files(tmp_path)) == 6
     assert all(path.is_relative_to(tmp_path / "blobs") for path in files(tmp_path))
+
+
+OUTPUT = "outputs/acme/019-job/019-run/1"
+
+
+def test_an_output_is_a_file_of_the_path_that_its_key_says(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    blobs.put(OUTPUT, b"said", "text/plain")
+    assert (tmp_path / OUTPUT).read_bytes() == b"said"
+    assert (tmp_path / OUTPUT).parent.stat().st_mode & 0o777 == 0o700
+    for odd in ("outputs/../../x/1", "outputs/acme/j/r", "outputs/.hidden/j/r/1", "outputs/a//r/1"):
+        blobs.put(odd, b"1", "text/plain")
+        assert blobs.get(odd) == b"1"
+    assert files(tmp_path / "outputs") == [tmp_path / OUTPUT]
+
+
+def test_the_folders_of_a_run_and_of_a_job_go_with_their_last_output(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    second, other = f"{OUTPUT[:-1]}2", "outputs/acme/019-job/019-other/1"
+    for name in (OUTPUT, second, other):
+        blobs.put(name, b"1", "text/plain")
+    blobs.delete([OUTPUT])
+    assert (tmp_path / second).is_file()
+    blobs.delete([second])
+    assert not (tmp_path / second).parent.exists()
+    assert (tmp_path / other).is_file()
+    blobs.delete([other, other])
+    assert list((tmp_path / "outputs" / "acme").iterdir()) == []
+    blobs.put(OUTPUT, b"2", "text/plain")
+    assert blobs.get(OUTPUT) == b"2"
+
+
+def test_outputs_are_stored_while_others_of_their_job_are_removed(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path)
+    names = [[f"outputs/t/job/{thread}-{n}/1" for n in range(40)] for thread in range(4)]
+
+    def come_and_go(mine: list[str]) -> None:
+        for name in mine:
+            blobs.put(name, b"1", "text/plain")
+            if name != mine[-1]:
+                blobs.delete([name])
+
+    threads = [Thread(target=come_and_go, args=(mine,)) for mine in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [blobs.get(mine[-1]) for mine in names] == [b"1"] * 4
+    assert len(files(tmp_path)) == 4
+
+
+def test_a_folder_that_cannot_be_synced_is_made_again_by_the_next_try(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blobs = FileBlobs(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", failing_sync)
+        with pytest.raises(Unavailable):
+            blobs.put(OUTPUT, b"1", "text/plain")
+    assert not (tmp_path / "outputs").exists()
+    blobs.put(OUTPUT, b"2", "text/plain")
+    assert blobs.get(OUTPUT) == b"2"
+
+
+def failing_sync(_file: int) -> None:
+    raise OSError(28, os.strerror(28))
+
+
+def test_a_deleted_data_folder_does_not_come_back(tmp_path: Path) -> None:
+    blobs = FileBlobs(tmp_path / "blobs")
+    rmtree(tmp_path / "blobs")
+    with pytest.raises(Unavailable):
+        blobs.put(OUTPUT, b"1", "text/plain")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_log_grows_and_is_read_from_any_place(tmp_path: Path) -> None:
@@ -47,10 +122,7 @@ def test_a_write_that_fails_leaves_the_former_blob(
     blobs = FileBlobs(tmp_path)
     blobs.put("a", b"former", "text/plain")
 
-    def full(_file: int) -> None:
-        raise OSError(28, os.strerror(28))
-
-    monkeypatch.setattr("os.fsync", full)
+    monkeypatch.setattr("os.fsync", failing_sync)
     with pytest.raises(Unavailable, match="No space left"):
         blobs.put("a", b"new", "text/plain")
     assert blobs.get("a") == b"former"

@@ -64,6 +64,11 @@ def test_the_payload_goes_in_as_json_and_the_answer_is_the_output() -> None:
     assert outcome == Outcome("SUCCESS", output=b'{"ok":true}', output_type="application/json")
 
 
+def test_a_function_that_returns_nothing_leaves_no_output() -> None:
+    outcome, _ = run("report", Invoked(b"null"))
+    assert (outcome.status, outcome.output, outcome.output_truncated) == ("SUCCESS", b"", False)
+
+
 def test_the_functions_own_error_fails_the_attempt_and_may_pass() -> None:
     said = b'{"errorMessage":"no luck","errorType":"KeyError"}'
     outcome, _ = run("report", Invoked(said, "Unhandled"))

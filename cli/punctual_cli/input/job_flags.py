@@ -93,6 +93,15 @@ class JobFlags:
             help_text="A signed webhook for runs that end so, such as FAILED; repeatable.",
         ),
     ] = None
+    output: Annotated[
+        str | None,
+        _option(
+            OTHER_FLAGS_PANEL,
+            "--output",
+            metavar="keep|discard",
+            help_text="Whether to store what runs print or return; keep by default.",
+        ),
+    ] = None
     tag: Annotated[
         list[str] | None,
         _option(OTHER_FLAGS_PANEL, "--tag", metavar="KEY=VALUE", help_text="Repeatable."),
@@ -177,6 +186,8 @@ class JobFlags:
             found["max_retries"] = self.retries
         if self.priority is not None:
             found["priority"] = self.priority.upper()
+        if self.output is not None:
+            found["output"] = self.output.lower()
         if self.notify:
             found["notify"] = text_fields.webhooks(self.notify)
         return found

@@ -67,6 +67,7 @@ def card(session: Session, run: "Run") -> None:
         ("HTTP status", http),
         ("Error", run.error_message),
         ("Payload", _payload(run)),
+        ("Output", "discarded (the job's output is discard)" if run.output_discarded else None),
         ("Logs", "punctual runs logs, cut at their limit" if run.log_truncated else None),
     ]
     screen.pairs(rows)

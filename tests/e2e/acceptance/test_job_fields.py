@@ -37,6 +37,7 @@ DEFAULTS: dict[str, Json] = {
     "deadline_seconds": None,
     "delivery": "AT_LEAST_ONCE",
     "notify": [],
+    "output": "keep",
     "tags": {},
 }
 
@@ -128,6 +129,7 @@ def test_null_sets_a_default(api: Api) -> None:
         {"deadline_seconds": 1},
         {"deadline_seconds": 2_592_000},
         {"delivery": "AT_MOST_ONCE", "max_retries": 0},
+        {"output": "discard"},
         {"tags": {f"k{n}": "v" for n in range(50)}},
         {"tags": {"k" * 128: "v" * 256, "empty": ""}},
     ],

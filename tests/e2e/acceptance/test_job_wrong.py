@@ -73,6 +73,7 @@ WRONG: list[tuple[str, Json, Json]] = [
     ("retry.factor", NEVER_SOON, {"retry": {"factor": 1}}),
     *each("deadline_seconds", NEVER_SOON, *(0, 2_592_001)),
     ("delivery", NEVER_SOON, {"delivery": "EXACTLY_ONCE"}),
+    *each("output", NEVER_SOON, *("DISCARD", True, "")),
     *each("tags", NEVER_SOON, *({f"k{n}": "" for n in range(51)}, [], "a:b")),
     ("tags.team", NEVER_SOON, {"tags": {"team": 5}}),
     ("tags.team", NEVER_SOON, {"tags": {"team": "v" * 257}}),

@@ -26,6 +26,7 @@ _EVERY_FIELD = {
     "retry": {"backoff_seconds": 1.5, "max_backoff_seconds": 9, "multiplier": 3, "jitter": False},
     "deadline_seconds": 77,
     "delivery": "AT_LEAST_ONCE",
+    "output": "discard",
     "tags": {"team": "data"},
 }
 JOBS: dict[str, Json] = {

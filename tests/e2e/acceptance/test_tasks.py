@@ -80,6 +80,33 @@ def test_output_is_kept_as_bytes_and_cut_at_its_limit(api: Api) -> None:
     assert run["output_truncated"] is True
 
 
+@pytest.mark.needs("script")
+def test_output_and_logs_of_a_script_are_discarded_where_the_job_says_so(api: Api) -> None:
+    run = outcome(api, script("echo out; echo err >&2; exit 3"), output="discard", max_retries=0)
+    assert (run["status"], run["exit_code"], run["output_discarded"]) == ("FAILED", 3, True)
+    assert (run["output_url"], run["log_url"]) == (None, None)
+    assert "err" in run["error_message"], "the error still says why"
+    path = f"/jobs/{run['job_id']}/runs/{run['run_id']}"
+    for what in ("output", "logs"):
+        answer = api("GET", f"{path}/{what}")
+        assert answer.status_code == 404
+        assert f"no {what}: its job discards" in answer.json()["detail"]
+
+
+def test_the_output_of_a_call_is_discarded_where_the_job_says_so(api: Api, target: Target) -> None:
+    task = {"type": "http", "url": target.url(f"/{unique('discard')}")}
+    run = outcome(api, task, output="discard")
+    assert (run["status"], run["http_status"], run["output_discarded"]) == ("SUCCESS", 200, True)
+    assert api("GET", f"/jobs/{run['job_id']}/runs/{run['run_id']}/output").status_code == 404
+    kept = outcome(api, task)
+    assert (kept["output_discarded"], bool(kept["output_url"])) == (False, True)
+
+
+def test_the_id_of_an_event_is_discarded_where_the_job_says_so(api: Api) -> None:
+    run = outcome(api, {"type": "event"}, output="discard")
+    assert (run["status"], run["output_url"], run["output_discarded"]) == ("SUCCESS", None, True)
+
+
 def test_an_event_is_published(api: Api) -> None:
     run = outcome(api, {"type": "event", "detail_type": "Night {{attempt}}"}, payload={"a": 1})
     assert run["status"] == "SUCCESS"

@@ -60,6 +60,7 @@ def alive(client: Punctual) -> dict[str, str]:
             "schedule_type": "INTERVAL",
             "interval_seconds": 60,
             "delivery": "AT_MOST_ONCE",
+            "output": "discard",
             "task": {"type": "http", "url": "https://a.example"},
             "retry": {"multiplier": 3},
             "end_time": "2037-06-01T00:00:00.1234Z",

@@ -209,6 +209,24 @@ def test_a_run_without_output_says_so_and_where_to_look(program: Program) -> Non
     ]
 
 
+def test_a_run_whose_output_is_discarded_says_so(program: Program) -> None:
+    made(program, "secretive", "echo out", "--output", "discard")
+    run = program.json("jobs", "run", "secretive", "--wait")
+    assert run["output_discarded"]
+    for what in ("output", "logs"):
+        said = program("runs", what, "secretive", code=3).err.splitlines()[0]
+        assert said == (
+            f"Error: The run has no {what}: its job discards what runs print or return "
+            '("output": "discard"). It is SUCCESS.'
+        )
+    assert "discarded (the job's output is discard)" in program("runs", "show", "secretive").out
+    assert re.search(r"^Output +discard$", program("jobs", "show", "secretive").out, re.M)
+    kept = program.json("jobs", "update", "secretive", "--output", "keep")
+    assert kept["output"] == "keep"
+    program("jobs", "run", "secretive", "--wait")
+    assert program("runs", "output", "secretive").out == "out\n"
+
+
 def test_show_tells_when_a_run_was_due(program: Program) -> None:
     made(program, "due", "true")
     program("jobs", "run", "due", "--wait")

@@ -1,4 +1,4 @@
-"""Blobs: S3 objects. Each name carries its tenant."""
+"""Blobs as S3 objects. Each key contains its tenant."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -14,7 +14,7 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.ports.blobs import Blob
 
 MOST_DELETED = 1_000
-LISTED = 1_000  # blobs in a page, the most that S3 answers
+LISTED = 1_000  # objects in a page, the maximum of S3
 LINK_SECONDS = 300
 LONGEST_TYPE = 255
 MISSING = frozenset({"NoSuchKey", "404"})
@@ -28,7 +28,7 @@ class Listed(NamedTuple):
 
 class Page(NamedTuple):
     blobs: Sequence[Listed]
-    cursor: str | None  # the name to go on behind, None at the end
+    cursor: str | None  # the key to continue after; None at the end
 
 
 class S3Blobs:
@@ -47,25 +47,32 @@ class S3Blobs:
             lambda: self._client().put_object(Bucket=self._bucket, Key=name, Body=data, **typed),
         )
 
-    def put_many(self, blobs: Sequence[Blob]) -> None:
-        """S3 takes them one by one: a batch of jobs may bring five hundred."""
-        self._crew.map(lambda blob: self.put(*blob), blobs)
+    def put_many(self, blobs: Sequence[Blob]) -> Sequence[Unavailable | None]:
+        """Put several objects at the same time, for S3 takes one a call."""
+        return self._crew.map(self._put, blobs)
+
+    def _put(self, blob: Blob) -> Unavailable | None:
+        try:
+            self.put(*blob)
+        except Unavailable as error:
+            return error
+        return None
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
-        """None where there is none, else what it holds of the range, perhaps nothing."""
+        """Return the bytes of the range, perhaps none; None if there is no such object."""
         if end is not None and end <= start:
-            # S3 knows no empty range: only see whether it exists.
+            # S3 has no empty range: read one byte to see whether the object exists.
             return None if self._read(name, {"Range": "bytes=0-0"}) is None else b""
         bounded = {"Range": f"bytes={start}-{'' if end is None else end - 1}"}
         return self._read(name, bounded if start or end is not None else {})
 
     def delete(self, names: Sequence[str]) -> None:
-        """What S3 could not delete is tried again; one that is not there is no error."""
+        """Delete objects; a missing object is not an error. What S3 refuses is tried again."""
         for chunk in chunked(names, MOST_DELETED):
             self._delete(chunk)
 
     def listed(self, prefix: str, after: str | None) -> Page:
-        """Some blobs whose names begin so, in the order of their names."""
+        """Return a page of the objects whose keys begin with `prefix`, in the order of keys."""
         start = {} if after is None else {"StartAfter": after}
         response = answer(
             "listing blobs",
@@ -120,6 +127,6 @@ class S3Blobs:
 
 
 def _typed(parameter: str, content_type: str) -> dict[str, str]:
-    """What an HTTP server called its answer need not fit a header of S3."""
+    """Return the content type as a parameter of S3, or nothing if S3 would reject it."""
     fits = content_type.isascii() and content_type.isprintable()
     return {parameter: content_type} if fits and 0 < len(content_type) <= LONGEST_TYPE else {}

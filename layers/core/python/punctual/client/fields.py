@@ -12,6 +12,7 @@ Misfire = Literal["RUN_ONCE", "RUN_ALL", "SKIP"]
 Priority = Literal["HIGH", "NORMAL", "LOW"]
 Overlap = Literal["QUEUE", "SKIP", "REPLACE"]
 Delivery = Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"]
+Output = Literal["keep", "discard"]
 JobState = Literal["SCHEDULED", "PAUSED", "CANCELLED", "COMPLETED"]
 RunState = Literal[
     "WAITING",
@@ -83,6 +84,7 @@ class _Rest(TypedDict, total=False):
     deadline_seconds: Seconds | None
     delivery: Delivery | None
     notify: Sequence[Notify] | None
+    output: Output | None
     tags: Mapping[str, str] | None
 
 

@@ -41,6 +41,7 @@ class Job(Model, frozen=True, kw_only=True):
     deadline_seconds: int | None = None
     delivery: str = "AT_LEAST_ONCE"
     notify: tuple[dict[str, Any], ...] = ()
+    output: str = "keep"
     tags: dict[str, str] = msgspec.field(default_factory=dict)
     next_run_time: At | None = None
     latest_run: Run | None = None

@@ -53,6 +53,7 @@ class Run(Model, frozen=True, kw_only=True):
     output_url: str | None = None
     output_truncated: bool = False
     log_truncated: bool = False
+    output_discarded: bool = False
     http_status: int | None = None
     http_headers: tuple[tuple[str, str], ...] = ()
     payload: Any = None  # only where the run has one of its own

@@ -1,28 +1,28 @@
-"""The runs that this node holds: the work of each, for a thread, and what it leaves in files."""
+"""The runs that this node holds: the work of each in a thread, its output and log in files."""
 
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from punctual.domain.errors import PunctualError
 from punctual.domain.run import RunStatus
+from punctual.engine.changes.run_results import log_key, output_key
 from punctual.engine.execution.executor import Assignment, Executor, Finished
 from punctual.engine.execution.leases import LeaseKeeper
-from punctual.engine.ports.rows import Detail, Key
-from punctual.engine.queries.jobs import log_name, output_name
+from punctual.engine.ports.rows import Detail
 from punctual.tasks.assignment import attempt_of as attempt_of
 from punctual.tasks.assignment import detail_of
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
 from punctual.tasks.registry import Registry
 from punctual.tasks.script.open_files import NotBegun, beginning, retried, until_free
 
-NOT_BEGUN = "NOT_BEGUN"  # why a run is given back: there was no room to begin it
+NOT_BEGUN = "NOT_BEGUN"  # the run goes back: no file could be opened to begin it
 
 
 class Files(Protocol):
-    """The blobs of the node, which threads may write."""
+    """Stores the node's blobs. Safe to call from several threads."""
 
     def put(self, name: str, data: bytes, content_type: str) -> None: ...
 
@@ -30,7 +30,7 @@ class Files(Protocol):
 
 
 class LogFile(Protocol):
-    """A log that is open for as long as its attempt lasts."""
+    """A log that stays open while its attempt runs."""
 
     def write(self, data: bytes) -> None: ...
 
@@ -40,7 +40,7 @@ class LogFile(Protocol):
 
 
 class Ended(NamedTuple):
-    """How an attempt ended, for the node to write, and the wish that had stopped it, if any."""
+    """How an attempt ended, and the reason to stop that it was given, or nothing."""
 
     assignment: Assignment
     finished: Finished
@@ -48,12 +48,12 @@ class Ended(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """A stop that came when the work had ended anyway changes nothing."""
+        """Return whether the work ended by itself. A later stop changes nothing."""
         return self.finished.status is not RunStatus.CANCELLED
 
 
 class _Log:
-    """Appends what a task prints to its log, which readers see while it runs."""
+    """Appends what a task prints to its log. Readers see it while the task runs."""
 
     def __init__(self, files: Files, name: str) -> None:
         self._files = files
@@ -71,7 +71,7 @@ class _Log:
         self._file.write(data)
 
     def end(self) -> tuple[str, int]:
-        """Return the name and the size of what a row is to name; no name for an empty log."""
+        """Sync the log; return its name and size for the row, or no name for an empty log."""
         file, self._file = self._file, None
         size = 0 if file is None else file.end()
         return (self._name if size else ""), size
@@ -79,12 +79,12 @@ class _Log:
     def discard(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with suppress(PunctualError):  # what stays has no row, and no reader finds it
+            with suppress(PunctualError):  # a file that stays has no row, so no reader finds it
                 file.discard()
 
 
 class RunningTasks(LeaseKeeper):
-    """Safe to call from the node's loop only; the work itself runs in threads."""
+    """Called from the node's loop only. The work itself runs in threads."""
 
     def __init__(
         self,
@@ -98,11 +98,11 @@ class RunningTasks(LeaseKeeper):
         self._files = files
 
     def is_lost(self, _assignment: Assignment) -> bool:
-        """Never: the lock on the folder proves that no other process can take the run."""
+        """Return False: the lock on the folder keeps every other process from taking the run."""
         return False
 
     def take(self, assignment: Assignment, ended: Callable[[Ended], None]) -> Callable[[], None]:
-        """The work of a claimed run, to be called in a thread; it calls `ended` once."""
+        """Return the work of a claimed run for a thread. The work calls `ended` once."""
         stop = StopSignal()
         self.add(assignment, stop)
 
@@ -113,18 +113,18 @@ class RunningTasks(LeaseKeeper):
 
     def _perform(self, assignment: Assignment, stop: StopSignal) -> Ended:
         key, run = assignment.key, assignment.run
-        log = _Log(self._files, log_name(key, run.run_id, run.token))
+        log = _Log(self._files, log_key(key, run.run_id, run.attempt))
         outcome = self._run(attempt_of(assignment), stop, log)
         stopped = stop.wanted()
         try:
             if not outcome.begun:
                 log.discard()
                 outcome, stopped = Outcome("CANCELLED", outcome.error), NOT_BEGUN
-            detail = self._keep(key, assignment, outcome, log)
+            detail = self._store(assignment, outcome, log)
         except (OSError, PunctualError) as error:
             log.discard()
             outcome = Outcome.failed(f"The output could not be stored: {error}")
-            detail = detail_of(outcome)
+            detail = detail_of(assignment, outcome)
         finished = Finished(
             key, run.run_id, run.token, RunStatus(outcome.status), outcome.retryable, detail
         )
@@ -140,15 +140,18 @@ class RunningTasks(LeaseKeeper):
             return Outcome.failed(f"The log could not be opened: {error.message}")
         return self._registry.run(attempt, stop, log)
 
-    def _keep(self, key: Key, assignment: Assignment, outcome: Outcome, log: _Log) -> Detail:
-        """Store the output and the log; a lack of open files delays it for as long as it lasts."""
-        detail = detail_of(outcome)
-        run = assignment.run
+    def _store(self, assignment: Assignment, outcome: Outcome, log: _Log) -> Detail:
+        """Store the output and the log, unless the job discards them; return what was left.
+
+        While no file can be opened it waits: without the file the result would be lost.
+        """
+        detail = detail_of(assignment, outcome)
+        if detail.discarded:
+            log.discard()
+            return detail
         if outcome.output:
-            name = output_name(key, run.run_id, run.token)
-            until_free(lambda: self._files.put(name, outcome.output, outcome.output_type))
-            detail = msgspec.structs.replace(
-                detail, output_blob=name, output_size=len(outcome.output)
-            )
+            key = output_key(assignment.key, assignment.run.run_id, assignment.run.attempt)
+            until_free(lambda: self._files.put(key, outcome.output, outcome.output_type))
+            detail = replace(detail, output_blob=key, output_size=len(outcome.output))
         blob, size = log.end()
-        return msgspec.structs.replace(detail, log_blob=blob, log_size=size) if blob else detail
+        return replace(detail, log_blob=blob, log_size=size) if blob else detail

@@ -1,4 +1,4 @@
-"""From an assignment to what a runner is given, and from its outcome to what is kept of it."""
+"""From an assignment to the attempt of a runner, and from its outcome to the stored detail."""
 
 from datetime import timedelta
 
@@ -23,14 +23,20 @@ def attempt_of(assignment: Assignment) -> Attempt:
     )
 
 
-def detail_of(outcome: Outcome) -> Detail:
-    """What an outcome leaves behind, its output and log aside."""
+def detail_of(assignment: Assignment, outcome: Outcome) -> Detail:
+    """Return what an outcome leaves behind, without its output and log.
+
+    `discarded` says that neither of these is to be stored.
+    """
+    discarded = assignment.body.document.get("output") == "discard"
+    kept = bool(outcome.output) and not discarded
     return Detail(
         error=outcome.error,
         exit_code=outcome.exit_code,
         http_status=outcome.http_status,
         http_headers=outcome.http_headers,
-        output_type=outcome.output_type if outcome.output else "",
-        output_truncated=outcome.output_truncated,
-        log_truncated=outcome.logs_truncated,
+        output_type=outcome.output_type if kept else "",
+        output_truncated=outcome.output_truncated and kept,
+        log_truncated=outcome.logs_truncated and not discarded,
+        discarded=discarded,
     )

@@ -64,13 +64,14 @@ class InvokeTask:
             attempt.timeout.total_seconds(),
             {"tenant": attempt.tenant, "job_id": attempt.job_id, "run_id": attempt.run_id},
         )
-        kept = invoked.answer[:MAX_ANSWER_BYTES]
+        # A function that returns nothing answers `null`.
+        kept = b"" if invoked.answer == b"null" else invoked.answer[:MAX_ANSWER_BYTES]
         return Outcome(
             "FAILED" if invoked.error else "SUCCESS",
             _error(invoked) if invoked.error else "",
             output=kept,
             output_type=JSON,
-            output_truncated=len(kept) < len(invoked.answer),
+            output_truncated=len(invoked.answer) > MAX_ANSWER_BYTES,
         )
 
 

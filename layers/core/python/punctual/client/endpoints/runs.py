@@ -82,9 +82,9 @@ def output(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Output]:
         expected=SUCCESSFUL | _ELSEWHERE,
     )
     answer = yield from ask(core, request)
+    cut = answer.headers.get("x-output-truncated") == "true"
     if answer.status in _ELSEWHERE:
         answer = yield from _fetched(core, answer)
-    cut = answer.headers.get("x-output-truncated") == "true"
     kind = answer.headers.get("content-type", "application/octet-stream")
     return Output(answer.body, kind, cut)
 

@@ -32,7 +32,7 @@ class Effects:
         self._ports = ports
         self._log = log
         self._together = together
-        self._results = Results(ports.history, ports.blobs)
+        self._results = Results(ports.history)
 
     def write_attempts(self, plans: Sequence[PlannedChange], now: datetime) -> None:
         """Before the swap, under the token: what an attempt left behind must not be lost."""
@@ -152,11 +152,10 @@ class Effects:
 
 
 def _is_kept(change: Change, detail: Detail) -> bool:
-    """Whether a look that has to record the run would find all of it without a row of its own."""
-    event = change.event
-    if detail.packed or not detail.plain:
-        return detail.packed
-    noted = isinstance(event, Finish) and event.note != ""
+    """Return whether a later evaluation finds all of the detail without a row of its own."""
+    if not detail.plain:
+        return False
+    noted = isinstance(change.event, Finish) and change.event.note != ""
     return detail.output is None or noted
 
 

@@ -1,4 +1,4 @@
-"""What ended runs left: read from what their executors stored, until their history rows stand.
+"""What ended runs left, before their history rows are written.
 
 An executor stores what an attempt left before the swap that ends it. The history row, which
 repeats it, follows the swap. A reader that meets a run in between finds it here.
@@ -8,31 +8,44 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from punctual.domain.run import Reason, Run
-from punctual.engine.execution import output_packs
-from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import TEXT, Detail, Key, RunKey
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.views import RunView
 
 GONE = Detail(error="The executor stopped answering; whether it had finished is not known.")
+UNREADABLE = Detail(error="What the run left behind cannot be read.")
 _NOTHING = Detail()
 
 
+def output_key(key: Key, run_id: str, attempt: int) -> str:
+    """Return the key of the object that holds what an attempt returned.
+
+    >>> output_key(Key("acme", "0190-job"), "0190-run", 1)
+    'outputs/acme/0190-job/0190-run/1'
+    """
+    return f"outputs/{key.tenant}/{key.job_id}/{run_id}/{attempt}"
+
+
+def log_key(key: Key, run_id: str, attempt: int) -> str:
+    """Return the key of the object that holds what an attempt printed.
+
+    >>> log_key(Key("acme", "0190-job"), "0190-run", 2)
+    'logs/acme/0190-job/0190-run/2'
+    """
+    return f"logs/{key.tenant}/{key.job_id}/{run_id}/{attempt}"
+
+
 class Results:
-    def __init__(self, history: History, blobs: Blobs) -> None:
+    def __init__(self, history: History) -> None:
         self._history = history
-        self._blobs = blobs
 
     def left_by(self, key: RunKey, run: Run, now: datetime) -> Detail:
         """Return what the last attempt of an ended run left, from what came before the swap."""
         told = told_by(run)
         if told is not None:
             return told
-        left = self._history.end(key, run, now)
-        if left is not None:
-            return left
-        return output_packs.find(self._blobs, Key(key.tenant, key.job_id), run) or _NOTHING
+        return self._history.end(key, run, now) or _NOTHING
 
     def shown(self, found: Sequence[RunView], now: datetime) -> list[RunView]:
         """Return these runs of heads, each that has ended with what it left."""

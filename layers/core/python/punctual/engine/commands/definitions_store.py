@@ -61,7 +61,9 @@ class Definitions:
         """What a row names is there before it."""
         blobs = [blob for _, blob in made if blob is not None]
         if blobs:
-            self._ports.blobs.put_many(blobs)
+            for failure in self._ports.blobs.put_many(blobs):
+                if failure is not None:
+                    raise failure
         self._ports.heads.put_bodies([body for body, _ in made])
 
     def payload(self, body: DefinitionRow) -> Any:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+from punctual.domain.errors import Unavailable
+
 
 class Blob(NamedTuple):
     name: str
@@ -14,8 +16,8 @@ class Blobs(Protocol):
     def put(self, name: str, data: bytes, content_type: str) -> None:
         """Whole or not at all."""
 
-    def put_many(self, blobs: Sequence[Blob]) -> None:
-        """Each whole or not at all, and all of them where this returns."""
+    def put_many(self, blobs: Sequence[Blob]) -> Sequence[Unavailable | None]:
+        """Store each whole or not at all; return for each None, or why it is not stored."""
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None: ...
 

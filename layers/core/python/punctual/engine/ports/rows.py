@@ -44,32 +44,26 @@ class Detail(Struct, frozen=True, omit_defaults=True):
     exit_code: int | None = None
     http_status: int | None = None
     http_headers: tuple[tuple[str, str], ...] = ()
-    output: bytes | None = None  # a small output, kept in the row itself
+    output: bytes | None = None  # an id, such as an event's: it needs no object of its own
     output_blob: str = ""
-    output_at: int | None = None  # where it begins in a blob that holds those of others too
     output_size: int = 0
     output_type: str = ""
     output_truncated: bool = False
     log_blob: str = ""
-    log_at: int | None = None
     log_size: int = 0
     log_truncated: bool = False
+    discarded: bool = False  # the job's `output` is `discard`
 
     @property
     def plain(self) -> bool:
-        """Nothing that the run itself does not tell, but perhaps a small output."""
+        """Whether the run itself tells all of this, perhaps except an id."""
         return not (self.error or self.output_blob or self.log_blob or self.http_status) and (
             self.exit_code is None
         )
 
     @property
-    def packed(self) -> bool:
-        """All of it stands in a blob that the run's claim names, too."""
-        return self.output_at is not None or self.log_at is not None
-
-    @property
     def note(self) -> str:
-        """An output of so few bytes that the run itself can carry it, such as an event's id."""
+        """The id that the run itself carries: of a published event or a sent message."""
         if self.output is None or not self.plain or self.output_type != TEXT:
             return ""
         try:

@@ -6,12 +6,12 @@ from datetime import datetime
 from punctual.domain.errors import NotFound
 from punctual.domain.job_state import JobState
 from punctual.domain.run import NOT_RUN
-from punctual.engine.changes.run_results import Results
+from punctual.engine.changes.run_results import Results, log_key
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import StoredState
-from punctual.engine.ports.rows import DefinitionRow, Detail, Key, RunKey, RunRow
+from punctual.engine.ports.rows import DefinitionRow, Key, RunKey, RunRow
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.explain import Explainer
@@ -36,6 +36,7 @@ from punctual.engine.queries.views import (
 
 LATEST_SCAN = 200
 _EVENT_ID = "text/plain; charset=utf-8"
+_DISCARDED = 'The run has no {}: its job discards what runs print or return ("output": "discard").'
 
 
 class JobQueries:
@@ -47,7 +48,7 @@ class JobQueries:
         self._explaining = Explainer(ports, self._documents)
         self._listing = JobList(ports.heads, log)
         self._forecast = UpcomingRuns(ports, log)
-        self._results = Results(ports.history, ports.blobs)
+        self._results = Results(ports.history)
         self._pages = RunList(ports)
         self.audit = AuditQueries(ports.audit, ports.heads)
 
@@ -177,38 +178,36 @@ class JobQueries:
         return self._pages.of_job(head, filters, limit, after, now)
 
     def output(self, tenant: str, job_id: str, run_id: str) -> Output:
-        detail = self._detail(tenant, job_id, run_id)
+        """Return what the last attempt returned, or on AWS a link to it."""
+        detail = self.run(tenant, job_id, run_id).detail
         if detail.output is not None:
             return Output(detail.output, detail.output_type or _EVENT_ID, None)
+        if detail.discarded:
+            raise NotFound(_DISCARDED.format("output"))
         if not detail.output_blob:
             raise NotFound("The run has no output, or none yet.")
-        start, end = _slice(detail.output_at, detail.output_size)
-        if end is None:
-            link = self._ports.blobs.link(detail.output_blob, detail.output_type)
-            if link is not None:
-                return Output(b"", detail.output_type, link)
-        data = self._ports.blobs.get(detail.output_blob, start, end)
+        blobs, key = self._ports.blobs, detail.output_blob
+        link = blobs.link(key, detail.output_type)
+        data = blobs.get(key) if link is None else blobs.get(key, 0, 1)
         if data is None:
             raise NotFound("The run's output is not kept any more.")
+        if link is not None:
+            return Output(b"", detail.output_type, link, detail.output_truncated)
         is_cut = detail.output_truncated or len(data) < detail.output_size
         return Output(data, detail.output_type, None, is_cut)
 
-    def _detail(self, tenant: str, job_id: str, run_id: str) -> Detail:
-        return self.run(tenant, job_id, run_id).detail
-
     def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:
-        """What the attempt that runs, or ran last, has printed from `after` on."""
+        """Return what the present or last attempt has printed, from the offset `after` on."""
         view = self.run(tenant, job_id, run_id)
-        run = view.run
-        blob = view.detail.log_blob or (
-            log_name(Key(tenant, job_id), run_id, run.token) if run.held else ""
+        run, detail = view.run, view.detail
+        blob = detail.log_blob or (
+            log_key(Key(tenant, job_id), run_id, run.attempt) if run.held else ""
         )
         if not blob:
-            raise NotFound("The run has no logs, or none yet.")
-        start, end = _slice(view.detail.log_at, view.detail.log_size)
-        data = self._ports.blobs.get(blob, start + after, end) or b""
-        size = view.detail.log_size if view.detail.log_blob else 0
-        return LogPiece(data, max(0, size - after - len(data)))
+            missing = "The run has no logs, or none yet."
+            raise NotFound(_DISCARDED.format("logs") if detail.discarded else missing)
+        data = self._ports.blobs.get(blob, after) or b""
+        return LogPiece(data, max(0, detail.log_size - after - len(data)))
 
     def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:
         """Explain a moment, a local time of the job's zone, or without `at` the last due time."""
@@ -226,16 +225,3 @@ class JobQueries:
         self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
     ) -> Sliced[Page]:
         return self._forecast.upcoming(tenant, start, end, limit, after, self._clock())
-
-
-def _slice(start: int | None, size: int) -> tuple[int, int | None]:
-    """From where to where in the blob; one that is nobody else's is whole."""
-    return (0, None) if start is None else (start, start + size)
-
-
-def log_name(key: Key, run_id: str, token: int) -> str:
-    return f"logs/{key.tenant}/{key.job_id}/{run_id}/{token}"
-
-
-def output_name(key: Key, run_id: str, token: int) -> str:
-    return f"outputs/{key.tenant}/{key.job_id}/{run_id}/{token}"

@@ -28,7 +28,7 @@ class RunList:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._results = Results(ports.history, ports.blobs)
+        self._results = Results(ports.history)
 
     def of_job(
         self,

@@ -1,6 +1,6 @@
-"""One attempt under way in an invocation: its thread, its bounds, and when it is given up."""
+"""One attempt in an invocation: its thread, its time limits, and when it is abandoned."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -12,22 +12,22 @@ from punctual.domain.run import Run, RunStatus
 from punctual.engine.execution.executor import Assignment, Finished
 from punctual.engine.ports.rows import Detail
 from punctual.engine.ports.run_queue import Message
-from punctual.lambdas.executor.outputs import Left, NoStore, Packer
-from punctual.tasks.assignment import attempt_of
+from punctual.lambdas.executor.outputs import AttemptResult
+from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
 
-GRACE = 0.5  # seconds for a task to end by itself once it should
+GRACE = 0.5  # seconds that a task has to end by itself after a stop or its timeout
 
 
 class Lane(NamedTuple):
-    """`beats_at_once`: with the claim, for work that is expected to take long."""
+    """`beats_at_once`: the first heartbeat goes with the claim, for work that takes long."""
 
     beats_at_once: bool
 
 
 class Delivery(NamedTuple):
-    """A message as it was delivered this time."""
+    """One delivery of a message."""
 
     id: str
     handle: str
@@ -37,7 +37,7 @@ class Delivery(NamedTuple):
 
 
 class _Log:
-    """What a task prints, kept until it ends; the tasks of a function print little or nothing."""
+    """What a task prints, in memory until it ends. Tasks of a function print little."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -47,9 +47,9 @@ class _Log:
 
 
 class RunningAttempt:
-    """Called in a thread; everything else in it is for the loop.
+    """A thread calls it; the loop uses everything else.
 
-    What does not end by itself is given up: whatever it still says is heard by nobody.
+    A task that does not end by itself is abandoned: a later outcome of it is ignored.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class RunningAttempt:
         self.assignment = assignment
         self.stop = StopSignal(is_lost)
         self.log = _Log()
-        self.detail: Detail | None = None  # once what it left is stored
+        self.detail: Detail | None = None  # set when output and log are stored
         self.ended_at: float | None = None
         self._allowed = assignment.timeout_seconds
         self._registry = registry
@@ -85,7 +85,7 @@ class RunningAttempt:
             self._crash = crash
 
     def look(self, steady: float) -> None:
-        """See whether it has ended, or should have; a crash in the thread is the function's."""
+        """Note whether it has ended, or abandon it; raise what crashed the thread."""
         if self._crash is not None:
             raise self._crash
         if self.ended_at is not None:
@@ -103,7 +103,7 @@ class RunningAttempt:
 
     @property
     def next_at(self) -> float:
-        """By the steady clock: when to look again at the latest."""
+        """Return the latest time for the next `look`, by the monotonic clock."""
         grace_from = self._ends if self._stopped_at is None else self._stopped_at
         return min(grace_from, self._ends) + GRACE
 
@@ -126,7 +126,7 @@ class RunningAttempt:
 
     @property
     def finished(self) -> Finished:
-        """Once what it left is stored."""
+        """Return how it ended, when output and log are stored."""
         run, outcome = self.assignment.run, self.outcome
         assert self.detail is not None
         status = RunStatus(outcome.status)
@@ -135,50 +135,30 @@ class RunningAttempt:
         )
 
     @property
-    def left(self) -> Left:
-        return Left(self.assignment, self.outcome, bytes(self.log.data))
+    def result(self) -> AttemptResult:
+        return AttemptResult(self.assignment, self.outcome, bytes(self.log.data))
 
-    def kept_alone(self, why: str) -> Detail:
-        """In its row, for no blob can be stored; what has no place there fails the attempt."""
-        packer = Packer(NoStore())
-        try:
-            (detail,) = packer.keep([self.left])
-        except Unavailable:
-            self._given_up = Outcome.failed(f"The output could not be stored: {why}")
-            self.log.data.clear()
-            (detail,) = packer.keep([self.left])
-        return detail
+    def fail_unstored(self, error: Unavailable) -> None:
+        """End the attempt as FAILED, because its output or log is not stored."""
+        self._given_up = Outcome.failed(f"The output could not be stored: {error.message}")
+        self.detail = detail_of(self.assignment, self._given_up)
 
 
 def _cut_short(outcome: Outcome, after: timedelta, allowed: int) -> Outcome:
     text = (
-        f"Stopped after {after.total_seconds():.0f} s, for the function that ran it had to end; "
-        f"the job allows {allowed} s"
+        f"Stopped after {after.total_seconds():.0f} s, because the function that ran it had to "
+        f"end; the job allows {allowed} s"
     )
     return replace(outcome, error=text)
 
 
-def keep(
-    ended: Sequence[RunningAttempt], store: Callable[[], list[Detail]], waits: Callable[[], bool]
-) -> None:
-    """Note where what they left is stored; whose cannot be stored for long has failed."""
-    try:
-        details = store()
-    except Unavailable as error:
-        if waits():
-            raise
-        details = [one.kept_alone(error.message) for one in ended]
-    for one, detail in zip(ended, details, strict=True):
-        one.detail = detail
-
-
 def taken(rest: list[Delivery], message: Message) -> Delivery:
-    """The first that brought it, which is then out of the rest."""
+    """Return the first delivery of the message, and remove it from the others."""
     one = next(one for one in rest if one.message == message)
     rest.remove(one)
     return one
 
 
 def is_old(run: Run, now: datetime) -> bool:
-    """What it is to do was read so slowly that its claim may be over before it is renewed."""
+    """Return whether the claim may end before its first renewal: the payload was read slowly."""
     return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - HOLD

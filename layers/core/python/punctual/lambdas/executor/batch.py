@@ -19,10 +19,10 @@ from punctual.engine.ports.rows import Key
 from punctual.engine.quotas.run_permits import RunPermits
 from punctual.lambdas.executor import timing as pace
 from punctual.lambdas.executor.admission import Admission
-from punctual.lambdas.executor.attempt import Delivery, Lane, RunningAttempt, is_old, keep, taken
+from punctual.lambdas.executor.attempt import Delivery, Lane, RunningAttempt, is_old, taken
 from punctual.lambdas.executor.claims_back import Returns
 from punctual.lambdas.executor.messages import MessageBatch
-from punctual.lambdas.executor.outputs import Packer
+from punctual.lambdas.executor.outputs import store_results
 from punctual.lambdas.executor.state_cache import Heads
 from punctual.lambdas.executor.telemetry import tell_started, tell_written
 from punctual.lambdas.executor.threads import BackgroundCalls, TaskRunner, meanwhile
@@ -53,7 +53,7 @@ class Batch:
         self._executor = runtime.executor
         self._claims = LeaseKeeper(runtime.executor, runtime.steady)
         self._heads = Heads(runtime.steady)
-        self._packer = Packer(runtime.ports.blobs)
+        self._blobs = runtime.ports.blobs
         self._lane = lane
         self._mail = mail
         self._returns = Returns(runtime, mail)
@@ -235,9 +235,10 @@ class Batch:
                     self._mail.later([one.delivery])
 
     def _finish(self, ended: Sequence[RunningAttempt]) -> None:
+        self._store([one for one in ended if one.detail is None])
+        ended = [one for one in ended if one.detail is not None]
         if not ended:
             return
-        self._keep([one for one in ended if one.detail is None], ended[0].ended_at or 0)
         finished = [one.finished for one in ended]
         known = self._heads.take(one.key for one in finished)
         results = self._meanwhile(lambda: self._executor.finish(finished, True, known))
@@ -254,13 +255,23 @@ class Batch:
                 self._heads.note(said.key, result.decision.head)
             tell_written(self._tell, said, result)
 
-    def _keep(self, ended: Sequence[RunningAttempt], since: float) -> None:
-        left = [one.left for one in ended]
-        keep(
-            ended,
-            lambda: self._meanwhile(lambda: self._packer.keep(left)),
-            lambda: self._steady() < since + pace.PATIENCE,
-        )
+    def _store(self, ended: Sequence[RunningAttempt]) -> None:
+        """Store what attempts left, before the swaps that end them.
+
+        An attempt that cannot be stored is tried again each second, and fails after `PATIENCE`.
+        The others of its batch end meanwhile.
+        """
+        if not ended:
+            return
+        results = [attempt.result for attempt in ended]
+        stored = self._meanwhile(lambda: store_results(self._blobs, results))
+        for attempt, detail in zip(ended, stored, strict=True):
+            if not isinstance(detail, Unavailable):
+                attempt.detail = detail
+            elif self._steady() < (attempt.ended_at or 0) + pace.PATIENCE:
+                self._write_at = self._steady() + pace.AGAIN
+            else:
+                attempt.fail_unstored(detail)
 
     def _settle(self, one: RunningAttempt, result: Result) -> None:
         """What is not all done comes again, and is then a look at the whole job."""

@@ -165,7 +165,7 @@ class StatusHandler:
         """The lines of these runs; one whose history row is slower is made of what it left."""
         begun = [key for key, run in ended.items() if run.token and not run.note]
         written = self._written(begun, now)
-        results = Results(self._ports.history, self._ports.blobs)
+        results = Results(self._ports.history)
         for key, run in ended.items():
             row = written.get(key)
             if row is None:

@@ -1,13 +1,15 @@
-"""Blobs as files: written beside their place, flushed, then renamed into it."""
+"""Blobs as files: written beside their place, synced, then renamed into it."""
 
 import os
+import re
 from base64 import b32decode, b32encode
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import blake2b
 from itertools import count
 from pathlib import Path
+from threading import Lock
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
@@ -24,6 +26,7 @@ from punctual.node.files.durable import (
 Place = tuple[str, str]  # a folder of payloads, and a file in it
 _LONGEST_FILE = 240
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+_OUTPUT = re.compile(r"outputs(/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){4}")  # see results.output_key
 
 
 class Stored(NamedTuple):
@@ -34,10 +37,11 @@ class Stored(NamedTuple):
 
 
 class FileBlobs:
-    """Safe to use from several threads. A file is named by a hash of the blob's name, so that no
-    name leads out of the folder, is too long for it, or differs from another in case only.
+    """Safe to use from several threads. The name of an output is its path below the folder.
 
-    Payloads stand apart under names that tell the blob's, so that those without a row are found.
+    Every other file is named by a hash of the blob's name: no name leads out of the folder, is too
+    long for it, or differs from another in case only. Payloads stand apart under names that tell
+    the blob's, so that payloads without a row are found.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -46,23 +50,30 @@ class FileBlobs:
         make_folder(self._payloads)
         self._new = folder / "new"
         self._numbers = count()  # its next() is atomic
+        self._folders = Lock()  # a folder is not removed while another is made in it
         make_folder(self._new)
-        for unfinished in self._new.iterdir():  # what a predecessor was writing when it was killed
+        for unfinished in self._new.iterdir():  # an earlier process was killed while it wrote them
             unfinished.unlink()
 
-    def put(self, name: str, data: bytes, content_type: str) -> None:  # noqa: ARG002 files have none
+    def put(self, name: str, data: bytes, content_type: str) -> None:  # noqa: ARG002 files have no type
         path = self._path(name)
         new = self._new / str(next(self._numbers))
         with _answering():
             self._make_place(path)
             write_durably(path, data, new)
 
-    def put_many(self, blobs: Sequence[Blob]) -> None:
-        for blob in blobs:
+    def put_many(self, blobs: Sequence[Blob]) -> Sequence[Unavailable | None]:
+        return [self._put(blob) for blob in blobs]
+
+    def _put(self, blob: Blob) -> Unavailable | None:
+        try:
             self.put(*blob)
+        except Unavailable as error:
+            return error
+        return None
 
     def open_log(self, name: str) -> "LogFile":
-        """Open a blob that grows, and keep it open until its end."""
+        """Open a blob that grows; it stays open until its end."""
         path = self._path(name)
         with _answering():
             self._make_place(path)
@@ -80,7 +91,11 @@ class FileBlobs:
     def delete(self, names: Sequence[str]) -> None:
         with _answering():
             for name in names:
-                self._path(name).unlink(missing_ok=True)
+                path = self._path(name)
+                path.unlink(missing_ok=True)
+                if _OUTPUT.fullmatch(name):
+                    with self._folders:
+                        _remove_if_empty(path.parent, path.parent.parent)
 
     def payloads(self, after: Place | None, most: int) -> tuple[list[Stored], Place | None]:
         """Return some payloads in a fixed order, and where to go on; None at the end."""
@@ -105,24 +120,57 @@ class FileBlobs:
             return None  # removed meanwhile
         return Stored(_decoded(file), datetime.fromtimestamp(stored_at, UTC))
 
-    def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 nobody else serves files
+    def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 no server gives files
         return None
 
     def _path(self, name: str) -> Path:
+        if _OUTPUT.fullmatch(name):
+            return self._folder / name
         digest = blake2b(name.encode(), digest_size=20).hexdigest()
         if name.startswith(PAYLOADS) and len(coded := _coded(name)) <= _LONGEST_FILE:
             return self._payloads / digest[:2] / coded
         return self._folder / digest[:2] / digest[2:]
 
     def _make_place(self, path: Path) -> None:
-        """Make one folder at most: a data folder that was deleted must not come back empty."""
-        if not path.parent.is_dir():
-            path.parent.mkdir(mode=OWNER_FOLDER, exist_ok=True)
-            sync_folder(path.parent.parent)
+        """Make the file's folders, below `_folder` only: a deleted data folder stays deleted.
+
+        A folder that cannot be synced is removed again, so that the next try syncs it.
+        """
+        with self._folders:
+            missing = self._missing(path.parent)
+            for number, folder in enumerate(missing, start=1):
+                folder.mkdir(mode=OWNER_FOLDER)
+                if number < len(missing):
+                    _sync(folder)
+        if missing:  # the run's own folder: no other thread waits while the disk writes it
+            _sync(path.parent)
+
+    def _missing(self, folder: Path) -> list[Path]:
+        """Return the folders to make, the outermost first."""
+        missing: list[Path] = []
+        while folder != self._folder and not folder.is_dir():
+            missing.insert(0, folder)
+            folder = folder.parent
+        return missing
+
+
+def _sync(folder: Path) -> None:
+    """Bring the name of a new folder to the disk, or remove the folder."""
+    try:
+        sync_folder(folder.parent)
+    except OSError:
+        _remove_if_empty(folder)
+        raise
+
+
+def _remove_if_empty(*folders: Path) -> None:
+    for folder in folders:
+        with suppress(OSError):  # it holds files, or is gone
+            folder.rmdir()
 
 
 def _coded(name: str) -> str:
-    """A file's name for a payload's: in lower case alone, since some systems know only one case."""
+    """Return the file name of a payload, in lower case: some file systems ignore case."""
     return b32encode(name.removeprefix(PAYLOADS).encode()).decode().lower().rstrip("=")
 
 
@@ -132,9 +180,9 @@ def _decoded(file: str) -> str:
 
 
 class LogFile:
-    """A log that grows: seen at once, and there after the process is killed.
+    """A log that grows. Readers see each write at once, also after the process was killed.
 
-    A power cut may take it until `end`. No method opens a file.
+    A power cut may lose what was written before `end`. No method opens a file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -153,7 +201,7 @@ class LogFile:
                 left = left[os.write(self._file, left) :]
 
     def end(self) -> int:
-        """Bring the log to the disk, before a row names it; return its size. None stays empty."""
+        """Sync the log before a row names it; return its size. An empty log is removed."""
         try:
             with _answering():
                 size = os.fstat(self._file).st_size

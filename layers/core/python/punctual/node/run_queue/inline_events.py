@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from punctual.domain.decide import Verdict
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.execution.executor import Assignment, Executor, Finished
 from punctual.engine.ports.rows import Detail
 from punctual.node.sqlite.feed import SqliteFeed
-from punctual.tasks.assignment import attempt_of
-from punctual.tasks.contract import Attempt, BadTask
+from punctual.tasks.assignment import attempt_of, detail_of
+from punctual.tasks.contract import Attempt, BadTask, Outcome
 from punctual.tasks.event import Event, build_event, published
 from punctual.tasks.placeholders import expand, has_placeholders, no_secrets
 
@@ -39,10 +41,13 @@ class InlineRunner:
         try:
             event = build_event(_expanded(attempt_of(assignment)))
         except BadTask as error:
-            return _finished(assignment, RunStatus.FAILED, Detail(error=str(error))), []
+            detail = detail_of(assignment, Outcome.failed(str(error)))
+            return _finished(assignment, RunStatus.FAILED, detail), []
         event_id = self._new_id()
         outcome = published(event_id)
-        detail = Detail(output=outcome.output, output_type=outcome.output_type)
+        detail = detail_of(assignment, outcome)
+        if not detail.discarded:
+            detail = replace(detail, output=outcome.output)
         return _finished(assignment, RunStatus.SUCCESS, detail), [{"id": event_id, **event}]
 
 

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from punctual.domain.durations import RETENTION
 from punctual.domain.identifiers import EPOCH
 from punctual.domain.run import Run, RunStatus
-from punctual.engine.execution.output_packs import SPOILT
+from punctual.engine.changes.run_results import UNREADABLE
 from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
 from punctual.node.files.damage import DECODING
 from punctual.node.sqlite.bulk_insert import insert
@@ -31,7 +31,7 @@ def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
     at = EPOCH + timedelta(milliseconds=int(key.run_id[:8] + key.run_id[9:13], 16))
     ended_at = expires_at - RETENTION
     run = Run(key.run_id, RunStatus(status), 0, at, at, at, ended_at, ended_at=ended_at)
-    return RunRow(key.tenant, key.job_id, run, expires_at, detail=SPOILT)
+    return RunRow(key.tenant, key.job_id, run, expires_at, detail=UNREADABLE)
 
 
 class SqliteHistory:
@@ -55,7 +55,7 @@ class SqliteHistory:
 
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
         mine = [
-            SPOILT if row is None else row.detail
+            UNREADABLE if row is None else row.detail
             for token, lost, row in self._attempts_of(key, now)
             if token == run.token and not lost
         ]

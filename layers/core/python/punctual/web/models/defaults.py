@@ -35,6 +35,7 @@ DEFAULTS: dict[str, Any] = {
     "deadline_seconds": None,
     "delivery": "AT_LEAST_ONCE",
     "notify": [],
+    "output": "keep",
     "tags": {},
 }
 # The defaults of a task's fields, by task type.

@@ -33,6 +33,7 @@ class JobFields(ScheduleFields):
     deadline_seconds: Annotated[int, Field(ge=1, le=2_592_000)] | None = None
     delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"] | None = None
     notify: Annotated[list[Notify], Field(max_length=MAX_NOTIFY_ENTRIES)] | None = None
+    output: Literal["keep", "discard"] | None = None
     tags: Annotated[dict[str, str], Field(max_length=50)] | None = None
 
 

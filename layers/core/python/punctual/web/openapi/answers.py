@@ -65,6 +65,7 @@ class ListedRun(ResponseModel):
     output_url: Address | None
     output_truncated: bool
     log_truncated: bool
+    output_discarded: bool
     count: Annotated[int, Field(ge=1)]
     tzdata: str
     last_scheduled_time: Time | None = None
@@ -133,6 +134,7 @@ class Job(ResponseModel):
     deadline_seconds: int | None
     delivery: Literal["AT_LEAST_ONCE", "AT_MOST_ONCE"]
     notify: list[ShownNotify]
+    output: Literal["keep", "discard"]
     tags: dict[str, str]
     status: JobStatus
     next_run_time: Time | None

@@ -87,7 +87,12 @@ RUN_OPERATIONS = (
                 ("Content-Disposition", "X-Output-Truncated"),
                 content="*/*",
             ),
-            302: Response("Where they are: a presigned URL.", None, ("Location",), content=""),
+            302: Response(
+                "Where they are: a presigned URL.",
+                None,
+                ("Location", "X-Output-Truncated"),
+                content="",
+            ),
         },
         parameters=_RUN_PARAMETERS,
         notes={404: "There is no such run, or it has no output yet."},

@@ -50,6 +50,8 @@ _JOB_FIELDS = {
     "delivery": "AT_MOST_ONCE: no attempt after one that may have begun, and max_retries is 0.",
     "notify": "Signed webhooks, each told of the outcomes that it names. The definition in force "
     "when a run ends counts.",
+    "output": "discard: what a run prints or returns is not stored, so it has no output and no "
+    "logs. The definition that the run was made with counts.",
     "tags": "Keys of 1 to 128 characters without `:`, values to 256.",
 }
 _STATUS_FIELDS = {
@@ -82,6 +84,7 @@ _RUN_FIELDS = {
     "output_url": "Where its output is, if there is one.",
     "output_truncated": "Whether the output was longer than what is kept.",
     "log_truncated": "Whether the log was longer than what is kept.",
+    "output_discarded": "Whether output and log were discarded, as the job says with `output`.",
     "count": "How many occurrences a bulk entry stands for.",
     "tzdata": "The edition of the time-zone data that its time was computed with.",
     "last_scheduled_time": "Of the last occurrence that a bulk entry stands for.",

@@ -57,14 +57,15 @@ class RunReadRoutes:
     def output(self, request: Request, job_id: str, run_id: str) -> Reply:
         ids = parse_id(job_id), parse_id(run_id, "run")
         output = self._services.search.output(request.caller.tenant, *ids)
+        truncated = ("x-output-truncated", "true" if output.truncated else "false")
         if output.link is not None:
-            return Reply(302, b"", (("location", output.link),), "")
+            return Reply(302, b"", (("location", output.link), truncated), "")
         content_type = output.content_type
         if not _CONTENT_TYPE.fullmatch(content_type):
             content_type = _BINARY_MEDIA_TYPE
         headers = (
             ("content-disposition", f'attachment; filename="{ids[1]}"'),
-            ("x-output-truncated", "true" if output.truncated else "false"),
+            truncated,
             *_UNTRUSTED_CONTENT_HEADERS,
         )
         return Reply(200, output.data, headers, content_type)

@@ -56,6 +56,7 @@ def listed_run_json(view: RunView, root: str) -> dict[str, Any]:
         "output_url": f"{url}/output" if has_output else None,
         "output_truncated": detail.output_truncated,
         "log_truncated": detail.log_truncated,
+        "output_discarded": detail.discarded,
         "count": run.count,
         "tzdata": view.tzdata,
     }

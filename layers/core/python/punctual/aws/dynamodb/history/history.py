@@ -1,4 +1,4 @@
-"""History: a row for each run that ended and for each attempt that was not the last."""
+"""History in DynamoDB: a row for each run that ended, and for each attempt before the last."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -9,7 +9,7 @@ import msgspec
 from punctual.aws.dynamodb import keys as at
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, Range, known
-from punctual.aws.dynamodb.history.packs import Packs
+from punctual.aws.dynamodb.history.batch_outcomes import BatchOutcomes
 from punctual.aws.dynamodb.history.tenant_index import TenantRunIndex
 from punctual.aws.dynamodb.sort_keys import LAST_CHAR
 from punctual.domain.run import Run
@@ -23,13 +23,13 @@ _to_attempt = msgspec.json.Decoder(AttemptRow).decode
 
 
 class DynamoHistory:
-    """`put` does not write the lists over all jobs: what reads the stream of heads does."""
+    """The status function writes the lists over all jobs, from the stream; `put` does not."""
 
     def __init__(self, dynamo: DynamoClient, table: str, lists: TenantRunIndex) -> None:
         self._dynamo = dynamo
         self._table = table
         self._lists = lists
-        self._packs = Packs(dynamo, table)
+        self._outcomes = BatchOutcomes(dynamo, table)
 
     def put(self, rows: Sequence[RunRow]) -> None:
         self._dynamo.put(
@@ -54,13 +54,13 @@ class DynamoHistory:
         )
 
     def put_ends(self, rows: Sequence[AttemptRow]) -> None:
-        self._packs.put(rows)
+        self._outcomes.put(rows)
 
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        return self._packs.find(key, run, now)
+        return self._outcomes.find(key, run, now)
 
     def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
-        """Expired ones too: a run whose row has been written may leave its head."""
+        """Return the keys that have a row. An expired row counts: it was written."""
         wanted = {at.run(*key): key for key in keys}
         found = self._dynamo.read(self._table, list(wanted), glance)
         return frozenset(wanted[place] for place in found)
@@ -84,7 +84,7 @@ class DynamoHistory:
         self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         low, high = at.runs_between(before, after)
-        if low > high:  # DynamoDB refuses such a range
+        if low > high:  # DynamoDB rejects such a range
             return []
         where = Range(at.job_runs(*key), low, high, newest_first=True)
         found = self._dynamo.query(self._table, where, limit + 1)

@@ -1,20 +1,16 @@
-"""What ends leave on AWS: rows that are shared, cheap, gone in days, and nobody else's."""
+"""Outcomes of a batch on AWS: one row, small, gone in days, and found by its own tenant only."""
 
 from collections.abc import Iterator
 from datetime import timedelta
-from random import Random
 from typing import Any
-from uuid import UUID
 
 import pytest
-from msgspec.json import encode
 
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.domain.errors import LaterVersion, Unavailable
-from punctual.engine.execution.output_packs import SPOILT
+from punctual.engine.changes.run_results import UNREADABLE
 from punctual.engine.ports.rows import AttemptRow, Detail, RunKey
-from punctual.lambdas.executor.outputs import NAMES
 from tests.builders import JOB, NOON, RUN, a_run, an_attempt, an_id
 from tests.integration.moto_adapter import Moto, moto
 from tests.integration.moto_faults import refused
@@ -50,34 +46,14 @@ def batch(count: int, **detail: Any) -> list[AttemptRow]:
 
 
 def test_a_batch_is_one_row_of_a_kilobyte(aws: Moto) -> None:
-    rows = batch(10, output=b'{"did":4711,"state":"done"}', output_type=JSON, http_status=200)
+    blob = f"outputs/acme/{an_id(1)}/{an_id(2)}/1"
+    rows = batch(10, output_blob=blob, output_size=27, output_type=JSON, http_status=200)
     assert aws.spend(lambda: aws.ports.history.put_ends(rows)) == {"BatchWriteItem": 1}
     (row,) = aws.rows("runs")
     print(f"ten ends: {item_size(row)} bytes")
     assert item_size(row) < 1_024
     assert int(row[keys.TTL]["N"]) == keys.expiry(NOON + DAYS)
     assert [left(aws, one) for one in rows] == [one.detail for one in rows]
-
-
-@pytest.mark.parametrize("count", [1, 2, 10])
-def test_no_pack_is_larger_than_its_price_was_reckoned_for(aws: Moto, count: int) -> None:
-    """Outputs that nothing makes smaller, and the longest names that stand beside them."""
-    noise = Random(1)
-    rows = [
-        an_end(
-            n,
-            tenant="acme-production",
-            job_id=str(UUID(bytes=noise.randbytes(16))),
-            run_id=str(UUID(bytes=noise.randbytes(16))),
-            detail=Detail(output=noise.randbytes(200), output_type=JSON, http_status=200),
-        )
-        for n in range(count)
-    ]
-    aws.ports.history.put_ends(rows)
-    (row,) = aws.rows("runs")
-    reckoned = sum(len(encode(one.detail)) + NAMES for one in rows)
-    print(f"{count} ends: {item_size(row)} bytes, reckoned {reckoned}")
-    assert 200 * count < item_size(row) <= reckoned
 
 
 def test_each_tenant_has_its_own_and_finds_no_other(aws: Moto) -> None:
@@ -118,7 +94,7 @@ def test_a_row_that_nobody_can_read_stops_no_run_from_being_recorded(
     if spoilt is not None:
         stored[keys.ROW] = to_attribute(spoilt)
     rewrite(aws, stored)
-    assert left(aws, row) == SPOILT
+    assert left(aws, row) == UNREADABLE
     other = an_end(1, detail=Detail(output=b"kept"))
     aws.ports.history.put_ends([other])
     assert left(aws, other) == other.detail, "beside it"
@@ -134,7 +110,7 @@ def test_a_later_versions_row_is_left_to_that(aws: Moto) -> None:
         left(aws, row)
 
 
-def test_packs_are_neither_runs_nor_attempts(aws: Moto) -> None:
+def test_batch_outcomes_are_neither_runs_nor_attempts(aws: Moto) -> None:
     history = aws.ports.history
     row = an_end(run_id=RUN)
     history.put_ends([row])
