@@ -126,28 +126,6 @@ def asgi(loop: asyncio.AbstractEventLoop) -> Callable[[], object]:
     return lambda: loop.run_until_complete(many())
 
 
-def whole() -> Callable[[], object]:
-    """As the node's own connections do with a request that arrived in one read."""
-
-    def soon(request: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        done(request())
-
-    async def never(_request: Callable[[], Any]) -> Any:
-        raise AssertionError("a whole request takes no task")
-
-    engine = Accepts()
-    app = application(
-        cast(Jobs, engine),
-        cast(JobQueries, engine),
-        never,
-        quiet,
-        TOKENS,
-        clock=lambda: NOON,
-        soon=soon,
-    )
-    return lambda: app.take("POST", b"/v1/jobs", HEADERS, BODY, lambda _reply, _id: None)
-
-
 def main() -> None:
     loop = asyncio.new_event_loop()
     rows = [
@@ -155,7 +133,6 @@ def main() -> None:
         ("routes asked directly", microseconds(direct())),
         ("the same by powertools' resolver", microseconds(lambda_way())),
     ]
-    rows.append(("a whole request, taken by the node", microseconds(whole())))
     per_hundred = asgi(loop)
     rounds = []
     for _ in range(ROUNDS):
@@ -163,7 +140,7 @@ def main() -> None:
         for _ in range(CALLS // 100):
             per_hundred()
         rounds.append((time.process_time() - started) / CALLS * 1e6)
-    rows.append(("a request in pieces, by ASGI", median(rounds)))
+    rows.append(("the same by the node's application", median(rounds)))
     loop.close()
     print(f"load {os.getloadavg()[0]:.2f}, CPU time of one small POST /jobs")
     for name, value in rows:

@@ -24,8 +24,8 @@ from tests.web_client import Answer
 PEER = "127.0.0.9"
 
 
-def at_once(work: Callable[[], Any], done: Callable[[Any], None], /) -> None:
-    done(work())
+async def at_once(work: Callable[[], Any], /) -> Any:
+    return work()
 
 
 class GuardedNode(NodeClient):

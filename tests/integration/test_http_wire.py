@@ -1,7 +1,8 @@
-"""The short way of a request from the socket answers, byte for byte, what uvicorn's would."""
+"""What the node answers to the bytes of a connection, however they arrive."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
@@ -10,7 +11,6 @@ from uvicorn.server import ServerState
 
 from punctual.domain.errors import Unavailable
 from punctual.node.http.application import application
-from punctual.node.http.connection import Connection
 from punctual.node.http.protocol import HttpProtocol
 from punctual.web.http.request import Reply
 from tests.web_engine import NOON, MemoryEngine
@@ -31,10 +31,8 @@ class Socket:
         self.closed = False
 
     def write(self, data: bytes) -> None:
-        self.written += data
-
-    def writelines(self, parts: Sequence[bytes]) -> None:
-        self.written += b"".join(parts)
+        if not self.closed:
+            self.written += data
 
     def close(self) -> None:
         self.closed = True
@@ -51,15 +49,14 @@ class Socket:
 
 
 class Node:
-    """Either protocol over an engine of its own; `taken` counts what went the short way."""
+    """A connection over an engine of its own."""
 
-    def __init__(self, kind: type[Connection]) -> None:
+    def __init__(self) -> None:
         engine = MemoryEngine()
-        self.engine = engine
-        self.taken = 0
+        self.turns = 0
         self.undone: Exception | None = None
         self.forged: Reply | None = None
-        self.held: list[Callable[[], None]] | None = None
+        self.gate: asyncio.Event | None = None  # where set, answers wait for it
         app = application(
             engine.as_jobs,
             engine.as_search,
@@ -68,11 +65,10 @@ class Node:
             engine.tokens,
             clock=lambda: NOON,
             new_id=lambda: ID,
-            soon=self._soon,
         )
         config = uvicorn.Config(
             app,
-            http=kind,
+            http=HttpProtocol,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -81,24 +77,16 @@ class Node:
             date_header=False,
         )
         self.socket = Socket()
-        self.protocol = kind(config, ServerState(), {})
+        self.protocol = HttpProtocol(config, ServerState(), {})
         self.protocol.connection_made(cast(asyncio.Transport, self.socket))
 
     async def _turn(self, request: Callable[[], Any]) -> Any:
+        self.turns += 1
+        if self.gate is not None:
+            await self.gate.wait()
         if self.undone is not None:
             raise self.undone
-        return request()
-
-    def _soon(self, request: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        self.taken += 1
-
-        def answer() -> None:
-            done(self.forged or self.undone or request())  # the turn of all was undone, or did this
-
-        if self.held is None:
-            asyncio.get_running_loop().call_soon(answer)
-        else:
-            self.held.append(answer)
+        return self.forged or request()
 
     async def send(self, *pieces: bytes) -> None:
         for piece in pieces:
@@ -127,113 +115,114 @@ CHUNKED = request(
     "POST", "/v1/jobs", None, "Content-Type: application/json", "Transfer-Encoding: chunked"
 )
 EXPECTING = request("POST", "/v1/jobs", JOB, "Expect: 100-continue")
-SHORT = {
-    "a job": [POST],
-    "a wrong job": [request("POST", "/v1/jobs", b'{"name":1}')],
-    "no JSON": [request("POST", "/v1/jobs", b"{")],
-    "another type": [request("POST", "/v1/jobs", None, "Content-Length: 2") + b"{}"],
-    "a batch": [request("POST", "/v1/jobs/batch", b'{"jobs":[' + JOB + b",1]}")],
-    "a list": [request("GET", "/v1/jobs?limit=2&status=SCHEDULED")],
-    "nothing there": [request("GET", "/v1/jobs/x%2Fy")],
-    "no such method": [request("DELETE", "/v1/jobs")],
-    "no content": [request("OPTIONS", "/v1/jobs")],
-    "another host": [b"GET /v1/jobs HTTP/1.1\r\nHost: example.com\r\n\r\n"],
-    "a header twice": [request("GET", "/v1/jobs", None, "Host: 127.0.0.1")],
-    "too many headers": [request("GET", "/v1/jobs", None, *(f"x{n}: y" for n in range(101)))],
-    "a long address": [request("GET", "/v1/jobs?" + "a" * 9_000)],
-    "one after another": [POST, request("GET", "/v1/jobs"), POST],
-    "chunks in one read": [CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(JOB), JOB)],
-    "a long body": [request("POST", "/v1/jobs", b" " * 300_000 + JOB)],
-}
-LONG = {
-    "a body in two reads": [POST[:-5], POST[-5:]],
-    "a body after its head": [POST[: -len(JOB)], JOB],
-    "a body that is announced too long": [
-        request(
-            "POST", "/v1/jobs", None, "Content-Type: application/json", "Content-Length: 99999999"
-        )
-    ],
-    "chunks in many reads": [CHUNKED, b"%x\r\n" % len(JOB), JOB, b"\r\n0\r\n", b"\r\n"],
-    "a client that waits": [EXPECTING[: -len(JOB)], JOB],
-    "HEAD": [request("HEAD", "/v1/jobs")],
-    "HTTP/1.0": [request("GET", "/v1/jobs", version="1.0")],
-    "the last of a connection": [request("GET", "/v1/jobs", None, "Connection: close")],
-    "another address": [request("GET", "/")],
-    "a whole URL": [request("GET", "http://127.0.0.1/v1/jobs")],
-    "a fragment": [request("GET", "/v1/jobs#x")],
-    "another protocol": [request("GET", "/v1/jobs", None, "Connection: upgrade", "Upgrade: h2c")],
-    "no HTTP": [b"hello\r\n\r\n"],
-}
-MIXED = {
-    "a pipeline": [POST + POST + request("GET", "/v1/jobs")],
-    "a pipeline cut within": [POST + POST[:-5], POST[-5:] + POST],
-    "a head in two reads": [POST[:20], POST[20:]],
-    "broken chunks": [CHUNKED + b"zz\r\n"],
-    "broken after good": [POST + b"hello\r\n\r\n"],
+CASES: dict[str, tuple[list[bytes], list[int]]] = {
+    "a job": ([POST], [202]),
+    "a wrong job": ([request("POST", "/v1/jobs", b'{"name":1}')], [422]),
+    "no JSON": ([request("POST", "/v1/jobs", b"{")], [400]),
+    "another type": ([request("POST", "/v1/jobs", None, "Content-Length: 2") + b"{}"], [415]),
+    "a batch": ([request("POST", "/v1/jobs/batch", b'{"jobs":[' + JOB + b",1]}")], [207]),
+    "a list": ([request("GET", "/v1/jobs?limit=2&status=SCHEDULED")], [200]),
+    "nothing there": ([request("GET", "/v1/jobs/x%2Fy")], [404]),
+    "no such method": ([request("DELETE", "/v1/jobs")], [405]),
+    "no content": ([request("OPTIONS", "/v1/jobs")], [204]),
+    "another host": ([b"GET /v1/jobs HTTP/1.1\r\nHost: example.com\r\n\r\n"], [421]),
+    "a header twice": ([request("GET", "/v1/jobs", None, "Host: 127.0.0.1")], [400]),
+    "too many headers": (
+        [request("GET", "/v1/jobs", None, *(f"x{n}: y" for n in range(101)))],
+        [431],
+    ),
+    "a long address": ([request("GET", "/v1/jobs?" + "a" * 9_000)], [414]),
+    "one after another": ([POST, request("GET", "/v1/jobs"), POST], [202, 200, 202]),
+    "chunks in one read": ([CHUNKED + b"%x\r\n%s\r\n0\r\n\r\n" % (len(JOB), JOB)], [202]),
+    "a long body": ([request("POST", "/v1/jobs", b" " * 300_000 + JOB)], [202]),
+    "a body in two reads": ([POST[:-5], POST[-5:]], [202]),
+    "a body after its head": ([POST[: -len(JOB)], JOB], [202]),
+    "a body that is announced too long": (
+        [
+            request(
+                *("POST", "/v1/jobs", None, "Content-Type: application/json"),
+                "Content-Length: 99999999",
+            )
+        ],
+        [413],
+    ),
+    "chunks in many reads": (
+        [CHUNKED, b"%x\r\n" % len(JOB), JOB, b"\r\n0\r\n", b"\r\n"],
+        [202],
+    ),
+    "a client that waits": ([EXPECTING[: -len(JOB)], JOB], [100, 202]),
+    "HEAD": ([request("HEAD", "/v1/jobs")], [200]),
+    "HTTP/1.0": ([request("GET", "/v1/jobs", version="1.0")], [200]),
+    "the last of a connection": (
+        [request("GET", "/v1/jobs", None, "Connection: close")],
+        [200],
+    ),
+    "another address": ([request("GET", "/")], [404]),
+    "a whole URL": ([request("GET", "http://127.0.0.1/v1/jobs")], [200]),
+    "a fragment": ([request("GET", "/v1/jobs#x")], [200]),
+    "another protocol": (
+        [request("GET", "/v1/jobs", None, "Connection: upgrade", "Upgrade: h2c")],
+        [200],
+    ),
+    "no HTTP": ([b"hello\r\n\r\n"], [400]),
+    "a pipeline": ([POST + POST + request("GET", "/v1/jobs")], [202, 202, 200]),
+    "a pipeline cut within": ([POST + POST[:-5], POST[-5:] + POST], [202, 202, 202]),
+    "a head in two reads": ([POST[:20], POST[20:]], [202]),
+    "broken chunks": ([CHUNKED + b"zz\r\n"], [400]),
+    "broken after good": ([POST + b"hello\r\n\r\n"], [400]),
 }
 
 
-async def answered(node: Node, pieces: Sequence[bytes]) -> tuple[bytes, bool]:
+async def answered(node: Node, pieces: list[bytes]) -> tuple[bytes, bool]:
     await node.send(*pieces)
     written, closed = node.socket.written, node.socket.closed
     await node.end()
     return written, closed
 
 
-@pytest.mark.parametrize("name", [*SHORT, *LONG, *MIXED])
-def test_both_ways_answer_the_same(name: str) -> None:
-    pieces = {**SHORT, **LONG, **MIXED}[name]
+@pytest.mark.parametrize("name", CASES)
+def test_connection_answers_requests_in_their_order(name: str) -> None:
+    pieces, statuses = CASES[name]
 
     async def play() -> None:
-        ours, theirs = Node(HttpProtocol), Node(Connection)
-        answer = await answered(ours, pieces)
-        assert answer == await answered(theirs, pieces)
-        assert answer[0].startswith(b"HTTP/1.1 ")
-        assert theirs.taken == 0
-        if name not in MIXED:
-            assert (ours.taken > 0) == (name in SHORT and not _refused_by_head(answer[0]))
+        written, _ = await answered(Node(), pieces)
+        found = re.findall(rb"HTTP/1\.1 (\d{3}) ", written)
+        assert [int(status) for status in found] == statuses, written
 
     asyncio.run(play())
-
-
-def _refused_by_head(answer: bytes) -> bool:
-    return answer.split(b" ", 2)[1] in (b"400", b"414", b"415", b"421", b"431") and (
-        b"not JSON" not in answer
-    )
 
 
 @pytest.mark.parametrize("error", [Unavailable("no disk"), KeyError("x")])
 @pytest.mark.parametrize("target", ["/v1/jobs", "/v1/health", "/v1/health/ready"])
-def test_a_turn_that_was_undone_is_told_the_same(error: Exception, target: str) -> None:
+def test_turn_that_was_undone_is_an_error(error: Exception, target: str) -> None:
     async def play() -> None:
-        ours, theirs = Node(HttpProtocol), Node(Connection)
-        ours.undone = theirs.undone = error
-        answer = await answered(ours, [request("GET", target)])
-        assert answer == await answered(theirs, [request("GET", target)])
-        assert answer[0].split(b" ")[1] in (b"500", b"503")
+        node = Node()
+        node.undone = error
+        written, _ = await answered(node, [request("GET", target)])
+        assert written.split(b" ")[1] == (b"500" if isinstance(error, KeyError) else b"503")
 
     asyncio.run(play())
 
 
-def test_that_the_process_is_alive_is_told_without_a_turn() -> None:
+def test_liveness_is_answered_without_a_turn() -> None:
     async def play() -> None:
-        for kind in (HttpProtocol, Connection):
-            node = Node(kind)
-            node.undone = Unavailable("no disk")
-            answer = await answered(node, [request("GET", "/v1/health/live")])
-            assert answer[0].startswith(b"HTTP/1.1 200 ")
-            assert answer[0].endswith(b'{"status":"ok"}')
+        node = Node()
+        node.undone = Unavailable("no disk")
+        written, _ = await answered(node, [request("GET", "/v1/health/live")])
+        assert written.startswith(b"HTTP/1.1 200 ")
+        assert written.endswith(b'{"status":"ok"}')
+        assert node.turns == 0
 
     asyncio.run(play())
 
 
-def test_the_second_of_a_pipeline_waits_for_the_first() -> None:
+def test_second_request_of_a_pipeline_waits_for_the_first() -> None:
     async def play() -> None:
-        node = Node(HttpProtocol)
-        node.held = []
+        node = Node()
+        node.gate = asyncio.Event()
         await node.send(POST + request("GET", "/v1/jobs"))
-        assert node.socket.written == b""
-        node.held.pop()()
+        assert (node.socket.written, node.turns) == (b"", 1)
+        node.gate.set()
         await node.send(b"")
         assert node.socket.written.startswith(b"HTTP/1.1 202 ")
         assert node.socket.written.count(b"HTTP/1.1 ") == 2
@@ -242,14 +231,15 @@ def test_the_second_of_a_pipeline_waits_for_the_first() -> None:
     asyncio.run(play())
 
 
-def test_a_connection_that_is_to_end_ends_with_the_answer_that_is_under_way() -> None:
+def test_shutdown_answers_the_request_that_is_under_way() -> None:
     async def play() -> None:
-        node = Node(HttpProtocol)
-        node.held = []
+        node = Node()
+        node.gate = asyncio.Event()
         await node.send(POST)
         node.protocol.shutdown()
         assert not node.socket.closed
-        node.held.pop()()
+        node.gate.set()
+        await node.send(b"")
         assert b"\r\nconnection: close\r\n" in node.socket.written
         assert node.socket.closed
         await node.end()
@@ -257,37 +247,23 @@ def test_a_connection_that_is_to_end_ends_with_the_answer_that_is_under_way() ->
     asyncio.run(play())
 
 
-def test_an_answer_to_a_client_that_hung_up_goes_nowhere() -> None:
+def test_client_that_hung_up_gets_no_answer() -> None:
     async def play() -> None:
-        node = Node(HttpProtocol)
-        node.held = []
+        node = Node()
+        node.gate = asyncio.Event()
         await node.send(POST)
         await node.end()
-        node.held.pop()()
+        node.gate.set()
+        await node.send(b"")
         assert node.socket.written == b""
 
     asyncio.run(play())
 
 
-def test_a_client_that_does_not_read_is_not_answered_the_short_way() -> None:
+def test_stored_value_cannot_write_a_header_of_its_own() -> None:
     async def play() -> None:
-        node = Node(HttpProtocol)
-        node.protocol.pause_writing()
-        await node.send(POST)
-        assert (node.taken, node.socket.written) == (0, b"")
-        node.protocol.resume_writing()
-        await node.send(b"")
-        assert node.socket.written.startswith(b"HTTP/1.1 202 ")
-        await node.end()
-
-    asyncio.run(play())
-
-
-def test_no_stored_value_can_write_a_header_of_its_own() -> None:
-    async def play() -> None:
-        node = Node(HttpProtocol)
-        forged = Reply(200, b"x", (), "text/plain\r\nset-cookie: a=b")
-        node.forged = forged
+        node = Node()
+        node.forged = Reply(200, b"x", (), "text/plain\r\nset-cookie: a=b")
         written, _ = await answered(node, [request("GET", "/v1/jobs")])
         assert written.startswith(b"HTTP/1.1 500 ")
         assert b"set-cookie" not in written

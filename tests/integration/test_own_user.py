@@ -15,7 +15,6 @@ from punctual.node.http.own_user import FILE, OwnUser, local_token
 from punctual.node.http.peers import Address, Peers, owner_in_table
 from punctual.node.sqlite.errors import StoreError
 from punctual.web.http.problems import RequestRejected
-from punctual.web.http.request import Caller
 
 TOKEN = "t" * 43
 ME, OTHER, ROOT = 1_000, 1_001, 0
@@ -31,13 +30,15 @@ def is_admitted(
     own_user: OwnUser, uid: int | None, *tokens: bytes, path: bytes = b"/v1/jobs"
 ) -> bool:
     headers = [(b"host", b"localhost"), *((b"authorization", token) for token in tokens)]
-    found = own_user.caller(path, headers, "127.0.0.1", uid)
-    if isinstance(found, Caller):
-        assert (found.tenant, found.address) in (("local", "127.0.0.1"), ("", "127.0.0.1"))
+    try:
+        caller = own_user.caller(path, headers, "127.0.0.1", uid)
+    except RequestRejected as error:
+        rejected = error
+    else:
+        assert (caller.tenant, caller.address) in (("local", "127.0.0.1"), ("", "127.0.0.1"))
         return True
-    assert isinstance(found, RequestRejected)
-    assert found.http_code == "UNAUTHENTICATED"
-    assert FILE in found.message
+    assert rejected.http_code == "UNAUTHENTICATED"
+    assert FILE in rejected.message
     return False
 
 

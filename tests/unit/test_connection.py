@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
@@ -10,9 +10,8 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from punctual.node.http.application import application
-from punctual.node.http.connection import MAX_BODY_ON_WIRE, Connection, sweep
 from punctual.node.http.descriptors import connections_within, least_limit
-from punctual.node.http.protocol import HttpProtocol
+from punctual.node.http.protocol import MAX_BODY_ON_WIRE, HttpProtocol, sweep
 from tests.web_engine import NOON, MemoryEngine
 
 HEAD_SECONDS, BODY_SECONDS, IDLE_SECONDS = 10, 30, 60  # as the pages say
@@ -37,10 +36,8 @@ class Socket:
         self.unsent = 0
 
     def write(self, data: bytes) -> None:
-        self.written += data
-
-    def writelines(self, parts: Sequence[bytes]) -> None:
-        self.written += b"".join(parts)
+        if not self.closed:
+            self.written += data
 
     def close(self) -> None:
         self.closed = True
@@ -67,35 +64,36 @@ class Socket:
 
 
 class Server:
-    """Connections of one server, on a clock that the test moves."""
+    """HttpProtocols of one server, on a clock that the test moves."""
 
-    def __init__(self, kind: type[Connection], most: int = 1_000) -> None:
+    def __init__(self, most: int = 1_000) -> None:
         self.now = 0.0
-        self._kind, self._most = kind, most
+        self._most = most
         self._engine = MemoryEngine()
         self.state = ServerState()
-        self.held: list[Callable[[], None]] | None = None
+        self.gate: asyncio.Event | None = None  # where set, answers wait for it
 
     async def _turn(self, request: Callable[[], Any]) -> Any:
+        if self.gate is not None:
+            await self.gate.wait()
         return request()
 
-    def _soon(self, request: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        if self.held is None:
-            done(request())
-        else:
-            self.held.append(lambda: done(request()))
-
-    def connect(self) -> tuple[Connection, Socket]:
+    def connect(self) -> tuple[HttpProtocol, Socket]:
         engine = self._engine
         app = application(
-            *(engine.as_jobs, engine.as_search, self._turn, quiet, engine.tokens),
+            engine.as_jobs,
+            engine.as_search,
+            self._turn,
+            quiet,
+            engine.tokens,
             clock=lambda: NOON,
-            soon=self._soon,
         )
         config = uvicorn.Config(
-            app, http=self._kind, lifespan="off", log_config=None, proxy_headers=False
+            app, http=HttpProtocol, lifespan="off", log_config=None, proxy_headers=False
         )
-        connection = self._kind(config, self.state, {}, most=self._most, monotonic=lambda: self.now)
+        connection = HttpProtocol(
+            config, self.state, {}, max_connections=self._most, monotonic=lambda: self.now
+        )
         socket = Socket()
         connection.connection_made(cast(asyncio.Transport, socket))
         return connection, socket
@@ -114,16 +112,12 @@ async def settle() -> None:
         await asyncio.sleep(0)
 
 
-KINDS = pytest.mark.parametrize("kind", [Connection, HttpProtocol])
-
-
-@KINDS
 @pytest.mark.parametrize("piece", [b"x-long: " + b"a" * 4_000, b"x: y\r\n" * 200, b"a" * 5_000])
 def test_an_endless_head_is_refused_and_nothing_of_it_is_kept(
-    kind: type[Connection], piece: bytes
+    piece: bytes,
 ) -> None:
     async def test() -> None:
-        connection, socket = Server(kind).connect()
+        connection, socket = Server().connect()
         connection.data_received(b"GET /v1/jobs HTTP/1.1\r\n")
         sent = 0
         while not socket.closed:
@@ -135,12 +129,9 @@ def test_an_endless_head_is_refused_and_nothing_of_it_is_kept(
     played(test)
 
 
-@KINDS
-def test_a_head_in_one_long_read_is_refused_before_it_is_parsed_whole(
-    kind: type[Connection],
-) -> None:
+def test_a_head_in_one_long_read_is_refused_before_it_is_parsed_whole() -> None:
     async def test() -> None:
-        connection, socket = Server(kind).connect()
+        connection, socket = Server().connect()
         connection.data_received(GET[:-2] + b"x-long: " + b"a" * 1_000_000)
         assert (socket.written[:12], socket.code) == (b"HTTP/1.1 431", "HEADERS_TOO_LARGE")
         assert socket.closed
@@ -148,10 +139,9 @@ def test_a_head_in_one_long_read_is_refused_before_it_is_parsed_whole(
     played(test)
 
 
-@KINDS
-def test_a_head_that_is_just_short_enough_is_taken(kind: type[Connection]) -> None:
+def test_a_head_that_is_just_short_enough_is_taken() -> None:
     async def test() -> None:
-        connection, socket = Server(kind).connect()
+        connection, socket = Server().connect()
         head = GET[:-2] + b"x-long: \r\n\r\n"
         filled = head.replace(b"x-long: ", b"x-long: " + b"a" * (MAX_HEAD - len(head)))
         connection.data_received(filled)
@@ -161,12 +151,9 @@ def test_a_head_that_is_just_short_enough_is_taken(kind: type[Connection]) -> No
     played(test)
 
 
-@KINDS
-def test_a_body_that_takes_more_on_the_wire_than_any_may_is_refused(
-    kind: type[Connection],
-) -> None:
+def test_a_body_that_takes_more_on_the_wire_than_any_may_is_refused() -> None:
     async def test() -> None:
-        connection, socket = Server(kind).connect()
+        connection, socket = Server().connect()
         head = POST.replace(b"Content-Length: %d" % len(BODY), b"Transfer-Encoding: chunked")
         connection.data_received(head + b"1\r\n \r\n0\r\nx-trailer: ")
         for _ in range(MAX_BODY_ON_WIRE // 60_000 + 1):
@@ -176,10 +163,9 @@ def test_a_body_that_takes_more_on_the_wire_than_any_may_is_refused(
     played(test)
 
 
-@KINDS
-def test_a_head_has_ten_seconds_from_its_first_byte(kind: type[Connection]) -> None:
+def test_a_head_has_ten_seconds_from_its_first_byte() -> None:
     async def test() -> None:
-        server = Server(kind)
+        server = Server()
         connection, socket = server.connect()
         server.wait(IDLE_SECONDS - 1)
         for byte in GET[:9]:
@@ -194,10 +180,9 @@ def test_a_head_has_ten_seconds_from_its_first_byte(kind: type[Connection]) -> N
     played(test)
 
 
-@KINDS
-def test_a_body_has_thirty_seconds(kind: type[Connection]) -> None:
+def test_a_body_has_thirty_seconds() -> None:
     async def test() -> None:
-        server = Server(kind)
+        server = Server()
         connection, socket = server.connect()
         connection.data_received(POST + BODY[:5])
         server.wait(BODY_SECONDS - 1)
@@ -212,12 +197,9 @@ def test_a_body_has_thirty_seconds(kind: type[Connection]) -> None:
     played(test)
 
 
-@KINDS
-def test_an_idle_connection_has_sixty_seconds_from_its_last_answer(
-    kind: type[Connection],
-) -> None:
+def test_an_idle_connection_has_sixty_seconds_from_its_last_answer() -> None:
     async def test() -> None:
-        server = Server(kind)
+        server = Server()
         silent, talking = server.connect(), server.connect()
         server.wait(IDLE_SECONDS - 1)
         talking[0].data_received(GET)
@@ -235,17 +217,19 @@ def test_an_idle_connection_has_sixty_seconds_from_its_last_answer(
 
 def test_a_call_that_waits_for_its_answer_is_active() -> None:
     async def test() -> None:
-        server = Server(HttpProtocol, most=1)
-        server.held = []
+        server = Server(most=1)
+        server.gate = asyncio.Event()
         connection, socket = server.connect()
         connection.data_received(GET)
+        await settle()
         server.wait(10 * IDLE_SECONDS)
         assert not socket.closed
         _, refused = server.connect()
         assert (refused.aborted, socket.closed) == (True, False)
         connection.data_received(GET[:9])  # the head of the next one has its time from the answer
         server.wait(2 * HEAD_SECONDS)
-        server.held.pop()()
+        server.gate.set()
+        await settle()
         assert socket.written.startswith(b"HTTP/1.1 200 ")
         server.wait(HEAD_SECONDS - 1)
         assert not socket.closed
@@ -257,9 +241,10 @@ def test_a_call_that_waits_for_its_answer_is_active() -> None:
 
 def test_a_client_that_does_not_take_its_answer_is_hung_up_on() -> None:
     async def test() -> None:
-        server = Server(HttpProtocol)
+        server = Server()
         connection, socket = server.connect()
         connection.data_received(GET)
+        await settle()
         for left in (9_000, 8_000, 7_000):
             socket.unsent = left
             server.wait(IDLE_SECONDS - 1)
@@ -272,10 +257,11 @@ def test_a_client_that_does_not_take_its_answer_is_hung_up_on() -> None:
 
 def test_the_one_that_keeps_us_waiting_longest_makes_room() -> None:
     async def test() -> None:
-        server = Server(HttpProtocol, most=3)
+        server = Server(most=3)
         first, second, third = (server.connect() for _ in range(3))
         server.now = 1
         first[0].data_received(GET)
+        await settle()
         server.now = 2
         third[0].data_received(GET[:5])
         fourth = server.connect()

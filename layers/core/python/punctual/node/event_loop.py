@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable
-from functools import partial
 from typing import Any, TypeVar
 
 from punctual.domain.errors import Unavailable
@@ -24,24 +23,20 @@ class EventLoop:
         self._monotonic = monotonic
         self._log = log
         self._loop = asyncio.get_running_loop()
-        self._requests: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self._requests: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
         self._turning = False
         self._handle: asyncio.TimerHandle | None = None
         self._at: float | None = None
         self._stopped = False
 
     async def turn(self, request: Callable[[], T]) -> T:
-        """Do `request` in the transaction of this turn; the answer comes after its commit."""
+        """Do `request` in the transaction of this turn; return its answer after the commit."""
         future: asyncio.Future[T] = self._loop.create_future()
-        self.soon(request, partial(_settle, future))
-        return await future
-
-    def soon(self, request: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        """The same for who cannot wait: `done`, which may not fail, is called with the answer."""
-        self._requests.append((request, done))
+        self._requests.append((request, future))
         if not self._turning:
             self._turning = True
             self._loop.call_soon(self._turn)
+        return await future
 
     def _turn(self) -> None:
         self._turning = False
@@ -50,8 +45,8 @@ class EventLoop:
             answers = self._node.perform([request for request, _ in waiting])
         except Exception as error:
             answers = [error] * len(waiting)
-        for (_, done), answer in zip(waiting, answers, strict=True):
-            done(answer)
+        for (_, future), answer in zip(waiting, answers, strict=True):
+            _settle(future, answer)
         self._arm(self._node.next_at())
 
     def wake(self) -> None:

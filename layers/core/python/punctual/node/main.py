@@ -34,12 +34,17 @@ from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
 from punctual.node.http.application import application
-from punctual.node.http.authentication import NodeAuthenticator, OwnThread
-from punctual.node.http.connection import IDLE_SECONDS, MAX_CONNECTIONS, SWEEP_SECONDS, sweep
+from punctual.node.http.authentication import IssuerThread, NodeAuthenticator
 from punctual.node.http.descriptors import connections_within, least_limit, raise_limit
 from punctual.node.http.own_user import LOCAL, OwnUser, local_token, own_uid
 from punctual.node.http.peers import Peers
-from punctual.node.http.protocol import HttpProtocol
+from punctual.node.http.protocol import (
+    IDLE_SECONDS,
+    MAX_CONNECTIONS,
+    SWEEP_SECONDS,
+    HttpProtocol,
+    sweep,
+)
 from punctual.node.limits_config import FILE, LimitsFile, defaults_from
 from punctual.node.logs import EventLog, set_up
 from punctual.node.node import Node
@@ -155,7 +160,11 @@ def build(
 
 
 def door_of(
-    store: Store, key: TokenKey, trust: IssuerConfig | None, beside: OwnThread, log: EventLog
+    store: Store,
+    key: TokenKey,
+    trust: IssuerConfig | None,
+    issuer_thread: IssuerThread,
+    log: EventLog,
 ) -> NodeAuthenticator:
     """Rows of tokens are at hand: nothing of them is remembered, and one taken back is refused."""
     tokens = TokenAuthenticator(
@@ -167,13 +176,13 @@ def door_of(
         cache_seconds=0,
     )
     if trust is None:
-        return NodeAuthenticator(tokens, None, beside, log)
+        return NodeAuthenticator(tokens, None, issuer_thread, log)
     # 60 ms and 20 MB of cryptography, for who names an issuer.
     from punctual.auth.https_fetch import fetch_document
     from punctual.auth.issuer import JwtVerifier
 
     return NodeAuthenticator(
-        tokens, JwtVerifier(trust, fetch_document, clock.wall, clock.monotonic), beside, log
+        tokens, JwtVerifier(trust, fetch_document, clock.wall, clock.monotonic), issuer_thread, log
     )
 
 
@@ -227,8 +236,8 @@ async def serve(
     tokens = Tokens(
         store.tokens, key.read, clock.wall, new_id(clock.wall), os.urandom, LOCAL, store.audit
     )
-    beside = OwnThread()
-    door = door_of(store, key, trust, beside, log) if options.auth else None
+    issuer_thread = IssuerThread()
+    door = door_of(store, key, trust, issuer_thread, log) if options.auth else None
     own_user = None
     if door is None:
         own_user = OwnUser(Peers().owner, local_token(options.data), own_uid())
@@ -245,7 +254,6 @@ async def serve(
                 loop.turn,
                 log,
                 tokens,
-                soon=loop.soon,
                 quotas=node.quotas if limits_of else None,
                 limits_of=limits_of or unlimited,
                 door=door,
@@ -255,7 +263,7 @@ async def serve(
                 sandbox=sandbox.name,
                 login=trust and Login(trust.issuer, trust.client_id),
             ),
-            http=cast(type[asyncio.Protocol], partial(HttpProtocol, most=connections)),
+            http=cast(type[asyncio.Protocol], partial(HttpProtocol, max_connections=connections)),
             loop="none",
             lifespan="off",
             log_config=None,
@@ -286,7 +294,7 @@ async def serve(
     server.should_exit = True
     await serving
     http.close()
-    beside.close()
+    issuer_thread.close()
     check.stop()
     log("stopped")
     if stop.error is not None:

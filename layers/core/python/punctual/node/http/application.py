@@ -1,11 +1,11 @@
-"""The node's HTTP server: ASGI, from the socket to the routes and back."""
+"""The node's HTTP server: an ASGI application over the routes."""
 
-import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from punctual.domain.errors import PunctualError
 from punctual.domain.tenants.roles import Role
@@ -20,12 +20,12 @@ from punctual.node.features import FEATURES
 from punctual.node.http.authentication import NodeAuthenticator
 from punctual.node.http.own_user import LOCAL, OwnUser
 from punctual.node.http.parsing import ROOT as ROOT
-from punctual.node.http.parsing import Gone, RawHeaders, Receive, body_of, headers_of, path_of
+from punctual.node.http.parsing import Gone, Receive, body_of, headers_of, path_of
 from punctual.node.http.peers import Address
 from punctual.node.long_work import LongWork, Turn
 from punctual.web.app import build_routes
 from punctual.web.features import Features
-from punctual.web.http.guards import body_too_large, check_body_headers, check_loopback
+from punctual.web.http.guards import check_body_headers, check_loopback
 from punctual.web.http.problems import RequestRejected, internal_error_reply, problem_reply
 from punctual.web.http.request import COMMON_HEADERS, Caller, Reply, Request
 from punctual.web.routes.schedules import ScheduleRoutes
@@ -33,22 +33,14 @@ from punctual.web.routing import Log
 from punctual.web.services import ReadWebhookSecret, Services, no_webhook_secret
 from punctual.web.views.system import InstallationInfo, Login
 
-T = TypeVar("T")
-Begun = Reply | SlicedWork[Reply]  # the answer, or what is left of the work for it
+Scope = Mapping[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-
-
-class Soon(Protocol):
-    """The same for who cannot wait: `done` is called with the answer, or with what went wrong."""
-
-    def __call__(
-        self, request: Callable[[], T], done: Callable[[T | Exception], None], /
-    ) -> None: ...
-
+Begun = Reply | SlicedWork[Reply]  # the answer, or what is left of the work for it
 
 TOGETHER = 100  # jobs of a batch that are stored in one step
 HEALTH, LIVE, READY = "/health", "/health/live", "/health/ready"
 OWNER = "owner"  # in the state of a scope: the user id that owns the client's socket
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _COMMON = [(name.encode(), value.encode()) for name, value in COMMON_HEADERS]
 
 
@@ -63,7 +55,6 @@ def application(
     new_id: Callable[[], str] | None = None,
     features: Features = FEATURES,
     access: Callable[..., None] | None = None,
-    soon: Soon | None = None,
     quotas: Quotas | None = None,
     limits_of: LimitsOf = unlimited,
     door: NodeAuthenticator | None = None,
@@ -79,17 +70,22 @@ def application(
     about = InstallationInfo(_version(), tuple(features.task_types), sandbox, login)
     admit = None if quotas is None else quotas.call
     services = Services(
-        *(jobs, search, clock, features, about, tokens),
+        jobs,
+        search,
+        clock,
+        features,
+        about,
+        tokens,
         limits_of=limits_of,
         admit=admit,
         webhook_secret=webhook_secret,
         max_jobs_per_write=TOGETHER,
     )
-    return Application(services, turn, log, new_id or id_maker(clock), access, soon, door, own_user)
+    return Application(services, turn, log, new_id or id_maker(clock), access, door, own_user)
 
 
 class Application:
-    """An ASGI application, which also takes a request that has arrived whole without a task."""
+    """The ASGI application of the node. The turn of the event loop answers a request."""
 
     def __init__(
         self,
@@ -98,7 +94,6 @@ class Application:
         log: Log,
         new_id: Callable[[], str],
         access: Callable[..., None] | None,
-        soon: Soon | None,
         door: NodeAuthenticator | None,
         own_user: OwnUser | None,
     ) -> None:
@@ -107,15 +102,13 @@ class Application:
         self._no_answers = {HEALTH: reads.no_answer, READY: reads.not_ready}
         self._turn = turn
         self._long_work = LongWork(turn)
-        self._tasks: set[asyncio.Task[None]] = set()
         self._log = log
         self._new_id = new_id
         self._access = access
-        self._soon = soon
         self._door = door
         self._own_user = own_user
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             if scope["type"] == "websocket":
                 await receive()
@@ -124,165 +117,63 @@ class Application:
         request_id = self._new_id()
         try:
             reply = await self._reply(scope, receive, request_id)
-        except PunctualError as error:
-            reply = problem_reply(error, request_id)
         except Gone:
             return
+        except Exception as error:
+            reply = self._failed(error, "", request_id)
         await _send(send, reply, request_id)
-        self._note(scope["method"], scope["path"], reply, request_id)
-
-    def take(
-        self,
-        method: str,
-        target: bytes,
-        headers: RawHeaders,
-        body: bytes,
-        answer: Callable[[Reply, str], None],
-        peer: str = "",
-        owner: int | None = None,
-    ) -> None:
-        """Answer a request that has arrived whole: `answer` gets the reply and the request's id."""
-        path = target.partition(b"?")[0]
-        taken = partial(self._taken, method, target, headers, body, answer)
-        if self._door is None:
-            taken(self._without_tokens(path, headers, peer, owner))
-        else:
-            self._door.ask(path, headers, peer, taken)
+        if self._access is not None:
+            names = {"method": scope["method"], "path": scope["path"], "status": reply.status}
+            self._access("answered", **names, request_id=request_id)
 
     def owner(self, client: Address | None, server: Address | None) -> int | None:
-        """The user that owns the socket at `client`, where that is asked for and known."""
+        """Return the user that owns the socket at `client`, where that is asked for and known."""
         if self._own_user is None or client is None or server is None:
             return None
         return self._own_user.owner(client, server)
 
-    def _without_tokens(
-        self, path: bytes, headers: RawHeaders, peer: str, owner: int | None
-    ) -> Caller | Exception:
-        if self._own_user is None:
-            return _everybody(peer)
-        return self._own_user.caller(path, headers, peer, owner)
-
     def refusal(self, error: RequestRejected) -> tuple[Reply, str]:
-        """The answer to what is not a whole request, and its id."""
+        """Return the answer to what is not a whole request, and its id."""
         request_id = self._new_id()
         return problem_reply(error, request_id), request_id
 
-    def _taken(
-        self,
-        method: str,
-        target: bytes,
-        headers: RawHeaders,
-        body: bytes,
-        answer: Callable[[Reply, str], None],
-        caller: Caller | Exception,
-    ) -> None:
-        request_id = self._new_id()
-        raw_path, _, query = target.partition(b"?")
-        path = ""
-
-        def done(reply: Begun | Exception) -> None:
-            if isinstance(reply, SlicedWork):
-                self._finish_beside(request, reply, done)
-                return
-            if isinstance(reply, Exception):
-                reply = self._failed(reply, path, request_id)
-            answer(reply, request_id)
-            self._note(method, raw_path.decode("latin-1"), reply, request_id)
-
+    async def _reply(self, scope: Scope, receive: Receive, request_id: str) -> Reply:
+        caller = await self._caller(scope)
+        headers, query = headers_of(scope["headers"]), scope["query_string"]
+        check_loopback(headers)
+        path = path_of(scope["raw_path"], query)
+        limit = check_body_headers(path, headers)
+        body = b""
+        if b"content-length" in headers or b"transfer-encoding" in headers:
+            body = await body_of(receive, limit)
+        text = query.decode("latin-1")
+        request = Request(scope["method"], path, text, headers, body, caller, request_id, ROOT)
+        begin = partial(self._begin, request)
         try:
-            request, most = self._request(method, raw_path, query, headers, request_id, caller)
-            path = request.path
-            if len(body) > most:
-                raise body_too_large(most)
-        except PunctualError as error:
-            done(problem_reply(error, request_id))
-            return
+            # LIVE reads no store, and is answered also where every transaction fails.
+            answer = begin() if path == LIVE else await self._turn(begin)
+            if isinstance(answer, Reply):
+                return answer
+            return await self._long_work.finish(caller.tenant, answer)
         except Exception as error:
-            done(error)
-            return
-        assert self._soon is not None
-        asked = partial(self._begin, request._replace(body=body))
-        if path == LIVE:  # it asks no store, and must be answered where a transaction fails
-            done(asked())
-        else:
-            self._soon(asked, done)
+            return self._failed(error, path, request_id)
 
-    def _finish_beside(
-        self, request: Request, left: SlicedWork[Reply], done: Callable[[Reply | Exception], None]
-    ) -> None:
-        """Long work has a task of its own."""
-
-        async def work() -> None:
-            try:
-                reply: Reply | Exception = await self._whole(request, left)
-            except Exception as error:
-                reply = error
-            done(reply)
-
-        task = asyncio.get_running_loop().create_task(work())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    async def _caller(self, scope: Scope) -> Caller:
+        headers, path = scope["headers"], scope["raw_path"]
+        peer = (scope.get("client") or ("",))[0]
+        if self._door is not None:
+            return await self._door.caller(path, headers, peer)
+        if self._own_user is not None:
+            owner = (scope.get("state") or {}).get(OWNER)
+            return self._own_user.caller(path, headers, peer, owner)
+        return _local_admin(peer)
 
     def _begin(self, request: Request) -> Begun:
         answer = self._answer(request)
         return answer if isinstance(answer, Reply) else self._long_work.begin(answer)
 
-    async def _whole(self, request: Request, answer: Begun) -> Reply:
-        if isinstance(answer, Reply):
-            return answer
-        return await self._long_work.finish(request.caller.tenant, answer)
-
-    def _note(self, method: str, path: str, reply: Reply, request_id: str) -> None:
-        if self._access is not None:
-            status = reply.status
-            self._access("answered", method=method, path=path, status=status, request_id=request_id)
-
-    def _request(
-        self,
-        method: str,
-        raw_path: bytes,
-        query: bytes,
-        raw: RawHeaders,
-        request_id: str,
-        caller: Caller | Exception,
-    ) -> tuple[Request, int]:
-        """The request without its body, and how long that may be."""
-        if isinstance(caller, Exception):
-            raise caller
-        headers = headers_of(raw)
-        check_loopback(headers)
-        path = path_of(raw_path, query)
-        most = check_body_headers(path, headers)
-        text = query.decode("latin-1")
-        return Request(method, path, text, headers, b"", caller, request_id, ROOT), most
-
-    async def _reply(self, scope: Mapping[str, Any], receive: Receive, request_id: str) -> Reply:
-        headers, path = scope["headers"], scope["raw_path"]
-        owner = (scope.get("state") or {}).get(OWNER)
-        caller = await self._caller(path, headers, (scope.get("client") or ("",))[0], owner)
-        request, most = self._request(
-            scope["method"], path, scope["query_string"], headers, request_id, caller
-        )
-        if b"content-length" in request.headers or b"transfer-encoding" in request.headers:
-            request = request._replace(body=await body_of(receive, most))
-        asked = partial(self._begin, request)
-        try:
-            answer = asked() if request.path == LIVE else await self._turn(asked)
-            return await self._whole(request, answer)
-        except Exception as error:
-            return self._failed(error, request.path, request_id)
-
-    async def _caller(
-        self, path: bytes, headers: RawHeaders, peer: str, owner: int | None
-    ) -> Caller | Exception:
-        if self._door is None:
-            return self._without_tokens(path, headers, peer, owner)
-        asked: asyncio.Future[Caller | Exception] = asyncio.get_running_loop().create_future()
-        self._door.ask(path, headers, peer, partial(_settle, asked))
-        return await asked
-
     def _failed(self, error: Exception, path: str, request_id: str) -> Reply:
-        """No answer at all: the turn itself was undone."""
+        """Return the answer to a request whose whole turn was undone."""
         if isinstance(error, PunctualError):
             no_answer = self._no_answers.get(path)
             return problem_reply(error, request_id) if no_answer is None else no_answer()
@@ -290,17 +181,14 @@ class Application:
         return internal_error_reply(request_id)
 
 
-def _settle(asked: "asyncio.Future[T]", answer: T) -> None:
-    if not asked.done():  # else the client hung up meanwhile
-        asked.set_result(answer)
-
-
 @lru_cache(maxsize=64)
-def _everybody(peer: str) -> Caller:
+def _local_admin(peer: str) -> Caller:
     return Caller(LOCAL, LOCAL, Role.ADMIN, "", peer)
 
 
 async def _send(send: Send, reply: Reply, request_id: str) -> None:
+    if any(_CONTROL.search(value) for _, value in (*reply.headers, ("", reply.content_type))):
+        reply = internal_error_reply(request_id)  # a stored value must not write a header
     headers = [
         (b"content-length", b"%d" % len(reply.body)),
         (b"x-request-id", request_id.encode()),

@@ -3,7 +3,7 @@
 import resource
 from contextlib import suppress
 
-from punctual.node.http.connection import MAX_CONNECTIONS
+from punctual.node.http.protocol import MAX_CONNECTIONS
 
 PER_RUN = (
     16  # a script's pipes and files, or an http task's socket, its name's look-up and its output

@@ -9,7 +9,7 @@ from pathlib import Path
 from punctual.auth.bearer import bearer_token
 from punctual.domain.tenants.roles import Role
 from punctual.node.files.durable import write_durably
-from punctual.node.http.authentication import NOBODY, OPEN
+from punctual.node.http.authentication import OPEN, PUBLIC_CALLER
 from punctual.node.http.peers import Address
 from punctual.node.sqlite.errors import StoreError
 from punctual.tasks.script.sandbox import LOCAL as LOCAL
@@ -36,13 +36,13 @@ class OwnUser:
 
     def caller(
         self, path: bytes, headers: Iterable[tuple[bytes, bytes]], address: str, uid: int | None
-    ) -> Caller | RequestRejected:
-        """Return the caller, or what to refuse the call with; `uid` owns the client's socket."""
+    ) -> Caller:
+        """Return the caller, or raise the error that rejects it; `uid` owns the client's socket."""
         if path.rstrip(b"/") in OPEN:
-            return NOBODY._replace(address=address)
+            return PUBLIC_CALLER._replace(address=address)
         if uid == self._uid or self._has_token(headers):
             return Caller(LOCAL, LOCAL, Role.ADMIN, "", address)
-        return RequestRejected(
+        raise RequestRejected(
             "UNAUTHENTICATED",
             "Without a token this node takes calls only from the user that runs it. Call as that "
             f"user, or send the token in the file {FILE} of its data folder: "

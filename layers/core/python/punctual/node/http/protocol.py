@@ -1,106 +1,177 @@
-"""The node's side of a connection: uvicorn's, with a short way for ordinary requests.
+"""The limits and deadlines of one connection, before anything is known of its caller.
 
-A request that has arrived whole in one read needs no task, no queue and no timeout of its own. It
-is handed to the application, and its answer is written when it comes. Everything else (bodies in
-pieces, pipelines, upgrades, HEAD, HTTP/1.0, a client that does not read) goes uvicorn's way.
+A connection is idle, sends a head, sends a body, or waits for an answer. Each of the first three
+has a deadline; the fourth is the node's own time. `sweep` checks all connections each second, so a
+request needs no timer. Over the cap the connection that has kept the node waiting longest ends.
 """
 
 import asyncio
-from typing import cast
+from collections.abc import Callable, Iterable
+from enum import Enum
+from http import HTTPStatus
+from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
 
-from punctual.node.http.application import ROOT, Application
-from punctual.node.http.connection import Connection, head_of
-from punctual.web.http.problems import internal_error_reply
-from punctual.web.http.request import Reply
+from punctual.node.http.application import OWNER, Application
+from punctual.node.http.parsing import MAX_HEAD, MAX_HEADERS, too_large_head
+from punctual.web.http.json_body import MAX_BATCH_BODY_BYTES
+from punctual.web.http.problems import RequestRejected
+from punctual.web.http.request import COMMON_HEADERS
 
-_NOBODY_WAITS = asyncio.Event()
-_ORDINARY = f"{ROOT}/".encode()
-_JOINED = 64 * 1024  # bytes: a longer body is not copied behind its head
+MAX_CONNECTIONS = 1_000
+IDLE_SECONDS = 60
+HEAD_SECONDS = 10
+BODY_SECONDS = 30
+SWEEP_SECONDS = 1.0
+# A chunked body is longer on the wire than its content.
+MAX_BODY_ON_WIRE = 2 * MAX_BATCH_BODY_BYTES
+PIECE_BYTES = 16 * 1024  # of a head, between two checks of its length
+_COMMON = "".join(f"{name}: {value}\r\n" for name, value in COMMON_HEADERS)
 
 
-class HttpProtocol(Connection):
-    """One connection."""
+class _Phase(Enum):
+    """The part of a request that is on its way, with its seconds."""
 
-    _pieces: list[bytes] | None = None  # of the body of a request that may go the short way
+    NONE = IDLE_SECONDS
+    HEAD = HEAD_SECONDS
+    BODY = BODY_SECONDS
+
+
+class HttpProtocol(HttpToolsProtocol):
+    """uvicorn's protocol with limits and deadlines."""
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        max_connections: int = MAX_CONNECTIONS,
+        monotonic: Callable[[], float] | None = None,
+    ) -> None:
+        self._state = dict(app_state)  # of this connection; uvicorn copies it into each scope
+        super().__init__(config, server_state, self._state, _loop)
+        self._application = cast(Application, self.app)
+        self._max_connections = max_connections
+        self._monotonic = monotonic or self.loop.time
+        self._phase = _Phase.NONE
+        self._since = self._monotonic()
+        self._received = 0  # bytes of this phase
+        self._unsent = 0  # bytes of answers that the client has not taken
+        self._unsent_since = self._since
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        # A connection stays its user's, so the system is asked once.
+        self._state[OWNER] = self._application.owner(self.client, self._own_address())
+        if len(self.connections) > self._max_connections:
+            self._make_room()
+
+    def _own_address(self) -> tuple[str, int] | None:
+        if self.server is None or self.server[1] is None:
+            return None
+        return self.server[0], self.server[1]
+
+    def _make_room(self) -> None:
+        others = [cast(HttpProtocol, other) for other in self.connections if other is not self]
+        standing = [other for other in others if not other.transport.is_closing()]
+        if len(standing) < self._max_connections:
+            return
+        waiting = [other for other in standing if other._waits_for_client()]
+        oldest = min(waiting, key=lambda other: other._since, default=self)
+        oldest.transport.abort()
+
+    def _waits_for_client(self) -> bool:
+        answered = self.cycle is None or self.cycle.response_complete
+        return self._phase is _Phase.BODY or answered
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self._pieces is not None and not self.transport.is_closing():
-            self._wait_for_the_rest()
+        if self._phase is _Phase.NONE:
+            self._enter(_Phase.HEAD)
+        start = 0
+        while start < len(data) and not self.transport.is_closing():
+            end = start + PIECE_BYTES if self._phase is _Phase.HEAD else len(data)
+            piece = data[start:end]
+            start += len(piece)
+            self._received += len(piece)
+            super().data_received(piece)
+            self._check_size()
+
+    def _check_size(self) -> None:
+        if self.transport.is_closing():
+            return
+        if self._phase is _Phase.HEAD:
+            if self._received > MAX_HEAD or len(self.headers or ()) > MAX_HEADERS:
+                self._reject(too_large_head())
+        elif self._phase is _Phase.BODY and self._received > MAX_BODY_ON_WIRE:
+            text = f"The body takes over {MAX_BODY_ON_WIRE:,} bytes."
+            self._reject(RequestRejected("TOO_LARGE", text))
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        if self._phase is not _Phase.HEAD:  # one follows another in the same piece
+            self._enter(_Phase.HEAD)
 
     def on_headers_complete(self) -> None:
-        if self._is_ordinary():
-            self.head_is_whole()
-            self._pieces = []
-        else:
-            super().on_headers_complete()
-
-    def on_body(self, body: bytes) -> None:
-        if self._pieces is None:
-            super().on_body(body)
-        else:
-            self._pieces.append(body)
+        self._enter(_Phase.BODY)
+        super().on_headers_complete()
 
     def on_message_complete(self) -> None:
-        if self._pieces is None:
-            super().on_message_complete()
+        self._enter(_Phase.NONE)
+        super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self._phase is not _Phase.BODY:
+            self._since = self._monotonic()
+        super().on_response_complete()
+
+    def _enter(self, phase: _Phase) -> None:
+        self._phase, self._since, self._received = phase, self._monotonic(), 0
+
+    def expire(self, now: float) -> None:
+        """End the connection if its client has used up its time."""
+        if self.transport.is_closing():
             return
-        self.message_is_whole()
-        body, self._pieces = b"".join(self._pieces), None
-        exchange = self.cycle = _Exchange(self)
-        method = self.parser.get_method().decode("ascii")
-        app = cast(Application, self.app)
-        peer = self.client[0] if self.client else ""
-        app.take(method, self.url, self.headers, body, exchange.answer, peer, self.owner)
-
-    def _is_ordinary(self) -> bool:
-        """Whether the request may go the short way, should it have arrived whole."""
-        parser = self.parser
-        return (
-            (self.cycle is None or self.cycle.response_complete)
-            and self.url.startswith(_ORDINARY)
-            and b"#" not in self.url
-            and not self.expect_100_continue
-            and not self.flow.write_paused
-            and parser.get_http_version() == "1.1"
-            and parser.should_keep_alive()
-            and not parser.should_upgrade()
-            and parser.get_method() != b"HEAD"
-        )
-
-    def _wait_for_the_rest(self) -> None:
-        pieces, self._pieces = self._pieces or [], None
-        super().on_headers_complete()
-        for piece in pieces:
-            super().on_body(piece)
-
-
-class _Exchange(RequestResponseCycle):
-    """Stands where uvicorn keeps the request that is under way."""
-
-    def __init__(self, wire: HttpProtocol) -> None:
-        self._wire = wire
-        self.disconnected = False
-        self.keep_alive = True
-        self.response_complete = False
-        self.message_event = _NOBODY_WAITS
-
-    def answer(self, reply: Reply, request_id: str) -> None:
-        if self.disconnected:
+        unsent = self.transport.get_write_buffer_size()
+        if not unsent or unsent != self._unsent:
+            self._unsent, self._unsent_since = unsent, now
+        elif now - self._unsent_since >= IDLE_SECONDS:
+            self.transport.abort()
             return
-        try:
-            head, closes = head_of(reply, request_id, self.keep_alive)
-        except ValueError:
-            reply = internal_error_reply(request_id)
-            head, closes = head_of(reply, request_id, self.keep_alive)
-        transport = self._wire.transport
-        if len(reply.body) < _JOINED:
-            transport.write(head + reply.body)
-        else:
-            transport.writelines((head, reply.body))
-        self.response_complete = True
-        if closes:
-            transport.close()
-        self._wire.on_response_complete()
+        if unsent or not self._waits_for_client() or now - self._since < self._phase.value:
+            return
+        if self._phase is _Phase.NONE:
+            self.transport.close()
+            return
+        part = "head" if self._phase is _Phase.HEAD else "body"
+        text = f"The {part} did not arrive within {self._phase.value} seconds."
+        self._reject(RequestRejected("REQUEST_TIMEOUT", text))
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 uvicorn's text is not ours
+        """Answer what the parser cannot read as problem+json, as every other rejection."""
+        text = "This cannot be read as HTTP/1.1: its method, its lengths or its form."
+        self._reject(RequestRejected("BAD_REQUEST", text))
+
+    def _reject(self, error: RequestRejected) -> None:
+        """Answer with the error, unless the request has its answer, and close the connection."""
+        cycle = self.cycle
+        if cycle is None or not (self._phase is _Phase.BODY and cycle.response_complete):
+            reply, request_id = self._application.refusal(error)
+            status = HTTPStatus(reply.status)
+            head = (
+                f"HTTP/1.1 {status.value} {status.phrase}\r\n"
+                f"content-length: {len(reply.body)}\r\nx-request-id: {request_id}\r\n{_COMMON}"
+                f"content-type: {reply.content_type}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(head.encode("latin-1") + reply.body)
+        self.transport.close()
+
+
+def sweep(connections: Iterable[Any], now: float) -> None:
+    """End each connection whose client has used up its time."""
+    for connection in list(connections):
+        connection.expire(now)
