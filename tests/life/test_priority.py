@@ -1,4 +1,4 @@
-"""Priorities on AWS, where a stage has a queue for each."""
+"""Priorities on AWS: each stage has a queue for each priority of the quick lane."""
 
 import pytest
 
@@ -11,9 +11,9 @@ from tests.life.world import MINUTE, SECOND, World
 EVENT = {"type": "event", "detail_type": "Paid"}
 
 
-@pytest.fixture
-def stage() -> str:
-    return "rehearsal"
+@pytest.fixture(params=["dev", "rehearsal"])
+def stage(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
 
 
 def test_a_hundred_low_wait_and_one_high_starts_next(
