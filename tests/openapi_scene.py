@@ -26,7 +26,7 @@ from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 from punctual.tasks.registry import Registry
-from punctual.web.openapi.document import EXAMPLES
+from punctual.web.openapi.document import EXAMPLES_FILE
 from tests.web_client import Answer, Client
 
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
@@ -265,4 +265,4 @@ def text() -> str:
 
 
 if __name__ == "__main__":
-    EXAMPLES.write_text(text())
+    EXAMPLES_FILE.write_text(text())

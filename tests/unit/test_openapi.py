@@ -15,7 +15,8 @@ from punctual.web.http.problems import HTTP_STATUSES
 from punctual.web.models.defaults import DEFAULTS
 from punctual.web.models.schedule_types import TYPES_OF_FIELD
 from punctual.web.openapi.__main__ import texts
-from punctual.web.openapi.document import EXAMPLES, OPERATION_IDS, build_document, recorded_examples
+from punctual.web.openapi.document import EXAMPLES_FILE, build_document, recorded_examples
+from punctual.web.openapi.operations import OPERATIONS
 from punctual.web.routes.openapi import read_openapi_file
 from tests.openapi_answers import closed
 from tests.openapi_scene import text
@@ -158,8 +159,8 @@ def test_serving_it_needs_no_models() -> None:
 
 
 def test_the_examples_are_what_the_node_answers() -> None:
-    assert EXAMPLES.read_text() == text(), "run `make openapi`"
+    assert EXAMPLES_FILE.read_text() == text(), "run `make openapi`"
 
 
 def test_each_operation_but_this_document_itself_has_an_example(made: Any) -> None:
-    assert set(recorded_examples()) == set(OPERATION_IDS.values()) - {"getOpenApi"}
+    assert set(recorded_examples()) == {one.id for one in OPERATIONS.values()} - {"getOpenApi"}

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from punctual.web.openapi.document import build_document
+from punctual.web.openapi.field_descriptions import FIELD_DESCRIPTIONS
 from punctual.web.openapi.schemas import _SCHEMA_NAMES
-from punctual.web.openapi.words import FIELD_DESCRIPTIONS
 
 DOCUMENT = build_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]

@@ -1,4 +1,4 @@
-"""`make openapi`: writes the document that is served, its copy in docs/, and the reference."""
+"""`make openapi`: write the served document, its copy in docs/ and the reference page."""
 
 import json
 from pathlib import Path
@@ -6,16 +6,16 @@ from pathlib import Path
 from punctual.web.openapi.document import build_document
 from punctual.web.openapi.reference import build_reference
 
-SERVED = Path(__file__).with_name("openapi.json")
+SERVED_FILE = Path(__file__).with_name("openapi.json")
 
 
 def texts() -> dict[Path, str]:
-    """What is written where; relative paths begin at the project's root."""
-    made = build_document()
+    """Return the text of each file. Relative paths begin at the root of the project."""
+    document = build_document()
     return {
-        SERVED: json.dumps(made, ensure_ascii=False, separators=(",", ":")),
-        Path("docs/openapi.json"): json.dumps(made, ensure_ascii=False, indent=1) + "\n",
-        Path("docs/reference/api.md"): build_reference(made),
+        SERVED_FILE: json.dumps(document, ensure_ascii=False, separators=(",", ":")),
+        Path("docs/openapi.json"): json.dumps(document, ensure_ascii=False, indent=1) + "\n",
+        Path("docs/reference/api.md"): build_reference(document),
     }
 
 

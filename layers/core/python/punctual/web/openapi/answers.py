@@ -1,6 +1,6 @@
-"""What calls answer, as models: the document shows them, and tests hold every answer to them.
+"""The models of answers. The document shows them, and tests check every answer against them.
 
-Nothing is rendered by them, so an answer costs no more for being described.
+The views do not use these models, so they cost nothing at run time.
 """
 
 from typing import Annotated, Any, Literal
@@ -12,7 +12,7 @@ from punctual.domain.run import Reason, RunStatus, Trigger
 from punctual.web.models.task import Task
 
 _REASONS = [reason.value for reason in Reason if reason]
-# Of a run, CANCELLED among them, or of a time that has none.
+# The outcomes of a run, or of a time without a run.
 _OUTCOMES = [*RunStatus, "PLANNED", "NOT_SCHEDULED", "EXCLUDED", "PAUSED"]
 _OFFSET_TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d(:\d\d)?$"
 
@@ -31,7 +31,7 @@ NextToken = Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")] | None
 
 
 class ResponseModel(BaseModel):
-    """The contract may grow: a client passes over fields that it does not know."""
+    """An answer. It may get more fields, so a client must ignore unknown ones."""
 
     model_config = ConfigDict(strict=True)
 
@@ -292,3 +292,86 @@ class Health(ResponseModel):
     sandbox: Literal["landlock", "bubblewrap", "none"] | None
     auth: Login | None
     warnings: list[HealthWarning]
+
+
+RoleWord = Literal["viewer", "operator", "editor", "admin"]
+Action = Literal[
+    "job.create",
+    "job.update",
+    "job.cancel",
+    "job.pause",
+    "job.resume",
+    "run.order",
+    "run.cancel",
+    "run.retry",
+    "job.backfill",
+    "token.create",
+    "token.revoke",
+    "limits.change",
+    "webhook_secret.read",
+]
+
+
+class Limits(ResponseModel):
+    calls_per_second: float | None
+    burst: float | None
+    jobs: Count | None
+    runs_per_minute: Count | None
+    concurrent_runs: Count | None
+    lane_percent: Count | None
+    payload_bytes: Count | None
+
+
+class Whoami(ResponseModel):
+    tenant: str
+    name: str
+    role: RoleWord
+    token_id: str | None
+    expires_at: Time | None
+    limits: Limits
+
+
+class Token(ResponseModel):
+    token_id: str
+    tenant: str
+    name: str
+    role: RoleWord
+    created_at: Time
+    created_by: str
+    expires_at: Time | None
+    last_used_at: Time | None
+    revoked_at: Time | None
+
+
+class NewToken(Token):
+    token: Annotated[str, Field(pattern="^pnc_")]
+
+
+class TokenPage(ResponseModel):
+    tokens: list[Token]
+    next_token: NextToken
+
+
+class WebhookSecret(ResponseModel):
+    secret: Annotated[str, Field(pattern="^whsec_")]
+
+
+class AuditEntry(ResponseModel):
+    audit_id: Id
+    at: Time
+    caller: str
+    token_id: str | None
+    address: str
+    request_id: str
+    action: Action
+    job_id: Id | None
+    run_id: Id | None
+    subject_token_id: str | None
+    before: dict[str, Any] | None
+    after: dict[str, Any] | None
+    count: Annotated[int, Field(ge=1)]
+
+
+class AuditPage(ResponseModel):
+    entries: list[AuditEntry]
+    next_token: NextToken

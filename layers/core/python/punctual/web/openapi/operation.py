@@ -1,4 +1,4 @@
-"""What the document says of one call, besides what its models say."""
+"""The values that describe an operation, and the parameters that several operations share."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -9,76 +9,71 @@ TIME_SCHEMA: Schema = {"type": "string", "format": "date-time"}
 
 
 class Parameter(NamedTuple):
-    """`many`: it may be repeated."""
-
     name: str
     schema: Schema
     text: str
     place: str = "query"
     required: bool = False
-    many: bool = False
+    many: bool = False  # the parameter may repeat
 
 
 class Link(NamedTuple):
-    """The call that an answer leads to, and where its parameters come from."""
+    """An operation that takes values of an answer as its parameters."""
 
     operation: str
     parameters: Mapping[str, str]
 
 
 class Response(NamedTuple):
-    """`schema` names a component; `content` is what else than JSON it may be."""
-
     text: str
-    schema: str | None = None
+    schema: str | None = None  # the name of a component
     headers: tuple[str, ...] = ()
     links: Mapping[str, Link] = {}
     content: str = "application/json"
 
 
 class Operation(NamedTuple):
-    """`body` names a component, `must` is False where it may be left out."""
-
+    call: str  # "GET /jobs"
     id: str
-    noun: str
+    tag: str
     summary: str
-    answers: Mapping[int, Response]
+    responses: Mapping[int, Response]
     text: str = ""
     parameters: tuple[Parameter, ...] = ()
-    body: str | None = None
-    must: bool = True
-    notes: Mapping[int, str] = {}  # what a refusal means here; 409 and 412 come only where named
+    body: str | None = None  # the name of a component
+    is_body_required: bool = True
+    notes: Mapping[int, str] = {}  # what an error status means here; 409 and 412 need a note
 
 
 def enum_schema(*values: str) -> Schema:
     return {"type": "string", "enum": list(values)}
 
 
-JOB_ID_PARAMETER = Parameter("job_id", UUID_SCHEMA, "The job.", "path", required=True)
-RUN_ID_PARAMETER = Parameter("run_id", UUID_SCHEMA, "The run.", "path", required=True)
-FROM_PARAMETER = Parameter("from", TIME_SCHEMA, "The first moment that counts.")
-TO_PARAMETER = Parameter("to", TIME_SCHEMA, "The first moment that no longer counts, after `from`.")
+JOB_ID_PARAMETER = Parameter("job_id", UUID_SCHEMA, "The id of the job.", "path", required=True)
+RUN_ID_PARAMETER = Parameter("run_id", UUID_SCHEMA, "The id of the run.", "path", required=True)
+FROM_PARAMETER = Parameter("from", TIME_SCHEMA, "The start of the range, inclusive.")
+TO_PARAMETER = Parameter("to", TIME_SCHEMA, "The end of the range, exclusive. It is after `from`.")
 PAGE_PARAMETERS = (
     Parameter(
         "limit",
         {"type": "integer", "minimum": 1, "maximum": 200, "default": 50},
-        "How many a page has at most; it may be short.",
+        "The maximum length of the page. A page may be shorter.",
     ),
     Parameter(
         "next_token",
         {"type": "string", "pattern": "^[A-Za-z0-9_-]*$"},
-        "Where to go on: from the answer before, with the same filters.",
+        "The `next_token` of the page before. The filters must be the same.",
     ),
 )
 IDEMPOTENCY_KEY_PARAMETER = Parameter(
     "Idempotency-Key",
     {"type": "string", "pattern": "^[\\u0020-\\u007e]{1,255}$"},
-    "The same key and body answer the same for 24 h; another body is 422.",
+    "The same key and body give the same answer for 24 h. Another body is a 422.",
     "header",
 )
 IF_MATCH_PARAMETER = Parameter(
     "If-Match",
     {"type": "string", "pattern": '^(\\*|(W/)?"[^"]*"(\\s*,\\s*(W/)?"[^"]*")*)$'},
-    "The ETag that the job must still have, else 412; `*` takes any.",
+    "The ETag that the job must have; another one is a 412. `*` allows any.",
     "header",
 )

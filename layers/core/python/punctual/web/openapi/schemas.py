@@ -1,10 +1,9 @@
-"""JSON schemas from the models: those that check what is sent, and those of the answers.
+"""Build the JSON schemas of requests and answers from the models.
 
-A schema may be wider than what the routes take (the meaning of a field is theirs to check), never
-narrower: nothing that they take is refused by it.
+A schema allows every request that the routes accept, and may allow more.
 
-No schema has a `default`: generated clients would send it, or ask for the field. `max_retries` 3
-beside AT_MOST_ONCE would then be refused. A description names the default instead.
+No schema has a `default`, because generated clients would send it. `max_retries` 3 with
+`delivery` AT_MOST_ONCE would then be an error. A description names the default instead.
 """
 
 import json
@@ -29,9 +28,9 @@ from punctual.web.models.defaults import DEFAULTS
 from punctual.web.models.job import JobFields
 from punctual.web.models.schedule import REQUIRED_FIELDS
 from punctual.web.models.schedule_types import TYPES_OF_FIELD
-from punctual.web.openapi.words import FIELD_DESCRIPTIONS
+from punctual.web.openapi.field_descriptions import FIELD_DESCRIPTIONS
+from punctual.web.openapi.operation import Schema
 
-Schema = dict[str, Any]
 REF = "#/components/schemas/"
 
 _BODIES: tuple[type[BaseModel], ...] = (
@@ -43,7 +42,7 @@ _BODIES: tuple[type[BaseModel], ...] = (
     RunNowFields,
     BackfillFields,
 )
-# What a client's generated code calls them.
+# Generated clients use these names.
 _SCHEMA_NAMES = {
     "NoFields": "Nothing",
     "ResumeFields": "Resume",
@@ -63,7 +62,7 @@ _FORMATS = {
     "cron_expression": "cron",
     "timezone": "timezone",
 }
-_NO_CONTROL = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"
+_NO_CONTROL_CHARACTERS = "^[^\\u0000-\\u001f\\u007f-\\u009f]*$"
 _LONG_TASK_TYPES = list(task_fields.LONG_TASK_TYPES)
 
 
@@ -74,17 +73,17 @@ def ref(name: str) -> Schema:
 def schema_components(
     answers: Iterable[type[BaseModel]], bodies: Iterable[type[BaseModel]]
 ) -> Schema:
-    """All schemas by name; `bodies` are those besides the ones that jobs and schedules have."""
-    sent = [*_BODIES, *bodies]
-    _, found = models_json_schema(
-        [(model, "validation") for model in [*sent, *answers]], ref_template=REF + "{model}"
+    """Return all schemas by name. `bodies` are request models that this module does not list."""
+    requests = [*_BODIES, *bodies]
+    _, generated = models_json_schema(
+        [(model, "validation") for model in [*requests, *answers]], ref_template=REF + "{model}"
     )
     schemas: Schema = {
         _SCHEMA_NAMES.get(name, name): _described(_plain(schema), FIELD_DESCRIPTIONS.get(name, {}))
-        for name, schema in found["$defs"].items()
+        for name, schema in generated["$defs"].items()
     }
-    for model in sent:
-        _say_formats(schemas[_SCHEMA_NAMES.get(model.__name__, model.__name__)])
+    for model in requests:
+        _add_formats(schemas[_SCHEMA_NAMES.get(model.__name__, model.__name__)])
     job_fields, preview = schemas.pop("JobFields"), schemas.pop("PreviewFields")
     for fields in (job_fields, preview):
         fields["properties"]["cron_expression"]["anyOf"][0]["maxLength"] = MAX_LENGTH
@@ -95,8 +94,7 @@ def schema_components(
     schemas |= _by_type("PreviewOf", "Preview", preview, with_rules=False)
     schemas["JobChange"] = {
         "type": "object",
-        "description": "Each field sent takes the place of the former one, whole; null sets the "
-        "default.",
+        "description": "Each field replaces the old one whole. Null sets the default.",
         "properties": job_fields["properties"],
         "additionalProperties": False,
     }
@@ -105,58 +103,58 @@ def schema_components(
 
 
 def _plain(schema: Any) -> Any:
-    """Without what pydantic adds for itself, and names as the document has them."""
+    """Return the schema without pydantic's titles and defaults, and with the document's names."""
     if isinstance(schema, list):
-        return [_plain(one) for one in schema]
+        return [_plain(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    kept: Schema = {}
+    plain: Schema = {}
     for name, value in schema.items():
         if name == "properties":  # a field may be called title
-            kept[name] = {field: _plain(inner) for field, inner in value.items()}
+            plain[name] = {field: _plain(inner) for field, inner in value.items()}
         elif name == "$ref":
-            kept[name] = _renamed(value)
+            plain[name] = _renamed(value)
         elif name == "mapping":
-            kept[name] = {kind: _renamed(where) for kind, where in value.items()}
+            plain[name] = {kind: _renamed(target) for kind, target in value.items()}
         elif name not in ("title", "default"):
-            kept[name] = _plain(value)
-    return _nullable(kept)
+            plain[name] = _plain(value)
+    return _nullable(plain)
 
 
-def _described(schema: Schema, words: Mapping[str, str]) -> Schema:
-    """Return a model's schema with what its own fields mean: a name may mean something else."""
+def _described(schema: Schema, descriptions: Mapping[str, str]) -> Schema:
+    """Add the descriptions of a model's fields to its schema."""
     fields: Schema = schema.get("properties", {})
-    for name in words.keys() & fields.keys():
-        fields[name] = {"description": words[name], **fields[name]}
+    for name in descriptions.keys() & fields.keys():
+        fields[name] = {"description": descriptions[name], **fields[name]}
     return schema
 
 
-def _renamed(where: str) -> str:
-    name = where.removeprefix(REF)
+def _renamed(target: str) -> str:
+    name = target.removeprefix(REF)
     return REF + _SCHEMA_NAMES.get(name, name)
 
 
 def _nullable(schema: Schema) -> Schema:
-    """The shorter of two ways to say that a plain value may be null."""
-    either = schema.get("anyOf")
-    if not either or len(either) != 2 or either[1] != {"type": "null"}:
+    """Return the short form of a schema for a simple value or null."""
+    choices = schema.get("anyOf")
+    if not choices or len(choices) != 2 or choices[1] != {"type": "null"}:
         return schema
-    first = either[0]
+    first = choices[0]
     if not isinstance(first.get("type"), str) or "enum" in first or "const" in first:
         return schema
     rest = {name: value for name, value in schema.items() if name != "anyOf"}
     return {**first, "type": [first["type"], "null"], **rest}
 
 
-def _say_formats(schema: Schema) -> None:
+def _add_formats(schema: Schema) -> None:
     fields = schema.get("properties", {})
     for name in _FORMATS.keys() & fields.keys():
         fields[name] = _formatted(fields[name], _FORMATS[name])
 
 
-def _formatted(schema: Schema, what: str) -> Schema:
-    """The format stands beside a string alone: no tool may take null for a wrong one."""
-    text = {"type": "string", "format": what}
+def _formatted(schema: Schema, text_format: str) -> Schema:
+    """Add a format to the string type only. A tool must not apply it to null."""
+    text = {"type": "string", "format": text_format}
     rest = {name: value for name, value in schema.items() if name != "type"}
     if schema["type"] == "string":
         return {**text, **rest}
@@ -164,8 +162,8 @@ def _formatted(schema: Schema, what: str) -> Schema:
 
 
 def _tighten(fields: Schema) -> None:
-    """What the checks of meaning ask, as far as a schema can say it."""
-    fields["name"]["pattern"] = _NO_CONTROL
+    """Add the rules of the checks that a schema can express."""
+    fields["name"]["pattern"] = _NO_CONTROL_CHARACTERS
     fields["exclude"]["items"] = {"type": "string", "format": "date"}
     fields["tags"]["propertyNames"] = {
         "minLength": 1,
@@ -189,67 +187,67 @@ def _tighten_tasks(schemas: Schema) -> None:
         env["propertyNames"] = {"minLength": 1, "pattern": "^(?!PUNCTUAL_)[^=]*$"}
     script = schemas["ScriptTask"]
     script["properties"]["code"]["maxLength"] = task_fields.MAX_CODE_BYTES
-    script["description"] = "Runs code in a sandbox: either `code`, or what `artifact_id` names."
-    # No oneOf: of a schema with fields and alternatives, generators keep the alternatives alone.
-    code = _says("code", {"type": "string"})
-    artifact = _says("artifact_id", {"type": "string"})
+    script["description"] = "Runs `code`, or the file that `artifact_id` names, in a sandbox."
+    # Not oneOf: generators drop the properties of a schema that has alternatives too.
+    code = _has("code", {"type": "string"})
+    artifact = _has("artifact_id", {"type": "string"})
     script["allOf"] = [
         {"if": code, "then": {"properties": {"artifact_id": {"type": "null"}}}, "else": artifact}
     ]
 
 
 def _tighten_token(fields: Schema) -> None:
-    fields["name"]["pattern"] = _NO_CONTROL
+    fields["name"]["pattern"] = _NO_CONTROL_CHARACTERS
 
 
 def _by_type(name: str, suffix: str, fields: Schema, with_rules: bool) -> Schema:
-    """One schema a schedule type, with the fields that it knows, and the choice between them."""
-    made: Schema = {}
+    """Return a schema for each schedule type, and the choice between them."""
+    by_type: Schema = {}
     for kind in _SCHEDULE_TYPES:
-        made[kind.capitalize() + suffix] = _of_type(kind, fields, with_rules)
-    names = dict(zip(_SCHEDULE_TYPES, made, strict=True))
-    made[name] = {
-        "oneOf": [ref(one) for one in names.values()],
+        by_type[kind.capitalize() + suffix] = _of_type(kind, fields, with_rules)
+    names = dict(zip(_SCHEDULE_TYPES, by_type, strict=True))
+    by_type[name] = {
+        "oneOf": [ref(type_name) for type_name in names.values()],
         "discriminator": {
             "propertyName": "schedule_type",
-            "mapping": {kind: REF + one for kind, one in names.items()},
+            "mapping": {kind: REF + type_name for kind, type_name in names.items()},
         },
     }
-    return made
+    return by_type
 
 
 def _of_type(kind: str, fields: Schema, with_rules: bool) -> Schema:
     """Return the schema of one type.
 
-    The fields of other types may be null. They are not among the properties: generated clients
-    would offer them, and openapi-fetch takes a field that is only null for one that is read-only.
+    Fields of other types may be null. They are not properties, because generated clients would
+    offer them, and openapi-fetch treats a field that is always null as read-only.
     """
-    known: Schema = {}
+    own: Schema = {}
     foreign: Schema = {}
     for name, schema in fields["properties"].items():
         if name == "schedule_type":
-            known[name] = {"const": kind, "type": "string"}
+            own[name] = {"const": kind, "type": "string"}
         elif kind in TYPES_OF_FIELD.get(name, (kind,)):
-            known[name] = schema
+            own[name] = schema
         elif name == "exclude":
             foreign[name] = {**schema, "maxItems": 0}
         else:
             foreign[name] = {"type": "null"}
     required = list(fields["required"])
-    needed = REQUIRED_FIELDS.get(kind)
-    if needed is not None:
-        required.append(needed)
-        known[needed] = _not_null(known[needed])
-    made = {name: value for name, value in fields.items() if name != "additionalProperties"}
-    made |= {
-        "properties": known,
+    required_name = REQUIRED_FIELDS.get(kind)
+    if required_name is not None:
+        required.append(required_name)
+        own[required_name] = _not_null(own[required_name])
+    schema = {name: value for name, value in fields.items() if name != "additionalProperties"}
+    schema |= {
+        "properties": own,
         "required": required,
         "dependentSchemas": {"schedule_type": {"properties": foreign}},
         "unevaluatedProperties": False,
     }
     if with_rules:
-        made["allOf"] = _rules(kind)
-    return made
+        schema["allOf"] = _rules(kind)
+    return schema
 
 
 def _not_null(schema: Schema) -> Schema:
@@ -261,26 +259,26 @@ def _not_null(schema: Schema) -> Schema:
 
 
 def _rules(kind: str) -> list[Schema]:
-    """What two fields mean together."""
+    """Return the rules for combinations of two fields."""
     rules = [
         {
-            "if": _says("delivery", {"const": "AT_MOST_ONCE"}),
+            "if": _has("delivery", {"const": "AT_MOST_ONCE"}),
             "then": {"properties": {"max_retries": {"enum": [0, None]}}},
         },
         {
-            "if": _says("timeout_seconds", {"type": "integer", "exclusiveMinimum": 900}),
-            "then": _says("task", _says("type", {"enum": _LONG_TASK_TYPES})),
+            "if": _has("timeout_seconds", {"type": "integer", "exclusiveMinimum": 900}),
+            "then": _has("task", _has("type", {"enum": _LONG_TASK_TYPES})),
         },
     ]
     if kind == "INTERVAL":
         rules.append(
             {
-                "if": _says("interval_from", {"const": "COMPLETED"}),
+                "if": _has("interval_from", {"const": "COMPLETED"}),
                 "then": {"properties": {"max_concurrency": {"enum": [1, None]}}},
             }
         )
     return rules
 
 
-def _says(name: str, what: Schema) -> Schema:
-    return {"properties": {name: what}, "required": [name]}
+def _has(name: str, schema: Schema) -> Schema:
+    return {"properties": {name: schema}, "required": [name]}

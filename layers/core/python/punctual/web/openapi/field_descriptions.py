@@ -1,0 +1,363 @@
+"""The descriptions of fields, by model. A name can mean something else in another model."""
+
+from collections.abc import Mapping
+
+_NAME_RULE = "It has no control characters, and is kept as sent."
+_PAYLOAD_RULE = "Any JSON up to 256 KiB and 64 levels, without U+0000."
+
+_ROLE_MEANING = (
+    "`viewer` reads. `operator` also runs, pauses and cancels. `editor` also creates and changes. "
+    "`admin` also manages tokens, and reads the audit and the webhook secret."
+)
+_ENV_RULE = "Environment variables. Names that begin with `PUNCTUAL_` are reserved."
+_RESOURCES = "The CPU and memory that the task may use."
+_NEXT_TOKEN = (
+    "Send it as the parameter `next_token` to get the next page. It is null on the last page."
+)
+_TZDATA = "The version of the time zone data."
+
+_SCHEDULE_FIELDS = {
+    "schedule_type": "The kind of schedule. Each kind has its own fields.",
+    "schedule_time": "The time when a FUTURE job runs. A time up to 5 s in the past runs at once.",
+    "cron_expression": "Five fields, six fields with seconds first, a name such as `@daily`, or "
+    "`cron(…)`, `rate(…)` or `at(…)` as in EventBridge. At most 256 characters. An expression that "
+    "can never fire is an error.",
+    "timezone": "The IANA time zone of the schedule.",
+    "dst_gap": "The rule for a local time that does not exist. NEXT fires at the first instant "
+    "after the gap, SKIP does not fire on that day, SHIFT fires later by the length of the gap.",
+    "dst_fold": "The rule for a local time that comes twice: fire at the first, at the second, or "
+    "at both.",
+    "interval_seconds": "The seconds between two occurrences of an INTERVAL job.",
+    "interval_from": "SCHEDULED fires at a fixed rate. COMPLETED counts from the end of the last "
+    "run, and `max_concurrency` must be 1.",
+    "start_time": "The schedule does not fire before this time. An interval counts from it.",
+    "end_time": "The schedule does not fire at or after this time.",
+    "max_runs": "The number of scheduled runs that may start after the last change of the "
+    "schedule.",
+    "exclude": "Dates in the schedule's time zone on which it does not fire.",
+}
+_JOB_FIELDS = {
+    **_SCHEDULE_FIELDS,
+    "name": f"The name of the job. {_NAME_RULE}",
+    "jitter_seconds": "The length of the window for a fixed delay, which is derived from the job. "
+    "`scheduled_time` does not include the delay, `due_time` does.",
+    "misfire_policy": "What happens with missed occurrences: run the latest, run all, or run none.",
+    "misfire_grace_seconds": "An occurrence that is later than this is missed.",
+    "task": "What a run does.",
+    "payload": f"The input of each run. {_PAYLOAD_RULE}",
+    "priority": "Due runs of a higher priority start first.",
+    "max_concurrency": "The number of runs of this job that may be active at the same time.",
+    "overlap_policy": "What happens with a due run while `max_concurrency` runs are active. QUEUE "
+    "lets it wait, SKIP skips it, REPLACE cancels the oldest active run.",
+    "max_waiting": "The number of runs that may wait. A further run is SKIPPED with the reason "
+    "QUEUE_FULL.",
+    "timeout_seconds": "The time limit of one attempt: at most 900, or 86,400 for script and "
+    "container tasks.",
+    "max_retries": "The number of retries after FAILED or TIMED_OUT attempts. It must be 0 if "
+    "`delivery` is AT_MOST_ONCE.",
+    "retry": "The delays before retries.",
+    "deadline_seconds": "A run that has not started this long after its `due_time` is MISSED.",
+    "delivery": "AT_MOST_ONCE allows no second attempt after an attempt that may have begun, so "
+    "`max_retries` must be 0.",
+    "notify": "Webhooks that get a signed request for the outcomes that they name. The definition "
+    "in force at the end of the run counts.",
+    "output": "`discard` stores nothing that a run prints or returns, so the run has no output and "
+    "no logs. The definition that the run was created with counts.",
+    "tags": "Labels by key. A key has 1 to 128 characters without `:`, a value at most 256.",
+}
+_STATUS_FIELDS = {
+    "job_id": "The UUIDv7 of the job. A request with an Idempotency-Key derives it from the tenant "
+    "and the key.",
+    "status": "SCHEDULED as long as an occurrence or the end of a run is to come.",
+    "next_run_time": "The next occurrence. It is null if the job is PAUSED, COMPLETED or "
+    "CANCELLED.",
+    "latest_run": "The newest run that is not SKIPPED or MISSED. Without one it is the newest run.",
+}
+_RUN_FIELDS = {
+    "run_id": "The UUIDv7 of the run.",
+    "job_id": "The job of the run.",
+    "job_version": "The version of the definition that the run was created with.",
+    "trigger": "What created the run.",
+    "retried_from": "The run that this run retries.",
+    "status": "The state of the run. It moves forward only within an attempt.",
+    "reason": "Why the run waits, or why it was skipped, missed or lost.",
+    "scheduled_time": "The nominal time, without jitter.",
+    "due_time": "The time when the run should start. Lateness counts from it.",
+    "start_time": "The start of the first attempt.",
+    "end_time": "The end of the run.",
+    "modified_time": "The time of the last change.",
+    "created_at": "The time when the run was created.",
+    "next_attempt_time": "The time when the next attempt may start, while the run waits for it.",
+    "lateness_ms": "The milliseconds from `due_time` to the first `start_time`.",
+    "attempt_number": "The number of the current or last attempt.",
+    "executor_id": "The executor of the current or last attempt.",
+    "error_message": "The error of the last attempt that ended. For scripts it ends with the end "
+    "of standard error.",
+    "exit_code": "The exit code of a script or container.",
+    "log_url": "The address of the log, if there is one.",
+    "output_url": "The address of the output, if there is one.",
+    "output_truncated": "True if the output was longer than the stored part.",
+    "log_truncated": "True if the log was longer than the stored part.",
+    "output_discarded": "True if the output and log were not stored, because the job has "
+    "`output: discard`.",
+    "count": "The number of occurrences that a bulk entry stands for.",
+    "tzdata": "The version of the time zone data that gave the scheduled time.",
+    "last_scheduled_time": "The last occurrence that a bulk entry stands for.",
+    "http_status": "The status that the called API answered with, for http tasks.",
+    "http_headers": "The headers of that answer, for http tasks.",
+    "payload": "The payload of this run, if it replaces the payload of the job.",
+}
+_RETRY_FIELDS = {
+    "backoff_seconds": "The delay before the first retry.",
+    "max_backoff_seconds": "The longest delay before a retry.",
+    "multiplier": "Each delay is this many times as long as the one before.",
+    "jitter": "True draws each delay at random between half of it and all of it.",
+}
+_NOTIFY_FIELDS = {
+    "on": "The outcomes of runs that send a request.",
+    "url": "The URL that gets the request.",
+}
+_TOKEN_FIELDS = {
+    "token_id": "The id of the token. It is not a secret.",
+    "tenant": "The tenant that the token belongs to.",
+    "name": "The name of the token. The audit shows it.",
+    "role": _ROLE_MEANING,
+    "created_at": "The time when the token was created.",
+    "created_by": "The caller that created the token.",
+    "expires_at": "The time from which the token is invalid, or null.",
+    "last_used_at": "The time of the last use, or null.",
+    "revoked_at": "The time when the token was revoked, or null.",
+}
+_CALLER_TOKEN_ID = "The id of the token of the call. It is null for a JWT."
+
+FIELD_DESCRIPTIONS: Mapping[str, Mapping[str, str]] = {
+    "JobFields": _JOB_FIELDS,
+    "PreviewFields": {
+        **_SCHEDULE_FIELDS,
+        "from": "The preview shows times after this one. Default: now.",
+        "count": "The number of times. Default: 10.",
+    },
+    "Retry": _RETRY_FIELDS,
+    "Notify": _NOTIFY_FIELDS,
+    "Resources": {
+        "cpu": "Virtual CPUs.",
+        "memory_mb": "Memory in MiB. A script has 512 by default.",
+    },
+    "EventTask": {"detail_type": "The detail-type of the event. Default: `Job Run`."},
+    "HttpTask": {
+        "url": "The URL to call. It may hold placeholders after its host.",
+        "method": "The HTTP method. Default: `POST`.",
+        "headers": "At most 50 headers with 8 KiB in all. Values may hold placeholders.",
+        "body": "The request body. Default: the payload as JSON.",
+        "expect_status": "The statuses that count as success. Default: 200 to 299.",
+        "follow_redirects": "The number of redirects to follow. Default: 0.",
+    },
+    "LambdaTask": {"function": "The name or ARN of the function."},
+    "SqsTask": {"queue_url": "The URL of the queue."},
+    "ScriptTask": {
+        "runtime": "The program that runs the code.",
+        "code": "The source text, at most 64 KiB.",
+        "artifact_id": "An uploaded file to run instead of `code`.",
+        "args": "The arguments of the program.",
+        "env": _ENV_RULE,
+        "resources": _RESOURCES,
+    },
+    "ContainerTask": {
+        "image": "The image to run.",
+        "command": "The command that replaces that of the image.",
+        "env": _ENV_RULE,
+        "resources": _RESOURCES,
+    },
+    "BatchFields": {"jobs": "1 to 500 jobs. Each is accepted or rejected by itself."},
+    "ResumeFields": {
+        "missed": "What happens with the occurrences during the pause. Default: the job's "
+        "`misfire_policy`."
+    },
+    "RunNowFields": {"payload": f"The payload that replaces that of the job. {_PAYLOAD_RULE}"},
+    "BackfillFields": {
+        "from": "The start of the range, inclusive.",
+        "to": "The end of the range, exclusive.",
+        "dry_run": "True returns the times and starts nothing. Default: false.",
+    },
+    "TokenFields": {
+        "name": f"The name of the token. {_NAME_RULE}",
+        "role": _ROLE_MEANING,
+        "expires_at": "The time from which the token is invalid. Default: never.",
+        "tenant": "The tenant of the token. Default: the caller's tenant.",
+    },
+    "Job": {
+        **_JOB_FIELDS,
+        **_STATUS_FIELDS,
+        "created_at": "The time when the job was accepted.",
+        "created_by": "The caller that created the job.",
+        "updated_at": "The time of the last change by a client.",
+        "version": "The version of the definition, which each change by a client raises. The ETag "
+        "is the quoted version.",
+    },
+    "JobPage": {"jobs": "The jobs, newest first.", "next_token": _NEXT_TOKEN},
+    "JobStatusAnswer": _STATUS_FIELDS,
+    "ShownRetry": _RETRY_FIELDS,
+    "ShownNotify": _NOTIFY_FIELDS,
+    "RunReason": {"code": "A stable name for programs.", "text": "One sentence for people."},
+    "ListedRun": _RUN_FIELDS,
+    "Run": {**_RUN_FIELDS, "attempts": "All attempts. Lists leave them out."},
+    "Attempt": {
+        "attempt_number": "The number of the attempt, from 1.",
+        "start_time": "The start of the attempt.",
+        "end_time": "The end of the attempt. It is null while the attempt runs.",
+        "status": "The state of the attempt. LOST means that its executor died.",
+        "executor_id": "The executor of the attempt.",
+        "error_message": "The error of the attempt. For scripts it ends with the end of standard "
+        "error.",
+    },
+    "RunPage": {"runs": "The runs, newest first.", "next_token": _NEXT_TOKEN},
+    "Problem": {
+        "type": "A URN for the kind of error.",
+        "title": "The kind of error in a few words.",
+        "status": "The HTTP status.",
+        "detail": "What is wrong and what to do.",
+        "code": "A stable name for programs.",
+        "request_id": "The id of this call in the log of Punctual.",
+        "errors": "All wrong fields.",
+    },
+    "FieldProblem": {
+        "field": "The path of the field, such as `retry.multiplier`.",
+        "message": "What is wrong with the field.",
+    },
+    "Accepted": {
+        "status": "202: the job was accepted.",
+        "job_id": "The id of the new job.",
+        "location": "The address of the job.",
+    },
+    "RefusedItem": {
+        "status": "The status that `POST /jobs` would answer with.",
+        "problem": "The error of this job.",
+    },
+    "BatchResults": {"results": "One result for each job, in the order of the request."},
+    "Backfilled": {"runs": "The number of created runs."},
+    "BackfillPreview": {
+        "runs": "The number of runs that would be created.",
+        "times": "Their times, earliest first.",
+    },
+    "Preview": {
+        "times": "The times, earliest first.",
+        "description": "The schedule in plain English.",
+        "warnings": "Warnings, for example about a clock change that affects these times.",
+        "tzdata": _TZDATA,
+    },
+    "PreviewTime": {
+        "utc": "The time in UTC.",
+        "local": "The time in the schedule's time zone.",
+    },
+    "UpcomingPage": {"times": "The times, earliest first.", "next_token": _NEXT_TOKEN},
+    "UpcomingTime": {
+        "job_id": "The job that is due.",
+        "name": "The name of the job.",
+        "utc": "The time in UTC.",
+        "local": "The time in the job's time zone.",
+    },
+    "Explanation": {
+        "job_id": "The job of the request.",
+        "at": "The explained time. It is the occurrence, if one is within the same second.",
+        "occurrence": "The same time if the schedule fires then, else null.",
+        "outcome": "The status of the run, or what the schedule says about that time.",
+        "reason": "One sentence for people.",
+        "run_id": "The run of that time, if there is one.",
+        "previous": "The last time before `at` at which the schedule fires.",
+        "next": "The first time after `at` at which the schedule fires.",
+    },
+    "Stats": {
+        "jobs": "The number of jobs by status.",
+        "runs": "The number of runs by status.",
+        "last_hour": "The counts of each minute of the last hour.",
+        "lateness_ms": "The lateness of the runs that started in the last hour.",
+        "queue": "The runs that are due and have not started.",
+        "executors": "The executors with a recent heartbeat.",
+    },
+    "MinuteCounts": {
+        "minute": "The start of the minute.",
+        "started": "The runs that started in this minute.",
+        "succeeded": "The runs that succeeded in this minute.",
+        "failed": "The runs that failed in this minute.",
+        "lateness_ms": "The lateness of the runs that first started in this minute.",
+    },
+    "Lateness": {
+        "p50": "Half of the runs were at most this late.",
+        "p99": "99 of 100 runs were at most this late.",
+        "max": "The greatest lateness.",
+    },
+    "Queue": {
+        "depth": "The number of runs that are due and have not started.",
+        "oldest_seconds": "The waiting time of the oldest of them.",
+    },
+    "Executor": {
+        "executor_id": "The name of the executor.",
+        "last_heartbeat": "The time of its last heartbeat.",
+        "running": "The number of runs that it holds.",
+    },
+    "Probe": {"status": "`ok` or `down`. Lateness does not mean `down`."},
+    "Health": {
+        "status": "`ok`; `late`: later than 15 s; `down`: no job fires, or the store does not "
+        "answer.",
+        "lateness_ms_p99": "99 of 100 runs of the last minutes started at most this late. A node "
+        "counts the runs that became due after its start.",
+        "watermark": "All timers before this time are done.",
+        "planner_heartbeat": "The time of the last work of the planner.",
+        "version": "The version of Punctual.",
+        "tzdata": _TZDATA,
+        "task_types": "The task types of this installation.",
+        "guarantee": "The guarantee for each due run.",
+        "margin_seconds": "The lateness that a run may have.",
+        "sandbox": "The sandbox of scripts. It is null without script tasks.",
+        "auth": "The OIDC issuer of accepted JWTs. It is null if only tokens are accepted.",
+        "warnings": "Conditions that an operator must fix. It is empty on AWS, which has alarms.",
+    },
+    "Login": {
+        "issuer": "The URL of the issuer.",
+        "client_id": "The client that people log in with, or null.",
+    },
+    "HealthWarning": {
+        "code": "A stable name for programs.",
+        "text": "One sentence for people. It names no tenant and no file.",
+    },
+    "Whoami": {
+        "tenant": "The tenant of the caller.",
+        "name": "The name of the caller. The audit shows it.",
+        "role": _ROLE_MEANING,
+        "token_id": _CALLER_TOKEN_ID,
+        "expires_at": "The time from which the token is invalid, or null.",
+        "limits": "The limits of the tenant. Null means no limit.",
+    },
+    "Limits": {
+        "calls_per_second": "Calls a second on average.",
+        "burst": "Calls at once.",
+        "jobs": "Jobs that are SCHEDULED or PAUSED.",
+        "runs_per_minute": "Runs that start in a minute. Further runs wait.",
+        "concurrent_runs": "Runs at the same time. Further runs wait.",
+        "lane_percent": "The share of each lane's executors that runs may hold. Further runs wait.",
+        "payload_bytes": "Bytes of one payload.",
+    },
+    "Token": _TOKEN_FIELDS,
+    "NewToken": {
+        **_TOKEN_FIELDS,
+        "token": "The secret. Only this answer shows it, because only a hash is stored.",
+    },
+    "TokenPage": {"tokens": "The tokens, newest first.", "next_token": _NEXT_TOKEN},
+    "WebhookSecret": {"secret": "The secret as receivers expect it: `whsec_` and base64."},
+    "AuditEntry": {
+        "audit_id": "The UUIDv7 of the entry.",
+        "at": "The time of the change.",
+        "caller": "The name of the caller.",
+        "token_id": _CALLER_TOKEN_ID,
+        "address": "The IP address of the caller.",
+        "request_id": "The id of the call in the log of Punctual.",
+        "action": "The kind of change.",
+        "job_id": "The changed job.",
+        "run_id": "The changed run.",
+        "subject_token_id": "The created or revoked token.",
+        "before": "The values before the change.",
+        "after": "The values after the change.",
+        "count": "The number of changed jobs or runs.",
+    },
+    "AuditPage": {"entries": "The entries, newest first.", "next_token": _NEXT_TOKEN},
+}
