@@ -1,4 +1,4 @@
-"""Holds answers to the OpenAPI document: status, headers and body of whatever operation it was."""
+"""Check answers against the OpenAPI document: status, headers and body."""
 
 import json
 import re
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 DOCUMENT = ROOT / "layers/core/python/punctual/web/openapi/openapi.json"
 PROBLEM = "application/problem+json"
 SCHEMAS = "#/components/schemas/"
-_OPEN = ("OpenApi",)  # the document itself: any field may come
+_OPEN = ("OpenApi",)  # the document itself may have any field
 
 
 @cache
@@ -23,7 +23,7 @@ def document() -> Any:
 
 
 def operation_of(method: str, path: str) -> Any:
-    """The operation that a call below the root means; None where there is none."""
+    """Return the operation of a call below the root, or None."""
     parts = [unquote(part) for part in path.split("/")]
     if len(parts) > 2 and not parts[-1]:
         parts.pop()
@@ -39,18 +39,18 @@ def operation_of(method: str, path: str) -> Any:
 
 
 def check_sent(method: str, path: str, status: int, body: bytes) -> None:
-    """What was taken is right by the document too: it is never narrower than the routes."""
+    """Check that the document allows an accepted request. It is never narrower than the routes."""
     operation = operation_of(method, path)
     if status >= 300 or not body.strip() or operation is None or "requestBody" not in operation:
         return
     (content,) = operation["requestBody"]["content"].values()
-    if operation["operationId"] != "createJobs":  # its items are taken or refused one by one
+    if operation["operationId"] != "createJobs":  # each item is accepted or rejected by itself
         name = content["schema"]["$ref"].removeprefix(SCHEMAS)
         _check_body(closed(name), body, f"{operation['operationId']} took")
 
 
 def check(method: str, path: str, status: int, headers: Mapping[str, str], body: bytes) -> None:
-    """`path` is what stands below the root; header names are lower-case."""
+    """Check an answer. `path` is below the root, and header names are in lower case."""
     operation = operation_of(method, path)
     if status == 500:
         _check_body(closed("Problem"), body, f"{method} {path}")
@@ -61,7 +61,7 @@ def check(method: str, path: str, status: int, headers: Mapping[str, str], body:
             _check_body(closed("Problem"), body, f"{method} {path}")
         return
     said = f"{operation['operationId']} {status}"
-    if status == 308 and path.endswith("/"):  # on AWS: the address is spelled another way
+    if status == 308 and path.endswith("/"):  # on AWS: a redirect to the exact address
         assert headers["location"].partition("?")[0].endswith(path.rstrip("/")), said
         return
     assert str(status) in operation["responses"], f"{said} is not in the document"
@@ -82,7 +82,7 @@ def check(method: str, path: str, status: int, headers: Mapping[str, str], body:
 
 @cache
 def closed(name: str) -> Any:
-    """A validator that lets in no field besides those of the document."""
+    """Return a validator that allows only fields of the document."""
     components = json.loads(json.dumps(document()["components"]["schemas"]))
     for title, schema in components.items():
         if "properties" in schema and title not in _OPEN and "unevaluatedProperties" not in schema:
@@ -93,7 +93,7 @@ def closed(name: str) -> Any:
 
 @cache
 def _templates() -> list[str]:
-    """Those with fewer names first: an exact address is meant before any."""
+    """Return the paths with the fewest names first, because an exact path takes precedence."""
     return sorted(document()["paths"], key=lambda path: path.count("{"))
 
 

@@ -1,7 +1,7 @@
-"""The calls that the OpenAPI document shows: sent to a whole node on a clock that stands.
+"""The example calls of the OpenAPI document, sent to a whole node with a stopped clock.
 
-`python -m tests.openapi_scene` writes them down, with what was answered, for the document to show;
-a test plays them again and compares.
+`python -m tests.openapi_scene` records the calls and answers for the document. A test repeats the
+calls and compares the answers.
 """
 
 import json
@@ -58,7 +58,7 @@ WRONG = {
 
 
 class Said:
-    """A task that does nothing, and prints."""
+    """A task that only prints."""
 
     def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
         recorder.log(b"hello\n")
@@ -125,7 +125,7 @@ class Scene(Client):
         body: Any = None,
         **headers: str,
     ) -> Any:
-        """A call that the document shows; what it answers."""
+        """Send a call that the document shows, and return its answer."""
         method, _, path = target.partition(" ")
         sent = None if body is None else json.dumps(body).encode()
         answer = self.call(method, f"/v1{path}", sent, headers)
@@ -139,7 +139,7 @@ class Scene(Client):
         return shown["answer"]
 
     def settle(self) -> None:
-        """Step until no worker holds a run, and all ends are written."""
+        """Step until no worker holds a run and all outcomes are stored."""
         for _ in range(100):
             self.node.step()
             if not len(self.node.holding):
@@ -180,7 +180,7 @@ def a_scene() -> Iterator[Scene]:
 
 
 def play() -> dict[str, dict[str, Any]]:
-    """All of them, by operation and name."""
+    """Return all examples by operation and name."""
     with a_scene() as scene:
         _jobs(scene)
         return scene.recorded

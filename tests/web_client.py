@@ -1,4 +1,4 @@
-"""Calls the node's ASGI application without a socket."""
+"""Call the ASGI application of the node without a socket."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -25,12 +25,12 @@ class Answer(NamedTuple):
 
     @property
     def fields(self) -> dict[str, str]:
-        """The wrong fields that a refusal names."""
+        """Return the wrong fields that an error names."""
         return {error["field"]: error["message"] for error in self.json["errors"]}
 
 
 class Client:
-    """One node over one engine; `chunks` of a body come as they would from a socket."""
+    """One node with one engine. The `chunks` of a body arrive as from a socket."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""An engine that keeps jobs and runs in dictionaries and runs nothing, for tests of the web."""
+"""An engine for tests of the web. It keeps jobs and runs in dictionaries and runs nothing."""
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -46,7 +46,7 @@ replace = msgspec.structs.replace
 
 
 class MemoryTokens:
-    """Rows of tokens, and the same by hash."""
+    """Token rows by id and by hash."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Token] = {}
@@ -94,7 +94,7 @@ class MemoryTokens:
 
 
 class MemoryEngine:
-    """Both services in one; `error`, where set, is raised by every call."""
+    """Both services in one. Every call raises `error` if it is set."""
 
     def __init__(self, now: datetime = NOON) -> None:
         self.now = now

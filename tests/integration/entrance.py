@@ -1,4 +1,4 @@
-"""The deployed API's authorizer over a store of its own, and what an admin does to its tokens."""
+"""The authorizer of the deployed API with its own store, and the token calls of an admin."""
 
 import importlib.util
 from base64 import b64encode
@@ -34,7 +34,7 @@ KNOBS = "/punctual/test/"
 
 
 def an_event(**headers: str) -> dict[str, Any]:
-    """A REQUEST authorizer's event, payload 2.0."""
+    """Return the event of a REQUEST authorizer, payload 2.0."""
     return {
         "version": "2.0",
         "type": "REQUEST",
@@ -49,7 +49,7 @@ def an_event(**headers: str) -> dict[str, Any]:
 
 
 class Entrance:
-    """The authorizer over a store, and what an admin does to its tokens."""
+    """The authorizer with a store, and the token calls of an admin."""
 
     def __init__(self, store: Moto, clock: ManualClock) -> None:
         self.store = store
@@ -71,7 +71,7 @@ class Entrance:
         self.renew()
 
     def renew(self) -> None:
-        """Another environment: nothing is remembered."""
+        """Start a new environment with empty caches."""
         env = {
             "PUNCTUAL_KNOBS": KNOBS,
             "PUNCTUAL_CONTROL_TABLE": self.store.settings.control_table,

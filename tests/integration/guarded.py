@@ -1,4 +1,4 @@
-"""Installations that ask for tokens: the node with its door, the deployed API behind its own."""
+"""Installations that need tokens: a node, and the deployed API with its authorizer."""
 
 import json
 import os
@@ -29,7 +29,7 @@ async def at_once(work: Callable[[], Any], /) -> Any:
 
 
 class GuardedNode(NodeClient):
-    """With `PUNCTUAL_AUTH=on`; `admin` is the token that its first start prints."""
+    """A node with `PUNCTUAL_AUTH=on`. `admin` is the token that its first start prints."""
 
     def __init__(self, folder: Path, issuer: Issuer | None = None) -> None:
         super().__init__(folder)
@@ -73,7 +73,7 @@ class GuardedNode(NodeClient):
 
 
 class Installation(NamedTuple):
-    """`ask` takes a token, method, path below the root, value of the body, and headers."""
+    """`ask` takes a token, a method, a path below the root, a body and headers."""
 
     ask: Callable[..., Answer]
     admin: str  # the token of an admin of `home`

@@ -1,4 +1,4 @@
-"""An issuer of JWTs on loopback, whose keys are made here and turned at will."""
+"""An issuer of JWTs on loopback. A test creates and rotates its keys."""
 
 import json
 import threading
@@ -24,7 +24,7 @@ KEYS = "/realm/keys"
 
 @cache
 def private_key(kind: str, number: int = 0) -> Any:
-    """RSA takes its time: once for all tests."""
+    """Return the RSA keys of all tests, because creating one is slow."""
     del number
     if kind == "rsa":
         return rsa.generate_private_key(public_exponent=65_537, key_size=2_048)
@@ -45,7 +45,7 @@ def jwk_of(kind: str, kid: str, key: Any, **more: Any) -> dict[str, Any]:
 
 
 class Issuer:
-    """What it publishes may be anything: `pages` by path, each a value or bytes."""
+    """Publish `pages` by path. A page is a value or bytes."""
 
     def __init__(self, address: str) -> None:
         self.address = f"{address}/realm"
@@ -66,7 +66,7 @@ class Issuer:
         self.pages[KEYS] = {"keys": [*listed, *more]}
 
     def claims(self, now: datetime, **changed: Any) -> dict[str, Any]:
-        """Those of a good token; None leaves one out."""
+        """Return the claims of a valid token. None leaves a claim out."""
         at = int(now.timestamp())
         claims = {
             "iss": self.address,
@@ -90,7 +90,7 @@ class Issuer:
 
 
 def forged(header: Mapping[str, Any], claims: Any, signature: bytes = b"") -> str:
-    """Parts as they are given, whatever they say."""
+    """Return a JWT of these parts without checking them."""
     raw = [json.dumps(part).encode() for part in (header, claims)]
     parts = [urlsafe_b64encode(part).rstrip(b"=").decode() for part in (*raw, signature)]
     return ".".join(parts)
@@ -118,7 +118,7 @@ def an_issuer() -> Iterator[Issuer]:
             self.wfile.write(body)
 
         def log_message(self, *_: Any) -> None:
-            """Nothing is told."""
+            """Log nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     made.append(Issuer(f"http://127.0.0.1:{server.server_port}"))

@@ -1,4 +1,4 @@
-"""JWTs of an issuer: only what it signed for us, with a key that it publishes, lets anybody in."""
+"""A JWT is valid only if the issuer signed it for Punctual with a published key."""
 
 import hmac
 import json
@@ -91,7 +91,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "a role in capitals": {"role": "ADMIN"},
     "unknown roles": {"role": ["root", 4, None]},
     "a role by number": {"role": 4},
-    "nobody": {"sub": None},
+    "no subject": {"sub": None},
     "an empty name": {"sub": ""},
     "a name that breaks lines": {"sub": "ada\nadmin"},
     "a name with half a character": {"sub": "ada\ud83d"},
@@ -165,7 +165,7 @@ def test_an_algorithm_that_we_did_not_choose_is_none(
 
 
 def test_a_public_key_is_no_secret_to_sign_with(issuer: Issuer, clock: ManualClock) -> None:
-    """The oldest trick: HS256 with what everybody can read."""
+    """The attack signs with HS256 and the public key as the secret."""
     public = issuer.keys["rsa"].public_key()
     header = {"alg": "HS256", "kid": "rsa-0"}
     for form in (Encoding.PEM, Encoding.DER):
@@ -317,7 +317,7 @@ def test_what_is_published_wrongly_is_an_outage(
 
 @pytest.mark.parametrize("host", ["127.0.0.1:9001", "localhost", "[::1]:80"])
 def test_what_is_published_elsewhere_leads_to_nothing_on_loopback(host: str) -> None:
-    """Such as what a function's runtime answers there, which takes its next call."""
+    """The runtime API of Lambda listens there, and a request would take the next invocation."""
     asked: list[str] = []
 
     def fetch(address: str) -> bytes:
@@ -346,7 +346,7 @@ def test_a_redirect_is_not_followed(issuer: Issuer, clock: ManualClock) -> None:
 def test_an_answer_that_drips_is_cut_off(
     issuer: Issuer, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each byte comes in time, and all of them together would take ten seconds."""
+    """Each byte is within the socket timeout, but all bytes would take ten seconds."""
     monkeypatch.setattr("punctual.auth.https_fetch.FETCH_SECONDS", 0.2)
     enough, whole = Event(), Event()
 
@@ -370,7 +370,7 @@ def test_an_answer_that_drips_is_cut_off(
 def test_addresses_that_swallow_everything_take_no_more_than_their_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A large issuer has many: each with a time of its own would be longer than a call waits."""
+    """With a full timeout for each address, a call would wait too long."""
     waited: list[float] = []
 
     def swallow(_address: tuple[str, int], timeout: float) -> Any:
@@ -390,7 +390,7 @@ def test_addresses_that_swallow_everything_take_no_more_than_their_time(
 def test_addresses_that_refuse_at_once_cost_the_next_one_nothing(
     issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As IPv6's first, where there is none."""
+    """The IPv6 address comes first and has no route."""
     port = int(issuer.address.split(":")[2].split("/")[0])
     places = [(0, 0, 0, "", (at, port)) for at in ["::1"] * 40 + ["127.0.0.1"]]
     monkeypatch.setattr("punctual.auth.https_fetch.getaddrinfo", lambda *_args, **_: places)

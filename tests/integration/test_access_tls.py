@@ -1,4 +1,4 @@
-"""An issuer's documents over TLS: only from whom its certificate names, and in bounded time."""
+"""Documents of an issuer come over TLS from the host of the certificate, in limited time."""
 
 import ssl
 import threading
@@ -28,12 +28,12 @@ class _Page(BaseHTTPRequestHandler):
         self.wfile.write(f"{self.path} for {self.headers['host']}".encode())
 
     def log_message(self, *_: object) -> None:
-        """Nothing is told."""
+        """Log nothing."""
 
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of 127.0.0.1, by itself; with its key. OpenSSL asks the real clock whether it is good."""
+    """Return a self-signed certificate of 127.0.0.1 with its key. OpenSSL uses the real clock."""
     key, name = ec.generate_private_key(ec.SECP256R1()), x509.NameAttribute
     of = x509.Name([name(NameOID.COMMON_NAME, "issuer")])
     hosts = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
@@ -96,7 +96,7 @@ def test_who_has_another_name_is_an_outage(
 
 
 def test_a_handshake_that_never_ends_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel takes the connection, and nobody says a word."""
+    """The kernel accepts the connection, but no server answers."""
     monkeypatch.setattr("punctual.auth.https_fetch.FETCH_SECONDS", 0.2)
     with closing(create_server(("127.0.0.1", 0))) as silent, pytest.raises(Unavailable):
         fetch_document(f"https://127.0.0.1:{silent.getsockname()[1]}/keys")

@@ -1,4 +1,4 @@
-"""The mark of a list's token is no secret: whoever makes one up gets a page or 422, and no more."""
+"""A forged page token returns a page of the own tenant or a 422."""
 
 from collections.abc import Iterator
 
@@ -58,4 +58,4 @@ def test_a_place_that_no_page_ended_at_is_refused_or_reads_on(
         assert answer.status == 200 or "next_token" in answer.fields
         assert b"globex" not in answer.body
         seen.add(answer.status)
-    assert 422 in seen  # no place is good for lists of every kind
+    assert 422 in seen  # no cursor fits every list

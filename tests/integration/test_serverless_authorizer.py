@@ -1,4 +1,4 @@
-"""Who gets in before the deployed API: the admin's token, rows of tokens, and nobody else."""
+"""The authorizer of the deployed API accepts the admin token and stored tokens only."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -125,11 +125,11 @@ def test_a_token_is_read_once_and_refused_within_a_minute_of_its_end(
 
 
 def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None:
-    """Tokens that the key did make, and no row knows: as after a table was restored."""
+    """The key made these tokens, but no row has them, as after a restore of the table."""
     for number in range(1_050):
         assert entrance(secret(KEY, number.to_bytes(32, "big"))) == OUT
-    remembered = entrance.authorizer._door._tokens._invalid  # type: ignore[attr-defined]
-    assert len(remembered) == 1_000
+    cached = entrance.authorizer._door._tokens._invalid  # type: ignore[attr-defined]
+    assert len(cached) == 1_000
 
 
 def test_the_last_use_is_written_once_in_five_minutes(
@@ -215,7 +215,7 @@ def test_key_and_hash_hold_for_some_minutes_where_they_cannot_be_read(
 def test_aws_that_hangs_leaves_time_to_say_that_nobody_knows(
     entrance: Entrance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each try that hangs takes its four seconds, and none begins behind the first three."""
+    """Each hanging attempt takes four seconds, and none begins after the third second."""
     from botocore.exceptions import ReadTimeoutError
 
     steady, tries = [0.0], []

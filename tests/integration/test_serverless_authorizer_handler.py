@@ -1,4 +1,4 @@
-"""The authorizer's handler: what it tells, and what it imports."""
+"""The authorizer's handler: its answers, logs and imports."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Several take back one token at the same time, or again after a crash: one line of the audit."""
+"""Concurrent and repeated revocations of a token write one audit entry."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ from tests.integration.moto_adapter import Moto, moto
 
 
 class Before:
-    """What it is given, but once, ahead of the call of this name, something else happens."""
+    """Wrap an object, and run a function once before the call of this name."""
 
     def __init__(self, wrapped: Any, name: str, happens: Callable[[], Any]) -> None:
         self._wrapped = wrapped
@@ -106,7 +106,7 @@ def test_asked_again_after_a_crash_it_is_done_in_the_name_of_who_was_first(step:
 def test_what_failed_days_ago_is_done_in_the_name_and_at_the_time_of_who_asks_now(
     step: str,
 ) -> None:
-    """The token was good in between: neither its row nor the audit may say otherwise."""
+    """The token was valid in between, and its row and the audit must show that."""
     with moto(ManualClock(NOON)) as store:
         desk = Desk(store)
 

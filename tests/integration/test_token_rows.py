@@ -1,4 +1,4 @@
-"""Rows of tokens: what both stores promise to admins, and to who lets calls in."""
+"""Both stores keep the same rules for token rows."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -118,7 +118,7 @@ def test_what_is_no_good_any_more_is_shown_for_a_month(rows: Rows) -> None:
 
 @pytest.mark.parametrize("rows", ["aws", "memory"], indirect=True)
 def test_the_first_wish_stands(rows: Rows) -> None:
-    """On the node one transaction holds all of it."""
+    """On the node one transaction does all writes."""
     put(rows, a_token(), a_token(2))
     assert rows.listed.wished("acme", an_id(1), "mine") == "mine"
     assert rows.listed.wished("acme", an_id(1), "theirs") == "mine"
@@ -197,7 +197,7 @@ def test_a_token_of_an_undone_unit_is_none(store: Store) -> None:
 
 
 def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
-    """As after a crash between the two writes that make one."""
+    """A crash between the two writes of a new token leaves this state."""
     with moto(ManualClock(NOON)) as made:
         tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
         tokens.put(a_token(1), "a")
@@ -210,7 +210,7 @@ def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
 
 
 def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As after writes that failed: of a token that was never made, and of one taken back."""
+    """Failed writes of a new and of a revoked token leave this state."""
     monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 4)
     with moto(ManualClock(NOON)) as made:
         control = made.settings.control_table
@@ -229,7 +229,7 @@ def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.Monkey
         rows = {row["sk"]["S"]: row for row in made.rows("control") if "hash" in row}
         assert rows[old.token_id]["expires"]["N"] == str(int(now.timestamp()))
         assert rows[an_id(4)]["expires"]["N"] == str(int((NOON + 2 * KEPT).timestamp()))
-        # Whoever makes it may be about to put the token itself, which must then be listed.
+        # The second write of a new token may still follow, and the token must then be listed.
         assert "expires" not in rows[young.token_id]
         assert "expires" not in rows[an_id(1)]
         tokens.put(a_token(5), "e")

@@ -1,4 +1,4 @@
-"""Tokens as people use them, on the node and as deployed: made, used, listed, taken back."""
+"""Tokens on the node and on AWS: create, use, list and revoke them."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How many tokens a tenant may have: the next is refused, and a revoked one makes room."""
+"""A token over the limit of the tenant is an error, and a revoked token makes room."""
 
 from pathlib import Path
 

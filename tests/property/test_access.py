@@ -1,4 +1,4 @@
-"""The Authorization header and what stands in it: whatever is sent, one token is found or none."""
+"""Any Authorization header yields one token or none."""
 
 import string
 
@@ -65,7 +65,7 @@ def test_what_a_key_made_is_known_by_it_and_fits_a_header(key: bytes, random: by
 
 @given(KEYS, KEYS, RANDOM)
 def test_what_another_key_made_is_not(key: bytes, other: bytes, random: bytes) -> None:
-    assume(key.rstrip(b"\0") != other.rstrip(b"\0"))  # HMAC fills up a key with zeros
+    assume(key.rstrip(b"\0") != other.rstrip(b"\0"))  # HMAC pads a key with zeros
     assert not is_ours(other, secret(key, random))
     assert keyed_hash(key, "pnc_a") != keyed_hash(other, "pnc_a")
 
@@ -91,7 +91,7 @@ def test_without_a_key_nothing_is_ours() -> None:
 
 @given(RANDOM, RANDOM)
 def test_marks_and_hashes_of_one_key_have_nothing_in_common(one: bytes, other: bytes) -> None:
-    """The part that everybody sees says nothing of what is stored."""
+    """The public part of a token does not show the stored hash."""
     text = secret(b"k", one)
     assert text[-14:] not in keyed_hash(b"k", text)
     assert (keyed_hash(b"k", text) == keyed_hash(b"k", secret(b"k", other))) is (one == other)

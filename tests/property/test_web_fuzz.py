@@ -1,4 +1,4 @@
-"""Whatever is sent, the answer is the contract's: never a 500, and refusals name fields."""
+"""Any request gets an answer of the contract, never a 500, and errors name fields."""
 
 import json
 from typing import Any
@@ -104,7 +104,7 @@ def sent(value: Any) -> bytes:
 
 
 def holds(answer: Answer, *statuses: int) -> None:
-    """The answer is one of the contract's, and as a problem says what the contract asks."""
+    """Check that the status is one of `statuses`, and that an error is a problem document."""
     assert answer.status in statuses, answer
     if answer.status >= 400:
         problem = answer.json

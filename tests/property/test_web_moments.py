@@ -1,4 +1,4 @@
-"""A time in its usual form is read the short way, which knows no form that the long way refuses."""
+"""The fast parser of times accepts only forms that the full parser accepts."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""Who a token belongs to: what is asked of the rows, how often, and what is remembered."""
+"""The check of a token: its reads of rows, and its caches."""
 
 from datetime import timedelta
 from typing import Any
@@ -22,7 +22,7 @@ WHO = Identity("acme", "ci", Role.EDITOR, an_id(1))
 
 
 class Known:
-    """Rows of tokens that count what is asked."""
+    """Token rows that count the reads."""
 
     def __init__(self) -> None:
         token = Token(an_id(1), "acme", "ci", Role.EDITOR, NOON, "me")

@@ -1,4 +1,4 @@
-"""The OpenAPI document says what the routes do, and its files are what the models make."""
+"""The OpenAPI document matches the routes, and its files match the models."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ from tests.web_client import Client
 
 ROOT = Path(__file__).parents[2]
 LAYER = ROOT / "layers/core/python"
-IN_NO_DOCUMENT = {500}  # a fault of ours
+IN_NO_DOCUMENT = {500}  # an error of the server
 CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
 
@@ -78,7 +78,7 @@ def test_each_name_in_an_address_is_a_parameter(made: Any) -> None:
 
 def test_each_status_that_a_problem_can_have_is_told(made: Any) -> None:
     told = {int(s) for one in operations(made).values() for s in one["responses"] if s >= "400"}
-    apart = {405}  # of no operation: it answers what is none
+    apart = {405}  # no operation answers it
     assert told | apart == set(HTTP_STATUSES.values()) - IN_NO_DOCUMENT
     assert "Allow" in made["components"]["responses"]["MethodNotAllowed"]["headers"]
 

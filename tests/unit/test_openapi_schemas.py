@@ -1,4 +1,4 @@
-"""The document has nothing in it that a generator of clients stumbles over."""
+"""The document holds nothing that breaks a client generator."""
 
 import re
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ from punctual.web.openapi.schemas import _SCHEMA_NAMES
 DOCUMENT = build_document()
 SCHEMAS = DOCUMENT["components"]["schemas"]
 ALTERNATIVES = ("oneOf", "anyOf")
-FREE = ("examples", "example", "const", "enum")  # values, no schemas
-# By type of schedule from one model each.
+FREE = ("examples", "example", "const", "enum")  # values, not schemas
+# One model gives a schema for each schedule type.
 MADE_OF = {
     **dict.fromkeys(("CronJob", "FutureJob", "ImmediateJob", "IntervalJob"), "JobFields"),
     **dict.fromkeys(
@@ -25,7 +25,7 @@ MADE_OF = {
 
 
 def objects(value: Any, path: str = "#") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object of the document with its path, the values of examples aside."""
+    """Yield every object of the document with its path, without the examples."""
     if isinstance(value, dict):
         yield path, value
         for name, inner in value.items():
@@ -107,7 +107,7 @@ def test_what_is_required_is_there() -> None:
 
 
 def test_no_field_has_the_name_of_its_schema() -> None:
-    """In generated Python the one hides the other."""
+    """In generated Python one hides the other."""
     names = {title: re.sub(r"(?<!^)(?=[A-Z])", "_", title).lower() for title in SCHEMAS}
     assert [(title, name) for title, name, _ in fields() if name == names[title]] == []
 
@@ -116,7 +116,7 @@ def test_every_field_says_what_it_is_in_its_own_schema() -> None:
     former = {new: old for old, new in _SCHEMA_NAMES.items()}
     for title, name, field in fields():
         if "const" in field and "description" not in field:
-            continue  # it tells schemas apart, and says all by its value
+            continue  # the discriminator needs no description
         words = FIELD_DESCRIPTIONS[MADE_OF.get(title, former.get(title, title))]
         assert field["description"].startswith(words[name]), f"{title}.{name}"
 

@@ -1,4 +1,4 @@
-"""Tasks of AWS as the API takes them: accepted where they are installed, else refused by name."""
+"""The API accepts AWS tasks where they are installed, and rejects them by name elsewhere."""
 
 import json
 from datetime import UTC, datetime

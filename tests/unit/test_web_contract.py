@@ -1,4 +1,4 @@
-"""The list of calls that the stack makes routes of is the list of what is declared."""
+"""The calls of the contract are the declared routes."""
 
 import subprocess
 import sys

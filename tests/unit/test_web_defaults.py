@@ -1,4 +1,4 @@
-"""A document says the same whether or not it names what it means by default."""
+"""An explicit default equals an absent field."""
 
 from typing import Any
 

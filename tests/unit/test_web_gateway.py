@@ -1,4 +1,4 @@
-"""The same routes, asked by API Gateway through powertools' resolver."""
+"""The routes answer events of API Gateway through powertools' resolver."""
 
 import base64
 import json

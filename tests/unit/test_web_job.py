@@ -1,4 +1,4 @@
-"""What a job may be: every wrong field is named at once, and what is right is kept as sent."""
+"""A job request reports all wrong fields, and keeps valid fields as sent."""
 
 import json
 from datetime import UTC, datetime

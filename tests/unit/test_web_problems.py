@@ -1,4 +1,4 @@
-"""How errors leave, and headers that make a call safe."""
+"""Problem documents, request headers, page tokens and query parameters."""
 
 from typing import ClassVar
 

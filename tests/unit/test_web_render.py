@@ -1,4 +1,4 @@
-"""Jobs and runs as they are shown."""
+"""The views of jobs and runs."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a role may: each call's own lowest, refused below it and served from there on."""
+"""Each call rejects roles below its own, and serves the others."""
 
 import json
 

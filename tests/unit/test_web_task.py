@@ -1,4 +1,4 @@
-"""What a job may run."""
+"""The checks of tasks."""
 
 import json
 from datetime import UTC, datetime

@@ -1,4 +1,4 @@
-"""Webhooks: who is told, how it is signed and checked, when it is tried again."""
+"""Webhooks: recipients, signatures and retries."""
 
 from base64 import b64decode, b64encode
 from datetime import UTC, datetime, timedelta
@@ -127,7 +127,7 @@ def test_the_head_tells_every_outcome_apart() -> None:
 
 
 def told_by(story: Story) -> Story:
-    """With two entries: failures of all kinds, and what did not run."""
+    """Return a job with two entries: all failures, and runs that did not start."""
     change = msgspec.structs.replace(a_change(story.head), notify="FT KM")
     story.do(change)
     return story

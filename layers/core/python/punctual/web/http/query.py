@@ -11,7 +11,7 @@ from punctual.web.models.field_errors import invalid_fields
 
 MAX_PARAMETERS = 100
 PAGING_PARAMETERS = ("limit", "next_token")
-_NUMBER = re.compile(r"[0-9]{1,15}")
+_DECIMAL_DIGITS = re.compile(r"[0-9]{1,15}")
 # A plus sign in a query string means a space. Clients often forget to encode that of an offset.
 _LOST_PLUS = re.compile(r" (\d\d:\d\d)\Z", re.ASCII)
 
@@ -55,7 +55,7 @@ class Query:
         if name not in self._values:
             return default
         text = self.text(name)
-        value = int(text) if _NUMBER.fullmatch(text) else -1
+        value = int(text) if _DECIMAL_DIGITS.fullmatch(text) else -1
         if not low <= value <= high:
             self.add_error(name, f"must be an integer from {low} to {high:,}")
         return value

@@ -8,12 +8,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from punctual.domain.durations import FUTURE_SLACK
 from punctual.domain.schedules import schedule
-from punctual.domain.schedules.schedule import Cron, Every, next_after
+from punctual.domain.schedules.schedule import MAX_INTERVAL, Cron, Every, next_after
 from punctual.domain.schedules.timezones import EPOCH
 from punctual.web.http import timestamps
 from punctual.web.models.schedule_types import RECURRING_TYPES, TYPES_OF_FIELD
 
-MAX_INTERVAL = schedule.MAX_INTERVAL
 MAX_EXCLUDED_DATES = 366
 MAX_RUNS = 2_147_483_647
 TIME_FIELDS = ("schedule_time", "start_time", "end_time")

@@ -11,7 +11,7 @@ from punctual.web.features import NOT_INSTALLED, Features
 from punctual.web.http.json_body import MAX_REPORTED_PATHS
 from punctual.web.models.schedule import AddError, StrictModel
 
-MAX_URL_CHARACTERS = 8_192
+MAX_URL_CHARACTERS = 8 * 1024
 MAX_TASK_HEADERS = 50
 MAX_HEADER_BYTES = 8 * 1024
 MAX_CODE_BYTES = 64 * 1024
