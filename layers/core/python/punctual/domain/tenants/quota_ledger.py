@@ -20,7 +20,8 @@ SCARCE_LEASE_SECONDS = 2
 CAPACITY_SECONDS = 3  # worth of the rate that the bucket of calls holds at least
 LONG_LEASES_WORTH_SECONDS = 3  # of the rate, in all long leases of calls together
 LEASED_DEMAND_SECONDS = 2  # of its own demand, that an instance leases at a time
-MAX_IDLE_SPARE = 50  # calls that an instance leases without demand while the bucket is nearly full
+MIN_IDLE_SPARE = 50  # calls that an instance leases without demand while the bucket is nearly full
+IDLE_SPARES_PER_SECOND = 20  # a larger limit leases this part of a second's calls instead
 LONG_LEASE_SECONDS = 60
 LONG_LEASE_STEP_SECONDS = 10  # long leases end together, so the row stays under 1 KB
 SHORT_LEASE = 3 * SECOND // 2
@@ -238,7 +239,8 @@ Lease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, wait=0.0
         left = max(0, tokens(bucket) - number)
         wanted = max(1, round(LEASED_DEMAND_SECONDS * request.per_second))
         if 4 * left > 3 * self.capacity:
-            wanted = max(wanted, min(MAX_IDLE_SPARE, left // 4))
+            idle = max(MIN_IDLE_SPARE, self.rate // IDLE_SPARES_PER_SECOND)
+            wanted = max(wanted, min(idle, left // 4))
         short = min(wanted, ceil(left / 2))
         long = min(short, max(0, ceil((LONG_LEASES_WORTH_SECONDS * self.rate - used(window)) / 2)))
         if long and long >= ceil(request.per_second):
