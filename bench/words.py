@@ -35,9 +35,9 @@ _BUYS = (
     (r"dynamodb-(write|read) reconciler control: #\w+", "how far the walk has come"),
     # what is read
     (r"dynamodb-read reconciler jobs: scan", "every head there is"),
-    (r"dynamodb-read executor\S* jobs: head", "the head, where its message does not tell it"),
+    (r"dynamodb-read executor\S* jobs: head", "the job state, to claim and to finish"),
     (r"dynamodb-read executor\S* jobs: body", "what to do, with its payload"),
-    (r"dynamodb-read poller jobs: head", "the head, glanced at to fire"),
+    (r"dynamodb-read poller jobs: head", "the job state, to fire"),
     (r"dynamodb-read (poller|executor\S*) runs: run", "whether the last run's history is written"),
     (r"dynamodb-read status runs: run", "the line of history, for lists over all jobs"),
     (r"dynamodb-read status control: query", "which changes are counted already"),

@@ -17,7 +17,6 @@ from punctual.node.run_queue.queue import RunQueue
 from punctual.node.run_queue.slots import SLOTS
 from punctual.node.sqlite.store import Store
 from tests.integration.moto_adapter import moto
-from tests.integration.moto_faults import frozen
 from tests.simulation.memory import Memory
 from tests.simulation.torn import Repeating, torn
 
@@ -83,13 +82,6 @@ def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
 
 
 @contextmanager
-def stale(_folder: Path, clock: ManualClock) -> Iterator[World]:
-    """What is not read consistently stands still, as it was before anything was written."""
-    with moto(clock) as made, frozen(made.clients.dynamodb):
-        yield World(made.ports, clock, lambda _now: made.delivered(), lambda _now: made.told())
-
-
-@contextmanager
 def memory(_folder: Path, clock: ManualClock) -> Iterator[World]:
     """The plain one that simulations run on: it must not be kinder than the others."""
     made = Memory(clock)
@@ -119,6 +111,5 @@ ADAPTERS: Mapping[str, Factory] = {
     "aws": aws,
     "embedded": embedded,
     "memory": memory,
-    "stale": stale,
     "torn": repeating,
 }

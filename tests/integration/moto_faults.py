@@ -3,14 +3,11 @@
 Each holds for the first `times` calls of an operation on one client.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from botocore.exceptions import ReadTimeoutError
-
-from punctual.aws.dynamodb import keys
 
 
 class _Http(NamedTuple):
@@ -95,33 +92,6 @@ def sent_twice(client: Any, operation: str) -> Iterator[None]:
 
     with _hooked(client, _event(client, "needs-retry", operation), again):
         yield
-
-
-@contextmanager
-def frozen(client: Any) -> Iterator[list[int]]:
-    """Rows that are not read consistently are answered as they stood at first; how many, a call."""
-    stood: dict[tuple[str, str, str], Any] = {}
-    for table in client.list_tables()["TableNames"]:
-        for page in client.get_paginator("scan").paginate(TableName=table):
-            stood.update({(table, *_place(row)): row for row in page["Items"]})
-    seen: list[int] = []
-
-    def answer(params: dict[str, Any], **_: Any) -> Any:
-        ((table, asked),) = json.loads(params["body"])["RequestItems"].items()
-        if asked.get("ConsistentRead"):
-            return None
-        places = [(table, *_place(key)) for key in asked["Keys"]]
-        seen.append(len(places))
-        rows = [stood[place] for place in places if place in stood]
-        found = {"Responses": {table: rows}, "UnprocessedKeys": {}}
-        return _Http(200), {**found, "ResponseMetadata": {"HTTPStatusCode": 200}}
-
-    with _hooked(client, _event(client, "before-call", "BatchGetItem"), answer):
-        yield seen
-
-
-def _place(row: dict[str, Any]) -> tuple[str, str]:
-    return row[keys.PK]["S"], row[keys.SK]["S"]
 
 
 @contextmanager

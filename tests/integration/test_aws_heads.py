@@ -226,8 +226,6 @@ def test_busy_heads_are_those_with_runs_or_what_is_left_of_them(aws: Moto) -> No
     with_jobs(aws, job_ids(5))
     waiting = created(aws, job_id="j1", line=(WaitingRun("r", 1, NOON, NOON, NOON),))
     assert aws.ports.heads.busy("t") == [waiting]
-    named = created(aws, job_id="j2", lately={RUN: 1_772_452_800})
-    assert sorted(aws.ports.heads.busy("t"), key=lambda head: head.job_id) == [waiting, named]
 
 
 def noise(size: int) -> str:
@@ -272,15 +270,6 @@ def test_many_heads_are_read_a_hundred_at_a_time_each_once(aws: Moto) -> None:
     found: dict[Key, StoredState] = {}
     assert aws.spend(lambda: found.update(aws.ports.heads.load(wanted))) == {"BatchGetItem": 2}
     assert len(found) == 101
-
-
-def test_a_swap_that_knows_the_version_and_not_who_wrote_it_is_lost(aws: Moto) -> None:
-    """A message tells the head that a claim begins with: whoever makes one up knows no mark."""
-    head = created(aws)
-    made_up = changed(replace(head, writers=("guessed",)), "mine", state=JobStatus.CANCELLED)
-    assert aws.ports.heads.swap([Swap(made_up, head.version)]) == [False]
-    assert loaded(aws) == StoredState(head, {})
-    assert aws.ports.heads.swap([Swap(changed(head, "mine"), head.version)]) == [True]
 
 
 def test_each_operation_makes_the_fewest_calls(aws: Moto) -> None:

@@ -91,10 +91,10 @@ def test_minutes_are_opened_again_though_an_older_one_holds_up_the_watermark(
     key = Key(T, soon(world, 5))
     real = world.store.heads.load
 
-    def load(keys: Sequence[Key], glance: bool = False) -> object:
+    def load(keys: Sequence[Key]) -> object:
         if key in keys:
             raise ValueError("It cannot be read.")
-        return real(keys, glance)
+        return real(keys)
 
     with monkeypatch.context() as patched:
         patched.setattr(world.store.heads, "load", load)

@@ -110,10 +110,11 @@ def test_nothing_is_lost_and_nothing_is_told_twice(name: str, fault: Fault) -> N
 
 def test_there_is_something_to_break() -> None:
     assert [f"{call.port}.{call.method}" for call in calls("quick")] == [
-        *("heads.swap", "heads.bodies", "heads.swap", "history.put")
+        *("heads.load", "heads.swap", "heads.bodies"),
+        *("heads.load", "heads.swap", "history.put"),
     ]
     assert [f"{call.port}.{call.method}" for call in calls("outputs")] == [
-        *("heads.swap", "heads.bodies", "blobs.put_many", "history.put_ends"),
-        *("heads.swap", "history.put"),
+        *("heads.load", "heads.swap", "heads.bodies", "blobs.put_many"),
+        *("heads.load", "history.put_ends", "heads.swap", "history.put"),
     ]
     assert "heads.beat" in [f"{call.port}.{call.method}" for call in calls("long")]

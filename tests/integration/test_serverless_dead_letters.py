@@ -1,6 +1,5 @@
 """Dead letters: runs whose message came back too often end, and nothing fails in silence."""
 
-import json
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
@@ -182,21 +181,6 @@ def test_what_cannot_be_read_is_told_in_full_and_does_not_come_again(
     assert world.tell.count(Metric.DEAD_LETTERS) == 2
     assert world.status(key) is RunStatus.FAILED
     assert behind.left == 0
-
-
-def test_of_a_letter_that_cannot_be_read_no_head_is_told(
-    world: ExecutorWorld, behind: Behind
-) -> None:
-    world.submit()
-    (record,) = world.records()
-    message = parse_message(record["body"])
-    assert message.head is not None
-    behind.put(record["body"].replace('"f":1,', '"f":99,'))
-    behind.bury()
-    ((name, said),) = world.tell.problems
-    assert (name, json.loads(said["body"] + "}")["r"]) == ("dead_letter_unreadable", message.run_id)
-    assert "writers" in record["body"]
-    assert "writers" not in said["body"]
 
 
 def test_a_letter_that_could_not_be_dealt_with_comes_again(

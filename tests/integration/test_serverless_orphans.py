@@ -16,7 +16,7 @@ from punctual.engine.dispatch import late_timers
 from punctual.engine.ports.rows import Key
 from punctual.lambdas.reconciler.handler import walk
 from tests.builders import NOON, a_body, an_id
-from tests.integration.moto_faults import frozen, unreached
+from tests.integration.moto_faults import unreached
 from tests.integration.serverless_world import Functions, functions
 
 LARGE = {"text": "x" * 10_000}
@@ -112,16 +112,6 @@ def test_all_that_a_job_has_stays_while_its_head_stands(deployed: Functions) -> 
     assert clear(deployed).over
     assert (payloads(deployed), body_rows(deployed)) == before
     assert removed(deployed) == 0
-
-
-def test_a_job_that_a_glance_does_not_see_yet_keeps_its_payload(deployed: Functions) -> None:
-    with frozen(deployed.aws.clients.dynamodb) as glances:
-        deployed.submit(payload=LARGE, **DAILY)
-        deployed.clock.set(NOON + 2 * OLD)
-        glances.clear()
-        assert clear(deployed).over
-    assert len(glances) == 1
-    assert len(payloads(deployed)) == 1
 
 
 def test_a_walk_that_fails_in_the_middle_goes_on_there(

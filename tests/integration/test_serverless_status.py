@@ -23,7 +23,6 @@ from punctual.lambdas.status.handler import StatusHandler, following
 from punctual.web.contract import READER
 from punctual.web.views.run import listed_run_json
 from tests.builders import JOB, NOON, a_body, a_head, a_row, a_run, after, an_attempt, an_id
-from tests.integration.moto_faults import frozen
 from tests.integration.serverless_api import Deployed, Hand, Told, deployed
 from tests.integration.stream_records import BY_TTL, Stream
 from tests.integration.test_serverless_api import DAILY, load
@@ -456,17 +455,6 @@ def test_of_a_run_that_carries_its_output_no_row_is_read(world: World) -> None:
     assert "BatchGetItem" not in world.store.spend(lambda: world.follow(record))
     (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
     assert row.detail.output is not None, "the list tells that there is one"
-
-
-def test_a_row_that_is_not_to_be_seen_yet_is_read_once_more(world: World) -> None:
-    run = replace(ENDED, run_id=an_id(1))
-    record = world.stream.of(a_head(version=3), a_head(version=4, ended=(run,)))
-    with frozen(world.store.clients.dynamodb) as seen:
-        world.store.ports.history.put([a_row(run.run_id, JOB, run=run, detail=Detail(exit_code=7))])
-        assert world.follow(record) == []
-    assert seen == [1], "at a glance there was none"
-    (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
-    assert row.detail.exit_code == 7
 
 
 def test_a_batch_costs_few_calls(world: World) -> None:

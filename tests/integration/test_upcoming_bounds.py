@@ -1,7 +1,6 @@
 """What comes next reads few heads, however many jobs wait."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace as with_port
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
@@ -13,12 +12,12 @@ from punctual.domain.schedules.cron.expression import Calendar
 from punctual.domain.schedules.schedule import Cron, Every, Once
 from punctual.engine.ports.job_states import JobStates, Swap
 from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key
+from punctual.engine.queries.job_list import JobList, untold
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import MOST, PART, PARTS, UpcomingRuns
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from tests.builders import NOON, a_body, a_head, a_run, after, an_id
-from tests.integration.adapters import SilentWake, run_queue
 
 DAY = timedelta(days=1)
 MANY = 3_000
@@ -67,9 +66,9 @@ def hourly(number: int) -> JobState:
 
 
 def counted(store: Store) -> tuple[UpcomingRuns, CountingHeads]:
-    ports = store.ports(run_queue(store), SilentWake())
-    heads = CountingHeads(store.heads)
-    return UpcomingRuns(with_port(ports, heads=cast(JobStates, heads))), heads
+    counting = CountingHeads(store.heads)
+    heads = cast(JobStates, counting)
+    return UpcomingRuns(heads, JobList(heads, ManualClock(NOON), untold)), counting
 
 
 def steps(store: Store, look: Callable[[], object]) -> int:

@@ -192,7 +192,7 @@ class PollerFunction(Process):
         early, wake = EarlyMessages(ports.messages, self.clock, pace), OwnWakeUps(self._wake)
         mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
         steps = ChangeApplier(mine, self.clock, self.monotonic, self.log)
-        looker = Evaluator(steps, self.new_id, glance=True)
+        looker = Evaluator(steps, self.new_id)
         visitor = OnDemandPoller(
             ports.timers, ports.buckets, ports.buckets, looker, early, self._failing, pace
         )

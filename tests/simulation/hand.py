@@ -30,13 +30,13 @@ class Interrupted(Plan):
 
     def __init__(self) -> None:
         super().__init__()
-        self._before: dict[str, Callable[[], None]] = {}
-        self._after: dict[str, Callable[[], None]] = {}
+        self._before: dict[str, Callable[[], object]] = {}
+        self._after: dict[str, Callable[[], object]] = {}
 
-    def before(self, method: str, what: Callable[[], None]) -> None:
+    def before(self, method: str, what: Callable[[], object]) -> None:
         self._before[method] = what
 
-    def after(self, method: str, what: Callable[[], None]) -> None:
+    def after(self, method: str, what: Callable[[], object]) -> None:
         self._after[method] = what
 
     def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:

@@ -33,7 +33,6 @@ from tests.simulation.control import (
     MemoryWake,
 )
 from tests.simulation.fifo import FifoQueue
-from tests.simulation.past import Past
 
 
 class Watch:
@@ -49,24 +48,17 @@ class Watch:
 class MemoryHeads:
     def __init__(self, clock: Clock, watch: Watch) -> None:
         self.rows: dict[Key, StoredState] = {}
-        self.past = Past(clock)
         self._bodies: dict[tuple[Key, str], DefinitionRow] = {}
         self._clock = clock
         self._watch = watch
         self.audit = MemoryAudit()
 
-    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, StoredState]:
-        read = self._glanced if glance else self._standing
-        found = {key: read(key) for key in keys}
+    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
+        found = {key: self._standing(key) for key in keys}
         return {key: stored for key, stored in found.items() if stored is not None}
 
-    def _glanced(self, key: Key) -> StoredState | None:
-        return self._kept(self.past.seen(key, self.rows.get(key)))
-
     def _standing(self, key: Key) -> StoredState | None:
-        return self._kept(self.rows.get(key))
-
-    def _kept(self, stored: StoredState | None) -> StoredState | None:
+        stored = self.rows.get(key)
         if stored is None:
             return None
         at = expires_at(stored.head)
@@ -89,7 +81,6 @@ class MemoryHeads:
                 leases[run_id] = lease
         new = StoredState(swap.head, leases)
         self._watch.swapped(standing, new)
-        self.past.note(swap.key, self.rows.get(swap.key))
         self.rows[swap.key] = new
         if swap.note is not None:
             self.audit.changed(swap.note, swap.head)
@@ -104,7 +95,6 @@ class MemoryHeads:
         if stored is None or lease is None or lease.token != beat.token:
             return None
         renewed = Lease(token=beat.token, until=beat.until, beaten=True)
-        self.past.note(beat.key, stored)
         self.rows[beat.key] = StoredState(stored.head, {**stored.leases, beat.run_id: renewed})
         return stored.head
 
@@ -194,8 +184,7 @@ class MemoryTimers:
 
 
 class MemoryHistory:
-    def __init__(self, clock: Clock, watch: Watch) -> None:
-        self.past = Past(clock)
+    def __init__(self, watch: Watch) -> None:
         self.rows: dict[RunKey, RunRow] = {}
         self.attempt_rows: dict[tuple[RunKey, int, int, bool], AttemptRow] = {}
         self._watch = watch
@@ -204,7 +193,6 @@ class MemoryHistory:
         for row in rows:
             key = RunKey(row.tenant, row.job_id, row.run.run_id)
             self._watch.row_put(self.rows.get(key), row)
-            self.past.note(key, self.rows.get(key))
             self.rows[key] = row
 
     def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
@@ -219,18 +207,12 @@ class MemoryHistory:
         mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
         return mine[-1].detail if mine else None
 
-    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
-        return frozenset(key for key in keys if self._read(key, glance) is not None)
+    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+        return frozenset(key for key in keys if key in self.rows)
 
-    def get(
-        self, keys: Sequence[RunKey], now: datetime, glance: bool = False
-    ) -> Mapping[RunKey, RunRow]:
-        found = {key: self._read(key, glance) for key in keys}
-        return {key: row for key, row in found.items() if row is not None and row.expires_at > now}
-
-    def _read(self, key: RunKey, glance: bool) -> RunRow | None:
-        row: RunRow | None = self.rows.get(key)
-        return self.past.seen(key, row) if glance else row
+    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
+        found = {key: self.rows[key] for key in keys if key in self.rows}
+        return {key: row for key, row in found.items() if row.expires_at > now}
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
         mine = [row for place, row in self.attempt_rows.items() if place[0] == key]
@@ -263,7 +245,7 @@ class Memory:
         self.timers = MemoryTimers()
         self.queue = FifoQueue(clock)
         self.notices = MemoryNotices()
-        self.history = MemoryHistory(clock, watch)
+        self.history = MemoryHistory(watch)
         self.blobs = MemoryBlobs()
         self.buckets = MemoryBuckets(clock)
         self.wake = MemoryWake()

@@ -127,7 +127,7 @@ class PollerProcess(Process):
     def begin(self) -> None:
         steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
         ahead = timedelta(seconds=self.world.setup.ahead)
-        looker = Evaluator(steps, self.new_id, glance=True)
+        looker = Evaluator(steps, self.new_id)
         self.poller = Poller(self.ports.timers, self.ports.buckets, looker, ahead)
         self._next_at: datetime | None = None
 
@@ -247,8 +247,7 @@ class ExecutorProcess(Process):
         detail = Detail(output_blob=name)
         self.world.laws.reports.ends[key, run.run_id, run.token] = work.status
         one = Finished(key, run.run_id, run.token, work.status, True, detail)
-        # However old: others may have written it since, and then the swap loses.
-        (result,) = self._executor.finish([one], known={key: work.assignment.head})
+        (result,) = self._executor.finish([one])
         if result.contended:
             return
         self._leave(work, result)
@@ -276,9 +275,7 @@ class ExecutorProcess(Process):
             return
         self.world.random.shuffle(deliveries)
         messages = [delivery.message for delivery in deliveries]
-        # However old: by now another may have claimed the run, or changed its job.
-        known = {Key(one.tenant, one.job_id): one.head for one in messages if one.head is not None}
-        handed = self._executor.claim(messages, known=known)
+        handed = self._executor.claim(messages)
         granted = {one.run.run_id: one for one in handed.granted}
         again = dict(handed.again)
         over = self.clock() + CLAIM_LEASE

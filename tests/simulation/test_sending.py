@@ -183,7 +183,6 @@ def test_a_message_that_is_delivered_twice_stays_until_its_holder_is_done() -> N
 def test_a_run_that_waits_as_long_as_the_safety_timer_keeps_its_own_timer() -> None:
     """Both are for 15 s later, and only the safety timer goes when the effects are done."""
     hand = Hand()
-    hand.memory.history.past.lag = timedelta(days=1)  # a row is written again: effects to secure
     hand.tick()
     key = hand.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     hand.jobs.run_now(*key)
@@ -191,6 +190,7 @@ def test_a_run_that_waits_as_long_as_the_safety_timer_keeps_its_own_timer() -> N
     hand.executor().finish([a_finish(hand.claim(), RunStatus.SUCCESS)])
     message = hand.memory.queue.entries[-1].message
     (held,) = hand.executor().claim([message]).granted
+    hand.memory.history.rows.clear()  # the row is written again: an effect to secure
     hand.executor().release(key, held.run.run_id, held.run.token, begun=False, waits=True)
     assert hand.head(key).timer_at == hand.now + seconds(15)
     assert hand.now + seconds(15) in [timer.at for timer in hand.timers()]

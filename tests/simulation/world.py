@@ -49,7 +49,6 @@ class Setup:
     tick_seconds: float = 60
     no_ticks: tuple[float, float] | None = None  # the planner's ticks are lost from, to
     twin_ticks: bool = False
-    lag: float = 10  # seconds that a glance may be behind
     shards: int = 2
     pace: Pace = PACE  # of pollers that are functions
     works: bool = False  # whether what they do takes them so long
@@ -147,8 +146,6 @@ class World:
         self.random = random.Random(setup.seed)
         self.laws = StoryLaws(lambda: self.now)
         self.memory = Memory(lambda: self.now, self.laws)
-        for rows in (self.memory.heads, self.memory.history):
-            rows.past.lag = timedelta(seconds=setup.lag)
         self.plan = Plan(tuple(faults), self._begin_call, self.sleep)
         self.processes: list[Process] = []
         self.handed: list[BucketLease] = []

@@ -128,7 +128,6 @@ def test_a_head_comes_back_as_it_was_with_its_leases() -> None:
         rules={3: replace(a_busy_job().rules[3], retry=Retry(2.5, 1000, 1.1, False))},
         line=(waiting, replace(waiting, run_id="x", caught_up=True)),
         ended=(a_run(status=RunStatus.SKIPPED, reason=Reason.OVERLAP, ended_at=NOON, nonce="n"),),
-        lately={RUN_ID: 1_772_452_800, JOB_ID: 2**32 - 1},
         behind=CatchUp(NOON, Misfire.RUN_ALL),
         state=JobStatus.PAUSED,
         tenant="té#nant",

@@ -32,6 +32,7 @@ HOLDERS = {
         "changes/timer_placement",
         "ports/clock",
         "dispatch/reconciler",
+        "queries/job_list",
         "queries/jobs",
         "changes/apply",
         "quotas/store_clock",

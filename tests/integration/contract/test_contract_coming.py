@@ -15,6 +15,7 @@ from punctual.engine.changes.timer_placement import blank_head
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Coming, Key
+from punctual.engine.queries.job_list import JobList, untold
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import UpcomingRuns
 from tests.builders import NOON, a_body, a_head, a_run, after, an_id
@@ -34,6 +35,11 @@ def each(number: int, seconds: int, **fields: Any) -> JobState:
     schedule = Every(seconds, anchor_at=NOON)
     made = {"schedule": schedule, "kind": Kind.INTERVAL, "next_at": after(seconds)}
     return a_head(an_id(number), **{**made, **fields})
+
+
+def a_forecast(world: World, **sizes: int) -> UpcomingRuns:
+    heads = world.ports.heads
+    return UpcomingRuns(heads, JobList(heads, world.clock, untold), **sizes)
 
 
 def accept(world: World, *heads: JobState) -> None:
@@ -149,7 +155,7 @@ def test_an_occurrence_fired_ahead_is_listed_until_its_time(world: World) -> Non
     run = a_run(scheduled_at=after(5), due_at=after(5))
     accept(world, once(1, after(5), next_at=None, runs=(run,)), each(2, 43_200, runs=(run,)))
     both = [(after(5), an_id(1)), (after(5), an_id(2))]
-    forecast = UpcomingRuns(world.ports)
+    forecast = a_forecast(world)
     assert listed(forecast, 1) == [*both, (after(43_200), an_id(2))]
     page = finish(forecast.upcoming("acme", NOON, NOON + DAY, 9, None, after(5)))
     assert [one.at for one in page.items] == [after(43_200)]
@@ -171,7 +177,7 @@ def test_pages_put_together_are_the_whole_list_in_order(
         if n != 30 or at <= 40_000
     ]
     wanted += [(after(3_600 * (n % 5) + 47_000), an_id(n)) for n in range(10, 20)]
-    assert listed(UpcomingRuns(world.ports), limit, start) == sorted(
+    assert listed(a_forecast(world), limit, start) == sorted(
         one for one in wanted if one[0] >= start
     )
 
@@ -186,7 +192,7 @@ def test_more_jobs_than_can_be_put_in_order_are_listed_in_parts(world: World, li
     wanted |= {(after(30_000), an_id(n)) for n in range(60, 70)}
     found: Listed = []
     moving = list(enumerate(heads))[::3]
-    forecast = UpcomingRuns(world.ports, most=16, part=20)
+    forecast = a_forecast(world, most=16, part=20)
     for number, page in enumerate(pages(forecast, limit, after(25_000))):
         found += page
         assert page == sorted(page)
@@ -201,7 +207,7 @@ def test_more_jobs_than_can_be_put_in_order_are_listed_in_parts(world: World, li
 def test_parts_without_anything_to_come_are_passed_over(world: World) -> None:
     accept(world, *(each(n, 40_000, state=JobStatus.PAUSED) for n in range(3, 60)))
     accept(world, *(each(n, 40_000) for n in (*range(3), *range(60, 120))))
-    met = list(pages(UpcomingRuns(world.ports, most=16, part=5), 200, after(50_000)))
+    met = list(pages(a_forecast(world, most=16, part=5), 200, after(50_000)))
     jobs = [job for page in met for _, job in page]
     assert sorted(jobs) == [an_id(n) for n in (*range(3), *range(60, 120))]
     assert [] in met

@@ -6,10 +6,12 @@ from typing import Any, cast
 
 import pytest
 
+from punctual.domain.durations import RETENTION
 from punctual.domain.errors import NotFound, Unavailable
+from punctual.domain.job_state import JobStatus
 from punctual.domain.schedules.schedule import Once
-from punctual.engine.ports.job_states import JobStates, Swap
-from punctual.engine.ports.rows import HeadPage
+from punctual.engine.ports.job_states import JobStates, StoredState, Swap
+from punctual.engine.ports.rows import HeadPage, Key
 from punctual.engine.queries.jobs import JobFilters, JobQueries
 from punctual.engine.queries.slices import finish
 from tests.builders import NOON, a_body, a_head, after, an_id
@@ -71,35 +73,26 @@ def test_other_tenants_and_pages_are_not_concerned(kept: World) -> None:
     assert (newest.head.job_id, told.lines) == (JOBS[2], [])
 
 
-class Meanwhile:
-    """Something happens between the read of heads and that of their bodies."""
+class Expiring:
+    """Reads of the job `BARE` find it as it was before it expired and its rows were removed."""
 
-    def __init__(self, world: World, standing: bool) -> None:
-        self._heads = world.ports.heads
-        self._standing = standing
+    def __init__(self, heads: JobStates) -> None:
+        self._heads = heads
+        self._expired = a_head(BARE, state=JobStatus.CANCELLED, ended_at=NOON - RETENTION)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._heads, name)
 
     def page(self, *asked: Any) -> HeadPage:
         page = self._heads.page(*asked)
-        changed = [(head, body) for head, body in page.items if head.job_id != BARE]
-        return page._replace(items=changed, bare=[a_head(BARE)])
+        return page._replace(bare=[self._expired])
 
     def load(self, keys: Any) -> Any:
-        return self._heads.load(keys) if self._standing else {}
+        return {**self._heads.load(keys), Key("acme", BARE): StoredState(self._expired, {})}
 
 
-def test_what_was_changed_meanwhile_is_listed_as_it_is_now(kept: World) -> None:
-    kept.ports.heads.put_bodies([a_body(BARE)])
-    search, told = a_search(kept, cast(JobStates, Meanwhile(kept, standing=True)))
-    found = finish(search.jobs("acme", JobFilters(), 50, None)).items
-    assert [view.head.job_id for view in found] == JOBS[::-1]
-    assert told.lines == []
-
-
-def test_what_went_meanwhile_is_listed_no_more(kept: World) -> None:
-    search, told = a_search(kept, cast(JobStates, Meanwhile(kept, standing=False)))
+def test_listing_leaves_out_job_that_expires_between_reads(kept: World) -> None:
+    search, told = a_search(kept, cast(JobStates, Expiring(kept.ports.heads)))
     found = finish(search.jobs("acme", JobFilters(), 50, None)).items
     assert [view.head.job_id for view in found] == [JOBS[2], JOBS[0]]
     with pytest.raises(NotFound):

@@ -53,8 +53,7 @@ def decide_at_length(
     unrecorded = draft.unrecorded(recorded)
     records = draft.to_record(unrecorded)
     stays = draft.growing(unrecorded) if together else unrecorded
-    lately = {} if together else draft.lately(unrecorded)
-    new, timer_at = draft.freeze(writer, stays, lately, brought)
+    new, timer_at = draft.freeze(writer, stays, brought)
     return Decision(
         head=new,
         changed=new is not head,

@@ -2,13 +2,11 @@
 
 from datetime import datetime, timedelta
 
-from punctual.domain.durations import LISTED, RETENTION
-from punctual.domain.identifiers import EPOCH
+from punctual.domain.durations import RETENTION
 from punctual.domain.job_state import JobState, JobStatus, Rules
 from punctual.domain.run import Lease, Reason, Run, WaitingRun
 
 WRITERS = 4
-_SECOND = timedelta(seconds=1)
 CAUGHT_UP = frozenset({Reason.COALESCED, Reason.OUTAGE, Reason.PAUSED})  # what one entry holds
 
 
@@ -105,13 +103,9 @@ class Draft:
         self.updated_at = self.now
 
     def freeze(
-        self,
-        writer: str,
-        ended: tuple[Run, ...],
-        lately: dict[str, int],
-        timers_gone: tuple[datetime, ...],
+        self, writer: str, ended: tuple[Run, ...], timers_gone: tuple[datetime, ...]
     ) -> tuple[JobState, datetime | None]:
-        """The new head, or the old one where nothing changed; and the timer to put, if any."""
+        """Return the new head, or the old one where nothing changed, and the timer to put."""
         old = self.head
         wanted = self._next_look(timers_gone)
         carried = self.head.timer_at
@@ -124,19 +118,16 @@ class Draft:
             or len(self.ended) != len(old.ended)
         )
         all_ended = tuple(self.ended)
-        if not moved and old == self._build(
-            wanted, old.version, all_ended, old.lately, old.writers
-        ):
+        if not moved and old == self._build(wanted, old.version, all_ended, old.writers):
             return old, timer
         writers = (*old.writers[1 - WRITERS :], writer)
-        return self._build(wanted, old.version + 1, ended, lately, writers), timer
+        return self._build(wanted, old.version + 1, ended, writers), timer
 
     def _build(
         self,
         timer_at: datetime | None,
         version: int,
         ended: tuple[Run, ...],
-        lately: dict[str, int],
         writers: tuple[str, ...],
     ) -> JobState:
         old = self.head
@@ -164,7 +155,6 @@ class Draft:
             runs=tuple(self.runs),
             line=tuple(self.line),
             ended=ended,
-            lately=lately,
             latest=self.latest,
             latest_not_run=self.latest_not_run,
             behind=self.behind,
@@ -186,18 +176,6 @@ class Draft:
         if not recorded:
             return tuple(self.ended)
         return tuple([run for run in self.ended if run.run_id not in recorded])
-
-    def lately(self, unrecorded: tuple[Run, ...]) -> dict[str, int]:
-        """Those that ended a moment ago, and are in the head no more."""
-        since = _second(self.now - LISTED)
-        found = {run_id: at for run_id, at in self.head.lately.items() if at > since}
-        if len(unrecorded) < len(self.ended):
-            staying = {run.run_id for run in unrecorded}
-            for run in self.ended:
-                at = _second(run.ended_at or run.changed_at)
-                if at > since and run.run_id not in staying:
-                    found[run.run_id] = at
-        return found
 
     def to_record(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
         """Those whose row is to be written; what is growing gets its one when it is whole."""
@@ -247,11 +225,6 @@ class Draft:
         """The last moment at which this run may start."""
         seconds = self.rules[run.definition].deadline_seconds
         return None if seconds is None else run.due_at + timedelta(seconds=seconds)
-
-
-def _second(at: datetime) -> int:
-    """The whole second after it, so that nothing is forgotten too early."""
-    return -((EPOCH - at) // _SECOND)
 
 
 def expires_at(head: JobState) -> datetime | None:

@@ -11,7 +11,6 @@ RESEND = timedelta(seconds=15)  # a queued run is announced again after this, th
 RESEND_MOST = timedelta(minutes=5)
 FUTURE_SLACK = timedelta(seconds=5)  # a schedule_time this far in the past still runs
 RETENTION = timedelta(days=30)
-LISTED = timedelta(seconds=7)  # until lists over all jobs have what ended: 2 s, and 5 for clocks
 RECEIPT = timedelta(hours=24)  # an Idempotency-Key is remembered
 LOST_AT_MOST = 5  # attempts whose executor died before the run is given up
 RETURNED_AT_MOST = 10  # claims given back before they began, until one counts as lost

@@ -27,7 +27,6 @@ def _is_plain(head: JobState) -> bool:
         head.state is JobStatus.SCHEDULED
         and not head.line
         and not head.ended
-        and not head.lately
         and head.behind is None
         and head.limits.max_runs is None
         and len(head.rules) == 1

@@ -128,7 +128,6 @@ class JobState(
     runs: tuple[Run, ...] = ()  # alive, oldest first
     line: tuple[WaitingRun, ...] = ()
     ended: tuple[Run, ...] = ()  # until their history row is known to be written
-    lately: dict[str, int] = {}  # then, by the second: lists over all jobs may not have them yet
     latest: str = ""  # the run last made that is not SKIPPED or MISSED
     latest_not_run: str = ""
     behind: CatchUp | None = None

@@ -1,4 +1,4 @@
-"""Messages: SQS FIFO, a queue a lane and priority, a group a message."""
+"""Run messages in SQS FIFO queues: one queue a lane and priority, one group a message."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -6,15 +6,13 @@ from typing import Any
 
 import msgspec
 
-from punctual.aws.dynamodb import keys
 from punctual.aws.sqs.sender import Queue
 from punctual.domain.errors import Invalid
-from punctual.domain.job_state import JobState, Lane, Priority
+from punctual.domain.job_state import Lane, Priority
 from punctual.domain.utc import Moment
 from punctual.engine.ports.run_queue import Message
 
 LAYOUT = 1
-MOST = 3_072  # bytes of a message with a head: ten are half of what SQS bills as one request
 
 
 class SqsMessages:
@@ -23,7 +21,7 @@ class SqsMessages:
         self._urls = urls
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        """The most urgent queues first; a twin of the same version is sent once."""
+        """Send by priority. A message that occurs twice is sent once."""
         by_url: dict[str, dict[str, Message]] = {}
         for message in sorted(messages, key=lambda one: one.priority):
             by_url.setdefault(self._url(message), {})[_mark(message)] = message
@@ -39,11 +37,7 @@ class SqsMessages:
 
 
 def to_body(message: Message) -> str:
-    """ASCII, for SQS refuses some characters that a tenant's name may hold.
-
-    Without its head where that is large, or of another swap than the one that sends it.
-    """
-    head = message.head
+    """ASCII, for SQS refuses some characters that a tenant's name may hold."""
     values: dict[str, Any] = {
         "f": LAYOUT,
         "t": message.tenant,
@@ -55,29 +49,7 @@ def to_body(message: Message) -> str:
         "v": message.version,
         "k": message.task_type,
     }
-    if head is not None and _is_of(head, message):
-        text = _text({**values, "h": (keys.LAYOUT, _told(head))})
-        if len(text) <= MOST:
-            return text
-    return _text(values)
-
-
-def _text(values: Mapping[str, Any]) -> str:
     return json.dumps(values, separators=(",", ":"))
-
-
-def _is_of(head: JobState, message: Message) -> bool:
-    named = (message.tenant, message.job_id, message.version)
-    is_marked = bool(head.writers and head.writers[-1])  # by which its swap tells it from made up
-    is_written = head.version > 0  # a swap of version 0 makes a new job, and asks for no mark
-    return is_written and is_marked and (head.tenant, head.job_id, head.version) == named
-
-
-def _told(head: JobState) -> dict[str, Any]:
-    """Whose it is, the message says."""
-    told: dict[str, Any] = msgspec.to_builtins(head, str_keys=True)
-    del told["tenant"], told["job_id"]
-    return told
 
 
 def parse_message(body: str) -> Message:
@@ -90,7 +62,7 @@ def parse_message(body: str) -> Message:
 def _message(values: Mapping[str, Any]) -> Message:
     if values["f"] > LAYOUT:
         raise ValueError(values["f"])
-    message = Message(
+    return Message(
         tenant=values["t"],
         job_id=values["j"],
         run_id=values["r"],
@@ -100,27 +72,15 @@ def _message(values: Mapping[str, Any]) -> Message:
         version=values["v"],
         task_type=values["k"],
     )
-    return message._replace(head=_head(values["h"], message)) if "h" in values else message
-
-
-def _head(told: Any, message: Message) -> JobState | None:
-    """None for what this version does not read as it was meant: then it is read from its row."""
-    try:
-        layout, fields = told
-        whose = {"tenant": message.tenant, "job_id": message.job_id}
-        head = msgspec.convert({**fields, **whose}, JobState, str_keys=True)
-    except (ValueError, TypeError):
-        return None
-    return head if layout == keys.LAYOUT and _is_of(head, message) else None
 
 
 def _entry(message: Message) -> dict[str, str]:
     return {
         "MessageBody": to_body(message),
-        # A group is handed out to one at a time: with any wider one, a message whose receiver died
-        # would hold up those sent after it for as long as it stays hidden.
+        # SQS delivers one message of a group at a time. In a larger group, the hidden message of a
+        # crashed executor would hold up those sent after it.
         "MessageGroupId": _mark(message),
-        # Without the version, a run sent again within five minutes would be dropped in silence.
+        # Without the version, SQS would drop a run that is sent again within five minutes.
         "MessageDeduplicationId": _mark(message),
     }
 

@@ -3,7 +3,7 @@
 Each round reads the clock once. A lost swap is a value: read again, decide again.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 from punctual.domain.job_state import JobState
@@ -15,8 +15,6 @@ from punctual.engine.changes.timer_placement import TimerPlacement, TimerPuts
 from punctual.engine.clock import Clocks
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.job_states import StoredState
-from punctual.engine.ports.rows import Key
 
 # Each round somebody wins, but nothing says who: of eight that order a hundred runs of one job
 # from processes of their own, one lost twenty-four times in a row, as one in twenty-five would.
@@ -48,26 +46,15 @@ class ChangeApplier:
     def tell(self, event: str, **facts: object) -> None:
         self._log(event, **facts)
 
-    def apply(
-        self,
-        changes: Sequence[Change],
-        known: Mapping[Key, StoredState] | None = None,
-        glance: bool = False,
-    ) -> list[Result]:
-        """Decide and write each; several of one job happen one after another.
-
-        What is `known` is not read before the first decision, what is read at a `glance` may be
-        old: such a decision may only lead to its swap, which loses then. Whatever else it would
-        come to is decided on what is read consistently.
-        """
+    def apply(self, changes: Sequence[Change]) -> list[Result]:
+        """Decide and write each change. Changes of one job happen one after another."""
         results: list[Result | None] = [None] * len(changes)
         tries = [0] * len(changes)
         pending = list(range(len(changes)))
         while pending:
             first, later = one_a_job(pending, changes)
             begun = self.clocks.read()
-            lost = self._round.apply(begun, first, changes, results, known, glance)
-            known, glance = None, False
+            lost = self._round.apply(begun, first, changes, results)
             for index in lost:
                 tries[index] += 1
                 if tries[index] >= TRIES:

@@ -1,5 +1,6 @@
 """Something that happens to a job, and what came of it."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ from msgspec import Struct
 
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Event
+from punctual.domain.run import Lease
 from punctual.engine.commands.audit import Note
 from punctual.engine.ports.rows import Detail, Key
 from punctual.engine.ports.timers import Timer
@@ -34,6 +36,7 @@ class Result(Struct, frozen=True):
     effects_done: bool = True
     recorded: bool = True  # of its effects: what ended has its history row
     contended: bool = False
+    leases: Mapping[str, Lease] = {}  # by run id, as the decision read them
     kept: tuple[Timer, ...] = ()  # of those that brought it: still to be looked at in their time
     failed: bool = False  # deciding raised: nothing was done, and the rest of its batch went on
     later: bool = False  # failed, for the head is a later version's: it waits until that is back

@@ -198,10 +198,4 @@ def message_of(key: Key, run: Run, head: JobState) -> Message:
         lane=rules.lane,
         version=head.version,
         task_type=rules.task_type,
-        head=head if _is_told(head) else None,
     )
-
-
-def _is_told(head: JobState) -> bool:
-    """Others of its runs would change it meanwhile; and what a run answered is in no message."""
-    return len(head.runs) == 1 and not any(run.note for run in head.ended)

@@ -1,4 +1,4 @@
-"""One change on its way: what was read, what was decided, and which timers go with it."""
+"""A planned change: the state that was read, the decision, and the timers that go with it."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ from punctual.domain.draft import WRITERS
 from punctual.domain.errors import LaterVersion, Unavailable, Unreadable
 from punctual.domain.events import Backfill, Claim, Evaluate, Event, Finish, StartRun
 from punctual.domain.job_state import JobState
-from punctual.domain.run import LOST, Run
+from punctual.domain.run import Run
 from punctual.engine.changes.change import Change
 from punctual.engine.commands.audit import of_change
 from punctual.engine.ports.history import History
@@ -19,8 +19,8 @@ from punctual.engine.ports.job_states import JobStates, StoredState, Swap
 from punctual.engine.ports.rows import Key, RunKey
 from punctual.engine.ports.timers import Timer
 
-MANY_ENDED = 8  # a claim or a finish does not ask which history rows stand, up to here
-LONG_ENDED = timedelta(hours=1)  # and none that ended so long ago is written without asking
+MANY_ENDED = 8  # up to here a claim or a finish does not ask which history rows exist
+LONG_ENDED = timedelta(hours=1)  # after this a history row is not written without asking
 
 
 class PlannedChange(Struct, frozen=True):
@@ -41,61 +41,31 @@ class PlannedChange(Struct, frozen=True):
         return Swap(decision.head, expect, decision.leases, decision.required, note)
 
 
-def stood(known: Mapping[Key, JobState] | None) -> Mapping[Key, StoredState] | None:
-    """Heads that somebody tells as if they had been read."""
-    return {key: StoredState(head, {}) for key, head in known.items()} if known else None
-
-
 def load(
-    heads: JobStates,
-    keys: Sequence[Key],
-    known: Mapping[Key, StoredState] | None = None,
-    glance: bool = False,
+    heads: JobStates, keys: Sequence[Key]
 ) -> tuple[Mapping[Key, StoredState], Mapping[Key, Exception]]:
-    """What stands; and what nobody can read, which keeps no other from being looked at."""
-    if known:
-        left = [key for key in keys if key not in known]
-        read, unread = load(heads, left, None, glance) if left else ({}, {})
-        return {**read, **known}, unread
+    """Load the states of these jobs, and the error of each that cannot be read.
+
+    One unreadable row does not keep the other jobs of the batch from being evaluated.
+    """
     try:
-        return heads.load(keys, glance), {}
+        return heads.load(keys), {}
     except Exception as error:
         if isinstance(error, Unavailable) and not isinstance(error, LaterVersion | Unreadable):
             raise
         if len(keys) == 1:
             return {}, {keys[0]: error}
     half = len(keys) // 2
-    found, unread = load(heads, keys[:half], None, glance)
-    more, others = load(heads, keys[half:], None, glance)
+    found, unread = load(heads, keys[:half])
+    more, others = load(heads, keys[half:])
     return {**found, **more}, {**unread, **others}
 
 
-def is_proved(plan: PlannedChange | None) -> bool:
-    """Whether the swap alone says if this was decided on what stands.
-
-    Nothing comes of such a decision before its swap but timers, which are looks too many at worst.
-    Another would be trusted unproved: that there is nothing to do, or no such job, or that a
-    holder is gone, of which a row tells before the swap. And who is brought by a timer of a
-    version that is not to be seen has most likely seen something old. What a claim begins with,
-    a message told: had somebody made that up, a timer of its version would be taken for true; and
-    a swap of version 0 would make a job, for it only asks that there is none.
-    """
-    if plan is None or plan.stored is None or not plan.decision.changed:
-        return False
-    if plan.timers and isinstance(plan.change.event, Claim):
-        return False
-    version = plan.stored.head.version
-    return version > 0 and not (
-        any(timer.version > version for timer in plan.change.brought)
-        or any(letter == LOST for _, letter in plan.decision.attempts)
-    )
-
-
 def handled(plan: PlannedChange, now: datetime) -> Sequence[Timer]:
-    """The timers that brought this and are done with.
+    """Return the timers of this change that are consumed.
 
-    What came ahead of its time is done with only if it carried the head's next look, and that was
-    taken. Others, such as those that stand in for an API call's effects, have their time to come.
+    A timer that is not due yet is consumed only if the state counted on it. Others, such as the
+    timer that secures the effects of an API call, still have their time to come.
     """
     brought = plan.change.brought
     if not brought:
@@ -112,6 +82,7 @@ def handled(plan: PlannedChange, now: datetime) -> Sequence[Timer]:
 
 
 def one_a_job(pending: Sequence[int], changes: Sequence[Change]) -> tuple[list[int], list[int]]:
+    """Split the changes into the first of each job and the rest."""
     seen: set[Key] = set()
     first, later = [], []
     for index in pending:
@@ -124,7 +95,7 @@ def one_a_job(pending: Sequence[int], changes: Sequence[Change]) -> tuple[list[i
 
 
 def reach(decision: Decision, version: int, writer: str) -> Decision:
-    """Take a version that a slow writer put a timer for: it loses, and decides again."""
+    """Raise the version to the one that a timer was put for, so that its slow writer loses."""
     head = decision.head
     writers = head.writers if decision.changed else (*head.writers[1 - WRITERS :], writer)
     return replace(decision, head=replace(head, version=version, writers=writers), changed=True)
@@ -133,28 +104,23 @@ def reach(decision: Decision, version: int, writer: str) -> Decision:
 def recorded(
     history: History, changes: Sequence[Change], stored: Mapping[Key, StoredState], now: datetime
 ) -> Mapping[Key, frozenset[str]]:
-    """Which ended runs have their row, asked where they are to leave the head, or to be made.
+    """Return the ids of the ended runs that have their history row, by job.
 
-    One alone is glanced at: it ended some time ago, and if its row is not to be seen yet, it is
-    written again and stays a while. Of several, none stays for having been overlooked.
+    Asked for runs that are to leave the job state, and for ids of runs that are to be made.
     """
     wanted: dict[RunKey, Run] = {}
-    alone: list[RunKey] = []
     for change in changes:
         found = stored.get(change.key)
         if found is None or not found.head.ended:
             continue
-        hurried = _is_hurried(change.event, found.head, now)
-        if not hurried and len(found.head.ended) == 1 and found.head.ended[0].count == 1:
-            alone.append(RunKey(*change.key, found.head.ended[0].run_id))
-        elif not hurried or len(found.head.ended) > MANY_ENDED:
+        many = len(found.head.ended) > MANY_ENDED
+        if many or not _is_hurried(change.event, found.head, now):
             wanted.update((RunKey(*change.key, run.run_id), run) for run in found.head.ended)
     single = [key for key, run in wanted.items() if run.count == 1] + _ordered_before(changes)
-    many = [key for key, run in wanted.items() if run.count > 1]
-    standing = list(history.present(alone, glance=True)) if alone else []
-    standing += history.present(single) if single else ()
-    rows = history.get(many, now) if many else {}
-    # An entry for many may have grown since its row was written.
+    grouped = [key for key, run in wanted.items() if run.count > 1]
+    standing = list(history.present(single)) if single else []
+    rows = history.get(grouped, now) if grouped else {}
+    # An entry for many occurrences may have grown since its row was written.
     standing += [key for key, row in rows.items() if row.run.count == wanted[key].count]
     by_key: dict[Key, set[str]] = {}
     for tenant, job_id, run_id in standing:
@@ -163,9 +129,9 @@ def recorded(
 
 
 def _is_hurried(event: Event, head: JobState, now: datetime) -> bool:
-    """Who may write a row once more without asking, for what it is made of surely stands still.
+    """Return whether the history rows may be rewritten without an existence check.
 
-    With the row, whom to tell would be told once more.
+    Not for a job with notifications: each write of a row would notify again.
     """
     if head.notify or not isinstance(event, Claim | Finish):
         return False
@@ -174,9 +140,9 @@ def _is_hurried(event: Event, head: JobState, now: datetime) -> bool:
 
 
 def _ordered_before(changes: Sequence[Change]) -> list[RunKey]:
-    """The runs that are ordered by ids which a twin of the request may have used.
+    """Return the runs whose ids an earlier copy of the same request may have used.
 
-    It may have been so fast, or this one so slow, that such a run has left its head again.
+    Such a run may have ended and left the job state already.
     """
     found: list[RunKey] = []
     for change in changes:
@@ -189,7 +155,7 @@ def _ordered_before(changes: Sequence[Change]) -> list[RunKey]:
 
 
 def not_again(event: Event, on_record: frozenset[str], stored: StoredState) -> Event:
-    """Without what is on record, which was asked after the head was read: it has been."""
+    """Return the event without runs that have a history row, which was read after the state."""
     if isinstance(event, StartRun) and event.run_id in on_record:
         return Evaluate(leases=stored.leases)
     if isinstance(event, Backfill) and on_record:

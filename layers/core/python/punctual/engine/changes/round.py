@@ -4,7 +4,7 @@ what brought it.
 A crash after any step leaves what brought the change, and the next look ends the same.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from datetime import datetime
 
@@ -19,15 +19,7 @@ from punctual.domain.run import Lease, Run, RunStatus
 from punctual.domain.transitions.wait_queue import resend_at
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.changes.effects import Effects
-from punctual.engine.changes.plan import (
-    PlannedChange,
-    handled,
-    is_proved,
-    load,
-    not_again,
-    reach,
-    recorded,
-)
+from punctual.engine.changes.plan import PlannedChange, handled, load, not_again, reach, recorded
 from punctual.engine.changes.timer_placement import TimerPlacement, TimerPuts, blank_head
 from punctual.engine.clock import ClockReading
 from punctual.engine.ports.bundle import Ports
@@ -76,41 +68,31 @@ class Round:
         indexes: Sequence[int],
         changes: Sequence[Change],
         results: list[Result | None],
-        known: Mapping[Key, StoredState] | None,
-        glance: bool,
     ) -> list[int]:
-        """Decide and write each; the numbers of those that lost their swap."""
+        """Decide and write each change. Return the numbers of those that lost their swap."""
         keys = [changes[index].key for index in indexes]
-        stored, unread = load(self._ports.heads, keys, known, glance)
-        doubted: Collection[Key] = frozenset(keys) if glance else known or ()
+        stored, unread = load(self._ports.heads, keys)
         chosen = [changes[index] for index in indexes]
         on_record = recorded(self._ports.history, chosen, stored, begun.wall)
         plans: list[PlannedChange] = []
-        again: list[int] = []
         for index in indexes:
             change = changes[index]
-            doubt = bool(doubted) and change.key in doubted
             try:
                 if change.key in unread:
                     raise unread[change.key]
                 plan = self._plan(index, change, stored.get(change.key), on_record, begun.wall)
             except Exception as error:
-                if doubt:
-                    again.append(index)
-                    continue
                 if not (change.brought or change.spared):
                     raise
                 self._log("look_failed", job_id=change.key.job_id, error=type(error).__name__)
                 later = isinstance(error, LaterVersion)
                 results[index] = Result(None, effects_done=False, failed=True, later=later)
                 continue
-            if doubt and not is_proved(plan):
-                again.append(index)
-            elif plan is None:
+            if plan is None:
                 results[index] = Result(None)
             else:
                 plans.append(plan)
-        return self._carry_out(plans, begun, results) + again
+        return self._carry_out(plans, begun, results)
 
     def _carry_out(
         self, plans: Sequence[PlannedChange], begun: ClockReading, results: list[Result | None]
@@ -245,7 +227,8 @@ class Round:
             brought, done = plan.change.brought, told and taken
             over = handled(plan, now)
             kept = () if len(over) == len(brought) else tuple(t for t in brought if t not in over)
-            results[plan.number] = Result(plan.decision, done, told, kept=kept)
+            leases = {} if plan.stored is None else plan.stored.leases
+            results[plan.number] = Result(plan.decision, done, told, leases=leases, kept=kept)
             if plan.timers:
                 put.extend(timer for timer in plan.timers if timer not in brought)
             if done:

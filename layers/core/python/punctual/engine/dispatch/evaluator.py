@@ -13,10 +13,9 @@ from punctual.engine.ports.timers import Timer
 
 
 class Evaluator:
-    """`glance`: heads that timers name are glanced at first. Most were written long ago."""
+    """Evaluates jobs: loads their states, decides, and applies what follows."""
 
-    def __init__(self, steps: ChangeApplier, new_id: NewId, glance: bool = False) -> None:
-        self._glance = glance
+    def __init__(self, steps: ChangeApplier, new_id: NewId) -> None:
         self._steps = steps
         self._new_id = new_id
 
@@ -33,7 +32,7 @@ class Evaluator:
                 by_key.items(), marks(self._new_id, len(by_key)), strict=True
             )
         ]
-        results = self._steps.apply(changes, None, self._glance)
+        results = self._steps.apply(changes)
         return [(change.brought, result) for change, result in zip(changes, results, strict=True)]
 
     def tell(self, event: str, **facts: object) -> None:

@@ -1,7 +1,4 @@
-"""The holder's side of a run: claim it, keep the claim alive, say how it ended.
-
-It handles batches that it is given and never pulls from a queue itself.
-"""
+"""Claims runs, renews the claims and records how attempts ended, in batches."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +12,6 @@ from punctual.domain.job_state import JobState
 from punctual.domain.run import Reason, Run, RunStatus
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
-from punctual.engine.changes.plan import load, stood
 from punctual.engine.changes.write_ids import marks
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.bundle import Ports
@@ -25,22 +21,21 @@ from punctual.engine.ports.rows import DefinitionRow, Detail, Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 
-AGAIN = timedelta(seconds=1)  # a message whose claim met too many others
+AGAIN = timedelta(seconds=1)  # until a message is tried again whose claim lost every swap
 
 
 class Assignment(NamedTuple):
-    """A run that is ours until its lease ends: what to do, and under which token."""
+    """A claimed run: its work, and the token that its lease holds."""
 
     key: Key
     run: Run
     body: DefinitionRow
     payload: Any
     timeout_seconds: int
-    head: JobState  # as the claim wrote it
 
 
 class Unread(NamedTuple):
-    """A run that is ours, but nobody could read what it is to do."""
+    """A claimed run whose payload could not be read."""
 
     message: Message
     nonce: str
@@ -49,10 +44,10 @@ class Unread(NamedTuple):
 
 
 class ClaimResult(NamedTuple):
-    """What became of each message: ours to run, to come again, or done with.
+    """The result of a claim by message: claimed, to be received again, or done.
 
-    `unread` are to be claimed once more under their nonces, or given back unbegun. `later` are a
-    later version's to run.
+    The caller claims `unread` again under the same nonces, or returns them. A newer version of
+    Punctual must run those in `later`.
     """
 
     granted: Sequence[Assignment]
@@ -72,7 +67,7 @@ class Finished(NamedTuple):
 
 
 class RenewalResult(NamedTuple):
-    """What a beat found: whether the claim still holds, and whether it should end."""
+    """The result of a heartbeat: whether the claim holds, and a cancel request."""
 
     held: bool
     cancel: Reason
@@ -86,16 +81,10 @@ class Executor:
         self._documents = Definitions(ports)
         self.executor_id = executor_id
 
-    def claim(
-        self,
-        messages: Sequence[Message],
-        nonces: Sequence[str] = (),
-        known: Mapping[Key, JobState] | None = None,
-    ) -> ClaimResult:
-        """Claim what may run. A message whose run may not is a look at its whole job.
+    def claim(self, messages: Sequence[Message], nonces: Sequence[str] = ()) -> ClaimResult:
+        """Claim the runs that may start. Evaluate the job of every other message.
 
         `nonces`, one a message, tell a redelivery to the same holder from another claim.
-        `known`: heads as messages told them; only one that has moved on is read.
         """
         drawn = nonces or marks(self._new_id, len(messages))
         changes = [
@@ -107,7 +96,7 @@ class Executor:
             )
             for message, nonce in zip(messages, drawn, strict=True)
         ]
-        results = self._steps.apply(changes, known=stood(known))
+        results = self._steps.apply(changes)
         won: list[tuple[Message, str, Result]] = []
         refused: list[tuple[Message, Result]] = []
         later: list[Message] = []
@@ -125,7 +114,7 @@ class Executor:
     def _assign(
         self, won: Sequence[tuple[Message, str, Result]]
     ) -> tuple[list[Assignment], list[Unread]]:
-        """What one run lacks keeps no other of its batch from being run."""
+        """Load the work of claimed runs. One that cannot be read does not stop the others."""
         found: list[tuple[Key, JobState, Run]] = []
         for message, _, result in won:
             decision = result.decision
@@ -138,7 +127,7 @@ class Executor:
         over = self._steps.clocks.countdown(HOLD)
         for (message, nonce, _), run in zip(won, found, strict=True):
             try:
-                if unread and over():  # the others' claims would not outlive it
+                if unread and over():  # the other claims would expire meanwhile
                     raise Unavailable("The store of payloads does not answer.")
                 granted.append(self._assignment(*run, bodies))
             except Unavailable as error:
@@ -146,7 +135,7 @@ class Executor:
         return granted, unread
 
     def assign(self, runs: Sequence[tuple[Key, JobState, Run]]) -> list[Assignment | None]:
-        """Each run with what it is to do; None where that is missing or cannot be read."""
+        """Return each run with its work, or None if that is missing or unreadable."""
         bodies = self._bodies(runs)
         return [self._assigned(*run, bodies) for run in runs]
 
@@ -178,12 +167,15 @@ class Executor:
             else self._documents.payload(body)
         )
         timeout = head.rules[run.definition].timeout_seconds
-        return Assignment(key, run, body, payload, timeout, head)
+        return Assignment(key, run, body, payload, timeout)
 
     def look_at(
         self, refused: Sequence[tuple[Message, Result]]
     ) -> tuple[list[tuple[Message, datetime]], list[Message]]:
-        """An old message may be the only thing left that points at its job."""
+        """Evaluate the jobs of refused messages. Return when each message comes back, or is done.
+
+        A message whose run is held comes back when the lease ends: it may be the only trigger left.
+        """
         now = self._steps.clocks.read().wall
         again: list[tuple[Message, datetime]] = []
         settled: list[Message] = []
@@ -197,17 +189,20 @@ class Executor:
                 looks.append(message)
         if not looks:
             return again, settled
-        keys = [Key(message.tenant, message.job_id) for message in looks]
         seen = self._steps.apply(
-            [Change(key, events.Evaluate(), self._new_id(), spared=True) for key in keys]
+            [
+                Change(
+                    Key(message.tenant, message.job_id),
+                    events.Evaluate(),
+                    self._new_id(),
+                    spared=True,
+                )
+                for message in looks
+            ]
         )
-        held = [_held(result, message) for message, result in zip(looks, seen, strict=True)]
-        wanted = [key for key, run in zip(keys, held, strict=True) if run is not None]
-        stored = load(self._ports.heads, list(dict.fromkeys(wanted)))[0] if wanted else {}
-        for message, key, result, run in zip(looks, keys, seen, held, strict=True):
-            if run is not None:
-                found = stored.get(key)
-                lease = None if found is None else found.leases.get(run.run_id)
+        for message, result in zip(looks, seen, strict=True):
+            if _is_held(result, message):
+                lease = result.leases.get(message.run_id)
                 again.append((message, lease.until if lease else now + LEASE))
             elif not result.effects_done:
                 again.append((message, now + LEASE))
@@ -215,16 +210,10 @@ class Executor:
                 settled.append(message)
         return again, settled
 
-    def finish(
-        self,
-        finished: Sequence[Finished],
-        spared: bool = False,
-        known: Mapping[Key, JobState] | None = None,
-    ) -> list[Result]:
-        """Write how attempts ended; who lost the claim meanwhile is FENCED and changes nothing.
+    def finish(self, finished: Sequence[Finished], spared: bool = False) -> list[Result]:
+        """Record how attempts ended. A holder that lost its claim is FENCED and changes nothing.
 
-        `spared`: a head that cannot be read any more fails its own end only.
-        `known`: heads as the caller last wrote them; only one that has moved on is read.
+        `spared`: an unreadable job state fails only its own result.
         """
         return self._steps.apply(
             [
@@ -236,8 +225,7 @@ class Executor:
                     spared=spared,
                 )
                 for one, writer in zip(finished, marks(self._new_id, len(finished)), strict=True)
-            ],
-            known=stood(known),
+            ]
         )
 
     def release(
@@ -249,7 +237,7 @@ class Executor:
         waits: bool = False,
         unstarted: bool = False,
     ) -> Result:
-        """Give a run back, so that another executor takes it, or none for a while."""
+        """Return a claimed run to the queue, at once or after a delay (`waits`)."""
         release = events.ReturnClaim(run_id, token, begun, waits, unstarted)
         change = Change(key, release, self._new_id(), safety=True, spared=True)
         return self._steps.apply([change])[0]
@@ -257,7 +245,7 @@ class Executor:
     def beat(
         self, held: Sequence[tuple[Key, str, int]], first: bool = False
     ) -> list[RenewalResult]:
-        """Renew claims; a first beat puts the timer that watches the lease from then on."""
+        """Renew claims. The first heartbeat also puts the timer that watches the lease."""
         begun = self._steps.clocks.read()
         now, until = begun.wall, begun.wall + LEASE
         if first:
@@ -278,14 +266,14 @@ class Executor:
         return found
 
     def look_later(self, messages: Sequence[Message], at: datetime) -> None:
-        """Their runs stay queued, and a look then sends them anew: the messages may go."""
+        """Put timers that send these queued runs again, so that the messages may be deleted."""
         placing, begun = self._steps.placing, self._steps.clocks.read()
         keys = {Key(one.tenant, one.job_id): one.version for one in messages}
         timers = [placing.timer(key, at, version, begun.wall) for key, version in keys.items()]
         self._ports.wake.nudge(self._steps.timers.put(timers, begun))
 
     def poison(self, messages: Sequence[Message]) -> list[Result]:
-        """End runs whose message came back too often; the dead-letter queue's consumer."""
+        """End the runs of messages that were received too often."""
         return self._steps.apply(
             [
                 Change(
@@ -300,14 +288,14 @@ class Executor:
         )
 
 
-def _held(look: Result, message: Message) -> Run | None:
-    """The message's run, if it was held when the look decided.
+def _is_held(look: Result, message: Message) -> bool:
+    """Return whether the message's run was held when the evaluation decided.
 
-    A head read after the look may show that the run has ended since. Its holder may die before the
-    effects of that end, which no look has seen to yet, and this message may be their only trigger.
+    The run may have ended since, and its holder may die before the effects of that end. Then this
+    message is their only trigger, so the state of now must not decide.
     """
     runs = () if look.decision is None else look.decision.head.runs
-    return next((run for run in runs if run.run_id == message.run_id and run.held), None)
+    return any(run.run_id == message.run_id and run.held for run in runs)
 
 
 def _body_of(key: Key, head: JobState, run: Run) -> tuple[Key, str]:

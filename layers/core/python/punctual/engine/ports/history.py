@@ -17,7 +17,7 @@ from punctual.engine.ports.rows import (
 class History(Protocol):
     """Rows whose `expires_at` has passed are never returned, whenever they are removed.
 
-    A `glance` may miss what was written just now.
+    Reads are strongly consistent. Only `page_all` may miss what was written in the last seconds.
     """
 
     def put(self, rows: Sequence[RunRow]) -> None:
@@ -32,12 +32,10 @@ class History(Protocol):
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
         """What the holder of the run's last token left with `put_ends`, read consistently."""
 
-    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
+    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         """Which of these have a row."""
 
-    def get(
-        self, keys: Sequence[RunKey], now: datetime, glance: bool = False
-    ) -> Mapping[RunKey, RunRow]: ...
+    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]: ...
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
         """Of one run, by number and token."""

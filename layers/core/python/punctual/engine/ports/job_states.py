@@ -48,9 +48,9 @@ class LeaseRenewal(NamedTuple):
 
 
 class JobStates(Protocol):
-    """Reads are consistent, but a `glance`: what it answers stood once, and may be long gone."""
+    """Job states. Reads are strongly consistent."""
 
-    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, StoredState]:
+    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
         """Those that exist and are not expired; blank heads included."""
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
@@ -77,7 +77,7 @@ class JobStates(Protocol):
         """
 
     def busy(self, tenant: str) -> Iterable[JobState]:
-        """Heads with runs alive, in line, or ended and perhaps not in the lists yet.
+        """Return the jobs that hold runs: live, waiting, or ended last.
 
         A store may read each when it is asked for.
         """

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
-from punctual.domain.job_state import JobState, Lane, Priority
+from punctual.domain.job_state import Lane, Priority
 
 
 class Message(NamedTuple):
@@ -18,7 +18,6 @@ class Message(NamedTuple):
     lane: Lane
     version: int  # of the head whose swap sends it: part of the deduplication id
     task_type: str = ""  # lets an executor see what it can take
-    head: JobState | None = None  # as that swap wrote it, where a claim will likely find it so
 
     def __hash__(self) -> int:
         return hash((self.job_id, self.run_id, self.version))

@@ -1,71 +1,64 @@
-"""Jobs as lists show them: heads with their definitions, none left out while it stands."""
+"""Jobs with their definitions, as lists and single reads show them."""
 
 from collections.abc import Callable, Mapping, Sequence
 
+from punctual.domain.draft import expires_at
 from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.job_state import JobState
+from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.rows import DefinitionRow, Key
 
 Log = Callable[..., None]
-Whole = tuple[JobState, DefinitionRow]
 
 
 def untold(_event: str, /, **_facts: object) -> None:
-    """For who has no log."""
+    """Log nothing."""
 
 
 class JobList:
-    """What a head names stands before it. A list without a job that is there would be wrong."""
+    """Reads jobs. A job without a readable definition is an error, so no list leaves a job out.
 
-    def __init__(self, heads: JobStates, log: Log) -> None:
+    A definition is written before the state that names it, and removed only with its expired job.
+    """
+
+    def __init__(self, heads: JobStates, clock: Clock, log: Log) -> None:
         self._heads = heads
+        self._clock = clock
         self._log = log
 
     def load(self, key: Key) -> tuple[StoredState, DefinitionRow]:
+        """Return a job with its definition in force."""
         stored = self._heads.load([key]).get(key)
         if stored is None or stored.head.blank:
             raise NotFound("There is no such job.")
         wanted = (key, stored.head.current.body)
         body = self._heads.bodies([wanted]).get(wanted)
         if body is None:
-            if key not in self._heads.load([key]):  # its time to be kept ended just now
-                raise NotFound("There is no such job.")
-            raise self._missing([key])
+            self._check_expired([stored.head])
+            raise NotFound("There is no such job.")
         return stored, body
 
-    def page(self, tenant: str, before: str | None, limit: int) -> tuple[list[Whole], str | None]:
+    def page(
+        self, tenant: str, before: str | None, limit: int
+    ) -> tuple[Sequence[tuple[JobState, DefinitionRow]], str | None]:
+        """Return up to `limit` jobs, newest first, and the id that the next page starts below."""
         page = self._heads.page(tenant, before, limit)
-        found = [*page.items, *self._again(page.bare)]
-        if page.bare:
-            found.sort(key=lambda one: one[0].job_id, reverse=True)
-        return found, page.before
+        self._check_expired(page.bare)
+        return page.items, page.before
 
     def definitions(self, heads: Sequence[JobState]) -> Mapping[str, DefinitionRow]:
-        """By job; none of one that went since its head was read."""
+        """Return the definitions in force by job id, without jobs that have expired."""
         wanted = {(Key(head.tenant, head.job_id), head.current.body): head for head in heads}
         bodies = self._heads.bodies(list(wanted))
-        bare = [head for asked, head in wanted.items() if asked not in bodies]
-        again = {head.job_id: body for head, body in self._again(bare)}
-        return {key.job_id: body for (key, _), body in bodies.items()} | again
+        self._check_expired([head for asked, head in wanted.items() if asked not in bodies])
+        return {key.job_id: body for (key, _), body in bodies.items()}
 
-    def _again(self, bare: Sequence[JobState]) -> Sequence[Whole]:
-        """What has gone, or was changed, since its head was read, is as it is now."""
-        if not bare:
-            return ()
-        stored = self._heads.load([Key(head.tenant, head.job_id) for head in bare])
-        standing = {
-            (key, one.head.current.body): one.head
-            for key, one in stored.items()
-            if not one.head.blank
-        }
-        bodies = self._heads.bodies(list(standing)) if standing else {}
-        missing = [key for key, ref in standing if (key, ref) not in bodies]
+    def _check_expired(self, heads: Sequence[JobState]) -> None:
+        """Raise `Unavailable` if one of these jobs, whose definition is missing, is still kept."""
+        now = self._clock()  # read after the rows: jobs may expire between the two reads
+        missing = [head for head in heads if (at := expires_at(head)) is None or at > now]
+        for head in missing:
+            self._log("definition_missing", tenant=head.tenant, job_id=head.job_id)
         if missing:
-            raise self._missing(missing)
-        return [(head, bodies[asked]) for asked, head in standing.items()]
-
-    def _missing(self, keys: Sequence[Key]) -> Unavailable:
-        for key in keys:
-            self._log("definition_missing", tenant=key.tenant, job_id=key.job_id)
-        return Unavailable("The job's definition cannot be read from the store.")
+            raise Unavailable("The job's definition cannot be read from the store.")

@@ -46,8 +46,8 @@ class JobQueries:
         self._monitor = monitor
         self._documents = Definitions(ports)
         self._explaining = Explainer(ports, self._documents)
-        self._listing = JobList(ports.heads, log)
-        self._forecast = UpcomingRuns(ports, log)
+        self._listing = JobList(ports.heads, clock, log)
+        self._forecast = UpcomingRuns(ports.heads, self._listing)
         self._results = Results(ports.history)
         self._pages = RunList(ports)
         self.audit = AuditQueries(ports.audit, ports.heads)
@@ -56,16 +56,16 @@ class JobQueries:
         key = Key(tenant, job_id)
         now = self._clock()
         stored, body = self.load(key)
-        latest = self._latest(key, stored.head, now)
+        latest = self._latest(key, stored.head, now, {})
         return JobView(stored.head, self._documents.full(body), latest)
 
     def load(self, key: Key) -> tuple[StoredState, DefinitionRow]:
         return self._listing.load(key)
 
     def _latest(
-        self, key: Key, head: JobState, now: datetime, rows: Mapping[RunKey, RunRow] | None = None
+        self, key: Key, head: JobState, now: datetime, rows: Mapping[RunKey, RunRow | None]
     ) -> RunView | None:
-        """The run last made that ran or will; else the last that did not run; else none."""
+        """Return the newest run that runs or ran, else the newest that did not run, or None."""
         for run_id in (head.latest, head.latest_not_run):
             if run_id:
                 view = self._find(key, head, run_id, now, rows)
@@ -85,20 +85,19 @@ class JobQueries:
         head: JobState,
         run_id: str,
         now: datetime,
-        rows: Mapping[RunKey, RunRow] | None = None,
+        rows: Mapping[RunKey, RunRow | None],
     ) -> RunView | None:
-        """`rows`, where given, are read already: what is not among them is asked for.
+        """Return a run of this job; one that has ended always with its output.
 
-        A run that has ended is never shown without what it left.
+        `rows` holds the history rows that were read before, None for a run without a row.
         """
         known = views.in_head(head, now)
         alive = next((view for view in known if view.run.run_id == run_id), None)
         if alive is not None and alive.run.ended_at is None:
             return alive
         wanted = RunKey(*key, run_id)
-        row = None if rows is None else rows.get(wanted)
-        if row is None:
-            row = self._ports.history.get([wanted], now).get(wanted)
+        read = rows if wanted in rows else self._ports.history.get([wanted], now)
+        row = read.get(wanted)
         if row is not None:
             return views.of_row(row)
         if alive is None:
@@ -138,7 +137,8 @@ class JobQueries:
                 for view in views.in_head(head, now)
             )
         ]
-        rows = self._ports.history.get(wanted, now) if wanted else {}
+        found = self._ports.history.get(wanted, now) if wanted else {}
+        rows = {run_key: found.get(run_key) for run_key in wanted}
         listed = []
         for head, body in jobs:
             latest = self._latest(Key(head.tenant, head.job_id), head, now, rows)
@@ -149,7 +149,7 @@ class JobQueries:
     def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
         key, now = Key(tenant, job_id), self._clock()
         head = self.load(key)[0].head
-        view = self._find(key, head, run_id, now)
+        view = self._find(key, head, run_id, now, {})
         if view is None:
             raise NotFound("There is no such run.")
         run = view.run

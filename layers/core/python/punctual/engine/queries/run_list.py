@@ -1,30 +1,31 @@
-"""Lists of runs, a page at a time: those that heads know, among those that history has."""
+"""Lists of runs, a page at a time: the runs in job states merged with the history."""
 
 import heapq
-from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 
-from punctual.domain.identifiers import EPOCH
 from punctual.domain.job_state import JobState
 from punctual.engine.changes.run_results import Results
 from punctual.engine.ports.bundle import Ports
-from punctual.engine.ports.rows import Key, RunKey, RunRow
+from punctual.engine.ports.rows import Key
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.filters import By, RunFilters
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page, RunView
 
-SCAN = 5  # pages read for one answer at most: a page may be short
-WIDE = 50  # rows a page at least where a filter may pass few of them
-DEEP = 500  # and where the ids say little: an entry for many, or the time of a start or an end
-NAMED = timedelta(minutes=5)  # a head that rests names what the lists have had for long
-SECOND = timedelta(seconds=1)
+SCAN = 5  # pages read at most for one answer, which may be short
+WIDE = 50  # rows a page at least, if a filter may pass few of them
+DEEP = 500  # the same for filters that an id cannot answer
 
 _Place = tuple[str, str]
 
 
 class RunList:
-    """Newest first. What heads know is read before the rest, so nothing ends between the two."""
+    """Newest first. Job states are read before the history, so a run cannot end between the two.
+
+    On AWS the history over all jobs follows the stream of job states and lags by seconds. A run
+    that ended and left its job state is missing from that list until then, for at most 10 s.
+    """
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
@@ -73,22 +74,21 @@ class RunList:
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> Sliced[Page]:
-        """Over all jobs: first the living, from the heads that have any, then the ended.
+        """Return a page of the runs of all jobs.
 
-        Where only an entry for many may still pass, an answer reads one large page at most.
+        Below the filter's range only an entry for many occurrences can pass. There an answer reads
+        at most one large page.
         """
         before = (after[0], after[1]) if after else None
         if (top := filters.top) is not None and (before is None or top < before[0]):
             before = (top, "")
         bottom = filters.bottom if filters.single else None
         wide = _width(filters, limit)
-        newest: list[tuple[_Place, RunView]] = []  # of the living: more is not shown
-        lately: list[_Place] = []
+        newest: list[tuple[_Place, RunView]] = []  # of the live runs: a page shows no more
         for head in self._ports.heads.busy(tenant):
             for view in views.in_head(head, now):
                 if filters.admit(view.run) and _between(_place(view), before, None):
                     _keep_newest(newest, view, limit)
-            lately += _named(head, now)
             yield
         alive = [view for _, view in newest]
         found: list[RunView] = []
@@ -98,9 +98,6 @@ class RunList:
                 wide = max(limit, DEEP)
             rows = self._ports.history.page_all(tenant, before, wide, now)
             last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
-            listed = {_place_of(row) for row in rows}
-            missed = [one for one in lately if one not in listed and _between(one, before, last)]
-            rows = [*rows, *self._recorded(tenant, missed, now)]
             recorded = {row.run.run_id for row in rows}
             here = [
                 view
@@ -121,37 +118,24 @@ class RunList:
         return Page(found, before)
 
     def _shown(self, here: Sequence[RunView], room: int, now: datetime) -> list[RunView]:
-        """Return those that fit on the page, with what the ended ones left."""
+        """Return the runs that fit on the page, the ended ones with their output."""
         newest = sorted(here, key=_place, reverse=True)[:room]
         return self._results.shown(newest, now)
 
-    def _recorded(self, tenant: str, places: Sequence[_Place], now: datetime) -> Sequence[RunRow]:
-        """Of runs that ended and left their heads so lately that the list may not have them yet."""
-        if not places:
-            return ()
-        wanted = [RunKey(tenant, job_id, run_id) for run_id, job_id in places]
-        return list(self._ports.history.get(wanted, now).values())
-
 
 def _width(filters: RunFilters, limit: int) -> int:
-    """Return how many rows a page reads: more where the ids do not say which may pass."""
+    """Return how many rows a page reads: more if the ids do not tell which runs may pass."""
     if filters._replace(by=By.SCHEDULED) == RunFilters():
         return limit
     return max(limit, WIDE if filters.is_by_id else DEEP)
 
 
 def _keep_newest(newest: list[tuple[_Place, RunView]], view: RunView, limit: int) -> None:
-    """Add a run to a heap of the newest; each has a place of its own."""
+    """Add a run to the heap of the `limit` newest runs."""
     if len(newest) < limit:
         heapq.heappush(newest, (_place(view), view))
     elif _place(view) > newest[0][0]:
         heapq.heapreplace(newest, (_place(view), view))
-
-
-def _named(head: JobState, now: datetime) -> Iterator[_Place]:
-    """Runs that have left the head; not those of which the lists know for long."""
-    since = (now - NAMED - EPOCH) // SECOND
-    return ((run_id, head.job_id) for run_id, at in head.lately.items() if at > since)
 
 
 def _lower(one: str | None, other: str | None) -> str | None:
@@ -162,10 +146,6 @@ def _place(view: RunView) -> _Place:
     return (view.run.run_id, view.job_id)
 
 
-def _place_of(row: RunRow) -> _Place:
-    return (row.run.run_id, row.job_id)
-
-
 def _between(place: str | _Place, before: str | _Place | None, last: str | _Place | None) -> bool:
-    """Whether a living run falls on the page from below `before` down to `last`."""
+    """Return whether a run falls on the page from below `before` down to `last`."""
     return (before is None or place < before) and (last is None or place >= last)  # type: ignore[operator]

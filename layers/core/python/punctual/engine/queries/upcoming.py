@@ -12,9 +12,9 @@ from punctual.domain.schedules.schedule import occurrences
 from punctual.domain.schedules.timezones import zone
 from punctual.domain.schedules.upcoming import Place, first_coming, is_fired_ahead, left
 from punctual.domain.schedules.values import Once, counts_from_completion
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import JobStates
 from punctual.engine.queries.cursor import moment_in
-from punctual.engine.queries.job_list import JobList, Log, untold
+from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page, Upcoming
 
@@ -48,9 +48,11 @@ class UpcomingRuns:
     the list is complete and without doubles while jobs run and new ones come.
     """
 
-    def __init__(self, ports: Ports, log: Log = untold, most: int = MOST, part: int = PART) -> None:
-        self._ports = ports
-        self._listing = JobList(ports.heads, log)
+    def __init__(
+        self, heads: JobStates, listing: JobList, most: int = MOST, part: int = PART
+    ) -> None:
+        self._heads = heads
+        self._listing = listing
         self._most = most
         self._part = part
 
@@ -71,7 +73,7 @@ class UpcomingRuns:
         if after is not None and len(after) > 2:
             part = _Part(_place(after[2:]), *after[4:])
             return (yield from self._of_parts(tenant, window, part, limit))
-        found = self._ports.heads.coming(tenant, place, end, limit + 1, self._most)
+        found = self._heads.coming(tenant, place, end, limit + 1, self._most)
         if found is None:
             return (yield from self._of_parts(tenant, window, _Part(place, "", ""), limit))
         times = yield from _merged(found.heads, window, found.until, limit + 1)

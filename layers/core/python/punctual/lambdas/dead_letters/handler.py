@@ -1,9 +1,8 @@
-"""Dead letters: a message that came back too often ends its run, and somebody is told.
+"""Ends the runs of messages that were received too often, and logs each.
 
-A clock starts this: an event source would ask each empty queue all day, which costs more than all
-else that stands idle. What could not be dealt with stays hidden until the next round.
-What cannot be read is told with its whole text and deleted: a message only points at a run,
-whose timers stand, and nobody would ever be able to read it later.
+A schedule starts this function: an event source would poll empty queues all day, which costs more
+than the rest of an idle stage. A message that cannot be handled now is tried in the next round.
+An unreadable message is logged and deleted: it only names a run, whose timers exist.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,8 +18,7 @@ from punctual.lambdas.executor.telemetry import tell_given_up
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric
 
-TOLD = 1_024  # characters of a body that nobody can read,
-HEAD = ',"h":'  # up to the head in it, which is a tenant's and stands in its row
+MAX_LOGGED_CHARACTERS = 1_024  # of a body that cannot be parsed
 SPARE = 60.0  # seconds: ten letters, while the store answers late
 
 
@@ -71,7 +69,7 @@ class DeadLetterHandler:
                 "dead_letter_unreadable",
                 message_id=letter.id,
                 error=error.message,
-                body=letter.body.partition(HEAD)[0][:TOLD],
+                body=letter.body[:MAX_LOGGED_CHARACTERS],
             )
             return None
 
@@ -112,5 +110,5 @@ class DeadLetterHandler:
         """Its head waits for a later version, so must its run: into its lane again, not ended."""
         ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
         self._tell.problem("dead_letter_of_later_version", **ids)
-        (taken,) = self._runtime.ports.messages.send([message._replace(head=None)])
+        (taken,) = self._runtime.ports.messages.send([message])
         return taken

@@ -15,7 +15,6 @@ from punctual.engine.changes.change import Result
 from punctual.engine.changes.write_ids import marks
 from punctual.engine.execution.executor import Assignment
 from punctual.engine.execution.leases import LeaseKeeper
-from punctual.engine.ports.rows import Key
 from punctual.engine.quotas.run_permits import RunPermits
 from punctual.lambdas.executor import timing as pace
 from punctual.lambdas.executor.admission import Admission
@@ -23,7 +22,6 @@ from punctual.lambdas.executor.attempt import Delivery, Lane, RunningAttempt, is
 from punctual.lambdas.executor.claims_back import Returns
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.outputs import store_results
-from punctual.lambdas.executor.state_cache import Heads
 from punctual.lambdas.executor.telemetry import tell_started, tell_written
 from punctual.lambdas.executor.threads import BackgroundCalls, TaskRunner, meanwhile
 from punctual.lambdas.executor.visibility import VisibilityTimeouts
@@ -52,7 +50,6 @@ class Batch:
         self._new_id = runtime.new_id
         self._executor = runtime.executor
         self._claims = LeaseKeeper(runtime.executor, runtime.steady)
-        self._heads = Heads(runtime.steady)
         self._blobs = runtime.ports.blobs
         self._lane = lane
         self._mail = mail
@@ -80,7 +77,6 @@ class Batch:
             else:
                 self._waiting[nonce] = delivery
         self._hiding.begin(self._waiting.values())
-        self._heads.learn(self._waiting.values(), now)
         with self._admission:
             while self._is_at_work():
                 self._hide()
@@ -118,8 +114,7 @@ class Batch:
             return
         try:
             messages = [one.message for one in due.values()]
-            known = self._heads.take(Key(one.tenant, one.job_id) for one in messages)
-            handed = self._meanwhile(lambda: self._executor.claim(messages, list(due), known))
+            handed = self._meanwhile(lambda: self._executor.claim(messages, list(due)))
         except Unavailable as error:
             self._claim_again(due, error.message)
             return
@@ -130,7 +125,6 @@ class Batch:
         for nonce in due.keys() - unread:
             del self._waiting[nonce]
         granted = {one.run.nonce: one for one in handed.granted}
-        self._heads.claimed(handed.granted)
         rest = [one for nonce, one in due.items() if nonce not in granted and nonce not in unread]
         for message, at in handed.again:
             self._mail.again(taken(rest, message), at)
@@ -240,8 +234,7 @@ class Batch:
         if not ended:
             return
         finished = [one.finished for one in ended]
-        known = self._heads.take(one.key for one in finished)
-        results = self._meanwhile(lambda: self._executor.finish(finished, True, known))
+        results = self._meanwhile(lambda: self._executor.finish(finished, True))
         for one, said, result in zip(ended, finished, results, strict=True):
             if result.contended:
                 self._write_at = self._steady() + pace.AGAIN
@@ -251,8 +244,6 @@ class Batch:
                 self._mail.later([one.delivery])
                 continue
             self._settle(one, result)
-            if result.decision is not None:
-                self._heads.note(said.key, result.decision.head)
             tell_written(self._tell, said, result)
 
     def _store(self, ended: Sequence[RunningAttempt]) -> None:

@@ -217,7 +217,7 @@ class PollerHandler:
             **{**vars(ports), "messages": early, "wake": wake, "timers": self._timers},
         )
         steps = ChangeApplier(mine, clock, runtime.steady, of_engine(runtime.tell))
-        looker = Evaluator(steps, runtime.new_id, glance=True)
+        looker = Evaluator(steps, runtime.new_id)
         visitor = OnDemandPoller(
             self._timers, ports.buckets, ports.buckets, looker, early, self._failing, self._pace
         )

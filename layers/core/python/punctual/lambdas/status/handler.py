@@ -162,9 +162,12 @@ class StatusHandler:
             self._lists.append(tenant, list(some))
 
     def _rows(self, ended: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
-        """The lines of these runs; one whose history row is slower is made of what it left."""
+        """Yield the history rows of these runs.
+
+        A run whose row does not exist yet gets one made from what its last attempt left.
+        """
         begun = [key for key, run in ended.items() if run.token and not run.note]
-        written = self._written(begun, now)
+        written = self._ports.history.get(begun, now) if begun else {}
         results = Results(self._ports.history)
         for key, run in ended.items():
             row = written.get(key)
@@ -173,14 +176,6 @@ class StatusHandler:
                 expires_at = (run.ended_at or run.changed_at) + RETENTION
                 row = RunRow(key.tenant, key.job_id, run, expires_at, TZDATA_VERSION, detail)
             yield row
-
-    def _written(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
-        """The row of a run that began says the same whenever it is read."""
-        if not keys:
-            return {}
-        seen = self._ports.history.get(keys, now, glance=True)
-        missed = [key for key in keys if key not in seen]
-        return {**seen, **self._ports.history.get(missed, now)} if missed else seen
 
     def _publish(self, changes: Sequence[Followed]) -> None:
         told = [

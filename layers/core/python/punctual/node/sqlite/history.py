@@ -61,16 +61,11 @@ class SqliteHistory:
         ]
         return mine[-1] if mine else None
 
-    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:  # noqa: ARG002
+    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         with self._unit:
             return frozenset(key for key in keys if key in self.held or self._stands(key))
 
-    def get(
-        self,
-        keys: Sequence[RunKey],
-        now: datetime,
-        glance: bool = False,  # noqa: ARG002
-    ) -> Mapping[RunKey, RunRow]:
+    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
         with self._unit:
             found = {}
             for key in keys:

@@ -61,7 +61,7 @@ class SqliteJobStates:
         self._recorded = recorded
         self._memory = StateCache(unit, cached)
 
-    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, StoredState]:  # noqa: ARG002
+    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
         found, unread = {}, []
         with self._unit:
             for key in keys:

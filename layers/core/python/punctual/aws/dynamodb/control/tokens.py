@@ -99,7 +99,7 @@ class DynamoTokens:
         from punctual.domain.identifiers import sortable_id
 
         doors = {token_keys.door(_hash_of(row)): row for row in rows}
-        found = self._dynamo.read(self._table, list(doors), glance=True)
+        found = self._dynamo.read(self._table, list(doors))
         nowhere, ended, mended = 0, 0, 0
         settled = sortable_id(now - _SETTLED, bytes(10))
         for door, row in doors.items():

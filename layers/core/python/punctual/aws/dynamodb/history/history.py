@@ -59,17 +59,15 @@ class DynamoHistory:
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
         return self._outcomes.find(key, run, now)
 
-    def present(self, keys: Sequence[RunKey], glance: bool = False) -> frozenset[RunKey]:
+    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
         """Return the keys that have a row. An expired row counts: it was written."""
         wanted = {at.run(*key): key for key in keys}
-        found = self._dynamo.read(self._table, list(wanted), glance)
+        found = self._dynamo.read(self._table, list(wanted))
         return frozenset(wanted[place] for place in found)
 
-    def get(
-        self, keys: Sequence[RunKey], now: datetime, glance: bool = False
-    ) -> Mapping[RunKey, RunRow]:
+    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
         wanted = {at.run(*key): key for key in keys}
-        found = self._dynamo.read(self._table, list(wanted), glance)
+        found = self._dynamo.read(self._table, list(wanted))
         rows = {wanted[place]: _run(row) for place, row in found.items()}
         return {key: row for key, row in rows.items() if row.expires_at > now}
 

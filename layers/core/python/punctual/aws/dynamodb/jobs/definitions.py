@@ -1,4 +1,4 @@
-"""Bodies: definitions as text, by version, in as many rows as their size takes."""
+"""Definitions by version, each in as many rows as its size takes."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from punctual.aws.dynamodb.keys import FORMAT, LAYOUT, PARTS, ROW, RowKey, body
 from punctual.domain.errors import Unavailable
 from punctual.engine.ports.rows import DefinitionRow, Key
 
-READABLE = 16_384  # bytes up to which a body stays text that can be read in the console
+READABLE = 16_384  # bytes up to which a definition stays readable text in the console
 MOST = 380_000  # bytes a row: DynamoDB takes 400 KiB, key and names included
 
 _encode = msgspec.json.Encoder().encode
@@ -29,21 +29,15 @@ class DynamoDefinitions:
 
     def get(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
         keys = {body(*key, ref): (key, ref) for key, ref in wanted}
-        rows = self._read(list(keys))
+        rows = self._dynamo.read(self._table, list(keys))
         more = [
             body(*keys[at][0], keys[at][1], part)
             for at, row in rows.items()
             for part in range(1, int(row[PARTS]["N"]) if PARTS in row else 1)
         ]
         if more:
-            rows |= self._read(more)
+            rows |= self._dynamo.read(self._table, more)
         return {asked: _body(asked, rows[at], rows) for at, asked in keys.items() if at in rows}
-
-    def _read(self, keys: Sequence[RowKey]) -> dict[RowKey, Item]:
-        """What stands under a ref never changes: a glance can only miss it."""
-        rows = self._dynamo.read(self._table, keys, glance=True)
-        missed = [key for key in keys if key not in rows]
-        return rows | self._dynamo.read(self._table, missed) if missed else rows
 
 
 def _rows(new: DefinitionRow) -> Iterator[Item]:

@@ -1,6 +1,6 @@
-"""Payloads, and definitions beside them, of jobs that do not exist.
+"""Removes payloads and definitions of jobs that do not exist.
 
-A function that dies between the upload and the head leaves them, and so does a lost stream record.
+They are left by a crash between upload and job state, and by a lost stream record.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import Key
 
 OLD = 2 * RECEIPT
-"""A repeated request creates its job under the same id for as long as its receipt is kept."""
+"""A repeated request creates its job under the same id while its receipt is kept."""
 
 
 class Removed(NamedTuple):
@@ -34,9 +34,9 @@ class Orphans:
         self._clock = clock
 
     def remove(self, after: str | None) -> Removed:
-        """One page of payloads, in the order of their names.
+        """Remove the orphans of one page of payloads.
 
-        The rows go first: while a blob stands, the next walk finds its job again.
+        Rows are deleted first: while a payload exists, the next walk finds its job again.
         """
         latest = self._clock() - OLD
         page = self._blobs.listed(PAYLOADS, after)
@@ -56,12 +56,10 @@ class Orphans:
         return Removed(len(gone), jobs, page.cursor)
 
     def _without_head(self, jobs: Sequence[Key]) -> list[Key]:
-        """A row that cannot be read, is blank, or has expired still keeps what belongs to it.
+        """Return the jobs that have no state row at all.
 
-        A glance is enough to keep a job. Only a consistent read shows that there is no head.
+        A row that is unreadable, blank or expired still keeps what belongs to its job.
         """
-        left = {keys.head(*key): key for key in jobs}
-        for glance in (True, False):
-            found = self._dynamo.read(self._table, list(left), glance) if left else {}
-            left = {at: key for at, key in left.items() if at not in found}
-        return list(left.values())
+        rows = {keys.head(*key): key for key in jobs}
+        found = self._dynamo.read(self._table, list(rows)) if rows else {}
+        return [key for row, key in rows.items() if row not in found]

@@ -1,11 +1,9 @@
 """A head as a row: native attributes that can be read in the console, each lease one of its own."""
 
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from struct import Struct
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -16,7 +14,6 @@ from punctual.aws.dynamodb.keys import (
     BEATING,
     BY,
     FORMAT,
-    LATELY,
     LAYOUT,
     LEASE,
     LINE,
@@ -42,7 +39,6 @@ READABLE_LINE = 4  # runs; every swap pays for the whole row, and a longer line 
 BLANK_KEPT = timedelta(hours=1)
 _IN_KEY = frozenset({"tenant", "job_id"})
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(JobState)) - _IN_KEY
-_NAMED = Struct(">16sI")  # a run's id, and the second in which it ended
 _NOTE = msgspec.json.Decoder(Note)
 _ABSENT_OR_EXPIRED = "attribute_not_exists(#pk) OR #expires <= :now"
 _STANDS = "(attribute_not_exists(#expires) OR #expires > :now)"
@@ -66,8 +62,6 @@ def from_row(row: Mapping[str, Any]) -> StoredState:
     values.update(tenant=tenant, job_id=job_id)
     if isinstance(values.get(LINE), bytes):
         values[LINE] = msgspec.json.decode(zlib.decompress(values[LINE]))
-    if isinstance(values.get(LATELY), bytes):
-        values[LATELY] = dict(_unpacked(values[LATELY]))
     leases = {
         name.removeprefix(LEASE): _to_lease(value)
         for name, value in row.items()
@@ -105,10 +99,6 @@ def change(swap: Swap, now: datetime) -> Condition:
     removed = {f"#r{i}": name for i, name in enumerate(sorted(gone))}
     sets = ", ".join(f"#s{i} = :s{i}" for i in range(len(wanted)))
     holds = ["#version = :expect", _STANDS]
-    former = swap.head.writers[-2:-1] if swap.head.version == swap.expect + 1 else ()
-    if any(former):  # whoever made up what a message tells would not know it
-        names["#writers"], values[":former"] = WRITERS, to_attribute(former[0])
-        holds.append("contains(#writers, :former)")
     for i, (run_id, lease) in enumerate(swap.required.items()):
         names[f"#q{i}"] = LEASE + run_id
         values[f":q{i}"] = _lease(lease)
@@ -155,10 +145,6 @@ def _attributes(new: JobState) -> Item:
         del values[name]
     if len(new.line) > READABLE_LINE:
         values[LINE] = zlib.compress(msgspec.json.encode(new.line))
-    if new.lately:
-        values[LATELY] = b"".join(
-            _NAMED.pack(UUID(run_id).bytes, at) for run_id, at in new.lately.items()
-        )
     row = {FORMAT: to_attribute(LAYOUT), **to_item(values)}
     until = expires_at(new)
     if new.blank and new.ended_at is not None:
@@ -166,11 +152,6 @@ def _attributes(new: JobState) -> Item:
     if until is not None:
         row[TTL] = to_attribute(expiry(until))
     return row
-
-
-def _unpacked(packed: bytes) -> Iterator[tuple[str, int]]:
-    for run_id, at in _NAMED.iter_unpack(packed):
-        yield str(UUID(bytes=run_id)), at
 
 
 def _noted(note: Note) -> dict[str, Any]:

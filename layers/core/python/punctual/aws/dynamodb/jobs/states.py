@@ -1,4 +1,4 @@
-"""Heads: compare and swap on the version, one row each; leases are attributes beside."""
+"""Job states: one row each, compare and swap on the version, leases as attributes beside."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,6 @@ from punctual.aws.dynamodb.jobs.definitions import DynamoDefinitions
 from punctual.aws.dynamodb.keys import (
     BEATING,
     ENDED,
-    LATELY,
     LINE,
     RUNS,
     STATE,
@@ -32,11 +31,11 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, Walk
 
-ALL = 500  # heads a page where all of a tenant are read
-WALKED = 20  # such pages of a slot at most, to find those that are busy
-MOST_BEATING = 1_000  # heads that are read of a slot that has more
-REMEMBERED = timedelta(minutes=5)  # that a slot has more
-_BUSY = (RUNS, LINE, ENDED, LATELY)
+ALL = 500  # states a page, if all of a tenant are read
+WALKED = 20  # pages read at most of a slot to find the busy jobs
+MOST_BEATING = 1_000  # states with a heartbeat read at most of a larger slot
+REMEMBERED = timedelta(minutes=5)  # how long a slot counts as larger
+_BUSY = (RUNS, LINE, ENDED)
 _IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY)
 
 
@@ -48,8 +47,8 @@ class DynamoJobStates:
         self._bodies = DynamoDefinitions(dynamo, table)
         self._crowded_until: dict[str, datetime] = {}
 
-    def load(self, keys: Sequence[Key], glance: bool = False) -> Mapping[Key, StoredState]:
-        found = self._dynamo.read(self._table, [head(*key) for key in keys], glance)
+    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
+        found = self._dynamo.read(self._table, [head(*key) for key in keys])
         now = self._clock()
         present = (rows.from_row(row) for row in found.values() if not rows.is_expired(row, now))
         return {Key(one.head.tenant, one.head.job_id): one for one in present}
@@ -67,7 +66,7 @@ class DynamoJobStates:
         return self._bodies.get(wanted)
 
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
-        """Sixteen ranges merged; each begins with some more than its share of a page."""
+        """Merge the ranges of the sixteen slots. Each reads twice its share of a page first."""
         high = None if before is None else escape(before)
         share = limit // SLOTS * 2 + 4
         ranges = [
@@ -86,7 +85,7 @@ class DynamoJobStates:
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
     ) -> Coming | None:
-        """No index knows the order: a tenant whose heads are few has them read and sorted."""
+        """Read and sort all states of the tenant, if they are few. No index has this order."""
         share = 2 * -(-most // SLOTS)
         slots = self._dynamo.crew.map(
             lambda n: list(islice(self._in_slot(Range(slot(tenant, n)), share + 1), share + 1)),
@@ -97,16 +96,16 @@ class DynamoJobStates:
         return Coming(*in_order(chain.from_iterable(slots), after, end, limit))
 
     def busy(self, tenant: str) -> Sequence[JobState]:
-        """Of a slot with very many heads those of which a run has a heartbeat."""
+        """Return the busy jobs; of a slot with very many jobs only those with a heartbeat."""
         slots = [slot(tenant, n) for n in range(SLOTS)]
         walked = self._dynamo.crew.map(self._busy_in, slots)
         crowded = [here for here, found in zip(slots, walked, strict=True) if found is None]
-        known = self._beating(crowded, MOST_BEATING, glance=False) if crowded else {}
+        known = self._beating(crowded, MOST_BEATING) if crowded else {}
         found = [head for heads in walked if heads is not None for head in heads]
         return [*found, *(one.head for one in known.values())]
 
     def _busy_in(self, here: str) -> Sequence[JobState] | None:
-        """None where there are too many to read them all."""
+        """Return the busy jobs of a slot, or None if it has too many jobs to read."""
         now = self._clock()
         if now < self._crowded_until.get(here, now):
             return None
@@ -124,17 +123,17 @@ class DynamoJobStates:
         return list(self._standing_in(found))
 
     def beating(self, tenant: str, share: int) -> Mapping[Key, StoredState]:
-        """Those of which a run has a heartbeat, so many of each slot at most, at a glance."""
-        return self._beating([slot(tenant, n) for n in range(SLOTS)], share, glance=True)
+        """Return the states of jobs with a heartbeat, at most `share` of each slot."""
+        return self._beating([slot(tenant, n) for n in range(SLOTS)], share)
 
-    def _beating(self, slots: Sequence[str], most: int, glance: bool) -> Mapping[Key, StoredState]:
+    def _beating(self, slots: Sequence[str], most: int) -> Mapping[Key, StoredState]:
         found = self._dynamo.crew.map(
             lambda here: self._dynamo.indexed(self._table, BEATING, here, most), slots
         )
-        return self.load([Key(*parse_head(at)) for at in chain.from_iterable(found)], glance)
+        return self.load([Key(*parse_head(at)) for at in chain.from_iterable(found)])
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
-        """The cursor is the key last read; no part of a key holds a space."""
+        """The cursor is the key read last. Keys contain no spaces."""
         after = None if cursor is None else RowKey(*cursor.split(" "))
         filtered = {
             "FilterExpression": "attribute_exists(#state)",
@@ -162,7 +161,11 @@ class DynamoJobStates:
                 yield rows.from_row(row).head
 
     def _swap(self, swap: Swap) -> bool:
-        """1. Write under the condition. 2. Refused: is what stands our own? 3. No answer: look."""
+        """Write if the version is the expected one. Return whether this swap won.
+
+        A refused write has won if the row carries its write id. After a write without an answer a
+        read decides.
+        """
         try:
             refused = self._write(swap)
         except Unavailable:
@@ -181,7 +184,7 @@ class DynamoJobStates:
         return answer if isinstance(answer, ConditionFailed) else None
 
     def _standing(self, swap: Swap) -> bool | None:
-        """What became of a swap without an answer; None while it may still take effect."""
+        """Return whether a swap without an answer won, or None if it may still take effect."""
         at = head(*swap.key)
         row: Item = self._dynamo.read(self._table, [at]).get(at, {})
         if rows.is_own(swap.head, row):
@@ -196,12 +199,12 @@ class DynamoJobStates:
         try:
             return None if isinstance(answer, ConditionFailed) else rows.from_row(answer).head
         except Exception:
-            # Whoever gives the claim back, which is lost by this, tells that nobody can read it.
+            # The claim counts as lost. Its return reads the state again and reports the error.
             return None
 
 
 def _named(row: Item) -> Key:
-    """Whose head it should be, also where its key is none of ours."""
+    """Return the job of an unreadable row, or its raw key."""
     at = key_of(row)
     try:
         return Key(*parse_head(at))
@@ -210,6 +213,6 @@ def _named(row: Item) -> Key:
 
 
 def _begun(heads: Iterator[JobState]) -> Iterator[JobState]:
-    """With its first page read: the ranges are read at the same time."""
+    """Read the first page now, so that the ranges are read in parallel."""
     first = list(islice(heads, 1))
     return chain(first, heads)
