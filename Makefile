@@ -51,12 +51,12 @@ acceptance: ## hold an installation to the contract: URL=https://â€¦/v1 TOKEN=â€
 
 openapi: ## write the OpenAPI document, its copy in docs/ and docs/reference/api.md, with examples as answered
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m tests.openapi_scene
+	@$(PYTHON_IN_VENV) -m tests.support.openapi_scene
 	@$(PYTHON_IN_VENV) -m punctual.web.openapi
 
 fuzz: ## send 10,000 and more generated calls to a node here, and hold each answer to the OpenAPI document
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m tests.fuzz
+	@$(PYTHON_IN_VENV) -m tests.support.fuzz
 
 rehearse: node_modules/.package-lock.json ## deploy to an emulator of AWS here, hold it to the contract, destroy it: PASS=whole, roles or recovery
 	@requirements/install dev
@@ -74,7 +74,7 @@ cost: ## count what runs, submissions and idle months cost, and write docs/cost.
 
 rights: ## find out what each function may do and what of it is used, and write docs/rights.md
 	@requirements/install dev
-	@$(PYTHON_IN_VENV) -m tests.life.rights
+	@$(PYTHON_IN_VENV) -m tests.support.deployed.rights
 
 lint: ## look for mistakes and wrong formatting
 	@requirements/install dev

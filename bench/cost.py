@@ -14,9 +14,9 @@ from bench.words import buys, short_role, short_what
 from infra.app import context
 from infra.config.stage import described
 from punctual.engine.changes.effects import ENDS_KEPT
-from tests.life.latency import DELIVERIES
-from tests.life.scenes import IDLE, SCENES, Counted, measured, metrics_of
-from tests.life.template import synthesised
+from tests.support.deployed.latency import DELIVERIES
+from tests.support.deployed.scenes import IDLE, SCENES, Counted, measured, metrics_of
+from tests.support.deployed.template import synthesised
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
 GIGABYTE = 1_000_000_000

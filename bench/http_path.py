@@ -22,7 +22,7 @@ from punctual.web.http.request import Caller, Request
 from punctual.web.models.job_rules import new_job
 from punctual.web.services import Services
 from punctual.web.views.system import InstallationInfo
-from tests.web_engine import NOON, MemoryEngine
+from tests.support.web_engine import NOON, MemoryEngine
 
 ROUNDS = 7
 CALLS = 4_000

@@ -34,7 +34,7 @@ from punctual.engine.ports.partitions import BucketLease
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.settings import Settings
-from tests.builders import NOON, after
+from tests.support.builders import NOON, after
 
 PEAK = 10_000  # runs a second at the most demanding moment the design names
 SETTINGS = Settings(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests import kernel
-from tests.simulation.seeds import DAY, DAY_NAME, announced
-from tests.workers import ByFile
+from tests.support import kernel
+from tests.support.simulation.seeds import DAY, DAY_NAME, announced
+from tests.support.workers import ByFile
 
 settings.register_profile("same", derandomize=True, deadline=None, database=None)
 settings.register_profile("search", deadline=None)

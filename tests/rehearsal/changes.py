@@ -13,14 +13,14 @@ from pathlib import Path
 import httpx
 
 from punctual.settings import VERSION
-from tests.e2e.acceptance.contract import Api, a_client, eventually
-from tests.e2e.acceptance.target import a_target
 from tests.rehearsal.deployment import Deployment, whole_name
 from tests.rehearsal.emulator import ROOT, Account
 from tests.rehearsal.left_behind import standing
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.release import NEXT, next_release
 from tests.rehearsal.update import Recurring
+from tests.support.acceptance.contract import Api, a_client, eventually
+from tests.support.acceptance.target import a_target
 
 ALONE = "Execution"
 NEEDED_BY_NOBODY = "Observability"

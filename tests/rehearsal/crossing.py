@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 import httpx
 
-from tests.e2e.acceptance.contract import a_client
 from tests.rehearsal.deployment import STAGE
 from tests.rehearsal.emulator import ROOT
 from tests.rehearsal.progress import Failed
+from tests.support.acceptance.contract import a_client
 
 ALLOWED = "Access-Control-Allow-Origin"
 PATHS = ("/jobs", "/jobs/x/runs/y/output")

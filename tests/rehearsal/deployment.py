@@ -5,10 +5,10 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.e2e.acceptance.contract import a_client, eventually
 from tests.rehearsal.emulator import ACCOUNT, REGION, ROOT, Account
 from tests.rehearsal.left_behind import Standing, standing
 from tests.rehearsal.progress import Failed, checked, run, step
+from tests.support.acceptance.contract import a_client, eventually
 
 CDK = "node_modules/.bin/cdk"
 STAGE = "rehearsal"

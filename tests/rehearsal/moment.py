@@ -6,7 +6,10 @@ from functools import partial
 from math import ceil
 
 from infra.operations.limits import settings_of
-from tests.e2e.acceptance.contract import (
+from tests.rehearsal.deployment import STAGE
+from tests.rehearsal.emulator import Account
+from tests.rehearsal.progress import Failed
+from tests.support.acceptance.contract import (
     EVERY_SECOND,
     NEVER_SOON,
     Api,
@@ -15,10 +18,7 @@ from tests.e2e.acceptance.contract import (
     instant,
     soon,
 )
-from tests.e2e.acceptance.target import Target
-from tests.rehearsal.deployment import STAGE
-from tests.rehearsal.emulator import Account
-from tests.rehearsal.progress import Failed
+from tests.support.acceptance.target import Target
 
 LARGE = {"text": "restored " * 10_000}
 """A payload that stands in the bucket, not in a row."""

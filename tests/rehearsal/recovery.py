@@ -8,8 +8,6 @@ import json
 import re
 from pathlib import Path
 
-from tests.e2e.acceptance.contract import Api, a_client
-from tests.e2e.acceptance.target import a_target
 from tests.rehearsal.acceptance import Accepted
 from tests.rehearsal.deployment import (
     CDK,
@@ -26,6 +24,8 @@ from tests.rehearsal.moment import Moment, back_up
 from tests.rehearsal.progress import Failed, step
 from tests.rehearsal.release import Described, checkout, describe
 from tests.rehearsal.runbook import Person, printed
+from tests.support.acceptance.contract import Api, a_client
+from tests.support.acceptance.target import a_target
 
 STACKS = ("Data", "Scheduling", "Execution", "Api", "Observability")
 LEFT = f"/aws/lambda/punctual-{STAGE}-job-search"

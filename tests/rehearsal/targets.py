@@ -5,8 +5,8 @@ import json
 import zipfile
 from pathlib import Path
 
-from tests.e2e.acceptance import task_function
 from tests.rehearsal.emulator import Account
+from tests.support.acceptance import task_function
 
 FUNCTION = "task-answers"
 QUEUE = "task-inbox"

@@ -7,16 +7,9 @@ from datetime import timedelta
 from functools import partial
 from math import ceil
 
-from tests.e2e.acceptance.contract import (
-    EVERY_SECOND,
-    Api,
-    Json,
-    eventually,
-    instant,
-    soon,
-)
-from tests.e2e.acceptance.target import Target
 from tests.rehearsal.progress import Failed
+from tests.support.acceptance.contract import EVERY_SECOND, Api, Json, eventually, instant, soon
+from tests.support.acceptance.target import Target
 
 SETTLED_WITHIN = 300.0  # on a busy machine a run takes its second, and those in line add up
 AT_A_TIME = 4  # a run that takes its second on a busy machine keeps no line of them waiting

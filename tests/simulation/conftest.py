@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.simulation.world import World
+from tests.support.simulation.world import World
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import httpx
 import pytest
 
 from bench.running import a_node
-from tests.e2e.acceptance.contract import Api, a_client
-from tests.e2e.acceptance.target import Target, a_target
+from tests.support.acceptance.contract import Api, a_client
+from tests.support.acceptance.target import Target, a_target
 
 
 @pytest.fixture(scope="session")

@@ -14,12 +14,12 @@ from tests.rehearsal.emulator import free_port
 
 ROOT = Path(__file__).parents[3]
 OWN = {
-    "docs/runbook.md": "tests/infra/test_runbook.py",
-    "docs/how-to/deploy-from-github.md": "tests/infra/test_deploy_workflow.py",
-    "docs/how-to/use-from-the-aws-console.md": "tests/integration/test_console_page.py",
-    "docs/events.md": "tests/unit/test_events_documented.py",
-    "docs/reference/api.md": "tests/unit/test_openapi.py",
-    "docs/requirements.md": "tests/unit/test_requirements.py",
+    "docs/runbook.md": "tests/infra/operations/test_runbook.py",
+    "docs/how-to/deploy-from-github.md": "tests/infra/operations/test_deploy_workflow.py",
+    "docs/how-to/use-from-the-aws-console.md": "tests/integration/lambdas/test_console_page.py",
+    "docs/events.md": "tests/unit/lambdas/test_events_documented.py",
+    "docs/reference/api.md": "tests/unit/web/test_openapi.py",
+    "docs/requirements.md": "tests/unit/project/test_requirements.py",
 }
 """Pages that a test of their own holds to what is there."""
 

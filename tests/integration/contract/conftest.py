@@ -7,8 +7,8 @@ import pytest
 
 from punctual.engine.ports.bundle import Ports
 from punctual.node.clock import ManualClock
-from tests.builders import NOON
-from tests.integration.adapters import ADAPTERS, World
+from tests.support.aws.adapters import ADAPTERS, World
+from tests.support.builders import NOON
 
 
 @pytest.fixture(params=sorted(ADAPTERS))

@@ -7,8 +7,8 @@ import pytest
 from punctual.domain.durations import RETENTION
 from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, Actor, AuditFilters, Note
 from punctual.engine.ports.bundle import Ports
-from tests.builders import NOON, after
-from tests.integration.adapters import World
+from tests.support.aws.adapters import World
+from tests.support.builders import NOON, after
 
 ADA, BOB = Actor("ada", "t", "192.0.2.1", "r"), Actor("bob")
 ALL = AuditFilters()

@@ -18,8 +18,8 @@ from punctual.engine.ports.rows import Coming, Key
 from punctual.engine.queries.job_list import JobList, untold
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import UpcomingRuns
-from tests.builders import NOON, a_body, a_head, a_run, after, an_id
-from tests.integration.adapters import World
+from tests.support.aws.adapters import World
+from tests.support.builders import NOON, a_body, a_head, a_run, after, an_id
 
 DAY = timedelta(days=1)
 START = (NOON, "")

@@ -23,8 +23,8 @@ from punctual.engine.changes.timer_placement import blank_head
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Key
-from tests.builders import JOB, NOON, a_head, a_run, after, an_id, key_of
-from tests.integration.adapters import World
+from tests.support.aws.adapters import World
+from tests.support.builders import JOB, NOON, a_head, a_run, after, an_id, key_of
 
 MICRO = timedelta(microseconds=1)
 TENANTS = (

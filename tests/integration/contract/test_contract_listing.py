@@ -14,8 +14,8 @@ from punctual.engine.ports.job_states import JobStates, StoredState, Swap
 from punctual.engine.ports.rows import HeadPage, Key
 from punctual.engine.queries.jobs import JobFilters, JobQueries
 from punctual.engine.queries.slices import finish
-from tests.builders import NOON, a_body, a_head, after, an_id
-from tests.integration.adapters import World
+from tests.support.aws.adapters import World
+from tests.support.builders import NOON, a_body, a_head, after, an_id
 
 JOBS = [an_id(n) for n in range(1, 4)]
 BARE = JOBS[1]

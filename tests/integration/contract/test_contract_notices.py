@@ -2,8 +2,8 @@
 
 from punctual.domain.run import RunStatus
 from punctual.engine.execution.notifications import Notification
-from tests.builders import JOB, NOON, RUN, an_id
-from tests.integration.adapters import World
+from tests.support.aws.adapters import World
+from tests.support.builders import JOB, NOON, RUN, an_id
 
 
 def a_notice(

@@ -20,8 +20,8 @@ from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.run_list import DEEP, SCAN, WIDE
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
-from tests.builders import JOB, NOON, a_body, a_head, a_row, a_run, an_id
-from tests.integration.adapters import World
+from tests.support.aws.adapters import World
+from tests.support.builders import JOB, NOON, a_body, a_head, a_row, a_run, an_id
 
 HOUR = timedelta(hours=1)
 BEGIN = NOON - 500 * HOUR

@@ -7,7 +7,7 @@ import pytest
 
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.timers import Timer
-from tests.builders import NOON, a_timer, after, an_id
+from tests.support.builders import NOON, a_timer, after, an_id
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
 MICRO = timedelta(microseconds=1)

@@ -30,7 +30,7 @@ class Settings:
     metrics: bool = True
     # Which changes of runs go to the event bus, at a dollar a million: "all", "ended" or "none".
     run_events: str = "ended"
-    # Private networks, as CIDRs, whose addresses `http` tasks may call.
+    # Private networks, as CIDRs, that `http` tasks may call.
     networks: tuple[str, ...] = ()
     # Functions and queues that tasks may name, by tenant: `tasks/reach.py`. Empty: none.
     reach: str = "[{},{}]"

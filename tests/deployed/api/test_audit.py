@@ -1,0 +1,97 @@
+"""Killed at any call, whoever writes and whoever follows: each change has one line, and no more."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.support.deployed.faults import Killed, Moment
+from tests.support.deployed.gateway import Gateway
+from tests.support.deployed.scenes import opened, submitted
+from tests.support.deployed.world import MINUTE, World, a_world
+
+EVENT = {"type": "event", "detail_type": "Paid"}
+NEVER_SOON = {"schedule_type": "CRON", "cron_expression": "0 0 29 2 *", "task": EVENT}
+CHANGES: list[tuple[str, str, Any]] = [
+    ("PATCH", "", {"priority": "HIGH"}),
+    ("POST", "/pause", None),
+    ("POST", "/runNow", None),
+]
+
+
+def lines(api: Gateway) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    token = ""
+    while True:
+        answer = api.get(f"/audit?limit=5&next_token={token}")
+        assert answer.status == 200, answer.body
+        found += answer.json["entries"]
+        token = answer.json["next_token"]
+        if not token:
+            return found
+
+
+def changed(world: World, api: Gateway) -> None:
+    submitted(api, **NEVER_SOON)
+    for job in [one["job_id"] for one in api.get("/jobs").json["jobs"]]:
+        for method, target, value in CHANGES:
+            api.call(method, f"/jobs/{job}{target}", value)
+            world.run(MINUTE / 6)
+
+
+def as_they_stand(api: Gateway) -> Counter[tuple[str, bool]]:
+    """How many changes each job has seen: of its definition or state, and runs ordered."""
+    found: Counter[tuple[str, bool]] = Counter()
+    for job in api.get("/jobs").json["jobs"]:
+        found[job["job_id"], True] = job["version"]
+        found[job["job_id"], False] = len(api.get(f"/jobs/{job['job_id']}/runs").json["runs"])
+    return +found
+
+
+def told(api: Gateway) -> Counter[tuple[str, bool]]:
+    return Counter((one["job_id"], one["action"].startswith("job.")) for one in lines(api))
+
+
+def struck(short: str, number: int) -> tuple[int, Counter[str]]:
+    """A life in which this function dies at its call of this number; how many it made at all."""
+    with a_world() as world:
+        api = opened(world)
+        submitted(api, **NEVER_SOON)
+        world.run(MINUTE)
+        seen = 0
+
+        def dies(moment: Moment) -> BaseException | None:
+            nonlocal seen
+            if moment.role != world.name(short) or moment.service != "dynamodb":
+                return None
+            seen += 1
+            return Killed("out of time or memory") if seen == number else None
+
+        world.faults.plan = dies
+        try:
+            changed(world, api)
+        except AssertionError:
+            assert short == "job-service", "a submission is refused where it was killed"
+            changed(world, api)
+        world.faults.plan = None
+        world.run(5 * MINUTE)
+        stand = as_they_stand(api)
+        assert told(api) == stand, (short, number)
+        assert len(stand) >= 2
+        return seen, Counter(name for name, _ in world.failures)
+
+
+def test_without_a_fault_each_change_is_told_once() -> None:
+    seen, failures = struck("job-service", 0)
+    assert (seen > 20, failures) == (True, Counter())
+
+
+@pytest.mark.parametrize("number", range(1, 30, 5))
+def test_a_writer_that_dies_leaves_no_change_without_a_line(number: int) -> None:
+    struck("job-service", number)
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_a_follower_that_dies_leaves_no_change_without_a_line(number: int) -> None:
+    _, failures = struck("status", number)
+    assert sum(failures.values()) == 1

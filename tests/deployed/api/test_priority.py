@@ -1,0 +1,43 @@
+"""Priorities on AWS: each stage has a queue for each priority of the quick lane."""
+
+import pytest
+
+from tests.support.deployed.deployed import Deployed, Source
+from tests.support.deployed.gateway import Gateway
+from tests.support.deployed.scenes import submitted
+from tests.support.deployed.seen import at_rest, runs_of, statuses
+from tests.support.deployed.world import MINUTE, SECOND, World
+
+EVENT = {"type": "event", "detail_type": "Paid"}
+
+
+@pytest.fixture(params=["dev", "rehearsal"])
+def stage(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_a_hundred_low_wait_and_one_high_starts_next(
+    world: World, api: Gateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each priority has a queue, and executors that no other's runs take."""
+    low = next(one for one in world.deployed.queues if one.name.endswith("-quick-low.fifo"))
+    served = type(world.deployed).fed_by
+
+    def busy(deployed: Deployed, arn: str) -> Source | None:
+        return None if arn == low.arn else served(deployed, arn)
+
+    monkeypatch.setattr(type(world.deployed), "fed_by", busy)
+    held = [
+        submitted(api, schedule_type="IMMEDIATE", priority="LOW", task=EVENT) for _ in range(100)
+    ]
+    world.run(SECOND)
+    assert len(low.letters) == 100
+    urgent = submitted(api, schedule_type="IMMEDIATE", priority="HIGH", task=EVENT)
+    world.run(SECOND)
+    (run,) = runs_of(api, urgent)
+    assert (run["status"], run["lateness_ms"]) == ("SUCCESS", 0)
+    assert {status for job in held for status in statuses(api, job)} == {"QUEUED"}
+    monkeypatch.undo()
+    world.run(2 * MINUTE)
+    assert {status for job in held for status in statuses(api, job)} == {"SUCCESS"}
+    at_rest(world)

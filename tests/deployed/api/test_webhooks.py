@@ -1,0 +1,214 @@
+"""Webhooks in the deployed functions: told, tried again, given up, and each tenant's own."""
+
+import json
+from base64 import b64encode
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from punctual.domain.tenants.webhooks import KEY_BYTES, keys_text
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.http.task import HttpTask
+from tests.support.deployed.faults import Killed, Moment
+from tests.support.deployed.gateway import Gateway
+from tests.support.deployed.scenes import submitted
+from tests.support.deployed.seen import at_rest, runs_of
+from tests.support.deployed.world import MINUTE, World
+from tests.support.signatures import is_signed
+
+HOOK = "https://hooks.example/a"
+EVENT = {"type": "event"}
+HOUR = timedelta(hours=1)
+DOWN = Outcome.failed("The server answered 503")
+
+
+class Receiver:
+    """What is at the other end of every call over HTTP, on the world's clock."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.calls: list[tuple[datetime, dict[str, str], bytes]] = []
+        self.answers: list[Outcome] = []
+
+    def run(self, attempt: Attempt, _stop: Stop, _recorder: Recorder, /) -> Outcome:
+        task = attempt.task
+        self.calls.append((self._world.clock(), task["headers"], task["body"].encode()))
+        return self.answers.pop(0) if self.answers else Outcome("SUCCESS")
+
+    @property
+    def told(self) -> list[Any]:
+        return [json.loads(body)["data"] for _, _, body in self.calls]
+
+
+@pytest.fixture
+def receiver(world: World, monkeypatch: pytest.MonkeyPatch) -> Receiver:
+    made = Receiver(world)
+    monkeypatch.setattr(HttpTask, "run", lambda _, *given: made.run(*given))
+    return made
+
+
+def hook(*on: str, url: str = HOOK) -> list[dict[str, Any]]:
+    return [{"on": list(on), "url": url}]
+
+
+def lines(world: World, message: str) -> list[dict[str, Any]]:
+    return [line for line in world.told() if line.get("message") == message]
+
+
+def missed(api: Gateway, **fields: Any) -> str:
+    """A job whose task fails for good: there is nothing to fill its placeholder with."""
+    task = {"type": "event", "detail_type": "{{payload.nothing}}"}
+    return submitted(api, schedule_type="IMMEDIATE", task=task, **fields)
+
+
+def test_a_failed_run_is_told_once_and_a_good_one_to_nobody(
+    world: World, api: Gateway, receiver: Receiver
+) -> None:
+    job = missed(api, notify=hook("FAILED", "TIMED_OUT"))
+    submitted(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook("FAILED"))
+    world.run(20 * MINUTE)
+    (run,) = runs_of(api, job)
+    (told,) = receiver.told
+    assert (told["run_id"], told["to"], told["from"]) == (run["run_id"], "FAILED", "RUNNING")
+    _, headers, body = receiver.calls[0]
+    secret = api.get("/webhook-secret").json["secret"]
+    assert is_signed(secret, headers, body)
+    entries = api.get("/audit?action=webhook_secret.read").json["entries"]
+    assert [(one["caller"], one["job_id"]) for one in entries] == [("admin", None)]
+    assert headers["webhook-id"] == f"{run['run_id']}.0"
+    (line,) = lines(world, "webhook_delivered")
+    assert (line["job_id"], line["tries"]) == (job, 1)
+    assert secret not in json.dumps(world.told())
+    assert world.failures == []
+    at_rest(world)
+
+
+def test_the_document_is_what_the_bus_tells(world: World, api: Gateway, receiver: Receiver) -> None:
+    submitted(api, schedule_type="IMMEDIATE", task=EVENT, notify=hook("SUCCESS"))
+    world.run(MINUTE)
+    (told,) = receiver.told
+    changes = [json.loads(one["Detail"]) for one in world.published() if "Change" in str(one)]
+    (change,) = [one for one in changes if one.get("run_id") == told["run_id"]]
+    assert {**told, "time": ""} == {**change, "time": ""}
+
+
+def test_a_receiver_that_is_down_is_asked_until_it_is_up(
+    world: World, api: Gateway, receiver: Receiver
+) -> None:
+    missed(api, notify=hook("FAILED"))
+    receiver.answers = [DOWN] * 3
+    world.run(5 * MINUTE)
+    times = [at for at, _, _ in receiver.calls]
+    gaps = [(later - at).total_seconds() for at, later in pairwise(times)]
+    assert all(0.8 * most <= gap <= most + 1 for gap, most in zip(gaps, (10, 20, 40), strict=True))
+    assert len({headers["webhook-id"] for _, headers, _ in receiver.calls}) == 1
+    assert len({headers["webhook-timestamp"] for _, headers, _ in receiver.calls}) == 4
+    world.run(HOUR)
+    assert len(receiver.calls) == 4
+    at_rest(world)
+
+
+def test_one_that_stays_down_is_given_up_after_hours(
+    world: World, api: Gateway, receiver: Receiver
+) -> None:
+    missed(api, notify=hook("FAILED"))
+    receiver.answers = [DOWN] * 1_000
+    world.run(MINUTE)
+    world.ticks = False  # nothing else is to come
+    world.run(8 * HOUR)
+    assert len(receiver.calls) == 20
+    (line,) = lines(world, "webhook_given_up")
+    assert (line["tries"], line["error"]) == (20, "The server answered 503")
+    assert not world.lane("quick").letters
+    assert not world.queue("quick-normal-dead.fifo").letters
+
+
+def test_a_notice_that_nobody_can_deal_with_ends_as_a_dead_letter_and_is_told(
+    world: World, api: Gateway, receiver: Receiver
+) -> None:
+    job = missed(api, notify=hook("FAILED"))
+    world.put_knob("webhook-key", "unset", "SecureString")
+    assert api.get("/webhook-secret").status == 503
+    world.lane("quick").most = 3
+    world.run(20 * MINUTE)
+    assert receiver.calls == []
+    (line,) = lines(world, "webhook_given_up")
+    assert (line["job_id"], line["service"]) == (job, "dead-letters")
+    assert [run["status"] for run in runs_of(api, job)] == ["FAILED"]
+    assert not world.queue("quick-normal-dead.fifo").letters
+
+
+@pytest.mark.parametrize("url", ["http://10.0.0.1/", "http://169.254.169.254/", "http://[::1]/"])
+def test_an_address_that_may_not_be_called_is_given_up_at_once(
+    world: World, api: Gateway, url: str
+) -> None:
+    missed(api, notify=hook("FAILED", url=url))
+    world.run(MINUTE)
+    (line,) = lines(world, "webhook_given_up")
+    assert line["tries"] == 1
+    assert "may not be called" in line["error"]
+
+
+def test_each_tenant_has_a_secret_of_its_own_and_only_admins_see_it(
+    world: World, api: Gateway, receiver: Receiver
+) -> None:
+    tokens = {
+        role: api.post("/tokens", {"name": role, "role": role, "tenant": "acme"}).json["token"]
+        for role in ("admin", "editor")
+    }
+    theirs = Gateway(world, tokens["admin"])
+    assert Gateway(world, tokens["editor"]).get("/webhook-secret").status == 403
+    secret, mine = (one.get("/webhook-secret").json["secret"] for one in (theirs, api))
+    assert secret != mine
+    missed(theirs, notify=hook("FAILED"))
+    world.run(MINUTE)
+    ((_, headers, body),) = receiver.calls
+    assert is_signed(secret, headers, body)
+    assert not is_signed(mine, headers, body)
+    assert receiver.told[0]["tenant"] == "acme"
+
+
+def test_after_a_rotation_both_secrets_are_good(
+    world: World, api: Gateway, receiver: Receiver
+) -> None:
+    before = api.get("/webhook-secret").json["secret"]
+    former = world.session.client("ssm").get_parameter(
+        Name=f"/punctual/{world.stage}/webhook-key", WithDecryption=True
+    )["Parameter"]["Value"]
+    new = b64encode(bytes(KEY_BYTES)).decode()
+    world.put_knob("webhook-key", f"{new} {former}", "SecureString")
+    after = api.get("/webhook-secret").json["secret"]
+    missed(api, notify=hook("FAILED"))
+    world.run(MINUTE)
+    ((_, headers, body),) = receiver.calls
+    assert before != after
+    assert is_signed(before, headers, body)
+    assert is_signed(after, headers, body)
+    assert keys_text((bytes(KEY_BYTES),)) == new
+
+
+@pytest.mark.parametrize("operation", ["SendMessageBatch", "BatchWriteItem"])
+@pytest.mark.parametrize("answered", [False, True])
+def test_an_executor_that_dies_around_the_end_of_a_run_loses_no_notice(
+    world: World, api: Gateway, receiver: Receiver, operation: str, answered: bool
+) -> None:
+    struck: list[Moment] = []
+
+    def plan(moment: Moment) -> BaseException | None:
+        executing = moment.role.endswith("executor-quick")
+        if struck or not executing or moment.operation != operation:
+            return None
+        if moment.answered is not answered:
+            return None
+        struck.append(moment)
+        return Killed("killed")
+
+    job = missed(api, notify=hook("FAILED"))
+    world.faults.plan = plan
+    world.run(15 * MINUTE)
+    assert struck
+    (run,) = runs_of(api, job)
+    assert {told["run_id"] for told in receiver.told} == {run["run_id"]}
+    assert run["status"] == "FAILED"

@@ -1,0 +1,183 @@
+"""What a run, a submission and an empty minute are billed for: exact, and the same anywhere."""
+
+import pytest
+
+from bench.accounts import dollars, total
+from bench.cost import DOCUMENT, STAGES, document, idle
+from bench.meter import Unit
+from bench.words import buys, short_role
+from tests.support.deployed.scenes import SCENES, measured
+
+
+def by_kind(scene: str, unit: Unit) -> dict[str, float]:
+    """Units by function and what they were spent on."""
+    found: dict[str, float] = {}
+    for line in measured(scene).lines:
+        if line.unit is unit:
+            name = f"{short_role(line.role)}, {line.what}"
+            found[name] = round(found.get(name, 0) + line.amount, 4)
+    return found
+
+
+OWN_WRITES = {
+    "poller, jobs: head": 1,
+    "executor-quick, jobs: head": 2,
+    "executor-quick, runs: run": 1,
+}
+SHARED_WRITES = {  # by all runs of a batch
+    "poller, control: #lease": 2,
+    "poller, timers: timer": 1,
+    "poller, timers: timer gone": 1,
+    "status, control: #counted": 2,  # a transaction costs double
+    "status, control: #minutes": 2,  # a transaction costs double
+    "status, control: #runs": 1,
+    "status, control: #totals": 2,  # a transaction costs double
+}
+OUTCOMES = {"executor-quick, runs: pack": 1}  # what a batch left, until each run has its own row
+
+
+def test_a_recurring_run_writes_four_rows_and_shares_the_rest_with_its_batch() -> None:
+    shared = {what: units / 10 for what, units in SHARED_WRITES.items()}
+    assert by_kind("ten", Unit.WRITE) == {**OWN_WRITES, **shared}
+    assert sum(OWN_WRITES.values()) <= 4
+
+
+def test_the_timers_of_twenty_recurring_runs_are_two_rows() -> None:
+    found = by_kind("many", Unit.WRITE)
+    assert found["poller, timers: timer"] == found["poller, timers: timer gone"] == 2 / 20
+
+
+def test_a_recurring_run_alone_shares_with_nobody() -> None:
+    assert by_kind("alone", Unit.WRITE) == {**OWN_WRITES, **SHARED_WRITES}
+    assert by_kind("alone", Unit.PUT) == {}
+
+
+@pytest.mark.parametrize(("scene", "runs"), [("outputs", 10), ("output", 1)])
+def test_each_output_is_one_object_and_the_batch_shares_a_row(scene: str, runs: int) -> None:
+    assert by_kind(scene, Unit.PUT) == {"executor-quick, outputs: PutObject": 1}
+    shared = {what: n / runs for what, n in {**SHARED_WRITES, **OUTCOMES}.items()}
+    assert by_kind(scene, Unit.WRITE) == {**OWN_WRITES, **shared}
+
+
+def test_a_discarded_output_costs_no_more_than_none() -> None:
+    assert by_kind("discards", Unit.PUT) == {}
+    assert by_kind("discards", Unit.WRITE) == by_kind("ten", Unit.WRITE)
+    assert dollars(measured("discards").lines) - dollars(measured("ten").lines) < 0.01
+
+
+def test_a_recurring_run_reads_six_rows_consistently() -> None:
+    own = {what: n for what, n in by_kind("ten", Unit.READ).items() if n >= 0.3}
+    assert own == {
+        "poller, jobs: head": 1,
+        "executor-quick, jobs: head": 2,
+        "executor-quick, jobs: body": 1,
+        "poller, runs: run": 1,
+        "status, runs: run": 1,
+    }
+
+
+def test_ten_runs_are_one_message_each_way_and_no_object() -> None:
+    assert by_kind("ten", Unit.FIFO) == {
+        "poller, punctual-dev-quick-normal.fifo: SendMessageBatch": 0.1,
+        "executor-quick, punctual-dev-quick-normal.fifo: ReceiveMessage": 0.1,
+        "executor-quick, punctual-dev-quick-normal.fifo: DeleteMessageBatch": 0.1,
+    }
+    assert by_kind("ten", Unit.PUT) == {}
+    assert by_kind("ten", Unit.EVENT) == {"status, Run State Change": 1}
+
+
+def test_a_hundred_jobs_of_each_minute_cost_little_more_than_their_runs() -> None:
+    lines = measured("hundred").lines
+    assert total(lines, Unit.WRITE) <= 4.6
+    assert sum(line.dollars for line in lines if line.what == "waiting") <= dollars(lines) / 50
+
+
+def test_a_one_shot_writes_five_rows() -> None:
+    own = {what: n for what, n in by_kind("one-shot", Unit.WRITE).items() if n >= 1}
+    assert own == {**OWN_WRITES, "poller, timers: timer gone": 1}, "submitted one by one"
+    assert sum(own.values()) <= 5
+    assert total(measured("one-shot").lines, Unit.WRITE) <= 6.5, "shared with nine others"
+
+
+def test_a_submission_writes_three_rows_of_its_own_and_reads_none() -> None:
+    own = {what: n for what, n in by_kind("submission", Unit.WRITE).items() if n >= 1}
+    assert own == {
+        "job-service, jobs: head": 1,
+        "job-service, jobs: body": 1,
+        "job-service, timers: timer": 1,
+    }
+    shared = {what: n for what, n in by_kind("submission", Unit.WRITE).items() if n < 1}
+    counted = {"status, control: #totals": 0.2, "status, control: #counted": 0.2}
+    assert shared == {"status, audit: row": 0.1, **counted}, "by ten"
+    assert total(measured("submission").lines, Unit.WRITE) <= 3.5
+    assert by_kind("submission", Unit.READ) == {"status, control: query": 0.1}
+    assert by_kind("submission", Unit.SQS) == {}
+
+
+def test_a_kilobyte_of_payload_costs_one_unit_more() -> None:
+    assert total(measured("large submission").lines, Unit.WRITE) == 4.5
+
+
+def test_an_empty_minute_is_two_queries_a_shard_and_seldom_writes_the_watermark() -> None:
+    reads = by_kind("minute", Unit.READ)
+    assert reads.pop("planner, timers: query") == 2
+    assert reads == {"planner, control: #shards": 1}
+    assert by_kind("minute", Unit.WRITE) == {"planner, control: #watermark": 0.2}
+
+
+def test_a_round_over_the_dead_letters_is_a_request_for_each_lane_and_no_more() -> None:
+    asked = "dead-letters, punctual-dev-{}-dead.fifo: ReceiveMessage"
+    queues = ("quick-high", "quick-normal", "quick-low", "long")
+    assert by_kind("round", Unit.FIFO) == {asked.format(queue): 1 for queue in queues}
+    assert by_kind("round", Unit.READ) == by_kind("round", Unit.WRITE) == {}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_idle_month_costs_scheduling_at_most_the_aim(stage: str) -> None:
+    lines, _ = idle(stage)
+    needed = sum(one.dollars for one in lines if not one.chosen)
+    assert needed <= {"dev": 1.70, "prod": 1.80}[stage]
+
+
+def test_idle_month_of_dev_costs_only_the_dashboard_besides() -> None:
+    lines, _ = idle("dev")
+    assert {one.what: one.dollars for one in lines if one.chosen} == {"dashboards": 3.00}
+
+
+CEILINGS = {
+    "hundred": 4.97,
+    "many": 5.41,
+    "ten": 5.91,
+    "discards": 5.91,
+    "outputs": 11.00,
+    "output": 24.05,
+    "alone": 18.60,
+    "one-shot": 7.63,
+    "submission": 5.54,
+    "large submission": 6.17,
+    "minute": 1.18,
+    "day": 449.54,
+    "round": 2.50,
+}
+
+
+def test_every_scene_has_its_ceiling() -> None:
+    assert CEILINGS.keys() == SCENES.keys()
+
+
+@pytest.mark.parametrize("scene", CEILINGS)
+def test_a_million_costs_no_more_than_it_did(scene: str) -> None:
+    assert dollars(measured(scene).lines) <= CEILINGS[scene]
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_every_unit_has_a_line_that_says_what_it_buys(scene: str) -> None:
+    lines = measured(scene).lines
+    assert lines
+    assert all(buys(line) for line in lines)
+
+
+def test_docs_cost_is_what_make_cost_writes() -> None:
+    assert document({name: measured(name) for name in SCENES}) == DOCUMENT.read_text(), (
+        "make cost writes it anew"
+    )

@@ -1,0 +1,70 @@
+"""When runs start where everything takes time: deliveries, calls, functions nobody used yet."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import pytest
+
+from tests.support.builders import NOON
+from tests.support.deployed.latency import Latency
+from tests.support.deployed.scenes import opened, submitted
+from tests.support.deployed.world import MINUTE, SECOND, a_world
+
+DELIVERIES = (0.02, 0.3, 0.05, 0.1, 0.2, 0.03, 0.25)
+FIRST = {"poller": 1.2, "executor-quick": 1.2}
+SMALL = 0.05  # what a claim's batch may add
+MOMENT = NOON + 10 * MINUTE
+
+
+def lateness(at: datetime) -> float:
+    """Seconds after the full minute that is nearest: less than none is early."""
+    return (at.second + at.microsecond / 1e6 + 30) % 60 - 30
+
+
+def at_99(values: Sequence[float]) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * 0.99))]
+
+
+@pytest.mark.parametrize(
+    ("jobs", "tick"),
+    [(1, 23), (1, 7.37), (1, 48.81), (10, 23.5), (10, 59.99)],
+)
+def test_what_recurs_starts_at_its_second(jobs: int, tick: float) -> None:
+    """First with nothing warm; then later than its message came only by what the batch takes."""
+    minutes = 5
+    with a_world(tick_second=tick) as world:
+        world.latency = Latency(DELIVERIES, ("poller", "planner"), FIRST)
+        started: list[datetime] = []
+        world.work = lambda _: started.append(world.clock())
+        api = opened(world)
+        world.run(MINUTE / 2)
+        for _ in range(jobs):
+            submitted(api, payload={"n": 1}, schedule_type="CRON", cron_expression="* * * * *")
+        world.run(minutes * MINUTE)
+        assert world.failures == []
+    assert len(started) == jobs * minutes
+    late = [lateness(at) for at in sorted(started)]
+    assert min(late) >= 0, "nothing starts early"
+    assert at_99(late[:jobs]) <= 2, "as the first of all"
+    assert at_99(late[jobs:]) <= max(DELIVERIES) + SMALL
+    assert at_99(late) <= 2
+
+
+@pytest.mark.parametrize("fraction", [0, 0.13, 0.5, 0.77])
+@pytest.mark.parametrize("slowest", [0.02, 0.3])
+def test_a_first_run_waits_for_no_more_than_two_starts(fraction: float, slowest: float) -> None:
+    """Called for by the planner, with neither poller nor executor there, at any fraction."""
+    with a_world(tick_second=23 + fraction) as world:
+        world.latency = Latency((slowest,), ("poller", "planner"), FIRST)
+        started: list[datetime] = []
+        world.work = lambda _: started.append(world.clock())
+        submitted(
+            opened(world),
+            payload={"n": 1},
+            schedule_type="FUTURE",
+            schedule_time=MOMENT.isoformat(),
+        )
+        world.run(MOMENT - NOON + 30 * SECOND)
+        assert world.failures == []
+    (late,) = [(at - MOMENT).total_seconds() for at in started]
+    assert 0 <= late <= 2

@@ -1,0 +1,154 @@
+"""The meter counts as AWS bills, whatever an emulator answers."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+from moto import mock_aws
+
+from bench.meter import Meter, Unit
+from bench.prices import prices
+from punctual.aws.dynamodb.keys import BEATING, JOBS
+from tests.support.deployed.deployed import REGION
+
+
+class Metered:
+    def __init__(self) -> None:
+        session: Any = boto3.Session(
+            region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
+        )
+        self.meter = Meter(session.client("dynamodb"))
+        self.dynamodb: Any = session.client("dynamodb")
+        self.s3: Any = session.client("s3")
+        self.dynamodb.create_table(
+            TableName=JOBS.name, BillingMode="PAY_PER_REQUEST", **JOBS.schema()
+        )
+        for client in (self.dynamodb, self.s3):
+            self.meter.watch(client)
+
+    def units(self, work: Callable[[], Any]) -> dict[Unit, float]:
+        self.meter.calls.clear()
+        work()
+        found: dict[Unit, float] = {}
+        for call in self.meter.calls:
+            for (unit, _), amount in call.units.items():
+                found[unit] = found.get(unit, 0) + amount
+        return found
+
+    def put(self, sk: str, size: int, **arguments: Any) -> None:
+        item = {"pk": {"S": "p"}, "sk": {"S": sk}, "x": {"S": "x" * (size - 6 - len(sk))}}
+        self.dynamodb.put_item(TableName=JOBS.name, Item=item, **arguments)
+
+
+@pytest.fixture
+def metered() -> Iterator[Metered]:
+    with mock_aws():
+        yield Metered()
+
+
+def test_a_write_pays_for_the_larger_image_by_the_kilobyte(metered: Metered) -> None:
+    assert metered.units(lambda: metered.put("a", 1024)) == {Unit.WRITE: 1}
+    assert metered.units(lambda: metered.put("a", 1025)) == {Unit.WRITE: 2}
+    assert metered.units(lambda: metered.put("a", 100)) == {Unit.WRITE: 2}
+    assert metered.units(lambda: metered.put("a", 100)) == {Unit.WRITE: 1}
+
+
+def test_a_condition_that_fails_pays_for_what_stands(metered: Metered) -> None:
+    metered.put("a", 2500)
+
+    def refused() -> None:
+        with pytest.raises(ClientError):
+            metered.put("a", 100, ConditionExpression="attribute_not_exists(pk)")
+
+    assert metered.units(refused) == {Unit.WRITE: 3}
+    (call,) = metered.meter.calls
+    assert (call.error, list(call.writes)) == ("ConditionalCheckFailedException", [])
+
+
+def test_a_row_pays_to_go_into_an_index_and_out_of_it(metered: Metered) -> None:
+    def put(beating: bool, more: str = "") -> None:
+        row = {"pk": {"S": "p"}, "sk": {"S": "a"}, "more": {"S": more or "x"}}
+        found: dict[str, Any] = {BEATING: {"N": "1"}} if beating else {}
+        metered.dynamodb.put_item(TableName=JOBS.name, Item=row | found)
+
+    assert metered.units(lambda: put(False)) == {Unit.WRITE: 1}
+    assert metered.units(lambda: put(True)) == {Unit.WRITE: 2}
+    assert metered.units(lambda: put(True, "other")) == {Unit.WRITE: 1}
+    assert metered.units(lambda: put(False)) == {Unit.WRITE: 2}
+
+
+def test_a_batch_pays_for_each_row(metered: Metered) -> None:
+    metered.put("old", 1500)
+    requests: list[Any] = [
+        {"PutRequest": {"Item": {"pk": {"S": "p"}, "sk": {"S": f"{n}"}}}} for n in range(3)
+    ]
+    requests.append({"DeleteRequest": {"Key": {"pk": {"S": "p"}, "sk": {"S": "old"}}}})
+    requests.append({"DeleteRequest": {"Key": {"pk": {"S": "p"}, "sk": {"S": "none"}}}})
+    spent = metered.units(
+        lambda: metered.dynamodb.batch_write_item(RequestItems={JOBS.name: requests})
+    )
+    assert spent == {Unit.WRITE: 3 + 2 + 1}
+    (call,) = metered.meter.calls
+    assert [one.key.sk for one in call.writes] == ["0", "1", "2", "old"]
+
+
+def test_reads_by_key_are_rounded_each_and_a_range_as_a_whole(metered: Metered) -> None:
+    for sk in "abc":
+        metered.put(sk, 3000)
+    wanted = [{"pk": {"S": "p"}, "sk": {"S": sk}} for sk in "abcd"]
+    asked: dict[str, Any] = {"Keys": wanted, "ConsistentRead": True}
+    assert metered.units(
+        lambda: metered.dynamodb.batch_get_item(RequestItems={JOBS.name: asked})
+    ) == {Unit.READ: 4}
+    condition: dict[str, Any] = {
+        "TableName": JOBS.name,
+        "KeyConditionExpression": "pk = :pk",
+        "ExpressionAttributeValues": {":pk": {"S": "p"}},
+    }
+    assert metered.units(lambda: metered.dynamodb.query(**condition)) == {Unit.READ: 1.5}
+    strong = {**condition, "ConsistentRead": True}
+    assert metered.units(lambda: metered.dynamodb.query(**strong)) == {Unit.READ: 3}
+
+
+def test_a_filter_makes_a_range_no_cheaper_and_nothing_found_is_a_unit(metered: Metered) -> None:
+    for sk in "abc":
+        metered.put(sk, 3000)
+    query: dict[str, Any] = {
+        "TableName": JOBS.name,
+        "KeyConditionExpression": "#pk = :pk",
+        "FilterExpression": "#y = :pk",
+        "ExpressionAttributeNames": {"#pk": "pk", "#y": "y"},
+        "ExpressionAttributeValues": {":pk": {"S": "p"}},
+        "ConsistentRead": True,
+    }
+    assert metered.units(lambda: metered.dynamodb.query(**query)) == {Unit.READ: 3}
+    query["ExpressionAttributeValues"] = {":pk": {"S": "none"}}
+    assert metered.units(lambda: metered.dynamodb.query(**query)) == {Unit.READ: 1}
+
+
+def test_a_transaction_pays_twice(metered: Metered) -> None:
+    items: list[Any] = [
+        {"Put": {"TableName": JOBS.name, "Item": {"pk": {"S": "p"}, "sk": {"S": str(n)}}}}
+        for n in range(2)
+    ]
+    spent = metered.units(lambda: metered.dynamodb.transact_write_items(TransactItems=items))
+    assert spent == {Unit.WRITE: 4}
+
+
+def test_storing_is_a_put_and_deleting_is_free(metered: Metered) -> None:
+    metered.s3.create_bucket(Bucket="bucket")
+    place = {"Bucket": "bucket", "Key": "outputs/a"}
+    assert metered.units(lambda: metered.s3.put_object(**place, Body=b"x")) == {Unit.PUT: 1}
+    assert metered.units(lambda: metered.s3.get_object(**place)) == {Unit.GET: 1}
+    assert metered.units(lambda: metered.s3.delete_object(**place)) == {}
+    link = metered.units(lambda: metered.s3.generate_presigned_url("get_object", Params=place))
+    assert link == {}
+    assert [call.operation for call in metered.meter.calls] == ["GetObject"]
+
+
+def test_every_unit_has_a_price_and_its_page() -> None:
+    known = prices()
+    assert set(known.units) == set(Unit)
+    assert all(known.pages[name] for name in (*known.units, *known.monthly))

@@ -1,0 +1,207 @@
+"""Lives that go wrong: poison, parts of batches, dead letters, formats of other versions."""
+
+import json
+from datetime import timedelta
+
+import pytest
+
+from bench.meter import Written
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import to_attribute
+from punctual.aws.dynamodb.timers.rows import read_row
+from tests.support.builders import NOON
+from tests.support.deployed.faults import Killed, Moment, Refusal
+from tests.support.deployed.gateway import Gateway
+from tests.support.deployed.scenes import submitted
+from tests.support.deployed.seen import at_rest, ends_told, runs_of, statuses, told
+from tests.support.deployed.sqs import Queue
+from tests.support.deployed.world import MINUTE, SECOND, World
+
+EVENT = {"type": "event", "detail_type": "Paid"}
+
+
+@pytest.fixture(params=["dev", "rehearsal"])
+def stage(request: pytest.FixtureRequest) -> str:
+    """One queue a lane and one shard; one for each priority, two shards, limits and metrics."""
+    return str(request.param)
+
+
+def at(seconds: float) -> str:
+    return (NOON + timedelta(seconds=seconds)).isoformat()
+
+
+def put(world: World, queue: Queue, body: str) -> None:
+    fifo = {"MessageGroupId": "g", "MessageDeduplicationId": body} if queue.fifo else {}
+    world.sqs.send(queue, {"MessageBody": body, **fifo})
+
+
+def problems(world: World) -> set[str]:
+    return {line["message"] for line in world.told() if line.get("level") == "ERROR"}
+
+
+def test_a_message_whose_executor_always_dies_ends_its_run_with_the_reason(
+    world: World, api: Gateway
+) -> None:
+    world.faults.plan = lambda moment: (
+        Killed("out of memory") if moment.role == world.name("executor-quick") else None
+    )
+    world.lane("quick").most = 3
+    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
+    world.run(25 * MINUTE)
+    (run,) = runs_of(api, job)
+    assert (run["status"], run["reason"]["code"]) == ("FAILED", "POISON")
+    assert {name for name, _ in world.failures} == {world.name("executor-quick")}
+    assert "run_poisoned" in problems(world)
+    world.run(10 * MINUTE)
+    at_rest(world)
+
+
+def test_a_run_whose_executor_always_dies_with_it_fails_after_five_claims(
+    world: World, api: Gateway
+) -> None:
+    def dies(moment: Moment) -> BaseException | None:
+        claimed = moment.answered and moment.operation == "UpdateItem"
+        return Killed("oom") if claimed and moment.role.endswith("executor-quick") else None
+
+    world.faults.plan = dies
+    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
+    world.run(90 * MINUTE)
+    (run,) = runs_of(api, job)
+    assert run["status"] == "FAILED"
+    assert told(world, "Paid") == []
+    shown = api.get(f"/jobs/{job}/runs/{run['run_id']}").json
+    assert [one["status"] for one in shown["attempts"]] == ["LOST"] * 4 + ["FAILED"]
+    at_rest(world)
+
+
+def test_what_is_no_message_becomes_a_dead_letter_and_stops_nobody(
+    world: World, api: Gateway
+) -> None:
+    put(world, world.lane("quick"), "not json")
+    put(world, world.queue("wake"), "not json either")
+    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
+    world.run(20 * MINUTE)
+    assert statuses(api, job) == {"SUCCESS": 1}
+    assert {"message_unreadable", "wake_up_refused"} <= problems(world)
+    assert [one.body for one in world.queue("wake-dead").letters] == ["not json either"]
+
+
+def test_a_message_of_a_later_version_is_kept_and_one_of_ours_runs(
+    world: World, api: Gateway
+) -> None:
+    """A new version sends, the old one still receives: refused, it waits for who can read it."""
+    later = json.dumps({"f": 99, "what": "nobody knows yet"})
+    put(world, world.lane("quick"), later)
+    put(world, world.queue("wake"), later)
+    world.run(2 * MINUTE)
+    assert [one.body for one in world.lane("quick").letters] == [later]
+    assert [one.body for one in world.queue("wake").letters] == [later]
+    job = submitted(api, schedule_type="IMMEDIATE", task=EVENT)
+    world.run(2 * SECOND)
+    assert statuses(api, job) == {"SUCCESS": 1}
+
+
+def test_a_row_of_a_later_version_is_refused_and_left_as_it_is(world: World, api: Gateway) -> None:
+    mine = submitted(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT)
+    theirs = submitted(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT)
+    table = world.table(keys.JOBS)
+    key = keys.head("default", theirs).item()
+    world.bare.update_item(
+        TableName=table,
+        Key=key,
+        UpdateExpression="SET #f = :later",
+        ExpressionAttributeNames={"#f": keys.FORMAT},
+        ExpressionAttributeValues={":later": to_attribute(keys.LAYOUT + 1)},
+    )
+    before = world.bare.get_item(TableName=table, Key=key)["Item"]
+    world.run(3 * MINUTE)
+    assert world.bare.get_item(TableName=table, Key=key)["Item"] == before
+    assert any(
+        one.job_id == theirs for row in world.rows(keys.TIMERS) for one in read_row(row).timers
+    )
+    world.bare.update_item(
+        TableName=table,
+        Key=key,
+        UpdateExpression="SET #f = :ours",
+        ExpressionAttributeNames={"#f": keys.FORMAT},
+        ExpressionAttributeValues={":ours": to_attribute(keys.LAYOUT)},
+    )
+    world.run(15 * MINUTE)
+    assert statuses(api, mine) == {"SUCCESS": 1}
+    assert statuses(api, theirs) == {"SUCCESS": 1}
+    at_rest(world)
+
+
+def test_of_a_batch_only_what_failed_comes_again(world: World, api: Gateway) -> None:
+    """The store refuses to write one of three jobs for as long as one invocation has patience."""
+    jobs = [
+        submitted(api, schedule_type="FUTURE", schedule_time=at(90), task=EVENT) for _ in range(3)
+    ]
+    until = NOON + timedelta(seconds=110)
+
+    def throttled(moment: Moment) -> Refusal | None:
+        struck = moment.row == jobs[1] and world.clock() < until and not moment.answered
+        executor = moment.role == world.name("executor-quick")
+        return Refusal("ThrottlingException") if struck and executor else None
+
+    world.faults.plan = throttled
+    world.run(4 * MINUTE)
+    assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
+    late = [runs_of(api, job)[0]["lateness_ms"] for job in jobs]
+    assert (late[0], late[2]) == (0, 0) or max(late) > 15_000
+    assert sorted(one["job_id"] for one in told(world, "Paid")) == sorted(jobs)
+    assert world.failures == []
+    at_rest(world)
+
+
+def test_a_poison_record_of_the_stream_is_set_aside_and_the_others_are_told(
+    world: World, api: Gateway
+) -> None:
+    job = submitted(api, schedule_type="FUTURE", schedule_time=at(3600), task=EVENT)
+    world.run(3 * SECOND)
+    poison = keys.head("default", "poison")
+    row = {**poison.item(), keys.STATE: {"S": "NO_SUCH_STATE"}, keys.FORMAT: {"N": "1"}}
+    (stream,) = world.streams.values()
+    stream.append(Written(world.table(keys.JOBS), poison, None, row), world.clock())
+    others = [submitted(api, schedule_type="IMMEDIATE", task=EVENT) for _ in range(3)]
+    world.run(10 * MINUTE)
+    assert {one["job_id"] for one in told(world, "Job State Change")} == {job, *others}
+    assert all(statuses(api, one) == {"SUCCESS": 1} for one in others)
+    (letter,) = world.queue("status-failed").letters
+    assert json.loads(letter.body)["DDBStreamBatchInfo"]["batchSize"] == 1
+    assert "record_not_read" in problems(world)
+
+
+def test_a_deploy_while_jobs_run_loses_and_doubles_nothing(world: World, api: Gateway) -> None:
+    """Every environment is replaced, whatever it was about to do next."""
+    job = submitted(api, schedule_type="INTERVAL", interval_seconds=10, task=EVENT)
+    for _ in range(12):
+        world.run(5 * SECOND)
+        world.deploy_again()
+    world.run(SECOND)
+    assert statuses(api, job) == {"SUCCESS": 6}
+    ran = [one["scheduled_time"] for one in told(world, "Paid")]
+    assert len(ran) == len(set(ran)) == 6
+    assert all(run["lateness_ms"] == 0 for run in runs_of(api, job))
+    assert world.failures == []
+
+
+@pytest.mark.parametrize(
+    "short", ["planner", "poller", "executor-quick", "executor-long", "status"]
+)
+def test_a_function_that_is_not_started_for_minutes_delays_and_loses_nothing(
+    world: World, api: Gateway, short: str
+) -> None:
+    jobs = [
+        submitted(api, schedule_type="FUTURE", schedule_time=at(150), task=EVENT) for _ in range(3)
+    ]
+    world.run(MINUTE)
+    world.throttled.add(world.name(short))
+    world.run(4 * MINUTE)
+    world.throttled.clear()
+    world.run(12 * MINUTE)
+    assert all(statuses(api, job) == {"SUCCESS": 1} for job in jobs)
+    assert sorted(one["job_id"] for one in told(world, "Paid")) == sorted(jobs)
+    assert len(ends_told(world)) == 3
+    assert world.failures == []
+    at_rest(world)

@@ -1,0 +1,135 @@
+"""What the stream's reader gave up is handed on by hand: lists, audit, events and counts are whole.
+
+The queue of failures names places in the stream alone, which holds changes for a day.
+"""
+
+import io
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.app import context
+from infra.config.stage import described
+from infra.operations.redrive import redrive
+from tests.support.builders import after
+from tests.support.deployed.faults import Moment, Refusal
+from tests.support.deployed.gateway import Gateway
+from tests.support.deployed.scenes import submitted
+from tests.support.deployed.seen import runs_of, told
+from tests.support.deployed.stream import SHARD
+from tests.support.deployed.world import MINUTE, World
+
+EVENT = {"type": "event", "detail_type": "Paid"}
+STAGE = described("dev", context()["stages"])
+
+
+class Streams:
+    """As the service answers: what stands in the shard from some place on."""
+
+    class exceptions:
+        class TrimmedDataAccessException(Exception): ...
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def get_shard_iterator(self, **asked: Any) -> dict[str, Any]:
+        kept = self._world.streams[asked["StreamArn"]].kept
+        places = [one["dynamodb"]["SequenceNumber"] for one in kept]
+        assert (asked["ShardId"], asked["ShardIteratorType"]) == (SHARD, "AT_SEQUENCE_NUMBER")
+        return {"ShardIterator": (asked["StreamArn"], places.index(asked["SequenceNumber"]))}
+
+    def get_records(self, ShardIterator: tuple[str, int], Limit: int) -> dict[str, Any]:
+        arn, first = ShardIterator
+        found = self._world.streams[arn].kept[first : first + Limit]
+        return {"Records": found, "NextShardIterator": (arn, first + len(found))}
+
+
+class Account:
+    """The session that a person at hand would have."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def client(self, service: str) -> Any:
+        match service:
+            case "dynamodbstreams":
+                return Streams(self._world)
+            case "lambda":
+                return self
+        client = self._world.session.client(service)
+        self._world.sqs.answer(client)
+        return client
+
+    def invoke(self, FunctionName: str, Payload: bytes) -> dict[str, Any]:
+        answer = self._world.invoke(FunctionName, json.loads(Payload))
+        if answer is not None:
+            return {"Payload": io.BytesIO(json.dumps(answer).encode())}
+        said = b'{"errorType": "Unavailable", "errorMessage": "no store"}'
+        return {"Payload": io.BytesIO(said), "FunctionError": "Unhandled"}
+
+
+def given_up_soon(world: World) -> None:
+    """All tries are the same: of a hundred we play two."""
+    sources = [
+        replace(one, retries=1) if one.function == world.name("status") else one
+        for one in world.deployed.sources
+    ]
+    world.deployed = replace(world.deployed, sources=sources)
+
+
+def shown(api: Gateway) -> tuple[Any, ...]:
+    """What a tenant sees of all that `status` makes."""
+    runs = api.get("/runs?limit=100").json["runs"]
+    lines = api.get("/audit?limit=100").json["entries"]
+    stats = api.get("/stats").json
+    return (
+        Counter((one["job_id"], one["status"]) for one in runs),
+        Counter((one["job_id"], one["action"]) for one in lines),
+        stats["jobs"],
+        stats["runs"],
+    )
+
+
+@pytest.mark.parametrize("away", ["PutEvents", "TransactWriteItems", "PutItem"])
+def test_what_was_given_up_is_whole_again_after_a_redrive(
+    world: World, api: Gateway, away: str
+) -> None:
+    """One of what it calls is away, from the first change to the last, for as long as it tries."""
+    given_up_soon(world)
+
+    def refuses(moment: Moment) -> Refusal | None:
+        mine = moment.role == world.name("status") and not moment.answered
+        return Refusal("ThrottlingException") if mine and moment.operation == away else None
+
+    world.faults.plan = refuses
+    once = {"schedule_type": "FUTURE", "schedule_time": after(90).isoformat(), "task": EVENT}
+    jobs = [submitted(api, **once) for _ in range(3)]
+    later = submitted(api, **{**once, "schedule_time": after(86_400).isoformat()})
+    assert api.post(f"/jobs/{later}/pause").status == 200
+    world.run(4 * MINUTE)
+    assert world.queue("status-failed").letters
+    assert all(stream.records == [] for stream in world.streams.values()), "all is given up"
+    said: list[str] = []
+    assert redrive(STAGE, Account(world), said.append) > 0, "what made it fail is still there"
+    world.faults.plan = None
+    world.run(16 * MINUTE)
+    next_day = submitted(api, **{**once, "schedule_time": after(90_000).isoformat()})
+    world.run(MINUTE)
+    assert redrive(STAGE, Account(world), said.append) == 0
+    assert world.queue("status-failed").letters == []
+    runs, lines, by_state, by_status = shown(api)
+    assert runs == {(job, "SUCCESS"): 1 for job in jobs}
+    assert lines == {
+        **{(job, "job.create"): 1 for job in (*jobs, later, next_day)},
+        (later, "job.pause"): 1,
+    }
+    assert by_state == {"COMPLETED": 3, "PAUSED": 1, "SCHEDULED": 1}
+    assert by_status == {"SUCCESS": 3}
+    changes = {one["id"]: one["to"] for one in told(world, "Job State Change")}
+    assert Counter(changes.values()) == {"SCHEDULED": 5, "COMPLETED": 3, "PAUSED": 1}
+    assert {one["run_id"] for one in told(world, "Run State Change")} == {
+        runs_of(api, job)[0]["run_id"] for job in jobs
+    }

@@ -1,0 +1,113 @@
+"""The queues and streams of these tests do what AWS documents of its own."""
+
+from datetime import timedelta
+from typing import Any
+
+from bench.meter import Written
+from punctual.aws.dynamodb.keys import RowKey
+from punctual.node.clock import ManualClock
+from tests.support.builders import NOON, after
+from tests.support.deployed.deployed import Source
+from tests.support.deployed.sqs import Queue, Sqs
+from tests.support.deployed.stream import Stream, passes
+
+SOON = timedelta(seconds=30)
+
+
+def fifo(most: int = 0, dead: str = "") -> Queue:
+    return Queue("q.fifo", "u/q.fifo", "arn:q", SOON, timedelta(days=4), dead, most)
+
+
+def standard(name: str = "s") -> Queue:
+    return Queue(name, f"u/{name}", f"arn:{name}", SOON, timedelta(days=4))
+
+
+def entry(body: str, group: str = "g", dedup: str = "") -> dict[str, Any]:
+    return {"MessageBody": body, "MessageGroupId": group, "MessageDeduplicationId": dedup or body}
+
+
+def bodies(found: list[Any]) -> list[str]:
+    return [one.body for one in found]
+
+
+def test_an_id_is_remembered_for_five_minutes_though_its_message_is_gone() -> None:
+    clock, queue = ManualClock(NOON), fifo()
+    sqs = Sqs(clock, [queue])
+    sqs.send(queue, entry("a"))
+    sqs.delete(queue, sqs.receive(queue, 10))
+    sqs.send(queue, entry("a"))
+    assert sqs.receive(queue, 10) == []
+    sqs.send(queue, entry("a", group="other"))
+    assert bodies(sqs.receive(queue, 10)) == ["a"]
+    clock.set(after(300))
+    sqs.send(queue, entry("a"))
+    assert len(sqs.receive(queue, 10)) == 2
+
+
+def test_a_group_is_handed_out_in_order_and_to_one_at_a_time() -> None:
+    clock, queue = ManualClock(NOON), fifo()
+    sqs = Sqs(clock, [queue])
+    for body, group in (("a", "g"), ("b", "g"), ("c", "h")):
+        sqs.send(queue, entry(body, group))
+    assert bodies(sqs.receive(queue, 1)) == ["a"]
+    assert bodies(sqs.receive(queue, 10)) == ["c"]
+    clock.set(after(30))
+    assert bodies(sqs.receive(queue, 10)) == ["a", "b", "c"]
+
+
+def test_what_is_received_too_often_becomes_a_dead_letter() -> None:
+    clock, dead = ManualClock(NOON), standard("dead")
+    queue = fifo(most=2, dead="arn:dead")
+    sqs = Sqs(clock, [queue, dead])
+    sqs.send(queue, entry("a"))
+    for number in range(2):
+        clock.set(after(30 * number))
+        assert bodies(sqs.receive(queue, 10)) == ["a"]
+    clock.set(after(60))
+    assert sqs.receive(queue, 10) == []
+    assert bodies(sqs.receive(dead, 10)) == ["a"]
+
+
+def test_a_delayed_message_comes_at_its_time() -> None:
+    clock, queue = ManualClock(NOON), standard()
+    sqs = Sqs(clock, [queue])
+    sqs.send(queue, {"MessageBody": "a", "DelaySeconds": 20})
+    assert sqs.next_at(NOON) == after(20)
+    clock.set(after(19))
+    assert sqs.receive(queue, 10) == []
+    clock.set(after(20))
+    assert bodies(sqs.receive(queue, 10)) == ["a"]
+
+
+def a_stream(records: int) -> Stream:
+    stream = Stream("arn:aws:dynamodb:us-east-1:1:table/t/stream/x")
+    for number in range(records):
+        row = {"n": {"N": str(number)}, "b": {"B": b"\x00"}}
+        stream.append(Written("t", RowKey("p", str(number)), None, row), NOON)
+    return stream
+
+
+def test_a_batch_that_fails_is_halved_down_to_the_record_at_fault() -> None:
+    source = Source("f", "arn", 8, True, bisect=True, retries=2, age=-1, failed_to="", filters=[])
+    (reader,) = a_stream(4).readers
+    sizes, given_up = [], []
+    while reader.records:
+        batch = reader.batch(source)
+        sizes.append(len(batch))
+        if any(one["eventID"] == "event-3" for one in batch):
+            given_up += reader.failed(source, len(batch), 0)
+        else:
+            reader.done(len(batch))
+    assert [one["eventID"] for one in given_up] == ["event-3"]
+    assert sizes == [4, 2, 2, 1, 1, 1, 1]
+
+
+def test_a_filter_lets_through_what_it_names() -> None:
+    (record,) = a_stream(1).records
+    assert record["dynamodb"]["NewImage"]["b"] == {"B": "AA=="}
+    assert passes(record, {"eventName": ["INSERT", "MODIFY"]})
+    assert not passes(record, {"eventName": ["REMOVE"]})
+    image = {"NewImage": {"n": {"N": [{"exists": True}]}}}
+    assert passes(record, {"dynamodb": image})
+    assert not passes(record, {"dynamodb": {"NewImage": {"m": {"S": [{"exists": True}]}}}})
+    assert passes(record, {"dynamodb": {"Keys": {"pk": {"S": [{"prefix": "p"}]}}}})

@@ -1,0 +1,179 @@
+"""Who changed what: a line for each change, for admins, soon after it."""
+
+from typing import Any
+
+import pytest
+
+from tests.support.acceptance.contract import (
+    NEVER_SOON,
+    Api,
+    Json,
+    eventually,
+    fields_of,
+    instant,
+    unique,
+)
+
+WHO = ("caller", "token_id", "address")
+NOBODY = "01939f6a-7b12-7000-8000-000000000000"
+
+
+def of_job(api: Api, job_id: str, **filters: Any) -> list[Json]:
+    """All lines about a job, oldest first."""
+    found = list(api.pages("/audit", "entries", job_id=job_id, **filters))
+    assert all(one["job_id"] == job_id for one in found)
+    return found[::-1]
+
+
+def told(api: Api, job_id: str, *actions: str) -> list[Json]:
+    """Once these have come, and nothing else has."""
+
+    def look() -> list[Json]:
+        found = of_job(api, job_id)
+        return found if len(found) >= len(actions) else []
+
+    found = eventually(look)
+    assert [one["action"] for one in found] == list(actions)
+    return found
+
+
+def test_each_change_of_a_job_is_told_with_who_what_and_when(api: Api) -> None:
+    job = api.create(**NEVER_SOON, tags={"team": "data"}, payload={"order": 4711})
+    path = f"/jobs/{job['job_id']}"
+    assert api("PATCH", path, {"priority": "HIGH", "tags": {}}).status_code == 200
+    api.order(job["job_id"], "pause")
+    api.order(job["job_id"], "resume", {"missed": "SKIP"})
+    assert api("DELETE", path).status_code == 200
+    actions = ("job.create", "job.update", "job.pause", "job.resume", "job.cancel")
+    created, updated, paused, resumed, cancelled = found = told(api, job["job_id"], *actions)
+    assert created["before"] is None
+    assert created["after"]["name"] == "acceptance"
+    assert created["after"]["payload"] == {"order": 4711}
+    assert updated["before"] == {"priority": "NORMAL", "tags": {"team": "data"}}
+    assert updated["after"] == {"priority": "HIGH", "tags": {}}
+    assert (paused["before"], paused["after"]) == ({"status": "SCHEDULED"}, {"status": "PAUSED"})
+    assert resumed["before"] == {"status": "PAUSED"}
+    assert resumed["after"] == {"missed": "SKIP", "status": "SCHEDULED"}
+    assert cancelled["after"] == {"status": "CANCELLED"}
+    me = api.get("/whoami")
+    assert {(one["caller"], one["token_id"]) for one in found} == {(me["name"], me["token_id"])}
+    assert all(one["address"] for one in found)
+    assert len({one["request_id"] for one in found}) == len(found)
+    moments = [instant(one["at"]) for one in found]
+    assert moments == sorted(moments)
+    assert [one["audit_id"] for one in found] == sorted(one["audit_id"] for one in found)
+
+
+def test_orders_name_their_run_and_not_what_it_was_given(api: Api) -> None:
+    job = api.create(**NEVER_SOON)
+    secret = unique("secret")
+    run = api.ended(api.run_now(job["job_id"], payload={"text": secret}))
+    again = api.order(job["job_id"], f"runs/{run['run_id']}/retry")
+    created, ordered, retried = told(api, job["job_id"], "job.create", "run.order", "run.retry")
+    assert (ordered["run_id"], ordered["after"]) == (run["run_id"], {"payload_given": True})
+    assert (retried["run_id"], retried["after"]) == (
+        again["run_id"],
+        {"retried_from": run["run_id"]},
+    )
+    assert secret not in str([created, ordered, retried])
+
+
+def test_what_changes_nothing_or_is_refused_leaves_no_line(api: Api) -> None:
+    key = {"Idempotency-Key": unique("audit")}
+    job = api.create(key, **NEVER_SOON)
+    assert api.create(key, **NEVER_SOON)["job_id"] == job["job_id"]
+    path = f"/jobs/{job['job_id']}"
+    assert api("PATCH", path, {}).status_code == 200
+    same = api("PATCH", path, {"name": "acceptance"})
+    assert (same.status_code, same.json()["version"]) == (200, 1)
+    assert api("PATCH", path, {"priority": "URGENT"}).status_code == 422
+    assert api("PATCH", path, {"priority": "LOW"}, headers={"If-Match": '"7"'}).status_code == 412
+    api.order(job["job_id"], "pause")
+    api.order(job["job_id"], "pause")
+    for _ in range(2):
+        assert api("DELETE", path).status_code == 200
+    assert api("POST", f"{path}/pause").status_code == 409
+    told(api, job["job_id"], "job.create", "job.pause", "job.cancel")
+
+
+def test_each_job_of_a_batch_has_its_line(api: Api) -> None:
+    name = unique("batch")
+    one = {"name": name, **NEVER_SOON}
+    results = api("POST", "/jobs/batch", {"jobs": [one, {"name": name}, one]}).json()["results"]
+    jobs = [result["job_id"] for result in results if result["status"] == 202]
+    api.made.extend(jobs)
+    assert len(jobs) == 2
+    first, second = (told(api, job, "job.create")[0] for job in jobs)
+    assert first["request_id"] == second["request_id"]
+    assert first["audit_id"] != second["audit_id"]
+
+
+def test_pages_are_whole_and_without_doubles_while_lines_are_added(api: Api) -> None:
+    job = api.create(**NEVER_SOON)["job_id"]
+    actions = ["job.create"]
+    for what in ("pause", "resume") * 3:
+        api.order(job, what)
+        actions.append(f"job.{what}")
+    before = [one["audit_id"] for one in told(api, job, *actions)]
+    found: list[Json] = []
+    page = api.get("/audit", job_id=job, limit=2)
+    while True:
+        assert len(page["entries"]) <= 2
+        found += page["entries"]
+        if page["next_token"] is None:
+            break
+        api.order(job, "pause" if len(found) % 4 else "resume")
+        page = api.get("/audit", job_id=job, limit=2, next_token=page["next_token"])
+    ids = [one["audit_id"] for one in found]
+    assert ids == sorted(set(ids), reverse=True)
+    assert set(before) <= set(ids)
+
+
+def test_filters_combine(api: Api) -> None:
+    job = api.create(**NEVER_SOON)["job_id"]
+    api.order(job, "pause")
+    created, paused = told(api, job, "job.create", "job.pause")
+    assert of_job(api, job, action="job.pause") == [paused]
+    assert of_job(api, job, caller=created["caller"]) == [created, paused]
+    assert of_job(api, job, caller=unique("nobody")) == []
+    assert of_job(api, job, from_=paused["at"]) in ([paused], [created, paused])
+    assert paused not in of_job(api, job, to=paused["at"])
+    assert of_job(api, job, action="job.pause", to=created["at"]) == []
+    assert of_job(api, NOBODY) == []
+
+
+def test_a_wrong_filter_is_named(api: Api) -> None:
+    asked: dict[str, Any] = {
+        "action": "job.delete",
+        "job_id": "x",
+        "from": "soon",
+        "limit": 0,
+        "who": "me",
+    }
+    assert fields_of(api("GET", "/audit", **asked)) == set(asked)
+
+
+def test_a_token_is_told_when_it_is_made_and_when_taken_back(api: Api) -> None:
+    name = unique("audit")
+    answer = api("POST", "/tokens", {"name": name, "role": "viewer", "expires_at": None})
+    assert answer.status_code == 201, answer.text
+    token = answer.json()
+    for _ in range(2):
+        assert api("DELETE", f"/tokens/{token['token_id']}").status_code == 200
+
+    def look() -> list[Json]:
+        page = api.get("/audit", limit=100)["entries"]
+        mine = [one for one in page if one["subject_token_id"] == token["token_id"]]
+        return mine if len(mine) > 1 else []
+
+    revoked, created = eventually(look)
+    assert (created["action"], revoked["action"]) == ("token.create", "token.revoke")
+    assert (created["after"]["name"], created["after"]["role"]) == (name, "viewer")
+    assert revoked["before"] == {"revoked_at": None}
+    assert token["token"] not in str([created, revoked])
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE"])
+def test_nobody_changes_a_line(api: Api, method: str) -> None:
+    answer = api(method, "/audit", {} if method != "DELETE" else None)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD, OPTIONS")

@@ -1,0 +1,267 @@
+"""What makes calls safe to repeat, to combine and to page: keys, versions, tokens of lists."""
+
+import json
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import pytest
+
+from tests.support.acceptance.contract import NEVER_SOON, Api, Json, eventually, soon, unique
+
+T = TypeVar("T")
+TWINS = 20
+HOURLY = {
+    "schedule_type": "INTERVAL",
+    "interval_seconds": 3600,
+    "start_time": "2026-01-01T00:30:00Z",
+}
+REACH = {"from": "2026-01-01T00:00:00Z", "to": "2026-01-01T06:00:00Z"}
+
+
+def at_once(work: Callable[[int], T]) -> list[T]:
+    with ThreadPoolExecutor(TWINS) as pool:
+        return list(pool.map(work, range(TWINS)))
+
+
+def test_twenty_twins_make_one_job(api: Api) -> None:
+    key = {"Idempotency-Key": unique("twenty")}
+    body = {"name": unique("twin"), **NEVER_SOON, "payload": {"n": 1}}
+    answers = at_once(lambda _: api("POST", "/jobs", body, headers=key))
+    assert {answer.status_code for answer in answers} == {202}
+    (job_id,) = {answer.json()["job_id"] for answer in answers}
+    api.made.append(job_id)
+    assert len({answer.headers["Location"] for answer in answers}) == 1
+    assert [job["job_id"] for job in api.pages("/jobs", "jobs", name_prefix=body["name"])] == [
+        job_id
+    ]
+
+
+def test_twenty_twins_order_one_run_and_one_retry(api: Api) -> None:
+    job_id = api.create(**NEVER_SOON)["job_id"]
+    key = {"Idempotency-Key": unique("twenty")}
+    path = f"/jobs/{job_id}/runNow"
+    answers = at_once(lambda n: api("POST", path, {"payload": 1}, headers=key))
+    assert {answer.status_code for answer in answers} == {202}
+    (run_id,) = {answer.json()["run_id"] for answer in answers}
+    assert [run["run_id"] for run in api.runs(job_id)] == [run_id]
+    ended = api.ended(answers[0].json())
+    assert ended["attempt_number"] == 1
+    key = {"Idempotency-Key": unique("twenty")}
+    again = f"/jobs/{job_id}/runs/{run_id}/retry"
+    answers = at_once(lambda n: api("POST", again, headers=key))
+    assert {answer.status_code for answer in answers} == {202}
+    (retry_id,) = {answer.json()["run_id"] for answer in answers}
+    api.ended(answers[0].json())
+    assert [run["run_id"] for run in api.runs(job_id)] == [run_id, retry_id]
+
+
+def test_twenty_twins_of_a_batch_make_each_job_once(api: Api) -> None:
+    key, name = {"Idempotency-Key": unique("twenty")}, unique("batch")
+    jobs: list[Json] = [{"name": f"{name}-{n}", **NEVER_SOON} for n in range(5)]
+    jobs.insert(2, {"name": f"{name}-x"})
+    answers = at_once(lambda n: api("POST", "/jobs/batch", {"jobs": jobs}, headers=key))
+    assert {answer.status_code for answer in answers} == {207}
+    made = {tuple(one.get("job_id") for one in a.json()["results"]) for a in answers}
+    (ids,) = made
+    api.made += [job_id for job_id in ids if job_id]
+    assert [bool(job_id) for job_id in ids] == [True, True, False, True, True, True]
+    listed = {job["job_id"] for job in api.pages("/jobs", "jobs", name_prefix=name)}
+    assert listed == {job_id for job_id in ids if job_id}
+
+
+def test_a_key_belongs_to_one_call(api: Api) -> None:
+    """Not to another job's, nor to another kind of call, whatever the body."""
+    one, other = api.create(**NEVER_SOON)["job_id"], api.create(**NEVER_SOON)["job_id"]
+    key = {"Idempotency-Key": unique("k")}
+    first = api("POST", f"/jobs/{one}/runNow", {}, headers=key)
+    assert first.status_code == 202
+    run = f"/jobs/{one}/runs/{first.json()['run_id']}"
+    api.ended(first.json())
+    for path in (f"/jobs/{other}/runNow", f"{run}/retry", "/jobs"):
+        body: Json = {"name": "n", **NEVER_SOON} if path == "/jobs" else {}
+        answer = api("POST", path, body, headers=key)
+        assert answer.status_code == 422, path
+        assert [error["field"] for error in answer.json()["errors"]] == ["Idempotency-Key"]
+    assert api.runs(other) == []
+
+
+def test_a_refused_request_uses_up_no_key(api: Api) -> None:
+    key = {"Idempotency-Key": unique("k")}
+    assert api("POST", "/jobs", {"name": 5, **NEVER_SOON}, headers=key).status_code == 422
+    assert api.create(key, **NEVER_SOON)["version"] == 1
+
+
+CONDITIONAL: list[tuple[str, str, Json]] = [
+    ("PUT", "", {"priority": "LOW"}),
+    ("PATCH", "", {"priority": "HIGH"}),
+    ("PATCH", "", {}),
+    ("POST", "/pause", None),
+    ("POST", "/resume", {}),
+    ("DELETE", "", None),
+]
+
+
+def _known(call: tuple[str, str, Json]) -> str:
+    return f"{call[0]}{call[1]}{json.dumps(call[2])}"
+
+
+@pytest.mark.parametrize("call", CONDITIONAL, ids=_known)
+def test_if_match_holds_for_each_call_that_changes_a_job(
+    api: Api, call: tuple[str, str, Json]
+) -> None:
+    method, path, body = call
+    job_id = api.create(**NEVER_SOON)["job_id"]
+    api("PATCH", f"/jobs/{job_id}", {"name": "second"})
+    shown = api("GET", f"/jobs/{job_id}")
+    tag = shown.headers["ETag"]
+    assert tag == f'"{shown.json()["version"]}"' == '"2"'
+
+    def ask(condition: str) -> int:
+        answer = api(method, f"/jobs/{job_id}{path}", body, headers={"If-Match": condition})
+        if answer.status_code == 200:
+            assert answer.headers["ETag"] == f'"{answer.json()["version"]}"'
+        return answer.status_code
+
+    for stale in ('"1"', '"3"', f"W/{tag}", '"02"', '""', '"1", "3"', '"abc"'):
+        assert ask(stale) == 412, stale
+    for wrong in ("2", "'2'", "", '"2', '"2" "3"'):
+        assert ask(wrong) == 422, wrong
+    assert api.get(f"/jobs/{job_id}") == shown.json()
+    assert ask(f'"1", {tag}') == 200
+    assert ask("*") == 200
+    nobody = "/jobs/01890000-0000-7000-8000-000000000000"
+    for condition in (tag, "*"):
+        gone = api(method, f"{nobody}{path}", body, headers={"If-Match": condition})
+        assert gone.status_code == 404
+
+
+def test_a_list_of_jobs_is_whole_while_jobs_change_and_go(api: Api) -> None:
+    """Those there all along are seen once, whatever happens to the others between two pages."""
+    prefix = unique("moving")
+    made = [api.create(**NEVER_SOON, name=f"{prefix}-{n}")["job_id"] for n in range(12)]
+    seen: list[str] = []
+    token: dict[str, str] = {}
+    for number in range(100):
+        page = api.get("/jobs", name_prefix=prefix, limit=2, **token)
+        seen += [job["job_id"] for job in page["jobs"]]
+        if page["next_token"] is None:
+            break
+        token = {"next_token": page["next_token"]}
+        if number < 4:
+            api("DELETE", f"/jobs/{made[number]}")
+            api("PATCH", f"/jobs/{made[11 - number]}", {"priority": "LOW"})
+            api.create(**NEVER_SOON, name=f"{prefix}-new")
+    assert seen == list(reversed(made))
+
+
+def test_lists_of_runs_are_whole_while_runs_are_made(api: Api) -> None:
+    job_id = api.create(**HOURLY, max_concurrency=4)["job_id"]
+    assert api.order(job_id, "backfill", REACH) == {"runs": 6}
+    first = {api.ended(run)["run_id"] for run in api.runs(job_id)}
+
+    def all_listed() -> bool:
+        listed = {run["run_id"] for run in api.pages("/runs", "runs", trigger="BACKFILL", **REACH)}
+        return first <= listed
+
+    eventually(all_listed)
+    for path in (f"/jobs/{job_id}/runs", "/runs"):
+        seen: list[str] = []
+        token: dict[str, str] = {}
+        for number in range(500):
+            page = api.get(path, trigger="BACKFILL", limit=1, **REACH, **token)
+            mine = [run["run_id"] for run in page["runs"] if run["job_id"] == job_id]
+            seen += mine
+            if page["next_token"] is None:
+                break
+            token = {"next_token": page["next_token"]}
+            if number < 3:
+                api.run_now(job_id)
+        assert page["next_token"] is None
+        assert len(seen) == len(set(seen)) == 6
+        assert set(seen) == first
+
+
+def test_upcoming_is_whole_while_jobs_come_and_fire(api: Api) -> None:
+    name = unique("coming")
+    reach = {"from": soon(86_400), "to": soon(86_400 + 7_200)}
+    made = [
+        api.create(
+            name=name, schedule_type="INTERVAL", interval_seconds=600, start_time=soon(60 + n)
+        )["job_id"]
+        for n in range(3)
+    ]
+    whole = [
+        (one["job_id"], one["utc"])
+        for one in api.pages("/schedules/upcoming", "times", **reach, limit=200)
+        if one["job_id"] in made
+    ]
+    assert len(whole) >= 3 * 11
+    seen: list[tuple[str, str]] = []
+    token: dict[str, str] = {}
+    for number in range(500):
+        page = api.get("/schedules/upcoming", **reach, limit=7, **token)
+        seen += [(one["job_id"], one["utc"]) for one in page["times"]]
+        if page["next_token"] is None:
+            break
+        token = {"next_token": page["next_token"]}
+        if number < 2:
+            api.create(**HOURLY, name=f"{name}-new")
+            api.run_now(made[0])
+    times = [at for _, at in seen]
+    assert times == sorted(times)
+    assert len(seen) == len(set(seen))
+    assert [one for one in seen if one[0] in made] == whole
+
+
+@pytest.mark.parametrize("listed", ["jobs", "runs of a job", "runs", "upcoming"])
+def test_a_token_is_good_for_its_own_list_and_filters_only(api: Api, listed: str) -> None:
+    job_id = api.create(**HOURLY, max_concurrency=4)["job_id"]
+    other = api.create(**HOURLY)["job_id"]
+    api.order(job_id, "backfill", REACH)
+    path, filters, else_where = {
+        "jobs": ("/jobs", {"schedule_type": "INTERVAL"}, "/runs"),
+        "runs of a job": (f"/jobs/{job_id}/runs", {"trigger": "BACKFILL"}, f"/jobs/{other}/runs"),
+        "runs": ("/runs", {"trigger": "BACKFILL", **REACH}, f"/jobs/{job_id}/runs"),
+        "upcoming": ("/schedules/upcoming", {"from": soon(60), "to": soon(86_400)}, "/jobs"),
+    }[listed]
+    page = api.get(path, **filters, limit=1)
+    token = page["next_token"]
+    assert token
+    assert all(sign.isalnum() or sign in "-_" for sign in token)
+
+    def refused(path: str, **asked: Any) -> bool:
+        answer = api("GET", path, **asked)
+        return answer.status_code == 422 and [e["field"] for e in answer.json()["errors"]] == [
+            "next_token"
+        ]
+
+    assert refused(path, next_token=token)  # without the filters
+    assert refused(else_where, next_token=token)
+    for spoiled in (token[:-1], token + "A", token.swapcase(), token[::-1], "x", token + "="):
+        assert refused(path, **filters, next_token=spoiled), spoiled
+    assert api.get(path, **filters, limit=1, next_token=token) is not None
+    assert api.get(path, **filters, limit=200, next_token=token) is not None
+
+
+def test_an_empty_token_is_the_beginning_and_the_last_page_has_none(api: Api) -> None:
+    name = unique("one")
+    job_id = api.create(**NEVER_SOON, name=name)["job_id"]
+    page = api.get("/jobs", name_prefix=name, next_token="")
+    found = [job["job_id"] for job in page["jobs"]]
+    while page["next_token"] is not None:  # a page reads a bounded number of jobs
+        page = api.get("/jobs", name_prefix=name, next_token=page["next_token"])
+        found += [job["job_id"] for job in page["jobs"]]
+    assert found == [job_id]
+
+
+def test_runs_from_a_time_on_come_in_one_answer_though_much_lies_before(api: Api) -> None:
+    """No chain of empty pages through all of history."""
+    job_id = api.create(**HOURLY, max_concurrency=10)["job_id"]
+    api.order(job_id, "backfill", {**REACH, "to": "2026-01-04T00:00:00Z"})
+    page = api.get(f"/jobs/{job_id}/runs", from_=soon(3_600), limit=1)
+    assert page == {"runs": [], "next_token": None}
+    late = {"from": "2026-01-03T22:00:00Z", "limit": 5, "trigger": "BACKFILL"}
+    page = api.get(f"/jobs/{job_id}/runs", **late)
+    assert len(page["runs"]) == 2
+    assert page["next_token"] is None

@@ -1,0 +1,213 @@
+"""Tokens of any installation: made by an admin, good for what their role may, and taken back."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.acceptance.contract import (
+    NEVER_SOON,
+    Api,
+    a_client,
+    eventually,
+    fields_of,
+    instant,
+    soon,
+    unique,
+)
+
+TOKEN = {
+    "token_id",
+    "tenant",
+    "name",
+    "role",
+    "created_at",
+    "created_by",
+    "expires_at",
+    "last_used_at",
+    "revoked_at",
+}
+LIMITS = {
+    "calls_per_second",
+    "burst",
+    "jobs",
+    "runs_per_minute",
+    "concurrent_runs",
+    "lane_percent",
+    "payload_bytes",
+}
+Make = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def make(api: Api) -> Iterator[Make]:
+    """Makes a token; what was made is taken back when the test is over."""
+    made: list[str] = []
+
+    def one(role: str = "viewer", **fields: Any) -> dict[str, Any]:
+        body = {"name": unique("acceptance"), "role": role, **fields}
+        answer = api("POST", "/tokens", body)
+        assert answer.status_code == 201, answer.text
+        token: dict[str, Any] = answer.json()
+        assert answer.headers["Location"].endswith(f"/tokens/{token['token_id']}")
+        if "tenant" not in fields:
+            made.append(token["token_id"])
+        return token
+
+    yield one
+    for token_id in made:
+        assert api("DELETE", f"/tokens/{token_id}").status_code == 200
+
+
+@pytest.fixture(scope="module")
+def asked_for(url: str) -> bool:
+    """Whether this installation serves nobody without a token."""
+    with a_client(url, None) as nobody:
+        return nobody.get("/whoami").status_code == 401
+
+
+@pytest.fixture
+def guarded(asked_for: bool) -> None:
+    if not asked_for:
+        pytest.skip("this installation asks for no tokens")
+
+
+@pytest.fixture
+def as_caller(url: str) -> Iterator[Callable[[str], httpx.Client]]:
+    clients: list[httpx.Client] = []
+
+    def one(token: str) -> httpx.Client:
+        clients.append(a_client(url, token))
+        return clients[-1]
+
+    yield one
+    for client in clients:
+        client.close()
+
+
+AsCaller = Callable[[str], httpx.Client]
+
+
+def test_who_calls_is_an_admin_here(api: Api) -> None:
+    who = api.get("/whoami")
+    assert set(who) == {"tenant", "name", "role", "token_id", "expires_at", "limits"}
+    assert who["role"] == "admin"
+    assert set(who["limits"]) == LIMITS
+
+
+def test_a_token_is_shown_once_and_known_from_then_on(api: Api, make: Make) -> None:
+    until = soon(3_600)
+    made = make("operator", expires_at=until)
+    secret = made.pop("token")
+    assert secret.startswith("pnc_")
+    assert len(secret) > 40
+    assert set(made) == TOKEN
+    assert (made["role"], made["expires_at"], made["revoked_at"]) == ("operator", until, None)
+    assert made["tenant"] == api.get("/whoami")["tenant"]
+    assert instant(made["created_at"]) < instant(until)
+    assert api.get(f"/tokens/{made['token_id']}") == made
+    assert made in list(api.pages("/tokens", "tokens", limit=200))
+
+
+def test_two_tokens_are_never_the_same(make: Make) -> None:
+    secrets = {make()["token"] for _ in range(5)}
+    assert len(secrets) == 5
+
+
+def test_taking_back_is_final_and_may_be_asked_twice(api: Api, make: Make) -> None:
+    token_id = make()["token_id"]
+    first = api("DELETE", f"/tokens/{token_id}")
+    assert first.status_code == 200
+    assert instant(first.json()["revoked_at"])
+    assert api("DELETE", f"/tokens/{token_id}").json() == first.json()
+    assert api.get(f"/tokens/{token_id}") == first.json()
+
+
+@pytest.mark.parametrize("token_id", ["x", "01939f6a-7b12-7000-8000-000000000000"])
+def test_a_token_that_is_not_there_is_404(api: Api, token_id: str) -> None:
+    for method in ("GET", "DELETE"):
+        assert api(method, f"/tokens/{token_id}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "fields"),
+    [
+        ({}, {"name", "role"}),
+        ({"name": "", "role": "root", "tenant": "", "x": 1}, {"name", "role", "tenant", "x"}),
+        ({"name": "a", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"}, {"expires_at"}),
+        ({"name": 1, "role": 1, "expires_at": 1}, {"name", "role", "expires_at"}),
+    ],
+)
+def test_everything_wrong_is_told_at_once(api: Api, body: Any, fields: set[str]) -> None:
+    assert fields_of(api("POST", "/tokens", body)) == fields
+
+
+@pytest.mark.usefixtures("guarded")
+@pytest.mark.parametrize("header", ["x", "Bearer", "Bearer wrong", "Basic YTpi", "Bearer a.b.c"])
+def test_without_a_good_token_nothing_is_answered(url: str, header: str) -> None:
+    with a_client(url, None) as nobody:
+        # Where the header is missing altogether a gateway may answer by itself.
+        assert nobody.get("/jobs").status_code == 401
+        sent = {"Authorization": header}
+        for method, path in (("GET", "/jobs"), ("POST", "/jobs"), ("GET", "/nothing")):
+            answer = nobody.request(method, path, headers=sent)
+            assert answer.status_code == 401
+            assert answer.headers["WWW-Authenticate"].startswith("Bearer")
+            assert answer.headers["Content-Type"] == "application/problem+json"
+            assert answer.json()["code"] == "UNAUTHENTICATED"
+        for path in ("/health", "/health/live", "/health/ready", "/openapi.json"):
+            assert nobody.get(path, headers=sent).status_code == 200
+
+
+@pytest.mark.usefixtures("guarded")
+def test_a_role_may_what_it_may(make: Make, as_caller: AsCaller, api: Api) -> None:
+    job = api.create(**NEVER_SOON)["job_id"]
+    least = {
+        ("GET", f"/jobs/{job}"): "viewer",
+        ("POST", f"/jobs/{job}/pause"): "operator",
+        ("PATCH", f"/jobs/{job}"): "editor",
+        ("GET", "/tokens"): "admin",
+        ("GET", "/audit"): "admin",
+    }
+    roles = ["viewer", "operator", "editor", "admin"]
+    for role in roles:
+        caller = as_caller(make(role)["token"])
+        assert caller.get("/whoami").json()["role"] == role
+        for (method, path), needs in least.items():
+            body = {"name": "n"} if method == "PATCH" else None
+            answer = caller.request(method, path, json=body)
+            may = roles.index(role) >= roles.index(needs)
+            assert answer.status_code == (200 if may else 403), (role, path, answer.text)
+
+
+@pytest.mark.usefixtures("guarded")
+def test_another_tenants_things_are_not_there(make: Make, as_caller: AsCaller, api: Api) -> None:
+    theirs = as_caller(make("admin", tenant=unique("tenant"))["token"])
+    job = api.create(**NEVER_SOON)["job_id"]
+    for method, path in (
+        ("GET", f"/jobs/{job}"),
+        ("GET", f"/jobs/{job}/runs"),
+        ("DELETE", f"/jobs/{job}"),
+        ("POST", f"/jobs/{job}/runNow"),
+        ("GET", f"/tokens/{make()['token_id']}"),
+    ):
+        assert theirs.request(method, path).status_code == 404
+    assert theirs.get("/jobs").json()["jobs"] == []
+    assert api.get(f"/jobs/{job}")["status"] == "SCHEDULED"
+    refused = theirs.post("/tokens", json={"name": "x", "role": "viewer", "tenant": "default"})
+    assert refused.status_code == 403
+    own = theirs.get("/whoami").json()["token_id"]
+    assert theirs.delete(f"/tokens/{own}").status_code == 200
+
+
+@pytest.mark.usefixtures("guarded")
+def test_what_is_taken_back_is_refused_within_a_minute(
+    make: Make, as_caller: AsCaller, api: Api
+) -> None:
+    made = make()
+    caller = as_caller(made["token"])
+    assert caller.get("/jobs").status_code == 200
+    assert api.get(f"/tokens/{made['token_id']}")["last_used_at"] is not None
+    assert api("DELETE", f"/tokens/{made['token_id']}").status_code == 200
+    eventually(lambda: caller.get("/jobs").status_code == 401, within=60)

@@ -1,0 +1,201 @@
+"""Every field of a job: what it is by default, how far it goes, and the name it is refused by."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tests.support.acceptance.contract import (
+    NEVER_SOON,
+    TIME,
+    Api,
+    Json,
+    fields_of,
+    instant,
+    script,
+    soon,
+)
+from tests.support.acceptance.values import EVERY_HOUR, dates, nested
+
+DEFAULTS: dict[str, Json] = {
+    "timezone": "UTC",
+    "dst_gap": "NEXT",
+    "dst_fold": "FIRST",
+    "start_time": None,
+    "end_time": None,
+    "max_runs": None,
+    "exclude": [],
+    "jitter_seconds": 0,
+    "misfire_policy": "RUN_ONCE",
+    "misfire_grace_seconds": 60,
+    "payload": None,
+    "priority": "NORMAL",
+    "max_concurrency": 1,
+    "overlap_policy": "QUEUE",
+    "max_waiting": 100,
+    "timeout_seconds": 300,
+    "max_retries": 3,
+    "deadline_seconds": None,
+    "delivery": "AT_LEAST_ONCE",
+    "notify": [],
+    "output": "keep",
+    "tags": {},
+}
+
+
+def test_a_body_of_five_fields_is_a_whole_job(api: Api) -> None:
+    answer = api(
+        "POST",
+        "/jobs",
+        {
+            "name": "Daily Data Cleanup",
+            "schedule_type": "CRON",
+            "cron_expression": "0 0 * * *",
+            "payload": {"table": "t"},
+            "max_retries": 5,
+        },
+    )
+    assert answer.status_code == 202
+    job = answer.json()
+    api.made.append(job["job_id"])
+    assert answer.headers["Location"].endswith(f"/v1/jobs/{job['job_id']}")
+    assert job["status"] == "SCHEDULED"
+    assert (job["payload"], job["max_retries"]) == ({"table": "t"}, 5)
+    assert job["next_run_time"].endswith("T00:00:00.000Z")
+    assert job["latest_run"] is None
+    assert job["created_by"]
+    assert job["version"] == 1
+    assert TIME.fullmatch(job["created_at"])
+    assert TIME.fullmatch(job["updated_at"])
+    assert job["job_id"][14] == "7"
+    again = api("GET", f"/jobs/{job['job_id']}")
+    assert again.json() == job
+    assert again.headers["ETag"] == '"1"'
+
+
+def test_defaults_are_shown(api: Api) -> None:
+    job = api.create(**NEVER_SOON)
+    assert {name: job[name] for name in DEFAULTS} == DEFAULTS
+    assert job["task"]["type"] == "event"
+    assert job["retry"] == {
+        "backoff_seconds": 5,
+        "max_backoff_seconds": 300,
+        "multiplier": 2,
+        "jitter": True,
+    }
+
+
+def test_null_sets_a_default(api: Api) -> None:
+    nulls = dict.fromkeys([*DEFAULTS, "retry", "task"])
+    plain = api.create(**NEVER_SOON)
+    job = api.create(**NEVER_SOON, **nulls)
+    own = {"job_id", "created_at", "updated_at"}
+    assert {k: v for k, v in job.items() if k not in own} == {
+        k: v for k, v in plain.items() if k not in own
+    }
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "x"},
+        {"name": "x" * 256},
+        {"name": "\U0001f980" * 256},
+        {"name": "  kept as sent \u00a0e\u0301"},
+        {"timezone": "America/Argentina/Buenos_Aires"},
+        {"dst_gap": "SKIP", "dst_fold": "BOTH"},
+        {"dst_gap": "SHIFT", "dst_fold": "SECOND"},
+        {"max_runs": 1},
+        {"exclude": dates(366)},
+        {"jitter_seconds": 3600},
+        {"misfire_policy": "RUN_ALL", "misfire_grace_seconds": 0},
+        {"misfire_policy": "SKIP", "misfire_grace_seconds": 86_400},
+        {"payload": [None, True, 1, 1.5, "ü\U0001f980", {"": [], "a b": {}}]},
+        {"payload": 0},
+        {"payload": False},
+        {"payload": "text"},
+        {"payload": nested(64)},
+        {"payload": "x" * (256 * 1024 - 2)},
+        {"priority": "HIGH", "max_concurrency": 100, "overlap_policy": "SKIP"},
+        {"priority": "LOW", "max_waiting": 1, "overlap_policy": "REPLACE"},
+        {"max_waiting": 1000},
+        {"timeout_seconds": 1},
+        {"timeout_seconds": 900},
+        pytest.param(
+            {"timeout_seconds": 86_400, "task": script("true")},
+            marks=pytest.mark.needs("script"),
+        ),
+        {"max_retries": 0},
+        {"max_retries": 100},
+        {"deadline_seconds": 1},
+        {"deadline_seconds": 2_592_000},
+        {"delivery": "AT_MOST_ONCE", "max_retries": 0},
+        {"output": "discard"},
+        {"tags": {f"k{n}": "v" for n in range(50)}},
+        {"tags": {"k" * 128: "v" * 256, "empty": ""}},
+    ],
+    ids=lambda fields: "+".join(fields),
+)
+def test_the_ends_of_each_range_are_taken_and_kept(api: Api, fields: Json) -> None:
+    job = api.create(**{**NEVER_SOON, **fields})
+    kept = api.get(f"/jobs/{job['job_id']}")
+    assert {name: kept[name] for name in fields if name != "task"} == {
+        name: value for name, value in fields.items() if name != "task"
+    }
+
+
+@pytest.mark.parametrize("seconds", [1, 31_622_400])
+def test_an_interval_first_fires_one_interval_after_creation(api: Api, seconds: int) -> None:
+    job = api.create(schedule_type="INTERVAL", interval_seconds=seconds, max_runs=1)
+    created, first = instant(job["created_at"]), instant(job["next_run_time"])
+    assert abs(first - created - timedelta(seconds=seconds)) < timedelta(milliseconds=2)
+    assert job["interval_from"] == "SCHEDULED"
+
+
+def test_an_interval_first_fires_at_its_start_time(api: Api) -> None:
+    job = api.create(**EVERY_HOUR, start_time="2033-01-01T10:00:00+02:00")
+    assert job["next_run_time"] == "2033-01-01T08:00:00.000Z"
+    assert job["start_time"].startswith("2033-01-01T08:00:00")
+
+
+def test_a_start_time_in_the_past_sets_the_phase(api: Api) -> None:
+    job = api.create(**EVERY_HOUR, start_time="2026-01-01T00:17:00Z")
+    assert ":17:00.000Z" in job["next_run_time"]
+    assert api.runs(job["job_id"]) == []
+
+
+@pytest.mark.parametrize(
+    "sent", ["2032-12-01T10:00:00Z", "2032-12-01T12:00:00+02:00", "2032-12-01t10:00:00.000z"]
+)
+def test_a_future_job_takes_any_offset(api: Api, sent: str) -> None:
+    job = api.create(schedule_type="FUTURE", schedule_time=sent)
+    assert job["next_run_time"] == "2032-12-01T10:00:00.000Z"
+
+
+def test_at_most_once_has_no_retries_by_default(api: Api) -> None:
+    assert api.create(**NEVER_SOON, delivery="AT_MOST_ONCE")["max_retries"] == 0
+
+
+@pytest.mark.parametrize("task", ["lambda", "sqs", "container"])
+def test_what_is_not_built_is_refused_and_says_so(api: Api, task: str) -> None:
+    built = api("GET", "/health").json()["task_types"]
+    own: dict[str, Json] = {
+        "lambda": {"function": "f"},
+        "sqs": {"queue_url": "https://sqs.eu-west-1.amazonaws.com/123456789012/q"},
+        "container": {"image": "alpine"},
+    }
+    answer = api("POST", "/jobs", {"name": "n", **NEVER_SOON, "task": {"type": task, **own[task]}})
+    if task in built:
+        # A stage may say what the tasks of a tenant reach: then the target is refused by its name.
+        target = f"task.{next(iter(own[task]))}"
+        assert answer.status_code == 202 or fields_of(answer) == {target}
+    else:
+        assert fields_of(answer) == {"task.type"}
+
+
+def test_a_time_in_the_past_runs_at_once_or_is_refused(api: Api) -> None:
+    assert fields_of(
+        api("POST", "/jobs", {"name": "n", "schedule_type": "FUTURE", "schedule_time": soon(-6)})
+    ) == {"schedule_time"}
+    job = api.create(schedule_type="FUTURE", schedule_time=soon(-3))
+    assert api.only_run(job["job_id"])["status"] == "SUCCESS"
+    assert datetime.fromisoformat(job["created_at"]) <= datetime.now(UTC)

@@ -1,0 +1,196 @@
+"""What becomes of a run: retries, timeouts, deadlines, limits of a schedule; all at once."""
+
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from tests.support.acceptance.contract import (
+    ENDED,
+    EVERY_SECOND,
+    NEVER_SOON,
+    PATIENCE,
+    Api,
+    Json,
+    eventually,
+    instant,
+    soon,
+    unique,
+)
+from tests.support.acceptance.target import Target
+
+QUICK = {"backoff_seconds": 1, "multiplier": 2, "max_backoff_seconds": 300, "jitter": False}
+EACH_SECOND = {"schedule_type": "INTERVAL", "interval_seconds": 1}
+
+
+def jobs(target: Target) -> dict[str, Json]:
+    now = {"schedule_type": "IMMEDIATE"}
+    return {
+        "fails": {**now, "task": target.task("/503"), "max_retries": 2, "retry": QUICK},
+        "recovers": {
+            **now,
+            "task": target.task("/500/200"),
+            "retry": {**QUICK, "jitter": True},
+        },
+        "once": {**now, "task": target.task("/500"), "delivery": "AT_MOST_ONCE"},
+        "too_long": {**now, "task": target.hold(60), "timeout_seconds": 1, "max_retries": 0},
+        "too_long_again": {
+            **now,
+            "task": target.hold(60),
+            "timeout_seconds": 1,
+            "max_retries": 1,
+            "retry": {"backoff_seconds": 0, "jitter": False},
+        },
+        "three": {**EVERY_SECOND, "max_runs": 3},
+        "three_every": {**EACH_SECOND, "max_runs": 3},
+        "until": {**EVERY_SECOND, "end_time": soon(3 + PATIENCE)},
+        "after_each": {
+            **EACH_SECOND,
+            "interval_from": "COMPLETED",
+            "max_runs": 2,
+            "task": target.hold(0.5),
+        },
+        "jittered": {**EVERY_SECOND, "max_runs": 1, "jitter_seconds": 2},
+        "future": {"schedule_type": "FUTURE", "schedule_time": soon(2)},
+        "at": {**now, "name": unique("ünïcode \U0001f980"), "payload": {"a": None}},
+    }
+
+
+@pytest.fixture(scope="module")
+def made(shared: Api, target: Target) -> dict[str, str]:
+    names = list(jobs(target))  # what is to come soon counts from when its job is made
+    return {name: shared.create(**jobs(target)[name])["job_id"] for name in names}
+
+
+def completed(api: Api, job_id: str) -> list[Json]:
+    """Its runs, in order, once it is over."""
+    api.job_in(job_id, "COMPLETED")
+    runs = [api.run(job_id, run["run_id"]) for run in api.runs(job_id)]
+    assert {run["status"] for run in runs} <= ENDED
+    return sorted(runs, key=lambda run: str(run["scheduled_time"]))
+
+
+def ran(runs: list[Json]) -> list[Json]:
+    """Without what fell due while the last of `max_runs` had not been picked up yet."""
+    left_out = [run for run in runs if run["status"] == "SKIPPED"]
+    assert {run["reason"]["code"] for run in left_out} <= {"MAX_RUNS"}
+    return [run for run in runs if run not in left_out]
+
+
+def test_a_run_that_fails_is_tried_again_with_growing_delays(
+    api: Api, made: dict[str, str]
+) -> None:
+    def waits() -> Json:
+        run = api.run(made["fails"], api.first_run(made["fails"])["run_id"])
+        assert run["status"] != "FAILED" or run["attempt_number"] == 3
+        return run if run["status"] == "WAITING" else None
+
+    waiting = eventually(waits)
+    assert waiting["reason"]["code"] == "BACKOFF"
+    assert instant(waiting["next_attempt_time"]) > instant(waiting["attempts"][-1]["end_time"])
+    (run,) = completed(api, made["fails"])
+    assert (run["status"], run["attempt_number"], run["exit_code"]) == ("FAILED", 3, None)
+    assert "503" in run["error_message"]
+    assert run["next_attempt_time"] is None
+    attempts = run["attempts"]
+    assert [(a["attempt_number"], a["status"]) for a in attempts] == [
+        *((1, "FAILED"), (2, "FAILED"), (3, "FAILED"))
+    ]
+    pauses = [
+        (instant(b["start_time"]) - instant(a["end_time"])).total_seconds()
+        for a, b in pairwise(attempts)
+    ]
+    assert 0.99 <= pauses[0] < 1 + 0.8 * PATIENCE
+    assert 1.99 <= pauses[1] < 2 + 0.8 * PATIENCE
+
+
+def test_a_retry_may_succeed(api: Api, made: dict[str, str]) -> None:
+    (run,) = completed(api, made["recovers"])
+    assert (run["status"], run["attempt_number"], run["error_message"]) == ("SUCCESS", 2, None)
+    assert [a["status"] for a in run["attempts"]] == ["FAILED", "SUCCESS"]
+    assert run["start_time"] == run["attempts"][0]["start_time"]
+    pause = instant(run["attempts"][1]["start_time"]) - instant(run["attempts"][0]["end_time"])
+    assert timedelta(seconds=0.49) <= pause < timedelta(seconds=1 + 0.8 * PATIENCE)
+
+
+def test_at_most_once_is_not_tried_again(api: Api, made: dict[str, str]) -> None:
+    (run,) = completed(api, made["once"])
+    assert (run["status"], len(run["attempts"])) == ("FAILED", 1)
+
+
+def test_an_attempt_that_takes_too_long_is_timed_out(api: Api, made: dict[str, str]) -> None:
+    (run,) = completed(api, made["too_long"])
+    assert run["status"] == "TIMED_OUT"
+    (attempt,) = run["attempts"]
+    assert attempt["status"] == "TIMED_OUT"
+    took = instant(attempt["end_time"]) - instant(attempt["start_time"])
+    assert timedelta(seconds=1) <= took < timedelta(seconds=1 + 2 * PATIENCE)
+
+
+def test_a_timed_out_attempt_is_retried(api: Api, made: dict[str, str]) -> None:
+    (run,) = completed(api, made["too_long_again"])
+    assert [a["status"] for a in run["attempts"]] == ["TIMED_OUT", "TIMED_OUT"]
+
+
+@pytest.mark.parametrize("name", ["three", "three_every"])
+def test_max_runs_ends_a_schedule(api: Api, made: dict[str, str], name: str) -> None:
+    runs = ran(completed(api, made[name]))
+    assert [run["status"] for run in runs] == ["SUCCESS"] * 3
+    times = [instant(run["scheduled_time"]) for run in runs]
+    assert [b - a for a, b in pairwise(times)] == [timedelta(seconds=1)] * 2
+    assert api.get(f"/jobs/{made[name]}")["next_run_time"] is None
+
+
+def test_max_runs_does_not_count_what_was_ordered(api: Api) -> None:
+    job_id = api.create(**NEVER_SOON, max_runs=1)["job_id"]
+    for _ in range(2):
+        api.ended(api.run_now(job_id))
+    assert api.get(f"/jobs/{job_id}")["status"] == "SCHEDULED"
+
+
+def test_end_time_is_exclusive(api: Api, made: dict[str, str]) -> None:
+    runs = completed(api, made["until"])
+    end = instant(api.get(f"/jobs/{made['until']}")["end_time"])
+    assert 2 <= len(runs) <= 3 + PATIENCE
+    assert all(instant(run["scheduled_time"]) < end for run in runs)
+
+
+def test_an_interval_may_count_from_the_end_of_the_last_run(api: Api, made: dict[str, str]) -> None:
+    first, second = completed(api, made["after_each"])
+    gap = instant(second["due_time"]) - instant(first["end_time"])
+    assert timedelta(seconds=0.99) <= gap <= timedelta(seconds=1.01)
+
+
+def test_jitter_moves_the_due_time_only(api: Api, made: dict[str, str]) -> None:
+    (run,) = ran(completed(api, made["jittered"]))
+    scheduled, due = instant(run["scheduled_time"]), instant(run["due_time"])
+    assert scheduled.microsecond == 0
+    assert timedelta(0) <= due - scheduled < timedelta(seconds=2)
+    assert run["lateness_ms"] < 1_500 * PATIENCE
+
+
+def test_a_future_job_runs_at_its_time_and_is_over(api: Api, made: dict[str, str]) -> None:
+    (run,) = completed(api, made["future"])
+    job = api.get(f"/jobs/{made['future']}")
+    assert run["scheduled_time"] == run["due_time"] == job["schedule_time"]
+    assert instant(run["start_time"]) >= instant(run["due_time"])
+    assert run["trigger"] == "SCHEDULE"
+    assert job["next_run_time"] is None
+    assert job["latest_run"]["run_id"] == run["run_id"]
+
+
+def test_an_immediate_job_runs_at_once(api: Api, made: dict[str, str]) -> None:
+    (run,) = completed(api, made["at"])
+    assert run["lateness_ms"] < 2_000 * PATIENCE
+    assert run["exit_code"] is None
+    assert api.output(run)
+
+
+def test_a_run_that_waits_past_its_deadline_is_missed(api: Api, target: Target) -> None:
+    job_id = api.create(**NEVER_SOON, task=target.hold(4), deadline_seconds=1)["job_id"]
+    first, second = api.run_now(job_id), api.run_now(job_id)
+    missed = api.ended(second)
+    assert (missed["status"], missed["reason"]["code"]) == ("MISSED", "DEADLINE")
+    assert missed["attempts"] == []
+    assert api.get(f"/jobs/{job_id}/status")["latest_run"]["run_id"] == first["run_id"]
+    assert api.ended(first)["status"] == "SUCCESS"

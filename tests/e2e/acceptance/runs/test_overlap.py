@@ -1,0 +1,239 @@
+"""Runs that get in each other's way: policies, lines, limits, priorities, pauses."""
+
+from datetime import datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from tests.support.acceptance.contract import (
+    ENDED,
+    EVERY_SECOND,
+    NEVER_SOON,
+    PATIENCE,
+    Api,
+    Json,
+    eventually,
+    instant,
+    soon,
+    unique,
+)
+from tests.support.acceptance.target import Target
+
+EACH = 24
+
+
+@pytest.fixture(scope="module")
+def made(shared: Api, target: Target) -> dict[str, str]:
+    hold = target.hold(1.2)
+    jobs: dict[str, Json] = {
+        "queue": {"task": hold},
+        "skip": {"task": hold, "overlap_policy": "SKIP"},
+        "replace": {"task": target.hold(3), "overlap_policy": "REPLACE"},
+        "full": {"task": target.hold(30), "max_waiting": 2},
+        "two": {"task": hold, "max_concurrency": 2},
+    }
+    return {name: shared.create(**EVERY_SECOND, **job)["job_id"] for name, job in jobs.items()}
+
+
+def has(api: Api, job_id: str, count: int, **filters: Json) -> list[Json]:
+    def look() -> list[Json]:
+        runs = api.runs(job_id, **filters)
+        return runs if len(runs) >= count else []
+
+    return eventually(look, 20)
+
+
+def spans(runs: list[Json]) -> list[tuple[datetime, datetime]]:
+    return [(instant(run["start_time"]), instant(run["end_time"])) for run in runs]
+
+
+def most_at_once(runs: list[Json]) -> int:
+    ends = spans(runs)
+    return max((sum(start <= at < end for start, end in ends) for at, _ in ends), default=0)
+
+
+def test_queue_waits_in_line_in_order(api: Api, made: dict[str, str]) -> None:
+    done = has(api, made["queue"], 3, status="SUCCESS")
+    assert most_at_once(done) == 1
+    assert [run["scheduled_time"] for run in done] == sorted(r["scheduled_time"] for r in done)
+    gaps = {instant(b["scheduled_time"]) - instant(a["scheduled_time"]) for a, b in pairwise(done)}
+    assert gaps == {timedelta(seconds=1)}
+    waiting = has(api, made["queue"], 1, status="WAITING")
+    assert {run["reason"]["code"] for run in waiting} == {"CONCURRENCY"}
+
+
+def test_skip_leaves_out_what_overlaps(api: Api, made: dict[str, str]) -> None:
+    skipped = has(api, made["skip"], 2, status="SKIPPED")
+    assert {run["reason"]["code"] for run in skipped} == {"OVERLAP"}
+    done = has(api, made["skip"], 2, status="SUCCESS")
+    assert most_at_once(done) == 1
+    assert api.runs(made["skip"], status="WAITING") == []
+
+
+def test_replace_cancels_the_oldest(api: Api, made: dict[str, str]) -> None:
+    """What runs is told to stop; what waits for it meanwhile is replaced without having started."""
+    gone = has(api, made["replace"], 2, status="CANCELLED")
+    assert {run["reason"]["code"] for run in gone} == {"REPLACED"}
+    began = [run for run in gone if run["start_time"]]
+    assert most_at_once(began) <= 1
+
+    def newer() -> list[Json]:
+        runs = api.runs(made["replace"], status="RUNNING")
+        return [run for run in runs if run["scheduled_time"] > gone[1]["scheduled_time"]]
+
+    started = instant(eventually(newer, 20)[0]["start_time"])
+    before = [run for run in began if run["scheduled_time"] <= gone[1]["scheduled_time"]]
+    assert all(instant(run["end_time"]) <= started for run in before)
+
+
+def test_a_full_line_skips(api: Api, made: dict[str, str]) -> None:
+    skipped = has(api, made["full"], 1, status="SKIPPED")
+    assert {run["reason"]["code"] for run in skipped} == {"QUEUE_FULL"}
+    assert len(api.runs(made["full"], status="WAITING")) == 2
+    ordered = api.run_now(made["full"])
+    assert api.run(made["full"], ordered["run_id"])["status"] == "WAITING"
+
+
+def test_two_may_run_at_once(api: Api, made: dict[str, str]) -> None:
+    done = has(api, made["two"], 4, status="SUCCESS")
+    assert most_at_once(done) == 2
+
+
+def test_a_lowered_limit_stops_nothing_and_a_raised_one_acts_at_once(
+    api: Api, target: Target
+) -> None:
+    job_id = api.create(**NEVER_SOON, task=target.hold(30), max_concurrency=2)["job_id"]
+    path = f"/jobs/{job_id}"
+    runs = [api.run_now(job_id) for _ in range(4)]
+    for run in runs[:2]:
+        api.in_status(run, "RUNNING")
+    api("PATCH", path, {"max_concurrency": 1})
+    assert len(api.runs(job_id, status="RUNNING")) == 2
+    api("PATCH", path, {"max_concurrency": 3})
+    api.in_status(runs[2], "RUNNING", within=5)
+    assert api.run(job_id, runs[3]["run_id"])["status"] == "WAITING"
+    assert api.run(job_id, runs[2]["run_id"])["job_version"] == 1
+
+
+def test_high_goes_before_normal_before_low(api: Api, target: Target) -> None:
+    """A common due time, many more runs than the node has places, the last first."""
+    due = soon(1.5)
+    name = unique("prio")
+    kinds = ["LOW"] * EACH + ["NORMAL"] * EACH + ["HIGH"] * EACH
+    task = target.hold(0.1)
+    once = {"schedule_type": "FUTURE", "schedule_time": due, "task": task}
+    body = {"jobs": [{"name": name, "priority": kind, **once} for kind in kinds]}
+    ids = [result["job_id"] for result in api("POST", "/jobs/batch", body).json()["results"]]
+    order = dict(zip(ids, kinds, strict=True))
+
+    def started() -> list[Json]:
+        runs = [
+            run
+            for run in api.pages("/runs", "runs", from_=due, to=soon(60), limit=200)
+            if run["job_id"] in order and run["start_time"]
+        ]
+        return runs if len(runs) == len(ids) else []
+
+    starts: dict[str, list[datetime]] = {kind: [] for kind in kinds}
+    for run in eventually(started, 40):
+        starts[order[run["job_id"]]].append(instant(run["start_time"]))
+    middle = {kind: sorted(times)[EACH // 2] for kind, times in starts.items()}
+    if not api.is_local:  # it may have places for all of them at once
+        assert middle["HIGH"] <= middle["LOW"] + timedelta(seconds=0.5 * PATIENCE)
+        return
+    assert middle["HIGH"] < middle["NORMAL"] < middle["LOW"]
+    late_high = sum(time > min(starts["LOW"]) for time in starts["HIGH"])
+    assert late_high <= 5, late_high
+
+
+MISSED = ("SKIP", "RUN_ONCE", "RUN_ALL")
+
+
+@pytest.fixture(scope="module")
+def resumed(shared: Api) -> tuple[dict[str, str], datetime, datetime]:
+    """Jobs that fire each second, paused over at least four of their times, then resumed."""
+    jobs = {missed: shared.create(**EVERY_SECOND)["job_id"] for missed in MISSED}
+    other = shared.create(**EVERY_SECOND)["job_id"]
+    for job_id in jobs.values():
+        has(shared, job_id, 1, status="SUCCESS")
+        shared.order(job_id, "pause")
+    paused = instant(soon(0))
+    has(shared, other, len(shared.runs(other)) + 5)
+    shared("DELETE", f"/jobs/{other}")
+    for job_id in jobs.values():
+        # What was due and not picked up when the pause came waits.
+        assert {run["status"] for run in shared.runs(job_id)} <= {"SUCCESS", "WAITING"}
+    until = instant(soon(0))
+    for missed, job_id in jobs.items():
+        shared.order(job_id, "resume", {"missed": missed})
+    return jobs, paused, until
+
+
+@pytest.mark.parametrize("missed", MISSED)
+def test_resume_says_what_becomes_of_what_was_missed(
+    api: Api, resumed: tuple[dict[str, str], datetime, datetime], missed: str
+) -> None:
+    jobs, paused, until = resumed
+    job_id = jobs[missed]
+
+    def settled() -> list[Json]:
+        """All up to the first that ran in its time; what is queued ahead of it comes later."""
+        runs = api.runs(job_id, trigger="SCHEDULE")
+        for at, run in enumerate(runs):
+            if run["status"] == "SUCCESS" and instant(run["scheduled_time"]) > until:
+                past = runs[: at + 1]
+                return past if all(r["status"] in ENDED for r in past) else []
+        return []
+
+    runs = eventually(settled)
+    # What comes due with the resuming may just run: two seconds leave no doubt.
+    sure = until - timedelta(seconds=2)
+    since = paused - timedelta(seconds=PATIENCE)  # what was due and not fired is missed as well
+    missing = [run for run in runs if since < instant(run["scheduled_time"]) < sure]
+    if missed == "RUN_ALL":
+        assert {run["status"] for run in missing} == {"SUCCESS"}
+        assert len(missing) >= 3
+    else:
+        assert {run["status"] for run in missing} <= {"SKIPPED", "SUCCESS"}
+        (bulk,) = [run for run in missing if run["status"] == "SKIPPED"]
+        assert bulk["reason"]["code"] == {"SKIP": "PAUSED", "RUN_ONCE": "COALESCED"}[missed]
+        assert bulk["count"] >= 2
+        at = bulk["scheduled_time"]
+        assert api.get(f"/jobs/{job_id}/explain", at=at)["outcome"] == "SKIPPED"
+    times = [instant(run["scheduled_time"]) for run in runs]
+    assert len(times) == len(set(times))
+    assert sum(run["count"] for run in runs) == (max(times) - min(times)).total_seconds() + 1
+
+
+def test_a_pause_holds_the_line_and_lets_orders_through(api: Api, target: Target) -> None:
+    """More come than can be done: somebody waits at any moment from the second run on."""
+    job_id = api.create(**EVERY_SECOND, task=target.hold(2.5))["job_id"]
+    has(api, job_id, 1, status="WAITING")
+    running = has(api, job_id, 1, status="RUNNING")[0]
+    api.order(job_id, "pause")
+    held = has(api, job_id, 1, status="WAITING")
+    assert {run["reason"]["code"] for run in held} == {"PAUSED"}
+    ordered = api.run_now(job_id)
+    assert api.ended(ordered)["status"] == "SUCCESS"
+    assert api.ended(running)["status"] == "SUCCESS"
+    assert {api.run(job_id, run["run_id"])["status"] for run in held} == {"WAITING"}
+    api.order(job_id, "resume", {"missed": "SKIP"})
+    assert api.ended(held[-1])["status"] == "SUCCESS"
+
+
+def test_a_paused_one_time_job_runs_late(api: Api) -> None:
+    names = ("RUN_ONCE", "SKIP")
+    jobs = {}
+    for policy in names:
+        once = {"schedule_type": "FUTURE", "schedule_time": soon(1), "misfire_policy": policy}
+        jobs[policy] = api.create(**once, misfire_grace_seconds=0)["job_id"]
+        api.order(jobs[policy], "pause")
+    clock = api.create(schedule_type="FUTURE", schedule_time=soon(1.5))["job_id"]
+    api.job_in(clock, "COMPLETED")
+    for policy in names:
+        assert api.get(f"/jobs/{jobs[policy]}")["status"] == "PAUSED"
+        api.order(jobs[policy], "resume")
+    assert api.only_run(jobs["RUN_ONCE"])["status"] == "SUCCESS"
+    skipped = api.only_run(jobs["SKIP"])
+    assert (skipped["status"], skipped["reason"]["code"]) == ("SKIPPED", "PAUSED")
+    api.job_in(jobs["SKIP"], "COMPLETED")

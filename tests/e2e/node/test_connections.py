@@ -1,0 +1,117 @@
+"""A real node under connections that never send their request to its end."""
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from bench.running import RunningNode
+from tests.support.node.node_calls import call
+
+HALF_SENT = 1_100
+HALF = b"POST /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: appli"
+RUNS = 12
+PATIENCE = 120.0  # seconds; a busy machine may need some of them
+
+
+@contextmanager
+def half_sent(port: int, number: int) -> Iterator[list[socket.socket]]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < number + 200:
+        pytest.skip(f"this process may open {hard} files, and the test needs {number + 200}")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, number + 200), hard))
+    sockets: list[socket.socket] = []
+    try:
+        for _ in range(number):
+            one = socket.create_connection(("127.0.0.1", port), timeout=10)
+            sockets.append(one)
+            one.sendall(HALF)
+        yield sockets
+    finally:
+        for one in sockets:
+            one.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.parametrize("open_files", [None, 1_024])
+def test_runs_succeed_beside_more_half_sent_requests_than_the_node_keeps(
+    tmp_path: Path, open_files: int | None
+) -> None:
+    node = RunningNode(tmp_path / "data", open_files=open_files).start()
+    try:
+        _runs_beside_half_sent_requests(node)
+    finally:
+        node.stop()
+
+
+def test_a_node_that_may_open_too_few_files_says_so(tmp_path: Path) -> None:
+    limited = ["sh", "-c", 'ulimit -n 128; exec "$@"', "sh"]
+    done = subprocess.run(
+        [*limited, sys.executable, "-m", "punctual.node"],
+        env={**os.environ, "PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(tmp_path / "data")},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "open files and may have 128: raise the limit" in done.stderr
+
+
+def _runs_beside_half_sent_requests(node: RunningNode) -> None:
+    script = {"type": "script", "runtime": "bash", "code": "echo $PUNCTUAL_RUN_ID"}
+    http = {"type": "http", "method": "GET", "url": f"http://127.0.0.1:{node.port}/v1/health"}
+    jobs = [
+        {"name": str(n), "schedule_type": "IMMEDIATE", "task": task, "max_retries": 0}
+        for n in range(RUNS // 2)
+        for task in (script, http)
+    ]
+    with half_sent(node.port, HALF_SENT):
+        status, _ = call(node, "POST", "/jobs/batch", {"jobs": jobs})
+        assert status == 207
+        until = time.monotonic() + PATIENCE
+        ended: dict[str, int] = {}
+        while sum(ended.get(one, 0) for one in ("SUCCESS", "FAILED", "TIMED_OUT")) < RUNS:
+            assert time.monotonic() < until, ended
+            ended = call(node, "GET", "/stats")[1]["runs"]
+            time.sleep(0.05)
+    assert ended == {"SUCCESS": RUNS}
+
+
+def test_half_sent_requests_are_answered_and_closed(node: RunningNode) -> None:
+    with half_sent(node.port, 20) as sockets:
+        began = time.monotonic()
+        for one in sockets:
+            one.settimeout(PATIENCE)
+            assert one.recv(12) == b"HTTP/1.1 408"
+        assert time.monotonic() - began > 5
+
+
+def test_a_head_of_more_than_64_kib_is_answered_431(node: RunningNode) -> None:
+    start = b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nx-long: "
+    with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as one:
+        one.sendall(start + b"a" * (64 * 1024 + 1 - len(start)))
+        assert one.recv(12) == b"HTTP/1.1 431"
+
+
+def test_an_endless_header_takes_no_memory(node: RunningNode) -> None:
+    before = node.memory_mb
+    sent = 0
+    with socket.create_connection(("127.0.0.1", node.port), timeout=PATIENCE) as one:
+        one.sendall(b"GET /v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nx-endless: ")
+        try:
+            while sent < 200_000_000:
+                one.sendall(b"a" * 1_000_000)
+                sent += 1_000_000
+        except (BrokenPipeError, ConnectionResetError):
+            pass
+    assert sent < 50_000_000
+    assert node.memory_mb - before < 30
+    assert call(node, "GET", "/health")[0] == 200

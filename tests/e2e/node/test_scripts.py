@@ -1,0 +1,283 @@
+"""Scripts on a real node: its settings, its tenants, and hostile ones against the node itself."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from bench.running import RunningNode, a_node
+from punctual.tasks.script import bubblewrap
+from tests.integration.tasks.test_script_survivors import CLEARED
+from tests.support.kernel import needs
+from tests.support.scripts import attacks
+from tests.support.scripts.other_user import environment, identity, python_for
+
+ATTACKS = Path(attacks.__file__).read_text()
+SECONDS = 40.0
+Tokens = dict[str, str]
+
+
+def client(node: RunningNode, token: str = "") -> httpx.Client:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    url = f"http://127.0.0.1:{node.port}/v1"
+    return httpx.Client(base_url=url, headers=headers, timeout=20, trust_env=False)
+
+
+def job(code: str, runtime: str = "bash", payload: Any = None, **fields: Any) -> dict[str, Any]:
+    task = {"type": "script", "runtime": runtime, "code": code}
+    once = {"name": "n", "schedule_type": "IMMEDIATE", "max_retries": 0, "payload": payload}
+    return {**once, "task": task, **fields}
+
+
+def eventually(what: Callable[[], Any]) -> Any:
+    until = time.monotonic() + SECONDS
+    while not (found := what()):
+        assert time.monotonic() < until, "it did not come about"
+        time.sleep(0.05)
+    return found
+
+
+def ended(http: httpx.Client, job_id: str) -> dict[str, Any]:
+    """The job's latest run, once it has ended."""
+
+    def latest() -> Any:
+        run = http.get(f"/jobs/{job_id}/status").json()["latest_run"]
+        return run if run and run["end_time"] else None
+
+    run: dict[str, Any] = eventually(latest)
+    return run
+
+
+def run(http: httpx.Client, body: dict[str, Any]) -> dict[str, Any]:
+    made = http.post("/jobs", json=body)
+    assert made.status_code == 202, made.text
+    return ended(http, made.json()["job_id"])
+
+
+def output(http: httpx.Client, run: dict[str, Any]) -> str:
+    return http.get(f"/jobs/{run['job_id']}/runs/{run['run_id']}/output").text
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def tokens(data: Path) -> Tokens:
+    """Of an editor of each tenant, made before tokens were asked for."""
+    with a_node(data) as node, client(node) as http:
+        return {
+            tenant: http.post(
+                "/tokens", json={"name": tenant, "role": "editor", "tenant": tenant}
+            ).json()["token"]
+            for tenant in ("local", "acme")
+        }
+
+
+def pid_of(node: RunningNode) -> int:
+    return int((node.folder / "lock").read_text())
+
+
+def refusal(folder: Path, **env: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "punctual.node"],
+        env={**os.environ, "PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(folder), **env},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+@needs("landlock scopes")
+def test_health_names_the_sandbox_in_force(data: Path) -> None:
+    with a_node(data) as node, client(node) as http:
+        assert http.get("/health").json()["sandbox"] == "landlock"
+    with a_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
+        assert http.get("/health").json()["sandbox"] == "none"
+
+
+def test_bubblewrap_runs_the_scripts_of_a_node(data: Path) -> None:
+    if problem := bubblewrap.find(os.environ["PATH"])[1]:
+        pytest.skip(problem)
+    with a_node(data, PUNCTUAL_SANDBOX="bubblewrap") as node, client(node) as http:
+        assert http.get("/health").json()["sandbox"] == "bubblewrap"
+        done = run(http, job("echo hello from $(readlink /proc/self)"))
+        assert output(http, done) == "hello from 3\n"
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"PUNCTUAL_SANDBOX": "jail"}, "PUNCTUAL_SANDBOX must be one of auto, landlock"),
+        (
+            {"PUNCTUAL_SANDBOX": "bubblewrap", "PATH": "/nowhere"},
+            "PUNCTUAL_SANDBOX=bubblewrap cannot be had: bubblewrap is not installed.",
+        ),
+        ({"PUNCTUAL_SCRIPT_PATHS": "/srv"}, "PUNCTUAL_SCRIPT_PATHS is a list of absolute paths"),
+        (
+            {"PUNCTUAL_SCRIPT_PATHS": "/:r"},
+            "PUNCTUAL_SCRIPT_PATHS must keep out of the data folder",
+        ),
+    ],
+)
+def test_a_wrong_setting_stops_the_start(data: Path, env: dict[str, str], said: str) -> None:
+    assert refusal(data, **env).startswith(f"punctual: {said}")
+
+
+@needs("landlock scopes")
+def test_paths_are_opened_to_tenant_local_and_to_no_other(
+    data: Path, tmp_path: Path, tokens: Tokens
+) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    env = {"PUNCTUAL_AUTH": "on", "PUNCTUAL_SCRIPT_PATHS": f"{shared}:rw"}
+    with a_node(data, **env) as node:
+        statuses = {}
+        for tenant, token in tokens.items():
+            with client(node, token) as http:
+                done = run(http, job(f"echo $0 > {shared}/{tenant}"))
+                statuses[tenant] = done["status"]
+                if tenant == "acme":
+                    assert "PUNCTUAL_SCRIPT_PATHS" in done["error_message"]
+    assert statuses == {"local": "SUCCESS", "acme": "FAILED"}
+    assert [path.name for path in shared.iterdir()] == ["local"]
+
+
+def test_without_a_sandbox_other_tenants_have_no_scripts(data: Path, tokens: Tokens) -> None:
+    later = {"schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
+    with a_node(data, PUNCTUAL_AUTH="on") as node, client(node, tokens["acme"]) as http:
+        if http.get("/health").json()["sandbox"] == "none":
+            pytest.skip("no sandbox here that keeps processes apart")
+        kept = http.post("/jobs", json=job("echo", **later)).json()["job_id"]
+    with a_node(data, PUNCTUAL_AUTH="on", PUNCTUAL_SANDBOX="none") as node:
+        with client(node, tokens["acme"]) as http:
+            refused = http.post("/jobs", json=job("echo"))
+            assert refused.status_code == 422
+            (error,) = refused.json()["errors"]
+            assert error["field"] == "task.type"
+            assert error["message"].startswith("script tasks are for tenant local only")
+            (batched,) = http.post("/jobs/batch", json={"jobs": [job("echo")]}).json()["results"]
+            assert batched["status"] == 422
+            assert http.put(f"/jobs/{kept}", json={"name": "other"}).status_code == 422
+            assert http.post("/jobs", json={**job(""), "task": None}).status_code == 202
+            # What was accepted under another sandbox does not run under this one.
+            assert http.post(f"/jobs/{kept}/runNow").status_code == 202
+            failed = ended(http, kept)
+            assert failed["status"] == "FAILED"
+            assert "script tasks are for tenant local only" in failed["error_message"]
+        with client(node, tokens["local"]) as http:
+            assert run(http, job("echo"))["status"] == "SUCCESS"
+
+
+@needs("landlock scopes", "seccomp")
+@pytest.mark.parametrize("sandbox", ["landlock", "bubblewrap"])
+def test_an_editors_script_gets_nothing_of_the_node(
+    data: Path, tokens: Tokens, sandbox: str
+) -> None:
+    if sandbox == "bubblewrap" and (problem := bubblewrap.find(os.environ["PATH"])[1]):
+        pytest.skip(problem)
+    env = {"PUNCTUAL_AUTH": "on", "PUNCTUAL_SANDBOX": sandbox, "NODES_SECRET": "hush"}
+    other = data / "work" / "run-other"
+    with a_node(data, **env) as node, client(node, tokens["acme"]) as http:
+        other.mkdir(parents=True)
+        (other / "secret").write_text("of another run")
+        target = {"node": pid_of(node), "data": str(data), "bus": str(data), "other": str(other)}
+        kill = f"\nos.kill({pid_of(node)}, signal.SIGKILL)\n"
+        done = run(http, job(ATTACKS + kill, "python", target))
+        found = json.loads(output(http, done))
+        assert done["status"] == "FAILED"  # the kill raised
+        assert http.get("/whoami").json()["tenant"] == "acme"
+        assert (other / "secret").read_text() == "of another run"
+    succeeded = {name for name, (got_it, _) in found.items() if got_it}
+    assert succeeded == ({"change_the_rights_of_a_folder"} if sandbox == "landlock" else set())
+    assert found.keys() == attacks.ATTACKS.keys()
+
+
+def test_what_outlives_launcher_and_node_ends_with_the_next_start(data: Path) -> None:
+    code = "setsid sleep 1000 & echo $PPID $$ $!; sleep 1000"
+    with a_node(data, PUNCTUAL_SANDBOX="none") as node:
+        with client(node) as http:
+            job_id = http.post("/jobs", json=job(code)).json()["job_id"]
+            run_id = eventually(lambda: http.get(f"/jobs/{job_id}/runs").json()["runs"])[0][
+                "run_id"
+            ]
+            logs = f"/jobs/{job_id}/runs/{run_id}/logs"
+            said = eventually(lambda: re.fullmatch(r"(\d+) (\d+) (\d+)\n", http.get(logs).text))
+        launcher, script, detached = map(int, said.groups())
+        # At one moment: neither can end what the other leaves.
+        os.kill(launcher, signal.SIGSTOP)
+        node.kill()
+        os.kill(launcher, signal.SIGKILL)
+        assert Path(f"/proc/{detached}").exists()
+        node.start()
+        eventually(lambda: not Path(f"/proc/{detached}").exists())
+        assert not Path(f"/proc/{script}").exists()
+
+
+def test_what_cleared_its_environment_and_killed_its_launcher_dies_with_its_run(data: Path) -> None:
+    """No id of a run tells it apart, so the node has to adopt it."""
+    with a_node(data, PUNCTUAL_SANDBOX="none") as node, client(node) as http:
+        done = run(http, job(CLEARED, "python"))
+        assert done["status"] == "FAILED"
+        logs = http.get(f"/jobs/{done['job_id']}/runs/{done['run_id']}/logs").text
+        assert not Path(f"/proc/{int(logs)}").exists()
+
+
+def test_a_node_hides_from_other_processes_of_its_user(tmp_path: Path) -> None:
+    """As another user where we are root: to root nothing is hidden."""
+    user = "nobody" if os.geteuid() == 0 else "ours"
+    python = python_for(user)
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        env = environment(PUNCTUAL_PORT="0", PUNCTUAL_DATA=f"{folder}/data")
+        command = [python, "-m", "punctual.node"]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, **identity(user)) as node:
+            try:
+                assert node.stdout is not None
+                assert b"ready" in node.stdout.readline()
+                assert Path(f"/proc/{node.pid}/environ").stat().st_uid == 0
+                look = f"import os; os.listdir('/proc/{node.pid}/fd')"
+                seen = [python, "-c", look]
+                peer = subprocess.run(seen, stderr=subprocess.PIPE, check=False, **identity(user))
+                assert b"PermissionError" in peer.stderr
+            finally:
+                node.terminate()
+
+
+def logged(folder: Path, event: str) -> Iterator[dict[str, Any]]:
+    for line in (folder.parent / f"{folder.name}.log").read_text().splitlines():
+        entry = json.loads(line)
+        if entry["event"] == event:
+            yield entry
+
+
+def test_a_node_without_any_sandbox_warns(data: Path, tmp_path: Path) -> None:
+    """As it is where the kernel has no Landlock: the system call answers an error."""
+    site = tmp_path / "site"
+    site.mkdir()
+    (site / "sitecustomize.py").write_text(
+        "from punctual.tasks import landlock\nlandlock.CREATE_RULESET = 100_000\n"
+    )
+    env = {"PYTHONPATH": str(site), "PATH": "/nowhere"}
+    with a_node(data, **env) as node, client(node) as http:
+        assert http.get("/health").json()["sandbox"] == "none"
+    (warning,) = logged(data, "scripts_have_no_sandbox")
+    assert warning["level"] == "WARNING"
+    with a_node(data, PUNCTUAL_SANDBOX="none", **env):
+        pass
+    assert len(list(logged(data, "scripts_have_no_sandbox"))) == 1

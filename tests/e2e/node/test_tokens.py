@@ -1,0 +1,202 @@
+"""The node with `PUNCTUAL_AUTH=on`, as people start it: its first token, its key, and an issuer."""
+
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bench.running import RunningNode, a_node
+from punctual.node.sqlite.store import Store
+from tests.support.node.issuer import AUDIENCE, an_issuer
+from tests.support.node.node_calls import refusal
+
+ROOT = Path(__file__).parents[3]
+FIRST_TOKEN = re.compile(r"pnc_[\w-]{56}\n")
+
+
+def first_token(node: RunningNode) -> str:
+    """Take the admin token from the file that the start has named."""
+    path = node.folder / "admin-token"
+    assert node.told == f"The admin token of the tenant local is in {path}: remove the file.\n"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    text = path.read_text()
+    assert FIRST_TOKEN.fullmatch(text)
+    path.unlink()
+    return text.strip()
+
+
+def client(node: RunningNode, token: str = "") -> httpx.Client:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    url = f"http://127.0.0.1:{node.port}/v1"
+    return httpx.Client(base_url=url, headers=headers, timeout=10, trust_env=False)
+
+
+def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
+    files = ("test_tokens.py", "test_problems.py")
+    with a_node(tmp_path / "data", PUNCTUAL_AUTH="on") as node:
+        token = first_token(node)
+        url = f"http://127.0.0.1:{node.port}/v1"
+        ran = subprocess.run(
+            [
+                *(sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"),
+                *(f"tests/e2e/acceptance/{name}" for name in files),
+            ],
+            cwd=ROOT,
+            env={**os.environ, "PUNCTUAL_URL": url, "PUNCTUAL_TOKEN": token},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stdout[-4_000:]
+    assert "asks for no tokens" not in ran.stdout
+
+
+def test_the_first_start_shows_a_token_and_the_next_none(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with a_node(folder, PUNCTUAL_AUTH="on") as node:
+        token = first_token(node)
+        mode = (folder / "token.key").stat().st_mode
+        assert stat.S_IMODE(mode) == 0o600
+    stored = b"".join(path.read_bytes() for path in folder.glob("punctual.db*"))
+    assert token.encode() not in stored
+    with a_node(folder, PUNCTUAL_AUTH="on") as node:
+        assert node.told == ""
+        with client(node, token) as http:
+            assert http.get("/whoami").json()["tenant"] == "local"
+
+
+def test_who_lost_every_admin_token_gets_another_with_a_start(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with a_node(folder, PUNCTUAL_AUTH="on") as node:
+        token = first_token(node)
+        with client(node, token) as http:
+            mine = http.get("/whoami").json()["token_id"]
+            assert http.delete(f"/tokens/{mine}").status_code == 200
+            assert http.get("/whoami").status_code == 401
+    with a_node(folder, PUNCTUAL_AUTH="on") as node:
+        other = first_token(node)
+        with client(node, other) as http:
+            assert http.get("/whoami").json()["token_id"] != mine
+
+
+def test_without_it_nobody_needs_a_token_and_tokens_can_be_made_ahead(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with a_node(folder) as node, client(node) as http:
+        assert node.told == ""
+        assert not (folder / "token.key").exists()
+        who = http.get("/whoami").json()
+        assert (who["tenant"], who["name"], who["role"]) == ("local", "local", "admin")
+        made = http.post("/tokens", json={"name": "ci", "role": "admin"}).json()
+        (entry,) = http.get("/audit").json()["entries"]
+        assert (entry["caller"], entry["address"]) == ("local", "127.0.0.1")
+        assert http.get("/jobs", headers={"authorization": "Bearer wrong"}).status_code == 200
+    with a_node(folder, PUNCTUAL_AUTH="on") as node, client(node, made["token"]) as http:
+        assert node.told == ""
+        assert http.get("/whoami").json()["token_id"] == made["token_id"]
+
+
+def test_a_jwt_lets_in_and_an_issuer_that_is_down_makes_nobody_wrong(tmp_path: Path) -> None:
+    now = datetime.now(UTC)
+    with an_issuer() as issuer:
+        trust = {"PUNCTUAL_OIDC_ISSUER": issuer.address, "PUNCTUAL_OIDC_AUDIENCE": AUDIENCE}
+        issuer.down = True
+        with a_node(tmp_path / "data", PUNCTUAL_AUTH="on", **trust) as node:
+            with client(node, issuer.token(now)) as http:
+                answer = http.get("/whoami")
+                assert (answer.status_code, answer.json()["code"]) == (503, "UNAVAILABLE")
+                assert int(answer.headers["retry-after"]) >= 1
+            ours = first_token(node)
+            with client(node, ours) as http:
+                assert http.get("/whoami").status_code == 200
+        issuer.down = False
+        with a_node(tmp_path / "other", PUNCTUAL_AUTH="on", **trust) as node:
+            with client(node, issuer.token(now, "ES256", role="editor")) as http:
+                who = http.get("/whoami").json()
+                assert (who["tenant"], who["name"], who["role"]) == ("acme", "ada", "editor")
+                assert who["token_id"] is None
+                job = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
+                made = http.post("/jobs", content=_pieces(job), headers=JSON)
+                assert (made.status_code, made.json()["created_by"]) == (202, "ada")
+                assert http.get("/tokens").status_code == 403
+                auth = http.get("/health").json()["auth"]
+                assert auth == {"issuer": issuer.address, "client_id": None}
+            with client(node, issuer.token(now, aud="wiki")) as http:
+                assert http.get("/whoami").status_code == 401
+
+
+def test_health_tells_strangers_where_to_log_in(tmp_path: Path) -> None:
+    with an_issuer() as issuer:
+        trust = {"PUNCTUAL_OIDC_ISSUER": issuer.address, "PUNCTUAL_OIDC_AUDIENCE": AUDIENCE}
+        login = {**trust, "PUNCTUAL_OIDC_CLIENT_ID": "pages"}
+        with a_node(tmp_path / "data", PUNCTUAL_AUTH="on", **login) as node, client(node) as http:
+            auth = http.get("/health").json()["auth"]
+            assert auth == {"issuer": issuer.address, "client_id": "pages"}
+
+
+JSON = {"content-type": "application/json"}
+
+
+def _pieces(value: object) -> Iterator[bytes]:
+    """A body that comes in pieces goes the long way through the node."""
+    text = json.dumps(value).encode()
+    return iter((text[:10], text[10:]))
+
+
+@pytest.mark.parametrize(
+    ("env", "said"),
+    [
+        ({"PUNCTUAL_AUTH": "yes"}, "PUNCTUAL_AUTH must be on or off, not 'yes'."),
+        (
+            {"PUNCTUAL_AUTH": "on", "PUNCTUAL_OIDC_ISSUER": "http://id.example.com"},
+            "PUNCTUAL_OIDC_ISSUER must be an https URL without query; PUNCTUAL_OIDC_AUDIENCE",
+        ),
+        (
+            {"PUNCTUAL_OIDC_ISSUER": "https://id.example.com", "PUNCTUAL_OIDC_AUDIENCE": "a"},
+            "PUNCTUAL_OIDC_ISSUER is of use with PUNCTUAL_AUTH=on alone.",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_told_in_one_line(
+    tmp_path: Path, env: dict[str, str], said: str
+) -> None:
+    assert refusal(tmp_path / "data", env=env).startswith(f"punctual: {said}")
+
+
+def a_start_with_the_key(folder: Path, key: bytes, rights: int) -> subprocess.CompletedProcess[str]:
+    """Of a node that then refuses to start, by a key that is none."""
+    Store.open(folder).close()
+    (folder / "token.key").write_bytes(key)
+    (folder / "token.key").chmod(rights)
+    place = {"PUNCTUAL_PORT": "0", "PUNCTUAL_DATA": str(folder), "PUNCTUAL_AUTH": "on"}
+    return subprocess.run(
+        [sys.executable, "-m", "punctual.node"],
+        env={**os.environ, **place},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+def test_a_key_that_is_none_is_told_in_one_line(tmp_path: Path) -> None:
+    done = a_start_with_the_key(tmp_path / "data", b"short", 0o600)
+    assert done.returncode == 1
+    assert "has 5 bytes, not 32" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("rights", [0o644, 0o640, 0o602])
+def test_a_key_that_others_may_read_is_closed_to_them_and_told(tmp_path: Path, rights: int) -> None:
+    done = a_start_with_the_key(tmp_path / "data", b"short", rights)
+    told = json.loads(done.stderr.splitlines()[0])
+    assert (told["event"], told["had"]) == ("was_open_to_others", f"{rights:04o}")
+    assert told["path"] == str(tmp_path / "data" / "token.key")
+    assert stat.S_IMODE((tmp_path / "data" / "token.key").stat().st_mode) == 0o600

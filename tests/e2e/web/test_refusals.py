@@ -1,0 +1,218 @@
+"""Every refusal of the contract, from the node as people run it, asking for tokens."""
+
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support import openapi_answers
+from tests.support.fuzz import Node, a_node
+
+CRON = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 29 2 *"}
+NOBODYS = "01a1f03d-b0dd-700e-a7ae-69bae6d94507"
+JSON = {"content-type": "application/json"}
+
+
+class Caller:
+    """Sends what it is told to, and holds each answer to the document."""
+
+    def __init__(self, node: Node, token: str) -> None:
+        self.node = node
+        self._http = httpx.Client(
+            headers={"authorization": f"Bearer {token}"} if token else {},
+            trust_env=False,
+            timeout=30,
+        )
+
+    def __call__(
+        self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
+    ) -> httpx.Response:
+        content = body if isinstance(body, bytes | None) else json.dumps(body).encode()
+        sent = {**(JSON if content is not None else {}), **(headers or {})}
+        url = f"{self.node.address}{path}"
+        answer = self._http.request(method, url, content=content, headers=sent)
+        below = path.partition("?")[0]
+        openapi_answers.check(method, below, answer.status_code, answer.headers, answer.content)
+        return answer
+
+    def close(self) -> None:
+        self._http.close()
+
+
+class Place:
+    """A node, its folder, a job, and callers of each kind."""
+
+    def __init__(self, node: Node, folder: Path) -> None:
+        self.node = node
+        self.store = folder / "data" / "punctual.db"
+        self.admin = Caller(node, node.token)
+        self.nobody = Caller(node, "")
+        self.stranger = Caller(node, "pnc_0000000000000000000000000000")
+        self.viewer = Caller(node, self.token("viewer"))
+        self.small = Caller(node, self.token("viewer", "small"))
+        self.job = f"/jobs/{self.admin('POST', '/jobs', CRON).json()['job_id']}"
+
+    def token(self, role: str, tenant: str = "local") -> str:
+        body = {"name": role, "role": role, "tenant": tenant}
+        token: str = self.admin("POST", "/tokens", body).json()["token"]
+        return token
+
+    def close(self) -> None:
+        for one in (self.admin, self.nobody, self.stranger, self.viewer, self.small):
+            one.close()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder = tmp_path_factory.mktemp("node")
+    (folder / "data").mkdir()
+    limits = {"small": {"calls_per_second": 1, "burst": 2}}
+    (folder / "data" / "limits.json").write_text(json.dumps(limits))
+    with a_node(folder, "punctual.node") as node:
+        place = Place(node, folder)
+        yield place
+        place.close()
+
+
+def refused(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    problem: dict[str, Any] = answer.json()
+    assert (answer.status_code, problem["code"]) == (status, code), answer.text
+    assert problem["status"] == status
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    return problem
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'"text"', b'{"name": NaN}'])
+def test_400_is_no_json_object(place: Place, body: bytes) -> None:
+    refused(place.admin("POST", "/jobs", body), 400, "BAD_REQUEST")
+
+
+def test_401_is_nobody_or_a_stranger_and_says_how_to_come_in(place: Place) -> None:
+    for caller in (place.nobody, place.stranger):
+        for method, path in (("GET", "/jobs"), ("POST", "/jobs"), ("GET", place.job)):
+            answer = caller(method, path)
+            refused(answer, 401, "UNAUTHENTICATED")
+            assert answer.headers["www-authenticate"].startswith("Bearer")
+
+
+def test_health_and_the_document_are_for_anybody(place: Place) -> None:
+    assert place.nobody("GET", "/health").status_code == 200
+    assert place.nobody("GET", "/openapi.json").status_code == 200
+
+
+def test_403_is_a_role_that_may_not_or_a_page_elsewhere(place: Place) -> None:
+    for method, path in (("POST", "/jobs"), ("DELETE", place.job), ("GET", "/tokens")):
+        refused(place.viewer(method, path, {} if method == "POST" else None), 403, "FORBIDDEN")
+    elsewhere = {"origin": "https://elsewhere.example"}
+    refused(place.admin("GET", "/jobs", headers=elsewhere), 403, "FORBIDDEN")
+    cross = {"sec-fetch-site": "cross-site"}
+    refused(place.admin("GET", "/jobs", headers=cross), 403, "FORBIDDEN")
+
+
+def test_404_tells_nothing_apart(place: Place) -> None:
+    """What is not there, what is another tenant's, what is no id."""
+    details = {
+        refused(caller("GET", path), 404, "NOT_FOUND")["detail"]
+        for caller, path in (
+            (place.admin, f"/jobs/{NOBODYS}"),
+            (place.admin, "/jobs/no-id"),
+            (place.small, place.job),
+        )
+    }
+    assert len(details) == 1
+    refused(place.admin("GET", "/nothing"), 404, "NOT_FOUND")
+
+
+def test_405_names_what_the_address_takes(place: Place) -> None:
+    answer = place.admin("DELETE", "/jobs")
+    refused(answer, 405, "METHOD_NOT_ALLOWED")
+    assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+
+
+def test_406_is_another_type_than_the_answers(place: Place) -> None:
+    answer = place.admin("GET", "/jobs", headers={"accept": "text/html"})
+    refused(answer, 406, "NOT_ACCEPTABLE")
+
+
+def test_409_is_a_state_that_does_not_allow_it(place: Place) -> None:
+    job = f"/jobs/{place.admin('POST', '/jobs', CRON).json()['job_id']}"
+    assert place.admin("DELETE", job).status_code == 200
+    for method, path in (("PATCH", job), ("POST", f"{job}/pause"), ("POST", f"{job}/runNow")):
+        refused(
+            place.admin(method, path, {"name": "b"} if method == "PATCH" else {}), 409, "CONFLICT"
+        )
+
+
+def test_412_is_another_version(place: Place) -> None:
+    for tag in ('"7"', 'W/"1"'):
+        answer = place.admin("PATCH", place.job, {"name": "b"}, {"if-match": tag})
+        refused(answer, 412, "PRECONDITION_FAILED")
+
+
+def test_413_is_a_body_that_is_too_long(place: Place) -> None:
+    refused(place.admin("POST", "/jobs", b" " * (512 * 1024 + 1)), 413, "TOO_LARGE")
+
+
+def test_414_is_an_address_beyond_any_use(place: Place) -> None:
+    answer = place.admin("GET", f"/jobs?name_prefix={'a' * 9_000}")
+    refused(answer, 414, "URI_TOO_LONG")
+
+
+@pytest.mark.parametrize(
+    "headers", [{"content-type": "text/plain"}, {"content-encoding": "gzip"}], ids=["type", "code"]
+)
+def test_415_is_a_body_that_is_not_sent_as_json(place: Place, headers: dict[str, str]) -> None:
+    refused(place.admin("POST", "/jobs", CRON, headers), 415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+def test_421_is_a_name_that_is_not_loopback(place: Place) -> None:
+    answer = place.admin("GET", "/jobs", headers={"host": "punctual.example"})
+    refused(answer, 421, "MISDIRECTED")
+
+
+def test_422_names_every_wrong_field(place: Place) -> None:
+    wrong = {**CRON, "max_retries": "3", "tags": {"a:b": "c"}, "no_such_field": 1}
+    problem = refused(place.admin("POST", "/jobs", wrong), 422, "INVALID")
+    fields = {error["field"] for error in problem["errors"]}
+    assert fields == {"max_retries", "tags.a:b", "no_such_field"}
+
+
+def test_429_is_a_tenant_that_calls_too_often(place: Place) -> None:
+    answers = [place.small("GET", "/jobs") for _ in range(20)]
+    refusals = [answer for answer in answers if answer.status_code != 200]
+    assert refusals
+    for answer in refusals:
+        refused(answer, 429, "LIMIT_EXCEEDED")
+        assert int(answer.headers["retry-after"]) >= 1
+    assert place.admin("GET", "/jobs").status_code == 200  # others notice nothing
+
+
+def test_431_is_headers_beyond_any_use(place: Place) -> None:
+    many = {f"x-{number}": "a" for number in range(120)}
+    refused(place.admin("GET", "/jobs", headers=many), 431, "HEADERS_TOO_LARGE")
+
+
+def test_503_is_a_store_that_does_not_answer_and_nothing_is_done(place: Place) -> None:
+    before = place.admin("GET", "/jobs").json()
+    with held(place.store):
+        answer = place.admin("POST", "/jobs", CRON)
+        refused(answer, 503, "UNAVAILABLE")
+        assert int(answer.headers["retry-after"]) >= 1
+    assert place.admin("GET", "/jobs").json() == before
+
+
+@contextmanager
+def held(store: Path) -> Iterator[None]:
+    """Another process writes, and does not end."""
+    other = sqlite3.connect(store, isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+    finally:
+        other.close()

@@ -1,0 +1,189 @@
+"""The layers: what goes into their hash, what is compiled how, and what is said if it cannot be."""
+
+import importlib.util
+import marshal
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+
+from infra.build import bytecode, packaging
+from infra.build.bytecode import (
+    LAYER_PYTHON_PATH,
+    MAGIC,
+    NoCompiler,
+    check,
+    compile_for_host,
+    compile_for_lambda,
+)
+from infra.build.packaging import LAMBDA_TARGET, NotPackaged, host_target, target_named
+from tests.support.infra.synthesised import NO_LAYERS, assembly, resources
+
+HOST_MAGIC = int.from_bytes(importlib.util.MAGIC_NUMBER[:2], "little")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "thing").mkdir()
+    (tmp_path / "thing/__init__.py").write_text("")
+    (tmp_path / "thing/part.py").write_text("def answer():\n    return 42\n")
+    return tmp_path
+
+
+def compiled(folder: Path) -> bytes:
+    (found,) = (folder / "thing/__pycache__").glob("part.*.pyc")
+    return found.read_bytes()
+
+
+def test_bytecode_for_this_machine_runs_without_looking_at_the_source(folder: Path) -> None:
+    compile_for_host(folder)
+    check(folder, HOST_MAGIC)
+    (folder / "thing/part.py").write_text("def answer():\n    return 43\n")
+    sys.path.insert(0, str(folder))
+    try:
+        thing: Any = importlib.import_module("thing.part")
+    finally:
+        sys.path.remove(str(folder))
+        for name in ("thing", "thing.part"):
+            sys.modules.pop(name, None)
+    assert thing.answer() == 42
+
+
+def test_a_traceback_names_the_place_on_lambda(folder: Path) -> None:
+    compile_for_host(folder)
+    assert marshal.loads(compiled(folder)[16:]).co_filename == f"{LAYER_PYTHON_PATH}/thing/part.py"
+
+
+def test_pyodide_compiles_for_the_python_of_lambda(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine that has no Python 3.13."""
+    find = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name: None if "python" in name else find(name))
+    compile_for_lambda(folder)
+    data = compiled(folder)
+    assert int.from_bytes(data[:2], "little") == MAGIC
+    assert int.from_bytes(data[4:8], "little") == 1  # by hash, and unchecked
+
+
+def test_other_bytecode_and_none_are_refused(folder: Path) -> None:
+    with pytest.raises(NoCompiler, match=rf"thing/__init__\.py has no bytecode {MAGIC}"):
+        check(folder, MAGIC)
+    compile_for_host(folder)
+    with pytest.raises(NoCompiler, match=r"thing/__init__\.py has no bytecode 1"):
+        check(folder, 1)
+
+
+def test_without_a_compiler_one_line_says_what_to_do(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+    with pytest.raises(NoCompiler, match=r"npm ci.*Python 3\.13") as raised:
+        compile_for_lambda(folder)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_shim_of_a_python_that_is_not_there_is_passed_over(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = tmp_path / "python3.13"
+    shim.write_text("#!/bin/sh\necho not installed >&2\nexit 127\n")
+    shim.chmod(0o755)
+    asked: list[Path] = []
+    monkeypatch.setattr(shutil, "which", lambda _name: str(shim))
+    monkeypatch.setattr(bytecode, "_compile_with_pyodide", lambda at, _: asked.append(at))
+    with pytest.raises(NoCompiler):
+        compile_for_lambda(folder)
+    assert asked == [folder]
+
+
+def test_the_target_is_lambda_or_this_machine() -> None:
+    assert target_named(None) == target_named("lambda") == LAMBDA_TARGET
+    assert target_named("host") == host_target() != LAMBDA_TARGET
+    with pytest.raises(NotPackaged, match="vendorFor must be host or lambda, not 'mars'"):
+        target_named("mars")
+
+
+def test_a_layer_is_known_by_what_goes_into_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
+    files = packaging._sources(folder)
+    first = packaging._digest(LAMBDA_TARGET, *files)
+    compile_for_host(folder)
+    assert packaging._digest(LAMBDA_TARGET, *packaging._sources(folder)) == first
+    assert packaging._digest(host_target(), *files) != first
+    (folder / "thing/part.py").write_text("def answer():\n    return 43\n")
+    assert packaging._digest(LAMBDA_TARGET, *files) != first
+
+
+def test_a_bundle_is_made_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
+    monkeypatch.setattr(packaging, "CORE", folder / "source")
+    monkeypatch.setattr(packaging, "BUILT", folder / "built")
+    shutil.copytree(folder / "thing", folder / "source/thing")
+    places = []
+    for _ in range(2):
+        packaging.core(Stack(App(), "Some"), host_target())
+        (place,) = (folder / "built").iterdir()
+        places.append((place, place.stat().st_mtime_ns))
+    assert places[0] == places[1]
+    assert list((places[0][0] / "python/thing/__pycache__").iterdir())
+
+
+def test_a_layer_that_grows_past_its_ceiling_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The real layers are held to it by every synthesis that builds them or takes them as built."""
+    monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
+    monkeypatch.setattr(packaging, "CORE", folder / "source")
+    monkeypatch.setattr(packaging, "BUILT", folder / "built")
+    monkeypatch.setattr(packaging, "compile_for_lambda", lambda _folder: None)
+    shutil.copytree(folder / "thing", folder / "source/thing")
+    (folder / "source/thing/heavy.bin").write_bytes(bytes(packaging.MAX_LAYER_BYTES["core"]))
+    for _ in range(2):  # nor as it stands there from the time before
+        with pytest.raises(NotPackaged, match=r"layer core has 4\.0 MB unpacked, more than the 4 "):
+            packaging.core(Stack(App(), "Some"), LAMBDA_TARGET)
+        assert "layer core for cp3.13-manylinux2014_aarch64: 4.0 MB" in capsys.readouterr().err
+    (folder / "source/thing/heavy.bin").write_bytes(b"")
+    packaging.core(Stack(App(), "Some"), LAMBDA_TARGET)
+
+
+def test_both_layers_may_be_a_sixth_of_what_lambda_takes() -> None:
+    assert set(packaging.MAX_LAYER_BYTES) == {"core", "vendor"}
+    assert sum(packaging.MAX_LAYER_BYTES.values()) < 250_000_000 / 6
+
+
+def test_what_is_left_unbuilt_is_never_taken_for_the_layer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The CDK keeps both under their hash in one folder; destroy builds nothing, deploy does."""
+    monkeypatch.setattr(packaging, "PROJECT_ROOT", folder)
+    monkeypatch.setattr(packaging, "CORE", folder / "source")
+    monkeypatch.setattr(packaging, "BUILT", folder / "built")
+    shutil.copytree(folder / "thing", folder / "source/thing")
+
+    def key(given: dict[str, Any]) -> str:
+        stack = Stack(App(context=given), "Some")
+        location = packaging.core(stack, host_target()).bind(stack).s3_location
+        assert location is not None
+        return location.object_key
+
+    unbuilt = {"aws:cdk:bundling-stacks": NO_LAYERS}
+    assert key({}) == key({}) != key(unbuilt) == key(unbuilt)
+
+
+def test_a_function_without_a_handler_is_named() -> None:
+    with pytest.raises(NotPackaged, match=r"functions/teapot/handler\.py is not there"):
+        packaging.function("teapot")
+
+
+def test_all_stacks_have_the_same_two_layers() -> None:
+    keys = {
+        one.properties["Content"]["S3Key"]
+        for one in resources(assembly("dev"), "AWS::Lambda::LayerVersion")
+    }
+    assert len(keys) == 2

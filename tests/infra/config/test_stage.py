@@ -1,0 +1,184 @@
+"""A stage is described fully and rightly, or every wrong field of it is named."""
+
+from typing import Any
+
+import pytest
+from aws_cdk import App
+
+from infra.app import context
+from infra.config.stage import FUNCTION_NAMES, POLLER_LEAST, WrongStage, described, stage_of
+from punctual.engine.dispatch.on_demand.throughput import A_CORE, SLOWEST
+from punctual.lambdas import runtime
+from tests.support.infra.synthesised import DOMAIN, ISSUER, VPC
+
+
+def dev(**values: Any) -> dict[str, Any]:
+    return {"dev": {**context()["stages"]["dev"], **values}}
+
+
+@pytest.mark.parametrize("name", ["dev", "prod"])
+def test_the_stages_of_cdk_json_are_right(name: str) -> None:
+    stage = stage_of(App(context={**context(), "stage": name}, analytics_reporting=False))
+    assert (stage.name, stage.protected) == (name, name == "prod")
+    assert set(stage.memory) == set(FUNCTION_NAMES)
+
+
+def test_dev_lets_as_few_executors_work_as_event_sources_allow() -> None:
+    """A new account has ten executions. Each event source may start at least two."""
+    stage = described("dev", context()["stages"])
+    assert {number for queues in stage.lanes.values() for number in queues.values()} == {2}
+    assert (stage.pollers, stage.reserved) == (2, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "asked"),
+    [("executor-quick", 6), ("executor-long", 2), ("poller", 2)],
+)
+def test_the_queues_of_a_function_share_what_is_reserved_for_it(name: str, asked: int) -> None:
+    assert described("dev", dev(reservedConcurrency={name: asked})).reserved == {name: asked}
+    with pytest.raises(WrongStage, match=f"reservedConcurrency.{name}` must be at least the"):
+        described("dev", dev(reservedConcurrency={name: asked - 1}))
+
+
+def test_a_poller_has_the_memory_that_whoever_wakes_it_counts_on() -> None:
+    memory = context()["stages"]["dev"]["memory"]
+    assert described("dev", dev(memory={**memory, "poller": POLLER_LEAST})).memory
+    with pytest.raises(WrongStage, match="poller` must be at least 256: it is"):
+        described("dev", dev(memory={**memory, "poller": POLLER_LEAST - 1}))
+    assert POLLER_LEAST == runtime.LEAST
+    counted = A_CORE.on(POLLER_LEAST / runtime.A_CORE)
+    assert counted == pytest.approx(SLOWEST, rel=0.01)
+
+
+def test_optional_parts_are_read() -> None:
+    address = "on-call@example.com"
+    stage = described("dev", dev(vpc=VPC, domain=DOMAIN, alarms=True, alarmEmail=address))
+    assert stage.vpc is not None
+    assert stage.domain is not None
+    assert (stage.vpc.subnets, stage.domain.name) == (("subnet-0a1b2c3d",), "jobs.example.com")
+    assert stage.alarm_email == address
+
+
+@pytest.mark.parametrize(
+    ("name", "stages", "message"),
+    [
+        ("qa", context()["stages"], "no stage 'qa' in cdk.json; there are: dev, prod, rehearsal"),
+        ("dev", None, "no stage 'dev' in cdk.json; there are: none"),
+        ("dev", {"dev": []}, "`` must be an object"),
+    ],
+)
+def test_a_stage_that_is_not_there_is_named(name: str, stages: Any, message: str) -> None:
+    with pytest.raises(WrongStage) as raised:
+        described(name, stages)
+    assert message in str(raised.value)
+
+
+EACH = {"high": 2, "normal": 2, "low": 2}
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"protected": "yes"}, "`protected` must be true or false, not 'yes'"),
+    ({"retentionDays": 0}, "`retentionDays` must be 1 to 3650, not 0"),
+    ({"retentionDays": True}, "`retentionDays` must be 1 to 3650, not True"),
+    ({"retentionDays": 1.5}, "`retentionDays` must be 1 to 3650, not 1.5"),
+    ({"logRetentionDays": 8}, "`logRetentionDays` must be one of 1, 3, 5, 7"),
+    ({"shards": 1001}, "`shards` must be 1 to 1000, not 1001"),
+    ({"metrics": None}, "`metrics` is not set"),
+    ({"runEvents": "some"}, "`runEvents` must be one of all, ended, none, not 'some'"),
+    ({"runEvents": []}, "`runEvents` must be one of all, ended, none, not []"),
+    ({"lanes": {"quick": {"all": 2}}}, "`lanes.long` is not set"),
+    (
+        {"lanes": {"quick": {"all": 2}, "long": {"all": 2}}},
+        "`lanes.quick` must hold `high`, `normal` and `low`",
+    ),
+    (
+        {"lanes": {"quick": EACH, "long": {"high": 2}}},
+        "`lanes.long` must hold `all`, or `high`, `normal` and `low`",
+    ),
+    (
+        {"lanes": {"quick": EACH, "long": {"all": 1}}},
+        "`lanes.long.all` must be 2 to 1000, not 1",
+    ),
+    ({"reservedConcurrency": {"plan": 1}}, "`reservedConcurrency.plan` is unknown; there are: au"),
+    ({"reservedConcurrency": {"planner": 0}}, "`reservedConcurrency.planner` must be 1 to 10000"),
+    ({"memory": {"planner": 128}}, "`memory.poller` is not set"),
+    ({"throttle": {"rate": 0, "burst": 1}}, "`throttle.rate` must be 1 to 10000, not 0"),
+    ({"corsOrigins": ["*"]}, "`corsOrigins` must be a list of origins"),
+    ({"corsOrigins": "https://a.example"}, "`corsOrigins` must be a list of origins"),
+    ({"oidcIssuer": "https://id.example.com"}, "`oidcIssuer` must be an object or null, not"),
+    ({"oidcIssuer": {"issuer": ISSUER["issuer"]}}, "`oidcIssuer.audience` is not set"),
+    *(
+        ({"oidcIssuer": {**ISSUER, "issuer": wrong}}, "`oidcIssuer.issuer` must be an https URL")
+        for wrong in ("http://127.0.0.1:1", "https://", "https://a.example/?b", "id", 7)
+    ),
+    ({"oidcIssuer": {**ISSUER, "tenantClaim": "a b"}}, "`oidcIssuer.tenantClaim` must be a claim"),
+    ({"oidcIssuer": {**ISSUER, "clientId": ""}}, "`oidcIssuer.clientId` must be the client that"),
+    ({"oidcIssuer": {**ISSUER, "scope": "x"}}, "`oidcIssuer.scope` is unknown"),
+    ({"domain": {"name": "jobs.example.com"}}, "`domain.certificateArn` is not set"),
+    ({"domain": {**DOMAIN, "zone": "x"}}, "`domain.zone` is unknown"),
+    ({"vpc": {**VPC, "subnets": []}}, "`vpc.subnets` must be a list of at least one subnet-…"),
+    (
+        {"tasksMayReach": {"functions": {"*": ["a b"]}, "queues": {}}},
+        "`tasksMayReach.functions.*` must be",
+    ),
+    (
+        {"tasksMayReach": {"functions": {"acme": ["*"]}, "queues": {}}},
+        "`tasksMayReach.functions.acme` must be",
+    ),
+    ({"tasksMayReach": {"functions": {}, "queues": {}}}, "`tasksMayReach.networks` is not set"),
+    *(
+        (
+            {"tasksMayReach": {"functions": {}, "queues": {}, "networks": wrong}},
+            "`tasksMayReach.networks` must be a list of private networks, 10.1.0.0/16, not",
+        )
+        for wrong in (
+            ["0.0.0.0/0"],
+            ["169.254.169.254/32"],
+            ["10.1.2.3/8"],
+            ["::/0"],
+            [7],
+            "x",
+            [""],
+        )
+    ),
+    *(
+        (
+            {"tasksMayReach": {"functions": {"*": [name]}, "queues": {}, "networks": []}},
+            "`tasksMayReach.functions.*` must be a list of names",
+        )
+        for name in ("punctual-dev-planner", "punctual-*", "punctual*", "p*", "*")
+    ),
+    (
+        {"tasksMayReach": {"functions": ["task-a"], "queues": {}, "networks": []}},
+        "`tasksMayReach.functions` must be an object",
+    ),
+    (
+        {"tasksMayReach": {"functions": {}, "queues": {"a/b": []}, "networks": []}},
+        "`tasksMayReach.queues`: 'a/b' is not a tenant, nor *",
+    ),
+    (
+        {
+            "tasksMayReach": {
+                "functions": {"*": [f"task-{number:04}" for number in range(200)]},
+                "queues": {},
+                "networks": [],
+            }
+        },
+        "`tasksMayReach` must take at most 1500 characters",
+    ),
+    ({"alarmEmail": "nobody"}, "`alarmEmail` must be an address or null, not 'nobody'"),
+    ({"retention": 7}, "`retention` is unknown"),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), WRONG)
+def test_a_wrong_field_is_named(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(WrongStage) as raised:
+        described("dev", dev(**values))
+    assert str(raised.value).startswith("stage 'dev': ")
+    assert message in str(raised.value)
+
+
+def test_all_wrong_fields_are_named_at_once() -> None:
+    with pytest.raises(WrongStage) as raised:
+        described("dev", {"dev": {"shards": 0, "pace": "fast", "colour": "red"}})
+    for field in ("`protected` is not set", "`shards` must", "`pace` must", "`colour` is unknown"):
+        assert field in str(raised.value)

@@ -1,0 +1,123 @@
+"""The deployment from GitHub: its workflow, and the rights of the role that its page describes."""
+
+import fnmatch
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from infra.app import context
+from infra.operations.account import BOOTSTRAP
+from infra.operations.deploy import deploy
+from tests.infra.operations.test_deploy import Cdk, Said, as_the_template_says, put, session, stage
+
+__all__ = ["session"]  # the fixture
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs/how-to/deploy-from-github.md").read_text()
+WORKFLOW = yaml.safe_load((ROOT / ".github/workflows/deploy.yml").read_text())
+JOB = WORKFLOW["jobs"]["deploy"]
+
+
+def step(action: str) -> dict[str, Any]:
+    (found,) = [one for one in JOB["steps"] if one.get("uses", "").startswith(action)]
+    return dict(found["with"])
+
+
+def file(name: str) -> Any:
+    found = re.search(rf"```json file={name}\n(.*?)```", PAGE, re.DOTALL)
+    assert found is not None
+    return json.loads(found[1])
+
+
+def test_credentials_come_by_oidc_and_no_key_is_named() -> None:
+    assert WORKFLOW["permissions"] == {"contents": "read", "id-token": "write"}
+    given = step("aws-actions/configure-aws-credentials")
+    assert given["role-to-assume"] == "${{ vars.AWS_ROLE }}"
+    assert given["aws-region"] == "${{ vars.AWS_REGION }}"
+    text = (ROOT / ".github/workflows/deploy.yml").read_text()
+    assert "secrets." not in text
+    assert "access-key" not in text
+
+
+def test_the_deployment_uses_node_22_which_the_project_allows() -> None:
+    assert step("actions/setup-node")["node-version"] == "22"
+    package = json.loads((ROOT / "package.json").read_text())
+    assert package["engines"]["node"] == "^20.0.0 || ^22.0.0"
+
+
+def test_a_stage_is_deployed_in_the_environment_of_its_name() -> None:
+    asked = WORKFLOW[True]["workflow_dispatch"]["inputs"]["stage"]  # YAML reads `on` as true
+    assert set(asked["options"]) <= set(context()["stages"])
+    assert JOB["environment"] == "${{ inputs.stage }}"
+    (run,) = [one for one in JOB["steps"] if "run" in one]
+    assert run["run"] == 'make deploy STAGE="$STAGE"'
+    assert run["env"] == {"STAGE": "${{ inputs.stage }}"}  # never pasted into a shell
+    assert WORKFLOW["concurrency"]["cancel-in-progress"] is False
+
+
+def test_only_one_environment_of_one_repository_may_take_on_the_role() -> None:
+    (statement,) = file("trust.json")["Statement"]
+    assert statement["Action"] == "sts:AssumeRoleWithWebIdentity"
+    issuer = "token.actions.githubusercontent.com"
+    assert statement["Principal"]["Federated"].endswith(f":oidc-provider/{issuer}")
+    assert statement["Condition"] == {
+        "StringEquals": {
+            f"{issuer}:aud": "sts.amazonaws.com",
+            f"{issuer}:sub": "repo:OWNER/REPOSITORY:environment:prod",
+        }
+    }
+
+
+@contextmanager
+def called(session: Any) -> Iterator[set[str]]:
+    """The rights that AWS asks for, by what boto3 calls."""
+    found: set[str] = set()
+    make = session.client
+
+    def client(name: str) -> Any:
+        made = make(name)
+        prefix = {"cloudformation": "cloudformation", "logs": "logs"}.get(name, name)
+
+        def note(model: Any, **_: Any) -> None:
+            found.add(f"{prefix}:{model.name}")
+
+        made.meta.events.register("provide-client-params.*.*", note)
+        return made
+
+    session.client = client
+    yield found
+
+
+def test_the_role_may_do_what_a_deployment_does_and_no_more(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    with called(session) as found:
+        assert deploy(stage(), session, Cdk(as_the_template_says(session)), Said()) == 0
+    allowed = {
+        action
+        for one in file("rights.json")["Statement"]
+        for action in (one["Action"] if isinstance(one["Action"], list) else [one["Action"]])
+    }
+    free = {"sts:GetCallerIdentity"}  # of anybody
+    # The first is asked by a double here; the others by the CDK, and for a stack that failed.
+    unseen = {
+        "lambda:GetAccountSettings",
+        "sts:AssumeRole",
+        "cloudformation:UpdateTerminationProtection",
+    }
+    assert found - free == allowed - unseen
+
+
+@pytest.mark.parametrize("name", ["/punctual/prod/token-key", "/punctual/prod/webhook-key"])
+def test_the_role_reaches_the_stages_own_parameters_alone(name: str) -> None:
+    resources = [
+        one["Resource"].rpartition(":parameter")[2]
+        for one in file("rights.json")["Statement"]
+        if "ssm:PutParameter" in one["Action"]
+    ]
+    assert [fnmatch.fnmatch(name, one) for one in resources] == [True]
+    assert not fnmatch.fnmatch(name.replace("prod", "dev"), resources[0])

@@ -1,0 +1,130 @@
+"""docs/deploying.md: every setting has its line, and nothing is named that is not there."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.app import context
+from infra.config import cdk_json, stage
+from infra.stacks.observability.kinds import MEASURED
+from punctual.web.contract import API_CALLS
+from tests.support.infra.synthesised import DOMAIN, ISSUER, VPC, assembly
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs/deploying.md"
+TEXT = PAGE.read_text()
+RESTORED = {
+    **{name: f"{name}-again" for name in ("jobs", "timers", "runs", "control", "audit")},
+    "stream": "arn:aws:dynamodb:eu-central-1:123456789012:table/jobs-again/stream/2026-11-18",
+}
+
+
+def table(heading: str) -> dict[str, list[str]]:
+    """By what stands in backticks in the first cell: the other cells."""
+    section = TEXT.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in line[1:-1].split(" | ")] for line in lines]
+    return {first.strip("`"): rest for first, *rest in cells}
+
+
+def settings(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What a stage is read from, by path: `tasksMayReach.queues`."""
+    asked: list[str] = []
+
+    class Noting(cdk_json.Fields):
+        def take(self, name: str, *rest: Any, **options: Any) -> Any:
+            asked.append(self._path + name)
+            return super().take(name, *rest, **options)
+
+    for module in (cdk_json, stage):
+        monkeypatch.setattr(module, "Fields", Noting)
+    full = {"domain": DOMAIN, "vpc": VPC, "restoredTables": RESTORED, "oidcIssuer": ISSUER}
+    stage.described("dev", {"dev": {**context()["stages"]["dev"], **full}})
+    return asked
+
+
+def test_every_setting_has_its_line_and_every_line_its_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = table("Stages")
+    asked = settings(monkeypatch)
+    assert {path for path in asked if "." not in path} == set(said)
+    below = [path.split(".") for path in asked if "." in path]
+    assert len(below) >= 13
+    assert [path for path in below if f"`{path[1]}`" not in said[path[0]][0]] == []
+
+
+@pytest.mark.parametrize(("column", "name"), [(1, "dev"), (2, "prod")])
+def test_values_are_those_of_cdk_json(column: int, name: str) -> None:
+    described = context()["stages"][name]
+    said = {one: cells[column] for one, cells in table("Stages").items()}
+    shown = {one: json.loads(cell.strip("`")) for one, cell in said.items() if cell[0] == "`"}
+    assert shown == {one: described[one] for one in shown}
+    assert set(said) - set(shown) <= {"memory", "reservedConcurrency"}
+    sizes = described["memory"].values()
+    assert said["memory"] == f"{min(sizes)} to {max(sizes)}"
+    if "reservedConcurrency" not in shown:
+        total = sum(described["reservedConcurrency"].values())
+        assert said["reservedConcurrency"] == f"{total} in all"
+        assert f"`{name}` reserves {total}" in TEXT
+
+
+def test_what_needs_metrics_is_named() -> None:
+    assert (
+        f"`{MEASURED[0]}`, `{MEASURED[1]}` and `{MEASURED[2]}` need" in table("Stages")["alarms"][0]
+    )
+
+
+def test_the_stacks_hold_what_is_said() -> None:
+    said = table("What stands there then")
+    made = {one.stack_name: one.template["Resources"] for one in assembly("prod").stacks}
+    assert {name.replace("<stage>", "prod") for name in said} == set(made)
+    for name, (what,) in said.items():
+        functions = {
+            one["Properties"]["FunctionName"].removeprefix("punctual-prod-")
+            for one in made[name.replace("<stage>", "prod")].values()
+            if one["Type"] == "AWS::Lambda::Function"
+        }
+        assert set(re.findall(r"`([a-z-]+)`", what)) & set(stage.FUNCTION_NAMES) == functions
+
+
+def test_the_knobs_are_those_that_are_deployed() -> None:
+    made = {
+        resource["Properties"]["Name"].replace("/dev/", "/<stage>/")
+        for one in assembly("dev").stacks
+        for resource in one.template["Resources"].values()
+        if resource["Type"] == "AWS::SSM::Parameter"
+    }
+    assert made == {*table("Knobs"), "/punctual/<stage>/token-hash"}
+    assert "`/punctual/<stage>/token-hash`" in TEXT
+    assert "`/punctual/<stage>/token-key`" in TEXT
+    assert "`/punctual/<stage>/webhook-key`" in TEXT
+
+
+def test_outputs_that_are_named_are_told() -> None:
+    made = {name for one in assembly("prod").stacks for name in one.template.get("Outputs", {})}
+    assert "AlarmTopic" in made
+    assert set(re.findall(r"output `(\w+)`", TEXT)) <= {*made, "DomainPointsTo"}
+
+
+def test_calls_that_are_open_are_those_of_the_contract() -> None:
+    public = {call.path for call in API_CALLS if call.is_public}
+    assert public == {"/health", "/health/live", "/health/ready", "/openapi.json"}
+    assert "`/health`, `/health/live`, `/health/ready` and `/openapi.json`" in TEXT
+
+
+def test_links_lead_somewhere() -> None:
+    links = re.findall(r"\]\(([^)#]*)#?([^)]*)\)", TEXT)
+    assert len(links) >= 8
+    for file, part in links:
+        page = (PAGE.parent / file).read_text()
+        titles = re.findall(r"^#+ (.+)$", page, flags=re.MULTILINE)
+        assert not part or part in {title.lower().replace(" ", "-") for title in titles}
+
+
+def test_what_is_made_can_be_made() -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    assert set(re.findall(r"(?:^|`)make ([a-z-]+)", TEXT, flags=re.MULTILINE)) <= set(targets)

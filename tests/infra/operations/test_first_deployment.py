@@ -1,0 +1,298 @@
+"""A first deployment: what must be so in the account, and what a failed one leaves behind."""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+
+from infra.app import context
+from infra.config.stage import Stage, described
+from infra.operations.account import BOOTSTRAP, NotReady, check_concurrency
+from infra.operations.deploy import deploy
+from infra.operations.first_deployment import LOGS, STACKS, check_logs, log_groups, missing_stacks
+from punctual.lambdas.ssm_secrets import TOKEN_HASH, UNSET
+from tests.infra.operations.test_deploy import REGION, Said, put, read, session
+from tests.support.infra.synthesised import assembly, resources, synthesise
+
+__all__ = ["session"]  # the fixture
+ACCOUNT = "123456789012"
+EMPTY = json.dumps({"Resources": {"Queue": {"Type": "AWS::SQS::Queue"}}})
+
+
+def prod(**values: Any) -> Stage:
+    stages = context()["stages"]
+    return described("prod", {"prod": {**stages["prod"], **values}})
+
+
+def refusal(session: Any, stage: Stage) -> str:
+    with pytest.raises(NotReady) as raised:
+        check_concurrency(session, stage, ACCOUNT, REGION)
+    return str(raised.value)
+
+
+def test_an_account_with_a_low_limit_is_told_what_is_needed_and_what_would_fit(
+    session: Any,
+) -> None:
+    session.limit = 400
+    said = refusal(session, prod())
+    assert "stage prod reserves 800 executions" in said
+    assert "has a limit of 400, of which other functions reserve 0: 300 can be reserved" in said
+    assert "--quota-code L-B99A9384 --desired-value 900" in said
+    percent = int(said.split("`concurrencyPercent` of prod to ")[1].split()[0])
+    assert check_concurrency(session, prod(concurrencyPercent=percent), ACCOUNT, REGION) == ""
+    assert refusal(session, prod(concurrencyPercent=percent + 1))
+
+
+def test_what_other_functions_reserve_is_not_there_for_a_stage(session: Any) -> None:
+    session.limit, session.others = 1_000, 150
+    assert "--desired-value 1050" in refusal(session, prod())
+    session.limit = 1_050
+    assert check_concurrency(session, prod(), ACCOUNT, REGION) == ""
+
+
+def test_an_account_with_ten_executions_is_told_to_reserve_nothing(session: Any) -> None:
+    session.limit = 10
+    assert "set `reservedConcurrency` to {} and `lanes` as in dev" in refusal(session, prod())
+    dev = described("dev", context()["stages"])
+    said = check_concurrency(session, dev, ACCOUNT, REGION)
+    assert said.startswith("Warning: executors and pollers of dev may take 10 executions")
+    session.limit = 11
+    assert check_concurrency(session, dev, ACCOUNT, REGION) == ""
+
+
+def test_what_the_stage_has_reserved_before_counts_as_its_own(session: Any) -> None:
+    iam = session.client("iam")
+    trust = json.dumps({"Statement": [{"Effect": "Allow", "Action": "sts:AssumeRole"}]})
+    role = iam.create_role(RoleName="any", AssumeRolePolicyDocument=trust)["Role"]["Arn"]
+    client = session.client("lambda")
+    client.create_function(
+        FunctionName="punctual-prod-executor-quick",
+        Role=role,
+        Runtime="python3.13",
+        Handler="a.b",
+        Code={"ZipFile": b"a"},
+    )
+    client.put_function_concurrency(
+        FunctionName="punctual-prod-executor-quick", ReservedConcurrentExecutions=200
+    )
+    session.limit, session.others = 900, 200  # of which all are ours
+    assert check_concurrency(session, prod(), ACCOUNT, REGION) == ""
+
+
+def test_limits_that_cannot_be_read_stop_the_deployment(session: Any) -> None:
+    def denied() -> None:
+        error = {"Error": {"Code": "AccessDeniedException", "Message": "no GetAccountSettings"}}
+        raise ClientError(error, "GetAccountSettings")  # type: ignore[arg-type]
+
+    session._settings = denied
+    assert "Lambda's limits could not be read" in refusal(session, prod())
+
+
+def test_nothing_is_deployed_into_an_account_with_too_low_a_limit(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    session.limit = 100
+    cdk = Cdk(session, {})
+    with pytest.raises(NotReady, match="reserves 800"):
+        deploy(prod(), session, cdk, Said())
+    assert cdk.calls == []
+    assert session.client("ssm").describe_parameters()["Parameters"][1:] == []
+
+
+class Cdk:
+    """Makes the stacks that it is asked for, up to the one that is to fail."""
+
+    def __init__(self, session: Any, effects: dict[str, Callable[[], None]]) -> None:
+        self.calls: list[list[str]] = []
+        self._session = session
+        self._effects = effects
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        self.calls.append(list(arguments))
+        client = self._session.client("cloudformation")
+        for stack in STACKS if "--all" in arguments else ():
+            name = f"Punctual-prod-{stack}"
+            try:
+                client.describe_stacks(StackName=name)
+            except ClientError:
+                client.create_stack(StackName=name, TemplateBody=EMPTY)
+            if stack in self._effects:
+                self._effects[stack]()
+                return 1
+        put(self._session, "/punctual/prod/" + TOKEN_HASH, UNSET)
+        for one in arguments:
+            if one.startswith("--outputs-file="):
+                said = {"Punctual-prod-Api": {"Address": "https://a.example.com/v1"}}
+                Path(one.partition("=")[2]).write_text(json.dumps(said))
+        return 0
+
+    def option(self, call: int) -> str:
+        """The stacks that this call makes without protection."""
+        found = [one for one in self.calls[call] if one.startswith("--context=unprotected=")]
+        return found[0].rpartition("=")[2] if found else ""
+
+
+class Stacks:
+    """The stacks of an account, whose state a test may set; moto has no failed ones."""
+
+    def __init__(self, session: Any, states: dict[str, dict[str, Any]]) -> None:
+        self._session = session
+        self.states = states
+        self.opened: list[str] = []
+
+    def client(self, name: str) -> Any:
+        made = self._session.client(name)
+        if name == "cloudformation":
+            describe = made.describe_stacks
+
+            def described_stack(StackName: str) -> Any:
+                state = self.states.get(StackName.rsplit("-", 1)[1])
+                return {"Stacks": [state]} if state else describe(StackName=StackName)
+
+            def update(StackName: str, EnableTerminationProtection: bool) -> None:
+                assert EnableTerminationProtection is False
+                self.opened.append(StackName)
+
+            made.describe_stacks = described_stack
+            made.update_termination_protection = update
+        return made
+
+
+def test_a_first_deployment_is_protected_once_all_of_it_stands(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    cdk, said = Cdk(session, {}), Said()
+    assert deploy(prod(), session, cdk, said) == 0
+    assert cdk.option(0) == ",".join(STACKS)
+    assert len(cdk.calls) == 2
+    second = cdk.calls[1]
+    assert second[1 : 1 + len(STACKS)] == [f"Punctual-prod-{one}" for one in STACKS]
+    assert "--exclusively" in second
+    assert cdk.option(1) == ""
+    assert deploy(prod(), session, cdk, said) == 0  # an update keeps the protection all the time
+    assert (cdk.option(2), len(cdk.calls)) == ("", 3)
+
+
+def test_after_a_failure_only_what_does_not_stand_is_unprotected(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    said = Said()
+    client = session.client("cloudformation")
+
+    def fail() -> None:
+        for stack in ("Execution",):
+            client.delete_stack(StackName=f"Punctual-prod-{stack}")
+
+    cdk = Cdk(session, {"Execution": fail})
+    assert deploy(prod(), session, cdk, said) == 1
+    assert "docs/runbook.md, *A first deployment that failed*" in said.text
+    assert len(cdk.calls) == 1
+    assert read_or_none(session, "/punctual/prod/" + TOKEN_HASH) is None
+    again = Cdk(session, {})
+    assert deploy(prod(), session, again, said) == 0
+    assert again.option(0) == "Execution,Api,Observability"
+    assert again.calls[1][1:4] == [
+        f"Punctual-prod-{one}" for one in ("Execution", "Api", "Observability")
+    ]
+
+
+def read_or_none(session: Any, name: str) -> str | None:
+    try:
+        return read(session, name)
+    except session.client("ssm").exceptions.ParameterNotFound:
+        return None
+
+
+def test_protection_that_fails_is_told_and_the_stage_is_not_called_done(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    said = Said()
+
+    class Refusing(Cdk):
+        def __call__(self, arguments: Sequence[str]) -> int:
+            return 5 if "--exclusively" in arguments else super().__call__(arguments)
+
+    assert deploy(prod(), session, Refusing(session, {}), said) == 5
+    assert "The API:" not in said.text
+
+
+def test_a_stage_without_protection_is_deployed_in_one_go(session: Any) -> None:
+    put(session, BOOTSTRAP, "21")
+    cdk = Cdk(session, {})
+    assert deploy(replace(prod(), protected=False), session, cdk, Said()) == 0
+    assert [len(cdk.calls), cdk.option(0)] == [1, ""]
+
+
+@pytest.mark.parametrize("status", ["ROLLBACK_COMPLETE", "ROLLBACK_FAILED", "CREATE_FAILED"])
+def test_a_stack_that_could_not_be_created_loses_its_protection(session: Any, status: str) -> None:
+    failed = {"StackStatus": status, "EnableTerminationProtection": True}
+    standing = {"StackStatus": "CREATE_COMPLETE", "EnableTerminationProtection": True}
+    stacks = Stacks(session, {"Execution": failed, "Data": standing, "Scheduling": standing})
+    said = Said()
+    assert missing_stacks(stacks, prod(), said) == ("Execution", "Api", "Observability")
+    assert stacks.opened == ["Punctual-prod-Execution"]
+    assert f"Punctual-prod-Execution could not be created before ({status})" in said.text
+
+
+@pytest.mark.parametrize("status", ["UPDATE_COMPLETE", "UPDATE_ROLLBACK_COMPLETE"])
+def test_a_stack_that_stands_keeps_its_protection(session: Any, status: str) -> None:
+    standing = {"StackStatus": status, "EnableTerminationProtection": True}
+    stacks = Stacks(session, dict.fromkeys(STACKS, standing))
+    assert missing_stacks(stacks, prod(), Said()) == ()
+    assert stacks.opened == []
+
+
+@pytest.mark.parametrize("status", ["CREATE_IN_PROGRESS", "ROLLBACK_IN_PROGRESS"])
+def test_a_stack_that_is_still_at_work_is_waited_for(session: Any, status: str) -> None:
+    stacks = Stacks(session, {"Data": {"StackStatus": status}})
+    with pytest.raises(NotReady, match=f"Punctual-prod-Data is still at work .{status}"):
+        missing_stacks(stacks, prod(), Said())
+
+
+def test_logs_that_a_former_stage_left_are_named_before_anything_is_deployed(
+    session: Any,
+) -> None:
+    put(session, BOOTSTRAP, "21")
+    logs = session.client("logs")
+    for name in ("/aws/lambda/punctual-prod-planner", "/aws/vendedlogs/punctual-prod-api"):
+        logs.create_log_group(logGroupName=name)
+    logs.create_log_group(logGroupName="/aws/lambda/punctual-prod-of-another-program")
+    cdk = Cdk(session, {})
+    with pytest.raises(NotReady) as raised:
+        deploy(prod(), session, cdk, Said())
+    assert cdk.calls == []
+    assert [line.split()[-1] for line in str(raised.value).splitlines()[1:]] == [
+        "/aws/lambda/punctual-prod-planner",
+        "/aws/vendedlogs/punctual-prod-api",
+    ]
+    check_logs(session, prod(), ("Data", "Execution"))  # those are not theirs
+
+
+def test_the_logs_are_those_of_the_templates() -> None:
+    made = assembly("prod")
+    for stack in STACKS:
+        names = {
+            one.properties["LogGroupName"] for one in resources(made, "AWS::Logs::LogGroup", stack)
+        }
+        assert set(log_groups(prod(), (stack,))) == names
+    assert set(LOGS) < set(STACKS) == set(made.templates)
+
+
+def test_only_stacks_that_stand_and_their_tables_refuse_to_be_deleted() -> None:
+    whole, first = assembly("prod"), synthesise("prod", unprotected="Data,Api")
+    guarded = {one["displayName"]: one for one in _stacks(whole.manifest)}
+    opened = {one["displayName"]: one for one in _stacks(first.manifest)}
+    protects = "terminationProtection"
+    assert all(one["properties"].get(protects) for one in guarded.values())
+    assert {name for name, one in opened.items() if not one["properties"].get(protects)} == {
+        "Punctual-prod-Data",
+        "Punctual-prod-Api",
+    }
+    for made, protected in ((whole, True), (first, False)):
+        for one in resources(made, "AWS::DynamoDB::Table"):
+            assert one.properties["DeletionProtectionEnabled"] is protected
+            assert one.body["DeletionPolicy"] == "RetainExceptOnCreate"
+
+
+def _stacks(manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in manifest["artifacts"].values() if one["type"].endswith(":stack")]

@@ -1,0 +1,66 @@
+"""A stage that uses what was restored: everything that names a table names the restored one."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from infra.app import context
+from infra.config.restored_tables import TABLE_NAMES
+from infra.config.stage import WrongStage, described
+from tests.support.infra.observed import observed
+from tests.support.infra.synthesised import Made, assembly, functions, resources, synthesise
+
+STREAM = "arn:aws:dynamodb:eu-central-1:123456789012:table/again-jobs/stream/2026-11-18T10:00:00.1"
+NAMES = {name: f"again-{name}" for name in TABLE_NAMES}
+
+
+@pytest.fixture(scope="module")
+def made() -> Made:
+    return synthesise("prod", restoredTables={**NAMES, "stream": STREAM})
+
+
+def test_functions_use_the_restored_tables_and_may(made: Made) -> None:
+    seen = set()
+    for name, one in functions(made).items():
+        variables: dict[str, Any] = one.properties["Environment"]["Variables"]
+        tables = {key: value for key, value in variables.items() if key.endswith("_TABLE")}
+        assert set(tables.values()) <= set(NAMES.values()), name
+        seen |= set(tables.values())
+    assert seen == set(NAMES.values())
+    granted = json.dumps([one.properties["Policies"] for one in resources(made, "AWS::IAM::Role")])
+    assert set(re.findall(r":table/([\w-]+)", granted)) == set(NAMES.values())
+
+
+def test_the_restored_stream_is_followed(made: Made) -> None:
+    sources = resources(made, "AWS::Lambda::EventSourceMapping")
+    followed = [one for one in sources if "StartingPosition" in one.properties]
+    assert [one.properties["EventSourceArn"] for one in followed] == [STREAM]
+
+
+def test_the_restored_tables_ring(made: Made) -> None:
+    text = json.dumps(observed(made, "AWS::CloudWatch::Alarm"))
+    assert set(re.findall(r'"TableName", "Value": "([\w-]+)"', text)) == set(NAMES.values())
+
+
+def test_the_former_tables_leave_the_stack_and_stay_in_the_account(made: Made) -> None:
+    former = resources(assembly("prod"), "AWS::DynamoDB::Table")
+    assert len(former) == len(TABLE_NAMES)
+    assert {one.body["DeletionPolicy"] for one in former} == {"RetainExceptOnCreate"}
+    assert resources(made, "AWS::DynamoDB::Table") == []
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({**NAMES, "stream": "arn"}, "`restoredTables.stream` must be the ARN"),
+        ({**NAMES, "jobs": "a b", "stream": STREAM}, "`restoredTables.jobs` must be the name"),
+        ({"jobs": "again", "stream": STREAM}, "`restoredTables.timers` is not set"),
+        ({**NAMES, "stream": STREAM, "users": "u"}, "`restoredTables.users` is unknown"),
+    ],
+)
+def test_half_a_restore_is_refused(value: dict[str, str], message: str) -> None:
+    dev = {**context()["stages"]["dev"], "restoredTables": value}
+    with pytest.raises(WrongStage, match=message):
+        described("dev", {"dev": dev})

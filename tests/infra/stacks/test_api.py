@@ -1,0 +1,138 @@
+"""The HTTP API, read from its template and held against the contract."""
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.app import context
+from infra.constructs.gateway import TOLD_HEADERS
+from punctual.web.contract import API_CALLS, PREFLIGHT, PUBLIC_PATHS
+from tests.support.infra.synthesised import DOMAIN, STAGES, assembly, full, functions, resources
+
+
+@pytest.fixture(scope="module", params=STAGES)
+def stage(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def one(kind: str, made: Any) -> dict[str, Any]:
+    (found,) = resources(made, f"AWS::ApiGatewayV2::{kind}")
+    return dict(found.properties)
+
+
+def routes(stage: str) -> dict[str, dict[str, Any]]:
+    found = resources(assembly(stage), "AWS::ApiGatewayV2::Route")
+    return {route.properties["RouteKey"]: dict(route.properties) for route in found}
+
+
+def integrations(stage: str) -> dict[str, str]:
+    """The function's name, by the integration's logical id."""
+    by_id = {made.name: name for name, made in functions(assembly(stage)).items()}
+    return {
+        found.name: by_id[found.properties["IntegrationUri"]["Fn::GetAtt"][0]]
+        for found in resources(assembly(stage), "AWS::ApiGatewayV2::Integration")
+    }
+
+
+def test_there_is_a_route_for_each_call_of_the_contract_and_one_for_the_rest(stage: str) -> None:
+    assert set(routes(stage)) == {f"{c.method} {c.path}" for c in API_CALLS} | {"$default"}
+
+
+def test_what_changes_goes_to_one_function_and_what_reads_to_the_other(stage: str) -> None:
+    served = {}
+    for key, route in routes(stage).items():
+        (integration,) = [i for i in integrations(stage) if i in json.dumps(route["Target"])]
+        served[key] = integrations(stage)[integration]
+    wanted = {f"{c.method} {c.path}": c.function.replace("_", "-") for c in API_CALLS}
+    assert served == {**wanted, "$default": "job-search"}
+    writing_reads = {
+        key for key in served if key.startswith("GET ") and served[key] != "job-search"
+    }
+    assert writing_reads == {"GET /webhook-secret"}  # the audit notes each read of it
+
+
+def test_only_what_the_contract_says_is_asked_without_a_token(stage: str) -> None:
+    public = {key for key, route in routes(stage).items() if route["AuthorizationType"] == "NONE"}
+    assert public == {f"GET {path}" for path in PUBLIC_PATHS}
+    (authorizer,) = resources(assembly(stage), "AWS::ApiGatewayV2::Authorizer")
+    for key, route in routes(stage).items():
+        if key not in public:
+            assert route["AuthorizationType"] == "CUSTOM"
+            assert route["AuthorizerId"] == {"Ref": authorizer.name}
+
+
+def test_the_authorizer_is_asked_about_every_call(stage: str) -> None:
+    authorizer = one("Authorizer", assembly(stage))
+    assert authorizer["AuthorizerType"] == "REQUEST"
+    assert authorizer["AuthorizerPayloadFormatVersion"] == "2.0"
+    assert authorizer["EnableSimpleResponses"] is True
+    assert authorizer["AuthorizerResultTtlInSeconds"] == 0
+    assert "IdentitySource" not in authorizer
+    name = functions(assembly(stage))["authorizer"].name
+    assert name in json.dumps(authorizer["AuthorizerUri"])
+
+
+def test_the_stage_is_throttled_and_logs_each_request(stage: str) -> None:
+    found = one("Stage", assembly(stage))
+    throttle = context()["stages"][stage]["throttle"]
+    assert (found["StageName"], found["AutoDeploy"]) == ("v1", True)
+    assert found["DefaultRouteSettings"]["ThrottlingRateLimit"] == throttle["rate"]
+    assert found["DefaultRouteSettings"]["ThrottlingBurstLimit"] == throttle["burst"]
+    logged = json.loads(found["AccessLogSettings"]["Format"])
+    assert logged["requestId"] == "$context.requestId"
+    assert not [value for value in logged.values() if "header" in value or "query" in value]
+
+
+def test_no_log_shows_a_token(stage: str) -> None:
+    assert "authorization" not in json.dumps(one("Stage", assembly(stage))).lower()
+
+
+def test_functions_may_be_called_by_this_api_alone(stage: str) -> None:
+    (api,) = resources(assembly(stage), "AWS::ApiGatewayV2::Api")
+    allowed = set()
+    names = {made.name: name for name, made in functions(assembly(stage)).items()}
+    for permission in resources(assembly(stage), "AWS::Lambda::Permission", "Api"):
+        assert permission.properties["Principal"] == "apigateway.amazonaws.com"
+        assert {"Ref": api.name} in permission.properties["SourceArn"]["Fn::Join"][1]
+        allowed.add(names[permission.properties["FunctionName"]["Fn::GetAtt"][0]])
+    assert allowed == {"authorizer", "job-service", "job-search"}
+
+
+def test_other_origins_are_let_in_only_where_the_stage_names_them(stage: str) -> None:
+    assert "CorsConfiguration" not in one("Api", assembly(stage))
+    cors = one("Api", full())["CorsConfiguration"]
+    assert cors["AllowOrigins"] == ["https://app.example.com"]
+    assert not cors.get("AllowCredentials")
+    assert "authorization" in cors["AllowHeaders"]
+    assert {"etag", "location", "retry-after"} <= set(cors["ExposeHeaders"]) == set(TOLD_HEADERS)
+
+
+def test_what_a_browser_asks_first_is_asked_without_a_token_where_origins_are_let_in() -> None:
+    """`$default` would take it, for it takes whatever no other route names, and want a token."""
+    found = {
+        str(route.properties["RouteKey"]): route.properties
+        for route in resources(full(), "AWS::ApiGatewayV2::Route")
+    }
+    assert set(found) == {f"{c.method} {c.path}" for c in API_CALLS} | {"$default", PREFLIGHT}
+    assert found[PREFLIGHT]["AuthorizationType"] == "NONE"
+    assert found[PREFLIGHT]["Target"] == found["$default"]["Target"]
+    assert found["$default"]["AuthorizationType"] == "CUSTOM"
+
+
+def test_the_address_is_told(stage: str) -> None:
+    value = assembly(stage).templates["Api"]["Outputs"]["Address"]["Value"]
+    assert value["Fn::Join"][1][1] == "/v1"
+    assert one("Api", assembly(stage))["DisableExecuteApiEndpoint"] is False
+
+
+def test_a_name_of_its_own_is_the_only_way_in() -> None:
+    outputs = full().templates["Api"]["Outputs"]
+    assert outputs["Address"]["Value"] == "https://jobs.example.com/v1"
+    assert "DomainPointsTo" in outputs
+    assert one("Api", full())["DisableExecuteApiEndpoint"] is True
+    (configuration,) = one("DomainName", full())["DomainNameConfigurations"]
+    assert configuration["CertificateArn"] == DOMAIN["certificateArn"]
+    assert configuration["SecurityPolicy"] == "TLS_1_2"
+    mapping = one("ApiMapping", full())
+    assert (mapping["ApiMappingKey"], mapping["Stage"]) == ("v1", "v1")

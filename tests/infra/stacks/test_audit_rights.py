@@ -1,0 +1,29 @@
+"""The audit is a table of its own so that roles can say who adds, who reads, and nobody else."""
+
+import pytest
+
+from infra.config.stage import FUNCTION_NAMES
+from tests.infra.stacks.test_rights import granted
+from tests.support.infra.synthesised import assembly
+
+ADDS, READS = "dynamodb:PutItem", "dynamodb:Query"
+MAY = {"status": {ADDS}, "job-service": {ADDS}, "job-search": {READS}}
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+@pytest.mark.parametrize("name", FUNCTION_NAMES)
+def test_nobody_deletes_or_changes_a_line_and_who_reads_writes_none(stage: str, name: str) -> None:
+    """A put is conditional in the code; no role has a right that changes or deletes a row."""
+    found = {one.action for one in granted(assembly(stage), name) if "AuditTable" in one.resource}
+    assert found == MAY.get(name, set())
+
+
+@pytest.mark.parametrize("stage", ["dev", "prod"])
+def test_no_right_reaches_all_tables(stage: str) -> None:
+    for name in FUNCTION_NAMES:
+        wide = [
+            one
+            for one in granted(assembly(stage), name)
+            if one.action.startswith("dynamodb:") and one.resource in ("*", "table/*")
+        ]
+        assert {one.action for one in wide} <= {"dynamodb:ListStreams"}

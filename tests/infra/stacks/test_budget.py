@@ -1,0 +1,66 @@
+"""The stage's monthly budget: who is told, of which costs, and that a stage may do without."""
+
+import json
+from typing import Any
+
+import pytest
+
+from infra.app import context
+from infra.config.stage import STAGE_TAG, WrongStage, described
+from tests.support.infra.synthesised import STAGES, Made, assembly, full, resources
+
+ON_CALL = "on-call@example.com"
+
+
+def dev(**values: Any) -> Any:
+    return {"dev": {**context()["stages"]["dev"], **values}}
+
+
+def budget(made: Made) -> Any:
+    (one,) = resources(made, "AWS::Budgets::Budget")
+    return one.properties
+
+
+def test_the_budget_of_the_stage_is_a_months_and_counts_what_has_its_tag() -> None:
+    said = budget(full())["Budget"]
+    assert said["BudgetLimit"] == {"Amount": 50, "Unit": "USD"}
+    assert (said["BudgetType"], said["TimeUnit"]) == ("COST", "MONTHLY")
+    assert said["CostFilters"] == {"TagKeyValue": [f"user:{STAGE_TAG}$prod"]}
+
+
+def test_its_name_is_unique_in_an_account_with_several_regions() -> None:
+    name = budget(full())["Budget"]["BudgetName"]
+    assert name == {"Fn::Join": ["", ["punctual-prod-", {"Ref": "AWS::Region"}]]}
+
+
+def test_the_address_of_alarms_is_mailed_before_it_is_spent_and_when_it_is() -> None:
+    notices = budget(full())["NotificationsWithSubscribers"]
+    assert [
+        (one["Notification"]["NotificationType"], one["Notification"]["Threshold"])
+        for one in notices
+    ] == [("ACTUAL", 80), ("FORECASTED", 100), ("ACTUAL", 100)]
+    for one in notices:
+        assert one["Subscribers"] == [{"Address": ON_CALL, "SubscriptionType": "EMAIL"}]
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_everything_has_the_tag_that_the_budget_counts_by(stage: str) -> None:
+    """A tag `stage` may be another program's."""
+    text = json.dumps(list(assembly(stage).templates.values()))
+    assert text.count(STAGE_TAG) == text.count('"application"') > 40
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_stage_without_an_address_has_no_budget(stage: str) -> None:
+    assert resources(assembly(stage), "AWS::Budgets::Budget") == []
+
+
+def test_an_address_without_alarms_is_of_use_where_there_is_a_budget() -> None:
+    found = described("dev", dev(alarmEmail=ON_CALL, budgetDollars=5))
+    assert (found.alarm_email, found.budget_dollars) == (ON_CALL, 5)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, "5", True])
+def test_a_budget_is_a_whole_number_of_dollars(wrong: Any) -> None:
+    with pytest.raises(WrongStage, match="`budgetDollars` must be 1 to 10000000 or null"):
+        described("dev", dev(budgetDollars=wrong))

@@ -1,0 +1,129 @@
+"""What the data stack promises, read from its template."""
+
+from typing import Any
+
+import pytest
+from aws_cdk.assertions import Match, Template
+
+from infra.app import context
+from punctual.aws.dynamodb.keys import BEATING, JOBS, LEFT_BY_RUNS, PK, SK, TTL
+from tests.support.infra import synthesised
+
+TABLES = {"Jobs": True, "Timers": False, "Runs": True, "Control": True, "Audit": True}
+
+
+@pytest.fixture(scope="module", params=["dev", "prod"])
+def stage(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def template(stage: str) -> Template:
+    return synthesised.template(synthesised.assembly(stage), "Data")
+
+
+def table(template: Template, name: str) -> dict[str, Any]:
+    found = template.find_resources("AWS::DynamoDB::Table")
+    (resource,) = [body for key, body in found.items() if key.startswith(f"{name}Table")]
+    return dict(resource)
+
+
+def test_there_are_the_five_tables_and_two_buckets(template: Template) -> None:
+    template.resource_count_is("AWS::DynamoDB::Table", len(TABLES))
+    template.resource_count_is("AWS::S3::Bucket", 2)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_is_keyed_by_strings_on_demand_and_restorable(
+    template: Template, name: str
+) -> None:
+    properties = table(template, name)["Properties"]
+    assert properties["KeySchema"] == [
+        {"AttributeName": PK, "KeyType": "HASH"},
+        {"AttributeName": SK, "KeyType": "RANGE"},
+    ]
+    kinds = {a["AttributeName"]: a["AttributeType"] for a in properties["AttributeDefinitions"]}
+    assert kinds.pop(BEATING, "none") == ("N" if name == "Jobs" else "none")
+    assert kinds == {PK: "S", SK: "S"}
+    assert properties["BillingMode"] == "PAY_PER_REQUEST"
+    assert properties["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_only_heads_have_an_index_of_those_that_live_on(template: Template, name: str) -> None:
+    indexes = table(template, name)["Properties"].get("GlobalSecondaryIndexes", [])
+    assert indexes == (JOBS.schema()["GlobalSecondaryIndexes"] if name == "Jobs" else [])
+
+
+@pytest.mark.parametrize(("name", "expires"), TABLES.items())
+def test_rows_expire_except_the_timers_that_jobs_hang_on(
+    template: Template, name: str, expires: bool
+) -> None:
+    expiry = table(template, name)["Properties"].get("TimeToLiveSpecification")
+    assert expiry == ({"AttributeName": TTL, "Enabled": True} if expires else None)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_only_the_heads_are_streamed(template: Template, name: str) -> None:
+    stream = table(template, name)["Properties"].get("StreamSpecification")
+    assert stream == ({"StreamViewType": "NEW_AND_OLD_IMAGES"} if name == "Jobs" else None)
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_only_a_protected_stage_keeps_its_tables(template: Template, stage: str, name: str) -> None:
+    resource = table(template, name)
+    assert resource["Properties"]["DeletionProtectionEnabled"] is (stage == "prod")
+    kept = ("RetainExceptOnCreate", "Retain") if stage == "prod" else ("Delete", "Delete")
+    assert (resource["DeletionPolicy"], resource["UpdateReplacePolicy"]) == kept
+
+
+def test_the_buckets_are_private_and_encrypted(template: Template) -> None:
+    template.all_resources_properties(
+        "AWS::S3::Bucket",
+        {
+            "PublicAccessBlockConfiguration": {
+                "BlockPublicAcls": True,
+                "BlockPublicPolicy": True,
+                "IgnorePublicAcls": True,
+                "RestrictPublicBuckets": True,
+            },
+            "BucketEncryption": Match.any_value(),
+            "OwnershipControls": {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]},
+        },
+    )
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [{"Bool": {"aws:SecureTransport": "false"}}, {"NumericLessThan": {"s3:TlsVersion": 1.2}}],
+)
+def test_the_buckets_refuse_what_is_not_over_tls(
+    template: Template, condition: dict[str, Any]
+) -> None:
+    refusal = {
+        "Effect": "Deny",
+        "Action": "s3:*",
+        "Principal": {"AWS": "*"},
+        "Condition": condition,
+    }
+    policies = template.find_resources("AWS::S3::BucketPolicy").values()
+    assert len(policies) == 2
+    for policy in policies:
+        statements = policy["Properties"]["PolicyDocument"]["Statement"]
+        assert [s for s in statements if refusal.items() <= s.items()]
+
+
+def test_outputs_expire_by_retention_and_payloads_do_not(template: Template, stage: str) -> None:
+    (bucket,) = template.find_resources(
+        "AWS::S3::Bucket", {"Properties": {"VersioningConfiguration": {"Status": "Enabled"}}}
+    ).values()
+    rules = bucket["Properties"]["LifecycleConfiguration"]["Rules"]
+    assert {
+        rule.get("Prefix"): rule["ExpirationInDays"] for rule in rules if "ExpirationInDays" in rule
+    } == dict.fromkeys(LEFT_BY_RUNS, context()["stages"][stage]["retentionDays"])
+    assert "LoggingConfiguration" in bucket["Properties"]
+
+
+def test_events_have_a_bus_of_their_own(template: Template, stage: str) -> None:
+    template.has_resource_properties("AWS::Events::EventBus", {"Name": f"punctual-{stage}"})
+    template.resource_count_is("AWS::Events::EventBus", 1)

@@ -1,0 +1,86 @@
+"""What the rules find: nothing stands unanswered, and each answer names one place and a reason."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack, aws_sqs
+
+from infra.app import build
+from infra.iam import Right
+from infra.nag_suppressions import NoReason, acknowledge, acknowledge_wide
+from tests.support.infra.synthesised import (
+    ACKNOWLEDGED,
+    STAGES,
+    Made,
+    acknowledged,
+    assembly,
+    changed,
+    full,
+)
+
+PACKS = {"AwsSolutions", "Serverless"}
+ONE_ROW = "arn:aws:dynamodb:::table/jobs"
+
+
+@pytest.fixture(scope="module", params=[*STAGES, "full"])
+def made(request: pytest.FixtureRequest) -> Made:
+    return full() if request.param == "full" else assembly(request.param)
+
+
+def packs(report: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["pluginName"]: one for one in report["pluginReports"]}
+
+
+def test_both_packs_ran_and_nothing_that_they_found_stands_unanswered(made: Made) -> None:
+    found = packs(made.report)
+    assert set(found) == PACKS
+    assert {name: one["violations"] for name, one in found.items()} == {name: [] for name in PACKS}
+    assert {one["conclusion"] for one in found.values()} == {"success"}
+
+
+def test_what_is_let_pass_is_what_is_listed() -> None:
+    """After a change that is meant: python -m tests.support.infra.synthesised."""
+    assert acknowledged() == ACKNOWLEDGED.read_text()
+
+
+def test_what_is_let_pass_is_so_in_one_place_and_for_a_reason(made: Made) -> None:
+    for pack in packs(made.report).values():
+        for one in pack["suppressedViolations"]:
+            stack, *below = one["acknowledgedAt"].split("/")
+            assert below, f"{one['ruleName']} is let pass in all of {stack}"
+            assert len(one["reason"]) > 15, one["acknowledgedAt"]
+            if "IAM" in one["ruleName"]:
+                assert "[" in one["ruleName"], "and would let pass whatever a role may do"
+
+
+def test_a_stack_against_the_rules_of_either_pack_is_refused(tmp_path: Path) -> None:
+    app = build(App(context=changed("dev"), outdir=str(tmp_path), analytics_reporting=False))
+    aws_sqs.CfnQueue(Stack(app, "Planted"), "Open")
+    with pytest.raises(RuntimeError, match="ValidationFailed"):
+        app.synth()
+    found = packs(json.loads((tmp_path / "validation-report.json").read_text()))
+    violations = {name: one["violations"] for name, one in found.items()}
+    assert {name: {one["ruleName"] for one in each} for name, each in violations.items()} == {
+        "AwsSolutions": {"AwsSolutions-SQS3", "AwsSolutions-SQS4"},
+        "Serverless": {"Serverless-SQSRedrivePolicy"},
+    }
+    for each in violations.values():
+        places = {where["constructPath"] for one in each for where in one["violatingConstructs"]}
+        assert places == {"Planted/Open"}
+
+
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_nothing_is_let_pass_without_a_reason(reason: str) -> None:
+    with pytest.raises(NoReason, match="Some: no reason is given for AwsSolutions-L1"):
+        acknowledge(Stack(App(), "Some"), reason, "AwsSolutions-L1")
+
+
+def test_a_wide_right_without_a_reason_is_refused() -> None:
+    role = Stack(App(), "Some")
+    wide = Right(("s3:GetObject", "s3:PutObject"), ("arn:aws:s3:::outputs/*",))
+    with pytest.raises(NoReason, match=r"s3:GetObject, s3:PutObject on arn:aws:s3:::outputs/\*"):
+        acknowledge_wide(role, [wide])
+    acknowledge_wide(role, [wide._replace(why="blobs are named by job")])
+    acknowledge_wide(role, [wide._replace(denied=True), Right(("dynamodb:Query",), (ONE_ROW,))])

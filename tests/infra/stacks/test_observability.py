@@ -1,0 +1,295 @@
+"""What the alarms watch, read from all templates: what is new and not watched is found here."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from aws_cdk import App, Stack
+from aws_cdk.assertions import Template
+from aws_cdk.aws_sns import Topic
+
+from infra.app import context
+from infra.config.stage import WrongStage, described
+from infra.stacks.observability.alarms import ALARM_PAGE, Alarms
+from infra.stacks.observability.kinds import ALARMS, MEASURED
+from infra.stacks.observability.metrics import TOLD_BY, Watched
+from punctual.lambdas.telemetry import NAMESPACE, Metric, PowertoolsTelemetry
+from tests.support.infra.observed import (
+    ON_CALL,
+    SHOWN,
+    Series,
+    alarms,
+    all_on,
+    followed,
+    observed,
+    series,
+    watched,
+)
+from tests.support.infra.synthesised import Made, Resource, assembly, functions, resources
+
+DAY = 86_400
+OURS = ("Data", "Scheduling", "Execution", "Api")
+
+
+@pytest.fixture(scope="module", params=SHOWN)
+def made(request: pytest.FixtureRequest) -> Made:
+    return all_on(request.param)
+
+
+def of(made: Made, namespace: str, **dimensions: str) -> set[str]:
+    """The metrics of one thing that alarms read."""
+    return {
+        one.name
+        for one in watched(made)
+        if one.namespace == namespace and one.of == tuple(sorted(dimensions.items()))
+    }
+
+
+def queues(made: Made) -> dict[str, Resource]:
+    """By how another stack would name them."""
+    return {
+        f"<{stack}.{one.name}.Arn>": one
+        for stack in OURS
+        for one in resources(made, "AWS::SQS::Queue", stack)
+    }
+
+
+def sources(made: Made) -> list[Any]:
+    return [
+        followed(made, one.properties, stack)
+        for stack in OURS
+        for one in resources(made, "AWS::Lambda::EventSourceMapping", stack)
+    ]
+
+
+def failures(made: Made) -> set[str]:
+    """Queues that something is put aside into."""
+    behind = {
+        f"<{stack}.{one.properties['RedrivePolicy']['deadLetterTargetArn']['Fn::GetAtt'][0]}.Arn>"
+        for stack in OURS
+        for one in resources(made, "AWS::SQS::Queue", stack)
+        if "RedrivePolicy" in one.properties
+    }
+    aside = {
+        one["DestinationConfig"]["OnFailure"]["Destination"]
+        for one in sources(made)
+        if "DestinationConfig" in one
+    }
+    return behind | aside
+
+
+def test_every_function_rings_when_it_fails_and_when_it_may_not_run(made: Made) -> None:
+    found = functions(made).values()
+    assert len(found) >= 10
+    for one in found:
+        name = one.properties["FunctionName"]
+        assert of(made, "AWS/Lambda", FunctionName=name) >= {"Errors", "Throttles"}, name
+
+
+def test_every_queue_is_worked_off_or_holds_failures_and_rings_for_it(made: Made) -> None:
+    kept = failures(made)
+    told = functions(made)["dead-letters"].properties["Environment"]["Variables"]
+    emptied = followed(made, told, "Execution")["PUNCTUAL_DEAD_LETTERS"].split()
+    assert len(kept) == len(queues(made)) - sum(
+        "RedrivePolicy" in one.properties for one in queues(made).values()
+    )
+    for arn, one in queues(made).items():
+        name = one.properties["QueueName"]
+        wanted = {"ApproximateAgeOfOldestMessage"}
+        if arn in kept:
+            wanted = {"ApproximateNumberOfMessagesVisible"}
+            # What a function takes at once is gone before anybody counts it.
+            wanted |= (
+                {"NumberOfMessagesReceived"} if arn.replace(".Arn>", ">") in emptied else set()
+            )
+        assert of(made, "AWS/SQS", QueueName=name) == wanted, name
+
+
+def test_every_table_rings_when_it_throttles(made: Made) -> None:
+    tables = resources(made, "AWS::DynamoDB::Table")
+    assert len(tables) == 5
+    for one in tables:
+        found = of(made, "AWS/DynamoDB", TableName=f"<Data.{one.name}>")
+        assert found == {"ReadThrottleEvents", "WriteThrottleEvents"}
+
+
+def test_who_follows_a_stream_rings_when_behind(made: Made) -> None:
+    followers = [one["FunctionName"] for one in sources(made) if "StartingPosition" in one]
+    assert followers
+    names = {
+        f"<Execution.{one.name}>": one.properties["FunctionName"]
+        for one in functions(made).values()
+    }
+    for one in followers:
+        name = names[one.replace(".Arn>", ">")]
+        assert "IteratorAge" in of(made, "AWS/Lambda", FunctionName=name)
+
+
+def test_a_person_hears_of_changes_not_followed_while_the_stream_still_holds_them(
+    made: Made,
+) -> None:
+    """It holds them for a day: after that no redrive brings lists, counts and audit back."""
+    (source,) = [one for one in sources(made) if "StartingPosition" in one]
+    given_up = source["MaximumRecordAgeInSeconds"]
+    assert given_up <= DAY / 4
+    behind = alarms(made)["stream-age"]
+    rings = behind["Threshold"] / 1000 + behind["EvaluationPeriods"] * behind["Period"]
+    assert rings <= 300
+    aside = alarms(made)["dead-letters-status-failed"]
+    assert (aside["Threshold"], aside["DatapointsToAlarm"]) == (1, 1)
+    assert given_up + aside["EvaluationPeriods"] * aside["Period"] < DAY / 3, "16 hours are left"
+
+
+def test_the_api_rings_when_it_fails(made: Made) -> None:
+    (api,) = resources(made, "AWS::ApiGatewayV2::Api")
+    assert of(made, "AWS/ApiGateway", ApiId=f"<Api.{api.name}>") == {"5xx"}
+
+
+def test_what_each_minute_starts_rings_when_nothing_comes(made: Made) -> None:
+    rules = [one.properties for one in resources(made, "AWS::Events::Rule")]
+    (target,) = [
+        target["Arn"]["Fn::GetAtt"][0]
+        for rule in rules
+        if rule["ScheduleExpression"] == "rate(1 minute)"
+        for target in rule["Targets"]
+    ]
+    (ticked,) = [one for one in functions(made).values() if one.name == target]
+    name = ticked.properties["FunctionName"]
+    alarm = alarms(made)["no-tick"]
+    assert {one.name for one in series(alarm)} == {"Invocations", "Errors"}
+    assert {dict(one.of)["FunctionName"] for one in series(alarm)} == {name}
+    assert alarm["TreatMissingData"] == "breaching"
+    assert (alarm["EvaluationPeriods"], alarm["DatapointsToAlarm"]) == (3, 3)
+    assert {one["MetricStat"]["Period"] for one in alarm["Metrics"] if "MetricStat" in one} == {60}
+    assert (alarm["ComparisonOperator"], alarm["Threshold"]) == ("LessThanThreshold", 1)
+
+
+def test_silence_rings_nowhere_else(made: Made) -> None:
+    for name, alarm in alarms(made).items():
+        if name != "no-tick":
+            assert alarm["TreatMissingData"] == "notBreaching", name
+
+
+def test_that_runs_fail_rings_for_nobody(made: Made) -> None:
+    told = {one.name for one in watched(made) if one.namespace == NAMESPACE}
+    assert not told & {Metric.FAILED, Metric.RETRIED, Metric.MISSED}
+
+
+def test_our_metrics_are_read_as_they_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [one for one in watched(assembly("prod")) if one.namespace == NAMESPACE]
+    assert {one.name for one in found} == {
+        Metric.LATENESS,
+        Metric.WATERMARK_LAG,
+        Metric.RECONCILER_FINDS,
+    }
+    for one in found:
+        service = dict(one.of)["service"]
+        tell = PowertoolsTelemetry(service, "prod")
+        with tell.told():
+            tell.measure(Metric(one.name))
+        assert told(json.loads(capsys.readouterr().out)) == {one}
+
+
+def told(line: Mapping[str, Any]) -> set[Series]:
+    (directive,) = line["_aws"]["CloudWatchMetrics"]
+    (names,) = directive["Dimensions"]
+    dimensions = tuple(sorted((name, line[name]) for name in names))
+    return {Series(directive["Namespace"], one["Name"], dimensions) for one in directive["Metrics"]}
+
+
+def test_every_metric_has_functions_that_tell_it() -> None:
+    assert set(TOLD_BY) == set(Metric)
+    there = set(functions(assembly("prod")))
+    assert {service for services in TOLD_BY.values() for service in services} <= there
+
+
+def test_every_alarm_says_what_it_means_and_tells_when_it_begins_and_ends(
+    made: Made,
+) -> None:
+    (topic,) = observed(made, "AWS::SNS::Topic")
+    for name, alarm in alarms(made).items():
+        meaning, section = alarm["AlarmDescription"].split(f" What to do: {ALARM_PAGE}#")
+        assert len(meaning) > 30
+        assert meaning.endswith(".")
+        assert section in ALARMS
+        assert name == section or name.startswith(f"{section}-")
+        assert alarm["AlarmActions"] == alarm["OKActions"] == [f"<Observability.{topic}>"]
+
+
+def test_a_stage_with_metrics_has_every_kind_of_alarm() -> None:
+    found = {one["AlarmDescription"].rsplit("#", 1)[1] for one in alarms(assembly("prod")).values()}
+    assert found == set(ALARMS)
+
+
+def test_a_stage_without_metrics_has_those_that_cost_none() -> None:
+    assert not [one for one in watched(all_on("dev")) if one.namespace == NAMESPACE]
+    found = {one["AlarmDescription"].rsplit("#", 1)[1] for one in alarms(all_on("dev")).values()}
+    assert found == set(ALARMS) - set(MEASURED)
+
+
+def test_stage_that_chooses_nothing_pays_only_for_its_dashboard() -> None:
+    found = assembly("dev").templates["Observability"]["Resources"].values()
+    assert {one["Type"] for one in found} == {
+        "AWS::Logs::QueryDefinition",
+        "AWS::CloudWatch::Dashboard",
+    }
+
+
+def test_a_stage_may_choose_some() -> None:
+    stages = {"dev": {**context()["stages"]["dev"], "alarms": ["stream-age", "no-tick"]}}
+    stack = Stack(App())
+    Alarms(
+        stack,
+        "Alarms",
+        stage=described("dev", stages),
+        watched=Watched(functions=("planner",), lanes={"long": "long"}, tables={}, api="api"),
+        topic=Topic(stack, "Topic"),
+    )
+    found = Template.from_stack(stack).find_resources("AWS::CloudWatch::Alarm").values()
+    names = {one["Properties"]["AlarmName"] for one in found}
+    assert names == {"punctual-dev-stream-age", "punctual-dev-no-tick"}
+
+
+def test_whoever_is_named_gets_mail_and_nobody_else() -> None:
+    (mail,) = observed(all_on("dev"), "AWS::SNS::Subscription").values()
+    assert (mail["Protocol"], mail["Endpoint"]) == ("email", ON_CALL)
+    assert not observed(assembly("prod"), "AWS::SNS::Subscription")
+
+
+def test_only_our_alarms_may_tell_the_topic_and_over_tls_alone() -> None:
+    made = assembly("prod")
+    ((name, topic),) = observed(made, "AWS::SNS::Topic").items()
+    ((key_name, key),) = observed(made, "AWS::KMS::Key").items()
+    assert topic["TopicName"] == "punctual-prod-alarms"
+    assert topic["KmsMasterKeyId"] == f"<Observability.{key_name}.Arn>"
+    assert key["EnableKeyRotation"] is True
+    (policy,) = observed(made, "AWS::SNS::TopicPolicy").values()
+    statements = {one["Effect"]: one for one in policy["PolicyDocument"]["Statement"]}
+    assert statements["Deny"]["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+    allowed = statements["Allow"]
+    assert allowed["Principal"] == {"Service": "cloudwatch.amazonaws.com"}
+    assert allowed["Resource"] == f"<Observability.{name}>"
+    assert allowed["Condition"]["ArnLike"]["aws:SourceArn"].endswith(":alarm:punctual-prod-*")
+    # CloudWatch asks for these itself, with nothing that a condition could name.
+    (opened,) = [one for one in key["KeyPolicy"]["Statement"] if "Service" in one["Principal"]]
+    assert opened["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"alarms": "all"}, "`alarms` must be true, false, or a list from no-tick, oldest-message"),
+        ({"alarms": []}, "`alarms` must be"),
+        ({"alarms": ["no-tick", "no-tick"]}, "`alarms` must be"),
+        ({"alarms": ["no-tock"]}, "`alarms` must be"),
+        ({"alarms": [["no-tick"]]}, "`alarms` must be"),
+        ({"alarms": ["lateness"]}, "lateness, watermark, reconciler need `metrics`"),
+        ({"alarmEmail": ON_CALL}, "`alarmEmail` would get no mail: `alarms` chooses none, and"),
+        ({"dashboard": "yes"}, "`dashboard` must be true or false"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_named(values: dict[str, Any], message: str) -> None:
+    stages = context()["stages"]
+    with pytest.raises(WrongStage, match=message):
+        described("dev", {"dev": {**stages["dev"], **values}})

@@ -1,0 +1,106 @@
+"""What holds for every template: the rules, the same again, nothing unexpected in it."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.infra.synthesised import KEPT, STAGES, assembly, full, listed, synthesise
+
+LINT = "from cfnlint.runner import main; main()"
+
+
+def test_the_resources_are_those_that_are_listed() -> None:
+    """After a change that is meant: python -m tests.support.infra.synthesised."""
+    assert listed() == KEPT.read_text()
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_same_input_gives_the_same_templates(stage: str) -> None:
+    assert synthesise(stage).templates == synthesise(stage).templates
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_synthesis_looks_nothing_up(stage: str) -> None:
+    manifest = assembly(stage).manifest
+    assert not manifest.get("missing")
+    stacks = [one for one in manifest["artifacts"].values() if "stack" in one["type"]]
+    assert {one["environment"] for one in stacks} == {"aws://unknown-account/unknown-region"}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_stacks_lean_only_on_earlier_ones(stage: str) -> None:
+    order = ["Data", "Scheduling", "Execution", "Api", "Observability"]
+    for name, one in assembly(stage).templates.items():
+        mine = order.index(name)
+        text = json.dumps(one)
+        read = set(re.findall(rf'"StackName": "Punctual-{stage}-(\w+)"', text))
+        assert all(order.index(other) < mine for other in read)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_nothing_names_an_account_or_a_region(stage: str) -> None:
+    for one in assembly(stage).templates.values():
+        assert re.findall(r"\b\d{12}\b|[a-z]{2}-[a-z]+-\d\b", json.dumps(one["Resources"])) == []
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_what_a_console_shows_says_what_it_is(stage: str) -> None:
+    told = {
+        "AWS::ApiGatewayV2::Api",
+        "AWS::ApiGatewayV2::Stage",
+        "AWS::Events::EventBus",
+        "AWS::Events::Rule",
+        "AWS::IAM::Role",
+        "AWS::Lambda::Function",
+        "AWS::Lambda::LayerVersion",
+        "AWS::SSM::Parameter",
+    }
+    for one in assembly(stage).templates.values():
+        assert one["Description"].startswith(f"Punctual ({stage})")
+        for name, body in one["Resources"].items():
+            if body["Type"] in told:
+                assert body["Properties"].get("Description"), name
+        assert all(output.get("Description") for output in outputs(one).values())
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_everything_is_tagged(stage: str) -> None:
+    wanted = {"application": "punctual", "stage": stage}
+    tagged = 0
+    for one in assembly(stage).templates.values():
+        for body in one["Resources"].values():
+            tags: Any = body.get("Properties", {}).get("Tags")
+            if isinstance(tags, list):
+                tags = {tag["Key"]: tag["Value"] for tag in tags}
+            if tags is not None:
+                tagged += 1
+                assert wanted.items() <= tags.items()
+    assert tagged > 40
+
+
+def outputs(one: dict[str, Any]) -> dict[str, Any]:
+    """Those that are meant for people."""
+    found = one.get("Outputs", {}).items()
+    return {name: body for name, body in found if not name.startswith("PublishOutput")}
+
+
+def test_the_templates_are_clean_by_cfn_lint(tmp_path: Path) -> None:
+    for kind, made in (("dev", assembly("dev")), ("full", full())):
+        for name, one in made.templates.items():
+            (tmp_path / f"{kind}-{name}.json").write_text(json.dumps(one))
+    # W3005: CDK itself writes what a reference already says.
+    answer = subprocess.run(
+        [
+            *(sys.executable, "-c", LINT, "--regions", "us-east-1"),
+            *("--ignore-checks", "W3005", "--template", str(tmp_path / "*.json")),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.stdout, answer.stderr, answer.returncode) == ("", "", 0)

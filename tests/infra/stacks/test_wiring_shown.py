@@ -1,0 +1,105 @@
+"""When alarms ring, who may say so, and the small things beside: compared as a whole."""
+
+import pytest
+
+from tests.support.infra.observed import LISTED, listed
+from tests.support.infra.synthesised import FULL, Made, resources
+from tests.support.infra.wired import HERE, SHOWN, every, ids, shown, stage
+
+CLOUDWATCH = {"Service": "cloudwatch.amazonaws.com"}
+
+
+@pytest.fixture(scope="module", params=SHOWN)
+def made(request: pytest.FixtureRequest) -> Made:
+    return shown(request.param)
+
+
+@pytest.fixture(scope="module")
+def alarmed() -> Made:
+    return shown("full")
+
+
+def test_alarms_ring_as_is_listed() -> None:
+    """After a change that is meant: python -m tests.support.infra.observed."""
+    assert listed() == LISTED.read_text()
+
+
+def test_the_topics_key_is_the_accounts_and_open_to_cloudwatch_alone(alarmed: Made) -> None:
+    (key,) = every(alarmed, "AWS::KMS::Key")
+    assert key["EnableKeyRotation"] is True
+    assert key["KeyPolicy"]["Statement"] == [
+        {
+            "Action": "kms:*",
+            "Effect": "Allow",
+            "Principal": {"AWS": "arn:<AWS::Partition>:iam::<AWS::AccountId>:root"},
+            "Resource": "*",
+        },
+        {
+            "Action": ["kms:Decrypt", "kms:GenerateDataKey"],
+            "Effect": "Allow",
+            "Principal": CLOUDWATCH,
+            "Resource": "*",
+        },
+    ]
+    (body,) = resources(alarmed, "AWS::KMS::Key")
+    assert body.body["DeletionPolicy"] == body.body["UpdateReplacePolicy"] == "Delete"
+
+
+def test_the_topic_takes_what_alarms_of_its_stage_say_over_tls_and_nothing_else(
+    alarmed: Made,
+) -> None:
+    (name,), (key,) = ids(alarmed, "AWS::SNS::Topic"), ids(alarmed, "AWS::KMS::Key")
+    (topic,) = every(alarmed, "AWS::SNS::Topic")
+    assert topic == {
+        "TopicName": "punctual-prod-alarms",
+        "DisplayName": "Punctual (prod)",
+        "KmsMasterKeyId": f"<{key}.Arn>",
+    }
+    (policy,) = every(alarmed, "AWS::SNS::TopicPolicy")
+    assert policy["Topics"] == [f"<{name}>"]
+    refused, allowed = policy["PolicyDocument"]["Statement"]
+    assert refused == {
+        "Action": "sns:Publish",
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+        "Effect": "Deny",
+        "Principal": "*",
+        "Resource": f"<{name}>",
+        "Sid": "AllowPublishThroughSSLOnly",
+    }
+    ours = HERE.format("cloudwatch") + "alarm:punctual-prod-*"
+    del allowed["Sid"]
+    assert allowed == {
+        "Action": "sns:Publish",
+        "Condition": {
+            "StringEquals": {"aws:SourceAccount": "<AWS::AccountId>"},
+            "ArnLike": {"aws:SourceArn": ours},
+        },
+        "Effect": "Allow",
+        "Principal": CLOUDWATCH,
+        "Resource": f"<{name}>",
+    }
+
+
+def test_mail_comes_from_that_topic(alarmed: Made) -> None:
+    (name,) = ids(alarmed, "AWS::SNS::Topic")
+    assert every(alarmed, "AWS::SNS::Subscription") == [
+        {"Endpoint": FULL["alarmEmail"], "Protocol": "email", "TopicArn": f"<{name}>"}
+    ]
+
+
+def test_a_parameter_is_plain_text_under_the_stages_name(made: Made) -> None:
+    for one in every(made, "AWS::SSM::Parameter"):
+        assert one["Type"] == "String", "no template can make another"
+        assert one["Name"].startswith(f"/punctual/{stage(made)}/")
+
+
+def test_a_layer_is_for_the_python_that_its_functions_run(made: Made) -> None:
+    run = {one["Runtime"] for one in every(made, "AWS::Lambda::Function")}
+    for one in every(made, "AWS::Lambda::LayerVersion"):
+        assert set(one["CompatibleRuntimes"]) == run == {"python3.13"}
+
+
+def test_queues_go_with_their_stack_even_where_the_stage_is_protected(made: Made) -> None:
+    """What stands in them is sent again by the heads; and a lane that is split leaves its queue."""
+    for one in resources(made, "AWS::SQS::Queue"):
+        assert one.body["DeletionPolicy"] == one.body["UpdateReplacePolicy"] == "Delete", one.name

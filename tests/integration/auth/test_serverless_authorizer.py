@@ -1,0 +1,237 @@
+"""The authorizer of the deployed API accepts the admin token and stored tokens only."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from punctual.auth.authenticator import admin_hash
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import secret
+from punctual.engine.commands.audit import Actor
+from punctual.node.clock import ManualClock
+from tests.support.aws.entrance import (
+    IN,
+    KEY,
+    OUT,
+    PLAIN,
+    TOKEN,
+    UNSURE,
+    Entrance,
+    an_event,
+    away,
+    loaded,
+)
+from tests.support.aws.moto_adapter import moto
+from tests.support.builders import NOON
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOON)
+
+
+@pytest.fixture
+def entrance(clock: ManualClock) -> Iterator[Entrance]:
+    with moto(clock) as store:
+        yield Entrance(store, clock)
+
+
+def test_the_token_of_a_deploy_is_let_in(entrance: Entrance) -> None:
+    for scheme in ("Bearer ", "bearer ", "BEARER   ", " Bearer "):
+        assert entrance(scheme=scheme) == IN
+    assert entrance.store.calls["GetItem"] == 0
+
+
+def test_names_of_headers_may_be_written_in_any_way(entrance: Entrance) -> None:
+    event = an_event(Authorization=f"Bearer {TOKEN}")
+    assert entrance.authorizer.answer(event) == IN
+    assert entrance.authorizer.answer({**event, "headers": None}) == OUT
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        TOKEN,
+        f"Basic {TOKEN}",
+        f"Bearer {TOKEN}x",
+        f"Bearer {TOKEN[:-1]}",
+        f"Bearer {TOKEN} {TOKEN}",
+        f"Bearer {TOKEN},Bearer {TOKEN}",
+        f"Bearer {PLAIN}",
+        f"Bearer {admin_hash(KEY, TOKEN)}",
+        "Bearer unset",
+        "Bearer ä",
+        "Bearer " + "a" * 10_000,
+        "Bearer a.b.c",
+        f"Bearer {secret(b'another key', b'r' * 32)}",
+    ],
+)
+def test_nobody_else_is_and_it_costs_no_read(entrance: Entrance, given: str) -> None:
+    assert entrance(given, scheme="") == OUT
+    assert entrance(None) == OUT
+    assert entrance.store.calls["GetItem"] == 0
+
+
+@pytest.mark.parametrize("stored", ["unset", "-" * 64, "k1:", "k1:ä", PLAIN, TOKEN])
+def test_without_a_hash_nobody_gets_in(entrance: Entrance, stored: str) -> None:
+    entrance.put("token-hash", stored)
+    for token in (TOKEN, stored, PLAIN):
+        assert entrance(token) == OUT
+
+
+def test_admin_hash_may_end_with_a_newline(entrance: Entrance) -> None:
+    entrance.put("token-hash", f"{admin_hash(KEY, TOKEN)}\n")
+    assert entrance(TOKEN) == IN
+
+
+def test_admin_token_is_refused_without_the_key(entrance: Entrance) -> None:
+    entrance.drop("token-key")
+    assert entrance(TOKEN) == OUT
+
+
+def test_a_token_says_whose_it_is_and_what_it_may(entrance: Entrance, clock: ManualClock) -> None:
+    until = NOON.replace(year=2027)
+    token_id, text = entrance.make(role=Role.VIEWER, until=until)
+    assert entrance(text)["context"] == {
+        "tenant": "acme",
+        "caller": "ci",
+        "role": "viewer",
+        "token_id": token_id,
+        "expires_at": until.isoformat(),
+    }
+    clock.advance(timedelta(seconds=(until - NOON).total_seconds()))
+    assert entrance(text) == OUT
+
+
+def test_a_token_is_read_once_and_refused_within_a_minute_of_its_end(
+    entrance: Entrance, clock: ManualClock
+) -> None:
+    token_id, text = entrance.make()
+    assert all(entrance(text)["context"] for _ in range(20))
+    assert entrance.store.calls["GetItem"] == 1
+    entrance.tokens.revoke("acme", token_id, Actor("me"))
+    clock.advance(timedelta(seconds=44))
+    assert entrance(text)["context"]
+    clock.advance(timedelta(seconds=1))
+    assert entrance(text) == OUT
+    reads = entrance.store.calls["GetItem"]
+    assert [entrance(text) for _ in range(20)] == [OUT] * 20
+    assert entrance.store.calls["GetItem"] == reads == 2
+
+
+def test_a_flood_of_tokens_grows_nothing_without_end(entrance: Entrance) -> None:
+    """The key made these tokens, but no row has them, as after a restore of the table."""
+    for number in range(1_050):
+        assert entrance(secret(KEY, number.to_bytes(32, "big"))) == OUT
+    cached = entrance.authorizer._door._tokens._invalid  # type: ignore[attr-defined]
+    assert len(cached) == 1_000
+
+
+def test_the_last_use_is_written_once_in_five_minutes(
+    entrance: Entrance, clock: ManualClock
+) -> None:
+    token_id, text = entrance.make()
+    written = entrance.store.calls["UpdateItem"]
+    for _ in range(30):
+        assert entrance(text)["context"]
+        clock.advance(timedelta(seconds=20))
+    assert entrance.store.calls["UpdateItem"] - written == 2
+    used = entrance.tokens.one("acme", token_id).last_used_at
+    assert used is not None
+    assert 0 <= (clock() - used).total_seconds() <= 320
+
+
+def test_two_environments_note_a_use_once(entrance: Entrance) -> None:
+    token_id, text = entrance.make()
+    entrance(text)
+    first = entrance.tokens.one("acme", token_id).last_used_at
+    entrance.renew()
+    entrance.clock.advance(timedelta(seconds=60))
+    assert entrance(text)["context"]
+    assert entrance.tokens.one("acme", token_id).last_used_at == first
+
+
+def test_what_cannot_be_noted_keeps_nobody_out(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, text = entrance.make()
+    monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", away)
+    assert entrance(text)["context"]["tenant"] == "acme"
+    assert len(entrance.problems) == 1
+    assert entrance(text)["context"]["tenant"] == "acme"
+    assert len(entrance.problems) == 1, "and it is not tried with each call"
+
+
+def test_a_row_that_cannot_be_read_is_not_taken_for_a_no(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, text = entrance.make()
+    with monkeypatch.context() as patched:
+        patched.setattr(entrance.store.clients.dynamodb, "get_item", away)
+        assert entrance(text) == UNSURE
+        assert text not in "".join(entrance.problems)
+    assert entrance(text)["context"]["tenant"] == "acme"
+
+
+def test_the_admin_token_is_replaced_within_a_minute(
+    entrance: Entrance, clock: ManualClock
+) -> None:
+    other = secret(KEY, b"o" * 32)
+    assert entrance() == IN
+    entrance.put("token-hash", admin_hash(KEY, other))
+    clock.advance(timedelta(seconds=44))
+    assert entrance() == IN
+    clock.advance(timedelta(seconds=1))
+    assert (entrance(), entrance(other)) == (OUT, IN)
+
+
+def test_a_clock_that_is_set_back_makes_no_old_token_good(
+    entrance: Entrance, clock: ManualClock
+) -> None:
+    token_id, text = entrance.make()
+    assert (entrance(), bool(entrance(text)["context"])) == (IN, True)
+    entrance.put("token-hash", "unset")
+    entrance.tokens.revoke("acme", token_id, Actor("me"))
+    clock.advance(timedelta(seconds=-50))
+    assert (entrance(), entrance(text)) == (OUT, OUT)
+
+
+def test_key_and_hash_hold_for_some_minutes_where_they_cannot_be_read(
+    entrance: Entrance, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert entrance() == IN
+    monkeypatch.setattr(entrance.store.clients.ssm, "get_parameter", away)
+    clock.advance(timedelta(seconds=599))
+    assert (entrance(), entrance("wrong")) == (IN, OUT)
+    clock.advance(timedelta(seconds=1))
+    assert entrance() == UNSURE
+
+
+def test_aws_that_hangs_leaves_time_to_say_that_nobody_knows(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each hanging attempt takes four seconds, and none begins after the third second."""
+    from botocore.exceptions import ReadTimeoutError
+
+    steady, tries = [0.0], []
+
+    def hang(**_: Any) -> Any:
+        tries.append(steady[0])
+        steady[0] += 4
+        raise ReadTimeoutError(endpoint_url="https://x.invalid")
+
+    monkeypatch.setattr("time.monotonic", lambda: steady[0])
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    clients = entrance.store.clients.__class__(entrance.store.clients._given)
+    clients.ssm.meta.events.register("before-send", hang)
+    handler = loaded(monkeypatch, clients)
+    assert handler(an_event(authorization=f"Bearer {TOKEN}"), None) == UNSURE
+    assert tries == [0.0]
+    steady[0] += 60
+    assert handler(an_event(authorization=f"Bearer {TOKEN}"), None) == UNSURE
+    assert tries == [0.0, 64.0]

@@ -1,0 +1,78 @@
+"""The authorizer's handler: its answers, logs and imports."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from punctual.node.clock import ManualClock
+from tests.support.aws.entrance import (
+    IN,
+    KNOBS,
+    LAYER,
+    OUT,
+    TOKEN,
+    UNSURE,
+    Entrance,
+    an_event,
+    away,
+    loaded,
+)
+from tests.support.aws.moto_adapter import moto
+from tests.support.builders import NOON
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOON)
+
+
+@pytest.fixture
+def entrance(clock: ManualClock) -> Iterator[Entrance]:
+    with moto(clock) as store:
+        yield Entrance(store, clock)
+
+
+def test_the_whole_way_of_the_handler(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    handler = loaded(monkeypatch, entrance.store.clients)
+    event = an_event(authorization=f"Bearer {TOKEN}")
+    assert (handler(event, None), handler(an_event(), None)) == (IN, OUT)
+    entrance.drop("token-hash")
+    handler = loaded(monkeypatch, entrance.store.clients)
+    assert handler(event, None) == UNSURE
+    line = json.loads(capsys.readouterr().out)
+    assert (line["message"], line["level"]) == ("token_not_checked", "ERROR")
+    assert f"{KNOBS}token-hash" in line["error"]
+    assert TOKEN not in json.dumps(line)
+
+
+def test_a_use_that_cannot_be_noted_has_a_line_of_its_own(
+    entrance: Entrance, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, text = entrance.make()
+    handler = loaded(monkeypatch, entrance.store.clients)
+    monkeypatch.setattr(entrance.store.clients.dynamodb, "update_item", away)
+    said = handler(an_event(authorization=f"Bearer {text}"), None)
+    assert said["context"]["tenant"] == "acme"
+    line = json.loads(capsys.readouterr().out)
+    assert (line["message"], line["level"]) == ("token_use_not_noted", "ERROR")
+    assert text not in json.dumps(line)
+
+
+def test_nothing_heavy_is_imported() -> None:
+    code = (
+        "import sys, punctual.lambdas.authorizer.handler, "
+        "punctual.lambdas.authorizer.authenticator, punctual.aws.clients; "
+        "print('\\n'.join(sys.modules))"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
+    )
+    modules = set(found.stdout.split())
+    heavy = {"pydantic", "pydantic_core", "msgspec", "aws_lambda_powertools", "boto3"}
+    assert not modules & {*heavy, "jwt", "cryptography", "http.client.HTTPSConnection"}
+    assert not {name for name in modules if name.startswith(("punctual.engine", "punctual.web"))}

@@ -1,0 +1,128 @@
+"""Concurrent and repeated revocations of a token write one audit entry."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from punctual.aws.dynamodb.audit.audit import DynamoAudit
+from punctual.aws.dynamodb.control.tokens import DynamoTokens
+from punctual.aws.ports import aws_dynamo
+from punctual.domain.errors import Unavailable
+from punctual.domain.tenants.roles import Role
+from punctual.engine.commands.audit import TOKEN_REVOKE, Actor, AuditFilters, Entry
+from punctual.engine.commands.tokens import Tokens
+from punctual.node.clock import ManualClock
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.builders import NOON, after, an_id
+
+
+class Before:
+    """Wrap an object, and run a function once before the call of this name."""
+
+    def __init__(self, wrapped: Any, name: str, happens: Callable[[], Any]) -> None:
+        self._wrapped = wrapped
+        self._name = name
+        self._happens: list[Callable[[], Any]] = [happens]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name and self._happens:
+            self._happens.pop()()
+        return getattr(self._wrapped, name)
+
+
+class Desk:
+    def __init__(self, store: Moto) -> None:
+        self.clock = ManualClock(NOON)
+        dynamo = aws_dynamo(store.clients)
+        self.rows = DynamoTokens(dynamo, store.settings.control_table)
+        self.audit = DynamoAudit(dynamo, store.settings.audit_table)
+        made, _ = self.tokens().create("acme", "ci", Role.EDITOR, None, "me")
+        self.token_id = made.token_id
+
+    def tokens(self, rows: Any = None, audit: Any = None) -> Tokens:
+        return Tokens(
+            rows or self.rows,
+            lambda: bytes(32),
+            self.clock,
+            lambda: an_id(1),
+            bytes,
+            "default",
+            audit or self.audit,
+        )
+
+    def revoke(self, caller: str, rows: Any = None, audit: Any = None) -> Any:
+        self.clock.set(self.clock() + (after(1) - NOON))
+        by = Actor(caller, request_id=f"of {caller}")
+        return self.tokens(rows, audit).revoke("acme", self.token_id, by)
+
+    def lines(self) -> list[Entry]:
+        filters = AuditFilters(action=TOKEN_REVOKE)
+        return list(self.audit.page("acme", filters, 50, None, self.clock()).entries)
+
+
+@pytest.mark.parametrize("step", ["wished", "note", "revoke"])
+def test_of_two_at_the_same_time_one_is_noted_and_its_time_stands(step: str) -> None:
+    with moto(ManualClock(NOON)) as store:
+        desk = Desk(store)
+
+        def other() -> None:
+            desk.revoke("other")
+
+        if step == "note":
+            token = desk.revoke("one", audit=Before(desk.audit, step, other))
+        else:
+            token = desk.revoke("one", rows=Before(desk.rows, step, other))
+        (line,) = desk.lines()
+        assert line.note.actor.caller == ("other" if step == "wished" else "one")
+        assert token.revoked_at == line.note.at
+        assert desk.revoke("later") == token
+        assert desk.lines() == [line]
+
+
+@pytest.mark.parametrize("step", ["note", "revoke"])
+def test_asked_again_after_a_crash_it_is_done_in_the_name_of_who_was_first(step: str) -> None:
+    with moto(ManualClock(NOON)) as store:
+        desk = Desk(store)
+
+        def crash() -> None:
+            raise Unavailable("gone")
+
+        with pytest.raises(Unavailable):
+            desk.revoke(
+                "one",
+                rows=Before(desk.rows, step, crash),
+                audit=Before(desk.audit, step, crash),
+            )
+        token = desk.rows.get("acme", desk.token_id, desk.clock())
+        assert token is not None
+        assert token.revoked_at is None
+        done = desk.revoke("other")
+        (line,) = desk.lines()
+        assert (line.note.actor.caller, line.note.at) == ("one", done.revoked_at)
+
+
+@pytest.mark.parametrize("step", ["note", "revoke"])
+def test_what_failed_days_ago_is_done_in_the_name_and_at_the_time_of_who_asks_now(
+    step: str,
+) -> None:
+    """The token was valid in between, and its row and the audit must show that."""
+    with moto(ManualClock(NOON)) as store:
+        desk = Desk(store)
+
+        def crash() -> None:
+            raise Unavailable("gone")
+
+        with pytest.raises(Unavailable):
+            desk.revoke(
+                "one",
+                rows=Before(desk.rows, step, crash),
+                audit=Before(desk.audit, step, crash),
+            )
+        desk.clock.set(after(3 * 86_400))
+        done = desk.revoke("other")
+        assert done.revoked_at == desk.clock()
+        last = max(desk.lines(), key=lambda line: line.note.at)
+        assert (last.note.actor.caller, last.note.at) == ("other", done.revoked_at)
+        assert desk.revoke("later") == done
+        assert len(desk.lines()) == (1 if step == "note" else 2)

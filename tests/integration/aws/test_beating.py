@@ -1,0 +1,212 @@
+"""The index of heads of which a run has a heartbeat: who is in it, and what is read by it."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from punctual.aws.dynamodb.control.counters import Counters
+from punctual.aws.dynamodb.jobs import states as module
+from punctual.aws.dynamodb.jobs.states import REMEMBERED, DynamoJobStates
+from punctual.aws.dynamodb.keys import RowKey
+from punctual.aws.dynamodb.keys import head as head_key
+from punctual.domain.job_state import JobState
+from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import Key
+from punctual.lambdas.job_search.monitor import DeployedMonitor
+from tests.integration.aws.test_heads import Clock
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.builders import NOON, a_body, a_head, a_run, after, an_id
+
+ALL = 1_000
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def aws(clock: Clock) -> Iterator[Moto]:
+    with moto(clock) as found:
+        yield found
+
+
+def stored(aws: Moto, *heads: JobState) -> None:
+    aws.ports.heads.put_bodies([a_body(head.job_id) for head in heads])
+    assert all(aws.ports.heads.swap([Swap(head, head.version - 1) for head in heads]))
+
+
+def held(number: int, by: str = "e") -> Run:
+    return a_run(f"r{number}", RunStatus.RUNNING, token=1, claimer=by, changed_at=after(1))
+
+
+def claimed(
+    aws: Moto, number: int, by: str = "e", beat: float | None = 0, **fields: Any
+) -> JobState:
+    """A job whose run is held, and has had a heartbeat, or none yet."""
+    run = held(number, by)
+    head = a_head(an_id(number), runs=(run,), **fields)
+    aws.ports.heads.put_bodies([a_body(head.job_id)])
+    swap = Swap(head, 0, {run.run_id: Lease(1, after(30))})
+    assert aws.ports.heads.swap([swap]) == [True]
+    if beat is not None:
+        beaten = LeaseRenewal(swap.key, run.run_id, 1, after(beat + 20))
+        assert aws.ports.heads.beat([beaten]) == [head]
+    return head
+
+
+def changed(head: JobState, **fields: Any) -> JobState:
+    new = {"version": head.version + 1, "writers": (*head.writers, f"w{head.version}")}
+    return replace(head, **new, **fields)
+
+
+def indexed(aws: Moto) -> list[str]:
+    return sorted(key.job_id for key in aws.ports.heads.beating("acme", ALL))
+
+
+def test_only_a_heartbeat_brings_a_head_into_it(aws: Moto) -> None:
+    stored(
+        aws,
+        a_head(an_id(1)),
+        a_head(an_id(2), runs=(a_run(sends=2),)),
+        a_head(an_id(3), ended=(a_run("e", RunStatus.SUCCESS, ended_at=NOON),)),
+        a_head(an_id(4), runs=(a_run("b", RunStatus.WAITING, reason=Reason.BACKOFF),)),
+        a_head(an_id(5), line=(WaitingRun("w", 1, NOON, NOON, NOON),)),
+    )
+    claimed(aws, 6, beat=None)
+    claimed(aws, 7, beat=4)
+    assert indexed(aws) == [an_id(7)]
+
+
+def test_a_head_is_in_it_until_nothing_of_it_is_held(aws: Moto) -> None:
+    head = claimed(aws, 1)
+    cancelling = changed(head)
+    assert aws.ports.heads.swap([Swap(cancelling, 1)]) == [True]
+    assert indexed(aws) == [an_id(1)], "who changes a job knows nothing of its heartbeats"
+    two = changed(cancelling, runs=(*cancelling.runs, held(2)))
+    one = changed(two, runs=(held(2),))
+    none = changed(one, runs=(a_run("next"),))
+    for new, there in ((two, True), (one, True), (none, False)):
+        assert aws.ports.heads.swap([Swap(new, new.version - 1)]) == [True]
+        assert indexed(aws) == [an_id(1)] * there
+
+
+def test_who_lost_its_lease_brings_nothing_into_it(aws: Moto) -> None:
+    head = claimed(aws, 1)
+    over = changed(head, runs=())
+    assert aws.ports.heads.swap([Swap(over, 1, {"r1": None})]) == [True]
+    assert aws.ports.heads.beat([LeaseRenewal(Key("acme", an_id(1)), "r1", 1, after(90))]) == [None]
+    assert indexed(aws) == []
+    assert aws.ports.heads.load([Key("acme", an_id(1))]) == {
+        Key("acme", an_id(1)): StoredState(over, {})
+    }
+
+
+def test_another_tenant_s_are_not_in_it(aws: Moto) -> None:
+    claimed(aws, 1, tenant="other")
+    assert indexed(aws) == []
+
+
+def test_a_head_that_has_expired_and_was_not_removed_yet_is_not_found(aws: Moto) -> None:
+    claimed(aws, 1, ended_at=NOON - timedelta(days=31))
+    assert indexed(aws) == []
+
+
+@pytest.fixture
+def crowd(aws: Moto, monkeypatch: pytest.MonkeyPatch) -> DynamoJobStates:
+    """A tenant of whom most slots hold more heads than are walked over."""
+    monkeypatch.setattr(module, "ALL", 3)
+    monkeypatch.setattr(module, "WALKED", 2)
+    stored(aws, *[a_head(an_id(n)) for n in range(1, 121)])
+    for n in range(201, 221):
+        claimed(aws, n)
+    stored(aws, *[a_head(an_id(n), runs=(a_run(f"r{n}"),)) for n in range(301, 331)])
+    return aws.ports.heads
+
+
+def test_of_a_crowded_slot_those_are_found_that_have_a_heartbeat(
+    crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = {head.job_id for head in crowd.busy("acme")}
+    beating = {an_id(n) for n in range(201, 221)}
+    queued = {an_id(n) for n in range(301, 331)}
+    assert beating <= found
+    assert 0 < len(found & queued) < 30, "of slots that are no crowd, all"
+    assert found <= beating | queued
+    crowd._crowded_until.clear()
+    monkeypatch.setattr(module, "WALKED", 100)
+    assert {head.job_id for head in crowd.busy("acme")} == beating | queued
+
+
+def test_that_a_slot_is_crowded_is_remembered_for_a_while(
+    aws: Moto, crowd: DynamoJobStates, clock: Clock
+) -> None:
+    first = aws.spend(lambda: crowd.busy("acme"))
+    again = aws.spend(lambda: crowd.busy("acme"))
+    assert again["Query"] < first["Query"]
+    clock.now += REMEMBERED
+    assert aws.spend(lambda: crowd.busy("acme")) == first
+
+
+def test_no_more_heads_are_read_by_it_than_asked_for(aws: Moto, crowd: DynamoJobStates) -> None:
+    assert len(crowd.beating("acme", ALL)) == 20
+    assert 0 < len(crowd.beating("acme", 1)) <= 16
+    spent = aws.spend(lambda: crowd.beating("acme", ALL))
+    assert spent == {"Query": 16, "BatchGetItem": 1}
+
+
+def test_what_ended_since_the_index_was_read_is_shown_as_it_is_now(
+    aws: Moto, crowd: DynamoJobStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The index is behind, the heads that it names are not."""
+    crowd.busy("acme")
+    (number,) = [n for n in range(201, 221) if _is_crowded(crowd, an_id(n))][:1]
+    over = changed(a_head(an_id(number), runs=(held(number),)), runs=())
+    read = crowd._dynamo.indexed
+
+    def behind(*asked: Any) -> list[RowKey]:
+        found = read(*asked)
+        if any(at.sk == over.job_id for at in found):
+            assert aws.ports.heads.swap([Swap(over, 1)]) == [True]
+        return found
+
+    monkeypatch.setattr(crowd._dynamo, "indexed", behind)
+    (now,) = [head for head in crowd.busy("acme") if head.job_id == over.job_id]
+    assert now == over
+
+
+def _is_crowded(crowd: DynamoJobStates, job_id: str) -> bool:
+    return head_key("acme", job_id).pk in crowd._crowded_until
+
+
+def test_stats_say_who_holds_how_much_and_when_they_were_heard_of(aws: Moto) -> None:
+    claimed(aws, 1, "b", beat=30)
+    claimed(aws, 2, "a", beat=8)
+    claimed(aws, 3, "a", beat=12)
+    claimed(aws, 4, "c", beat=None)
+    stored(aws, a_head(an_id(5), runs=(a_run("q", sends=3),)))
+    stats = monitor(aws).stats("acme", after(60))
+    assert stats.executors == [
+        {"executor_id": "a", "last_heartbeat": after(12), "running": 2},
+        {"executor_id": "b", "last_heartbeat": after(30), "running": 1},
+    ]
+    assert monitor(aws).stats("other", after(60)).executors == []
+
+
+def test_of_two_runs_of_a_job_the_one_without_a_heartbeat_yet_counts_as_well(aws: Moto) -> None:
+    head = claimed(aws, 1, "a", beat=8)
+    two = changed(head, runs=(*head.runs, held(2, "b")))
+    assert aws.ports.heads.swap([Swap(two, 1, {"r2": Lease(1, after(30))})]) == [True]
+    assert monitor(aws).stats("acme", after(60)).executors == [
+        {"executor_id": "a", "last_heartbeat": after(8), "running": 1},
+        {"executor_id": "b", "last_heartbeat": after(1), "running": 1},
+    ]
+
+
+def monitor(aws: Moto) -> DeployedMonitor:
+    tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
+    return DeployedMonitor(aws.ports.buckets, tallies, aws.ports.heads.beating, ("event",))

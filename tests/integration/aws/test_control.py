@@ -1,0 +1,172 @@
+"""Control rows and blobs on AWS: who looks after which minute, receipts, and what each costs."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from punctual.aws.dynamodb import keys
+from punctual.engine.ports.rows import Receipt
+from tests.support.aws.moto_adapter import BUCKET, Moto, moto
+from tests.support.builders_jobs import NOON, after
+
+
+@pytest.fixture
+def aws() -> Iterator[Moto]:
+    with moto(lambda: NOON) as made:
+        yield made
+
+
+def test_the_watermark_moves_only_from_where_it_was_seen(aws: Moto) -> None:
+    buckets = aws.ports.buckets
+    assert buckets.watermark() is None
+    assert not buckets.advance(NOON, after(60))
+    assert buckets.advance(None, NOON)
+    assert not buckets.advance(None, after(60))
+    assert buckets.advance(NOON, after(60))
+    assert not buckets.advance(NOON, after(120))
+    assert buckets.watermark() == after(60)
+    assert buckets.is_done(NOON, 3)
+    assert not buckets.is_done(after(60), 3)
+
+
+def test_shards_only_grow(aws: Moto) -> None:
+    buckets = aws.ports.buckets
+    assert buckets.shards() == 1
+    for count, stands in ((4, 4), (2, 4), (64, 64), (64, 64)):
+        buckets.grow(count)
+        assert buckets.shards() == stands
+
+
+def test_a_bucket_has_one_holder_at_a_time(aws: Moto) -> None:
+    buckets = aws.ports.buckets
+    first = buckets.acquire(NOON, 0, "a", NOON, after(60))
+    assert first is not None
+    assert (first.owner, first.token, first.look, first.until) == ("a", 1, 0, after(60))
+    assert buckets.acquire(NOON, 0, "b", after(59), after(120)) is None
+    assert buckets.acquire(NOON, 1, "b", NOON, after(60)) is not None
+    second = buckets.acquire(NOON, 0, "b", after(60), after(120))
+    assert second is not None
+    assert second.token == 2
+    assert buckets.renew(first, after(300)) is None
+    assert not buckets.give_back(first)
+    assert not buckets.done(first)
+    assert buckets.renew(second, after(300)) == second._replace(until=after(300))
+
+
+def test_a_nudge_is_not_lost_against_a_holder_that_lets_go(aws: Moto) -> None:
+    buckets = aws.ports.buckets
+    assert buckets.nudge(NOON, 0) is None
+    lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
+    assert lease is not None
+    nudged = buckets.nudge(NOON, 0)
+    assert nudged == lease._replace(look=1)
+    assert buckets.renew(lease, after(90)) is None
+    assert not buckets.give_back(lease)
+    assert nudged is not None
+    assert buckets.give_back(nudged)
+    assert buckets.nudge(NOON, 0) is None
+    again = buckets.acquire(NOON, 0, "b", NOON, after(60))
+    assert again == nudged._replace(owner="b", token=2)
+
+
+def test_a_lease_that_is_over_cannot_be_nudged(aws: Moto) -> None:
+    aws.ports.buckets.acquire(NOON, 0, "a", after(-60), after(0))
+    assert aws.ports.buckets.nudge(NOON, 0) is None
+
+
+def test_a_bucket_that_is_done_stays_done_for_some_days(aws: Moto) -> None:
+    buckets = aws.ports.buckets
+    lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
+    assert lease is not None
+    assert buckets.done(lease)
+    assert buckets.done(lease)
+    assert buckets.is_done(NOON, 0)
+    assert not buckets.is_done(NOON, 1)
+    assert buckets.acquire(NOON, 0, "b", after(600), after(660)) is None
+    assert buckets.renew(lease, after(90)) is None
+    (row,) = aws.rows("control")
+    assert int(row[keys.TTL]["N"]) == (after(60) + timedelta(days=7)).timestamp()
+
+
+def a_receipt(fingerprint: str, seconds: float = 60) -> Receipt:
+    return Receipt(fingerprint, f"id-{fingerprint}", NOON, after(seconds))
+
+
+def test_the_first_receipt_stands_until_it_expires(aws: Moto) -> None:
+    claim = aws.ports.receipts.claim
+    one, two, three = (a_receipt(name) for name in "abc")
+    assert claim("t", [("k", one), ("k#", two), ("k", three)], NOON) == [one, two, one]
+    assert claim("t", [("k", two)], after(59.999)) == [one]
+    assert claim("T", [("k", three)], NOON) == [three]
+    assert claim("t", [("k", two)], after(60)) == [two]
+    assert claim("t", [], NOON) == []
+
+
+def test_control_rows_make_the_fewest_calls(aws: Moto) -> None:
+    buckets = aws.ports.buckets
+    lease = buckets.acquire(NOON, 0, "a", NOON, after(60))
+    assert lease is not None
+    for work, spent in (
+        (buckets.watermark, {"BatchGetItem": 1}),
+        (lambda: buckets.advance(None, NOON), {"PutItem": 1}),
+        (lambda: buckets.acquire(NOON, 1, "a", NOON, after(9)), {"UpdateItem": 1}),
+        (lambda: buckets.renew(lease, after(90)), {"UpdateItem": 1}),
+        (lambda: buckets.nudge(NOON, 0), {"UpdateItem": 1}),
+        (lambda: buckets.give_back(lease), {"UpdateItem": 1}),
+        (lambda: buckets.is_done(NOON, 0), {"BatchGetItem": 1}),
+        (lambda: aws.ports.receipts.claim("t", [("k", a_receipt("a"))], NOON), {"PutItem": 1}),
+    ):
+        assert aws.spend(work) == spent
+
+
+def test_blobs_come_back_whole_and_in_part(aws: Moto) -> None:
+    blobs = aws.ports.blobs
+    name = "outputs/té#nant/j/r 1/7"
+    assert blobs.get(name) is None
+    assert blobs.get(name, 3) is None
+    assert blobs.get(name, 3, 3) is None
+    blobs.put(name, b"0123456789", "text/plain")
+    assert blobs.get(name) == b"0123456789"
+    assert blobs.get(name, 4) == b"456789"
+    assert blobs.get(name, 4, 6) == b"45"
+    assert blobs.get(name, 0, 2) == b"01"
+    assert blobs.get(name, 8, 99) == b"89"
+    assert blobs.get(name, 10) == b""
+    assert blobs.get(name, 99, 100) == b""
+    assert blobs.get(name, 5, 5) == b""
+    blobs.put(name, b"new", "")
+    assert blobs.get(name) == b"new"
+
+
+def test_an_empty_blob_is_one(aws: Moto) -> None:
+    aws.ports.blobs.put("a", b"", "text/plain")
+    assert aws.ports.blobs.get("a") == b""
+    assert aws.ports.blobs.get("a", 0, 0) == b""
+    assert aws.ports.blobs.get("a", 0, 1) == b""
+
+
+def test_a_large_blob_comes_back(aws: Moto) -> None:
+    data = Random(4).randbytes(2_000_000)
+    aws.ports.blobs.put("a", data, "application/octet-stream")
+    assert aws.ports.blobs.get("a") == data
+    assert aws.ports.blobs.get("a", 1_999_990) == data[-10:]
+
+
+def test_blobs_are_deleted_though_some_are_not_there(aws: Moto) -> None:
+    blobs = aws.ports.blobs
+    for name in ("a", "b", "c"):
+        blobs.put(name, b"x", "text/plain")
+    assert aws.spend(lambda: blobs.delete(["a", "b", "none"])) == {"DeleteObjects": 1}
+    assert [blobs.get(name) for name in "abc"] == [None, None, b"x"]
+    assert aws.spend(lambda: blobs.delete([])) == {}
+
+
+def test_a_link_names_the_blob_its_type_and_an_end(aws: Moto) -> None:
+    link = aws.ports.blobs.link("outputs/t/a b", "text/plain")
+    assert link is not None
+    assert BUCKET in link
+    assert "outputs/t/a%20b" in link
+    assert "response-content-type=text%2Fplain" in link
+    assert "Expires" in link

@@ -1,0 +1,287 @@
+"""Answers that were lost, calls that were refused, batches done in part: nothing counts wrongly."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from punctual.domain.errors import Unavailable
+from punctual.domain.job_state import Lane, Priority
+from punctual.domain.run import Lease
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import Key, Receipt
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.aws.moto_faults import (
+    failed_entries,
+    in_part,
+    lost_answers,
+    refused,
+    sent_twice,
+    unreached,
+)
+from tests.support.builders_jobs import JOB_ID, NOON, a_job, after
+
+KEY = Key("t", JOB_ID)
+RUN = "01900000-0000-7000-8000-0000000000aa"
+HEAD = a_job(writers=("w1",))
+NEXT = replace(HEAD, version=2, writers=("w1", "me"))
+OTHER = replace(HEAD, version=2, writers=("w1", "another"))
+
+
+@pytest.fixture
+def aws() -> Iterator[Moto]:
+    with moto(lambda: NOON) as made:
+        made.ports.heads.swap([Swap(HEAD, 0)])
+        yield made
+
+
+@pytest.mark.parametrize("times", [1, 3, 4])
+def test_a_swap_whose_answer_was_lost_has_won(aws: Moto, times: int) -> None:
+    """Four are all the tries: then the row itself is asked."""
+    with lost_answers(aws.clients.dynamodb, "UpdateItem", times):
+        assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [True]
+    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(NEXT, {})}
+
+
+def test_a_creation_whose_answer_was_lost_has_won(aws: Moto) -> None:
+    new = a_job(job_id="new", writers=("me",))
+    with lost_answers(aws.clients.dynamodb, "PutItem", 1):
+        assert aws.ports.heads.swap([Swap(new, 0)]) == [True]
+
+
+def test_a_swap_that_botocore_repeats_by_itself_has_won(aws: Moto) -> None:
+    with sent_twice(aws.clients.dynamodb, "UpdateItem"):
+        assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [True]
+    assert aws.slept == []
+
+
+def test_a_swap_that_another_won_meanwhile_is_lost(aws: Moto) -> None:
+    with unreached(aws.clients.dynamodb, "UpdateItem", 1):
+        aws.clients.dynamodb.meta.events.register_last(
+            "before-call.dynamodb.UpdateItem", _once(lambda: _write_as_another(aws))
+        )
+        assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [False]
+    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(OTHER, {})}
+
+
+def _once(work: Callable[[], None]) -> Callable[..., None]:
+    left = [work]
+
+    def handler(**_: object) -> None:
+        if left:
+            left.pop()()
+
+    return handler
+
+
+def _write_as_another(aws: Moto) -> None:
+    assert aws.ports.heads.swap([Swap(OTHER, 1)]) == [True]
+
+
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [("InternalServerError", 500), ("ProvisionedThroughputExceededException", 400)],
+)
+def test_a_swap_that_never_takes_effect_is_unavailable_and_not_lost(
+    aws: Moto, code: str, status: int
+) -> None:
+    with (
+        refused(aws.clients.dynamodb, "UpdateItem", 99, code, status),
+        pytest.raises(Unavailable, match="did not answer while writing jobs"),
+    ):
+        aws.ports.heads.swap([Swap(NEXT, 1)])
+    assert len(aws.slept) == 3
+    assert aws.ports.heads.load([KEY]) == {KEY: StoredState(HEAD, {})}
+
+
+def test_a_swap_without_an_answer_is_lost_where_the_row_has_gone_on(aws: Moto) -> None:
+    aws.ports.heads.swap([Swap(OTHER, 1)])
+    with unreached(aws.clients.dynamodb, "UpdateItem", 99):
+        assert aws.ports.heads.swap([Swap(NEXT, 1)]) == [False]
+
+
+def test_of_many_swaps_the_others_are_written_though_one_fails(aws: Moto) -> None:
+    new = [a_job(job_id=f"j{n}", writers=("me",)) for n in range(3)]
+    with (
+        refused(aws.clients.dynamodb, "PutItem", 1, "AccessDeniedException"),
+        pytest.raises(Unavailable, match="AccessDeniedException while writing jobs"),
+    ):
+        aws.ports.heads.swap([Swap(head, 0) for head in new])
+    assert set(aws.ports.heads.load([Key("t", head.job_id) for head in new])) == {
+        Key("t", "j1"),
+        Key("t", "j2"),
+    }
+
+
+def test_a_beat_whose_answer_was_lost_renews(aws: Moto) -> None:
+    aws.ports.heads.swap([Swap(NEXT, 1, {RUN: Lease(2, after(30))})])
+    with lost_answers(aws.clients.dynamodb, "UpdateItem", 2):
+        assert aws.ports.heads.beat([LeaseRenewal(KEY, RUN, 2, after(60))]) == [NEXT]
+
+
+TIMERS = [Timer(NOON, 0, after(n), "t", f"j{n}", 1) for n in range(30)]
+
+
+def due(aws: Moto) -> list[Timer]:
+    return list(aws.ports.timers.due(NOON, 0, after(60), None, 100).timers)
+
+
+def test_a_batch_done_in_part_sends_only_the_rest_again(aws: Moto) -> None:
+    with in_part(aws.clients.dynamodb, "BatchWriteItem", 2, done=10) as sent:
+        aws.ports.timers.put(TIMERS[:25])
+    assert sent == [25, 15, 5]
+    assert len(aws.slept) == 2
+    assert due(aws) == TIMERS[:25]
+
+
+def test_a_delete_done_in_part_deletes_all(aws: Moto) -> None:
+    aws.ports.timers.put(TIMERS)
+    with in_part(aws.clients.dynamodb, "BatchWriteItem", 1, done=1) as sent:
+        aws.ports.timers.delete(TIMERS[:20])
+    assert sent == [20, 19]
+    assert due(aws) == TIMERS[20:]
+
+
+def test_a_read_done_in_part_asks_only_for_the_rest(aws: Moto) -> None:
+    new = [a_job(job_id=f"j{n}", writers=("w",)) for n in range(12)]
+    aws.ports.heads.swap([Swap(head, 0) for head in new])
+    with in_part(aws.clients.dynamodb, "BatchGetItem", 2, done=5) as asked:
+        found = aws.ports.heads.load([Key("t", head.job_id) for head in new])
+    assert asked == [12, 7, 2]
+    assert len(found) == 12
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_batch_without_progress_is_given_up(aws: Moto, reached: bool) -> None:
+    client = aws.clients.dynamodb
+    faults = (
+        refused(client, "BatchWriteItem", 99, "ThrottlingException")
+        if reached
+        else unreached(client, "BatchWriteItem", 99)
+    )
+    with faults, pytest.raises(Unavailable, match="left 5 rows unprocessed while writing timers"):
+        aws.ports.timers.put(TIMERS[:5])
+    assert len(aws.slept) == 3
+    assert sum(aws.slept) < 10
+
+
+def test_a_batch_is_tried_again_after_a_lost_answer(aws: Moto) -> None:
+    with lost_answers(aws.clients.dynamodb, "BatchWriteItem", 1):
+        aws.ports.timers.put(TIMERS[:5])
+    assert due(aws) == TIMERS[:5]
+
+
+def test_a_read_that_is_refused_is_unavailable(aws: Moto) -> None:
+    with (
+        refused(aws.clients.dynamodb, "Query", 1, "ResourceNotFoundException"),
+        pytest.raises(Unavailable, match="ResourceNotFoundException while reading timers"),
+    ):
+        due(aws)
+
+
+def test_a_watermark_whose_answer_was_lost_has_advanced(aws: Moto) -> None:
+    with lost_answers(aws.clients.dynamodb, "PutItem", 1):
+        assert aws.ports.buckets.advance(None, NOON)
+    assert not aws.ports.buckets.advance(None, NOON)
+    with sent_twice(aws.clients.dynamodb, "PutItem"):
+        assert aws.ports.buckets.advance(NOON, after(60))
+    assert aws.ports.buckets.watermark() == after(60)
+
+
+def test_giving_back_a_bucket_and_finishing_it_may_be_said_twice(aws: Moto) -> None:
+    buckets = aws.ports.buckets
+    lease = buckets.acquire(NOON, 0, "me", NOON, after(60))
+    assert lease is not None
+    with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
+        assert buckets.give_back(lease)
+    assert not buckets.give_back(lease)
+    with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
+        lease = buckets.acquire(NOON, 0, "me", NOON, after(60))
+    assert lease is not None
+    assert lease.token == 3  # a token is spent with the lost answer; it only has to grow
+    with lost_answers(aws.clients.dynamodb, "UpdateItem", 1):
+        assert buckets.done(lease)
+
+
+def test_a_receipt_whose_answer_was_lost_stands(aws: Moto) -> None:
+    receipt = Receipt("print", "id", NOON, after(60))
+    with lost_answers(aws.clients.dynamodb, "PutItem", 1):
+        assert aws.ports.receipts.claim("t", [("k", receipt)], NOON) == [receipt]
+
+
+MESSAGES = [Message("t", "j", f"r{n}", NOON, Priority.NORMAL, Lane.QUICK, 1) for n in range(12)]
+
+
+def test_messages_that_failed_are_sent_once_more(aws: Moto) -> None:
+    with failed_entries(aws.clients.sqs, "SendMessageBatch", 1, {0, 3}) as sent:
+        assert aws.ports.messages.send(MESSAGES) == [True] * 12
+    assert sent == [10, 2, 2]
+
+
+def test_a_message_that_fails_again_is_left_to_a_later_look(aws: Moto) -> None:
+    with failed_entries(aws.clients.sqs, "SendMessageBatch", 99, {0}) as sent:
+        assert aws.ports.messages.send(MESSAGES[:3]) == [False, True, True]
+    assert sent == [3, 1]
+
+
+def test_a_message_that_is_wrong_in_itself_is_not_sent_again(aws: Moto) -> None:
+    with failed_entries(aws.clients.sqs, "SendMessageBatch", 1, {1}, sender_fault=True) as sent:
+        assert aws.ports.messages.send(MESSAGES[:3]) == [True, False, True]
+    assert sent == [3]
+
+
+def test_a_call_that_fails_leaves_the_other_messages_sent(aws: Moto) -> None:
+    with refused(aws.clients.sqs, "SendMessageBatch", 1, "RequestThrottled"):
+        assert aws.ports.messages.send(MESSAGES) == [False] * 10 + [True] * 2
+
+
+def test_a_queue_that_answers_nothing_is_unavailable(aws: Moto) -> None:
+    with (
+        refused(aws.clients.sqs, "SendMessageBatch", 99, "InternalError", 500),
+        pytest.raises(Unavailable, match="while sending messages"),
+    ):
+        aws.ports.messages.send(MESSAGES)
+
+
+def test_a_wake_up_that_could_not_be_sent_is_told(aws: Moto) -> None:
+    with (
+        failed_entries(aws.clients.sqs, "SendMessageBatch", 99, {0}),
+        pytest.raises(Unavailable),
+    ):
+        aws.ports.wake.nudge(TIMERS[:1])
+
+
+EVENTS = [{"source": "punctual", "detail-type": "x", "detail": {"n": n}} for n in range(3)]
+
+
+def test_events_that_failed_are_published_again(aws: Moto) -> None:
+    with failed_entries(aws.clients.events, "PutEvents", 2, {0}) as sent:
+        ids = aws.ports.feed.publish(EVENTS)
+    assert sent == [3, 1, 1]
+    assert len(set(ids)) == 3
+    assert all(ids)
+
+
+def test_a_bus_that_takes_nothing_is_unavailable(aws: Moto) -> None:
+    with (
+        failed_entries(aws.clients.events, "PutEvents", 99, {0}),
+        pytest.raises(Unavailable, match="did not take 1 events"),
+    ):
+        aws.ports.feed.publish(EVENTS)
+
+
+def test_a_store_of_blobs_that_fails_is_unavailable(aws: Moto) -> None:
+    blobs = aws.ports.blobs
+    planned: list[tuple[str, Callable[[], object]]] = [
+        ("PutObject", lambda: blobs.put("a", b"", "")),
+        ("GetObject", lambda: blobs.get("a")),
+        ("DeleteObjects", lambda: blobs.delete(["a"])),
+    ]
+    for operation, work in planned:
+        with (
+            refused(aws.clients.s3, operation, 99, "InternalError", 500),
+            pytest.raises(Unavailable, match="AWS did not answer"),
+        ):
+            work()

@@ -1,0 +1,169 @@
+"""Knobs and the kill switch: who reads them, how often, and what a slip of the pen does."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.dynamodb.control.partitions import DynamoBuckets
+from punctual.aws.operator_settings import (
+    DispatchSwitch,
+    OperatorSettings,
+    SsmOperatorSettings,
+    SwitchedMessages,
+)
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.domain.errors import Unavailable
+from punctual.domain.job_state import Lane, Priority
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.run_queue import Message
+from punctual.node.clock import ManualClock
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.aws.moto_faults import refused, unreached
+from tests.support.builders import NOON, after
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(NOON)
+
+
+@pytest.fixture
+def aws(clock: ManualClock) -> Iterator[Moto]:
+    with moto(clock) as made:
+        yield made
+
+
+def a_gate(aws: Moto, clock: ManualClock) -> DispatchSwitch:
+    dynamo = DynamoClient(
+        lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, "test", tries=2)
+    )
+    return DispatchSwitch(dynamo, aws.settings.control_table, clock)
+
+
+def read(aws: Moto, **values: str) -> OperatorSettings:
+    for name, value in values.items():
+        aws.clients.ssm.put_parameter(
+            Name=aws.settings.knobs + name, Value=value, Type="String", Overwrite=True
+        )
+    return SsmOperatorSettings(lambda: aws.clients.ssm, aws.settings.knobs).read()
+
+
+def a_message(run: int) -> Message:
+    return Message("t", "j", f"r{run}", NOON, Priority.NORMAL, Lane.QUICK, 1, "http")
+
+
+def test_knobs_are_read_as_they_stand(aws: Moto) -> None:
+    assert read(aws, shards="64", pace=" 7 ", dispatch="off") == OperatorSettings(64, 7, False)
+    assert read(aws, dispatch="on") == OperatorSettings(64, 7, True)
+
+
+@pytest.mark.parametrize("value", ["Off", "OFF", "off "])
+def test_the_switch_may_be_written_in_capitals(aws: Moto, value: str) -> None:
+    assert read(aws, shards="1", pace="7", dispatch=value) == OperatorSettings(1, 7, False)
+    assert read(aws, dispatch="On") == OperatorSettings(1, 7, True)
+
+
+def test_knobs_that_are_not_there_have_their_defaults_and_are_told(aws: Moto) -> None:
+    assert read(aws) == OperatorSettings(1, 30, True, ("dispatch", "shards", "pace"))
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "1001", "99999", "two", "", "1.5", "٣"])
+def test_a_shard_count_that_makes_no_sense_is_told_and_one_is_in_force(
+    aws: Moto, value: str
+) -> None:
+    found = read(aws, shards=value or " ", pace="5", dispatch="on")
+    assert found == OperatorSettings(1, 5, True, ("shards",))
+
+
+def test_a_store_of_parameters_that_does_not_answer_is_unavailable(aws: Moto) -> None:
+    with (
+        refused(aws.clients.ssm, "GetParameters", 5, "AccessDeniedException"),
+        pytest.raises(Unavailable),
+    ):
+        read(aws)
+
+
+def test_the_switch_is_read_once_in_thirty_seconds(aws: Moto, clock: ManualClock) -> None:
+    planner, other = a_gate(aws, clock), a_gate(aws, clock)
+    assert other.open()
+    planner.set(False)
+    assert aws.spend(other.open) == {}
+    assert other.open(), "what was read half a minute ago"
+    clock.advance(timedelta(seconds=30))
+    assert aws.spend(other.open) == {"BatchGetItem": 1}
+    assert not other.open()
+    assert aws.spend(lambda: planner.set(False)) == {"BatchGetItem": 1}, "nothing to say"
+    planner.set(True)
+    assert a_gate(aws, clock).open()
+
+
+def test_who_knows_it_off_sees_at_once_that_it_is_on(aws: Moto, clock: ManualClock) -> None:
+    """A wake-up that comes before that would be taken for nothing, and its sender calls no more."""
+    planner, other = a_gate(aws, clock), a_gate(aws, clock)
+    planner.set(False)
+    assert not other.open()
+    planner.set(True)
+    assert other.open()
+
+
+def test_a_switch_that_cannot_be_read_stays_as_it_was(aws: Moto, clock: ManualClock) -> None:
+    a_gate(aws, clock).set(False)
+    gate = a_gate(aws, clock)
+    with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
+        assert gate.open()
+    assert not gate.open()
+    clock.advance(timedelta(seconds=31))
+    with unreached(aws.clients.dynamodb, "BatchGetItem", 9):
+        assert not gate.open()
+
+
+def test_the_switch_and_the_shard_count_share_a_row_and_leave_each_other_alone(
+    aws: Moto, clock: ManualClock
+) -> None:
+    a_gate(aws, clock).set(False)
+    assert aws.ports.buckets.shards() == 1
+    aws.ports.buckets.grow(8)
+    assert aws.ports.buckets.shards() == 8
+    assert not a_gate(aws, clock).open()
+    assert len(aws.rows("control")) == 1
+
+
+def test_with_dispatch_off_no_message_is_taken(aws: Moto, clock: ManualClock) -> None:
+    gate = a_gate(aws, clock)
+    messages = SwitchedMessages(aws.ports.messages, gate)
+    assert messages.send([a_message(1)]) == [True]
+    gate.set(False)
+    assert messages.send([a_message(2), a_message(3)]) == [False, False]
+    assert [one.run_id for one in aws.delivered()] == ["r1"]
+
+
+def test_who_holds_what_is_read_at_once(aws: Moto, clock: ManualClock) -> None:
+    dynamo = DynamoClient(
+        lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, "test")
+    )
+    buckets = DynamoBuckets(dynamo, aws.settings.control_table, clock)
+    mine = buckets.acquire(NOON, 0, "a", NOON, after(60))
+    over = buckets.acquire(NOON, 1, "b", NOON, after(1))
+    given = buckets.acquire(NOON, 2, "c", NOON, after(60))
+    done = buckets.acquire(NOON, 3, "d", NOON, after(60))
+    assert mine
+    assert over
+    assert given
+    assert done
+    assert buckets.give_back(given)
+    assert buckets.done(done)
+    clock.set(after(1))
+    places = [TimerPartition(NOON, shard) for shard in range(5)]
+    assert buckets.held(places) == {TimerPartition(NOON, 0): mine}
+    assert aws.spend(lambda: buckets.held(places)) == {"BatchGetItem": 1}
+    assert aws.spend(lambda: buckets.held([])) == {}
+
+
+def test_the_row_of_a_lease_expires_a_week_after_its_end(aws: Moto) -> None:
+    aws.ports.buckets.acquire(NOON, 0, "a", NOON, after(60))
+    (row,) = aws.rows("control")
+    assert int(row[keys.TTL]["N"]) == (after(60) + timedelta(days=7)).timestamp()

@@ -1,0 +1,248 @@
+"""Messages, wake-ups and events: what stands in the queue, and where."""
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from punctual.aws.event_bus import MOST_BYTES
+from punctual.aws.sqs.run_queue import parse_message, to_body
+from punctual.aws.sqs.sender import Queue
+from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
+from punctual.domain.errors import Invalid
+from punctual.domain.job_state import Lane, Priority
+from punctual.engine.dispatch.on_demand.wakeup_times import MANY
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
+from tests.support.aws.moto_adapter import BUS, Moto, moto
+from tests.support.builders_jobs import NOON, after
+
+JOB = "01900000-0000-7000-8000-000000000001"
+RUN = "01900000-0000-7000-8000-0000000000a%d"
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def aws() -> Iterator[Moto]:
+    with moto(lambda: NOON) as made:
+        made.ports.messages.send([])  # the kill switch is read once in thirty seconds
+        yield made
+
+
+@pytest.fixture
+def called(aws: Moto) -> list[tuple[list[TimerPartition], int]]:
+    """The wake-ups that were sent: their places, and the seconds they were delayed."""
+    found: list[tuple[list[TimerPartition], int]] = []
+
+    def note(params: dict[str, Any], **_: object) -> None:
+        found.extend(
+            (parse_wake(one["MessageBody"]), one["DelaySeconds"]) for one in params["Entries"]
+        )
+
+    aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
+    return found
+
+
+def a_message(run: int = 1, **fields: object) -> Message:
+    made = Message("té\uffff#", JOB, RUN % run, after(0.25), Priority.NORMAL, Lane.QUICK, 7, "http")
+    return made._replace(**fields)  # type: ignore[arg-type]
+
+
+def test_a_message_comes_back_as_it_was_sent(aws: Moto) -> None:
+    message = a_message()
+    assert aws.ports.messages.send([message]) == [True]
+    (received,) = aws.messages(aws.settings.queues["quick-normal"])
+    assert parse_message(received["Body"]) == message
+    assert received["Body"].isascii()
+    assert len(received["Body"]) < 300
+
+
+def test_message_ignores_unknown_fields() -> None:
+    values = json.loads(to_body(a_message()))
+    assert parse_message(json.dumps({**values, "h": [2, {"version": 8}]})) == a_message()
+
+
+def test_no_message_waits_for_another(aws: Moto) -> None:
+    """Not runs of one job, and not the same run sent again while its first message is hidden."""
+    aws.ports.messages.send([a_message(1), a_message(2), a_message(1, version=8)])
+    received = aws.messages(aws.settings.queues["quick-normal"])
+    groups = [one["Attributes"]["MessageGroupId"] for one in received]
+    assert sorted(groups) == [f"{JOB}/{RUN % 1}/7", f"{JOB}/{RUN % 1}/8", f"{JOB}/{RUN % 2}/7"]
+    assert all(len(group) <= 128 for group in groups)
+
+
+def test_a_run_sent_by_a_later_swap_is_another_message(aws: Moto) -> None:
+    messages = [a_message(), a_message(), a_message(version=8)]
+    assert aws.ports.messages.send(messages) == [True, True, True]
+    received = aws.messages(aws.settings.queues["quick-normal"])
+    marks = [one["Attributes"]["MessageDeduplicationId"] for one in received]
+    assert sorted(marks) == [f"{JOB}/{RUN % 1}/7", f"{JOB}/{RUN % 1}/8"]
+
+
+def test_each_lane_and_priority_has_its_queue_where_it_is_deployed(aws: Moto) -> None:
+    wanted = {
+        (Lane.QUICK, Priority.HIGH): "quick-high",
+        (Lane.QUICK, Priority.LOW): "quick-low",
+        (Lane.LONG, Priority.HIGH): "long",
+        (Lane.LONG, Priority.LOW): "long",
+    }
+    messages = [
+        a_message(n, lane=lane, priority=priority) for n, (lane, priority) in enumerate(wanted)
+    ]
+    assert aws.spend(lambda: aws.ports.messages.send(messages)) == {"SendMessageBatch": 3}
+    for name in ("quick-high", "quick-low", "long"):
+        received = aws.messages(aws.settings.queues[name])
+        found = {parse_message(one["Body"]) for one in received}
+        assert found == {m for m in messages if wanted[m.lane, m.priority] == name}
+
+
+def test_messages_go_ten_at_a_time_and_are_answered_in_order(aws: Moto) -> None:
+    messages = [a_message(n, priority=Priority(n % 2)) for n in range(26)]
+    taken: list[bool] = []
+    spent = aws.spend(lambda: taken.extend(aws.ports.messages.send(messages)))
+    assert spent == {"SendMessageBatch": 4}
+    assert taken == [True] * 26
+    assert aws.spend(lambda: aws.ports.messages.send([])) == {}
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{}", "null", '{"f":2}', '"x"', "{"])
+def test_a_body_that_is_no_message_is_refused(body: str) -> None:
+    with pytest.raises(Invalid, match="not a message"):
+        parse_message(body)
+    with pytest.raises(Invalid, match="not a wake-up"):
+        parse_wake(body)
+
+
+def test_a_message_of_a_later_version_is_refused() -> None:
+    later = {**json.loads(to_body(a_message())), "f": 2}
+    with pytest.raises(Invalid, match="later version"):
+        parse_message(json.dumps(later))
+
+
+def a_timer(minutes: int, shard: int = 0, job_id: str = "j") -> Timer:
+    return Timer(NOON + minutes * MINUTE, shard, after(60 * minutes), "t", job_id, 1)
+
+
+def test_a_batch_of_timers_is_one_call_with_a_message_for_each_minute_that_is_near(
+    aws: Moto, called: list[tuple[list[TimerPartition], int]]
+) -> None:
+    timers = [a_timer(0), a_timer(0, job_id="k"), a_timer(0, 1), a_timer(2), a_timer(90)]
+    assert aws.spend(lambda: aws.ports.wake.nudge(timers)) == {"SendMessageBatch": 1}
+    assert called == [
+        ([TimerPartition(NOON, 0), TimerPartition(NOON, 1)], 0),
+        (
+            [TimerPartition(NOON + 2 * MINUTE, 0)],
+            118,
+        ),  # two minutes, less what a poller takes to be there
+    ]
+
+
+def test_while_a_wake_up_is_under_way_later_timers_need_none(
+    aws: Moto, called: list[tuple[list[TimerPartition], int]]
+) -> None:
+    nudge = aws.ports.wake.nudge
+    nudge([a_timer(1)])
+    assert aws.spend(lambda: nudge([a_timer(1, job_id="k"), a_timer(90)])) == {}
+    later = a_timer(1, job_id="l")
+    nudge([later._replace(at=later.at + timedelta(seconds=40))])
+    assert [seconds for _, seconds in called] == [58]
+    sooner = Timer(NOON, 0, after(30), "t", "m", 1)
+    nudge([sooner])
+    nudge([sooner._replace(at=after(20))])
+    assert [seconds for _, seconds in called] == [58, 28, 18]
+
+
+def test_many_timers_call_a_poller_once_more_and_a_minute_before(
+    aws: Moto, called: list[tuple[list[TimerPartition], int]]
+) -> None:
+    aws.ports.wake.nudge([a_timer(2, job_id=f"j{n}") for n in range(MANY - 1)])
+    aws.ports.wake.nudge([a_timer(2)])
+    aws.ports.wake.nudge([a_timer(2, job_id="one more")])
+    assert [seconds for _, seconds in called] == [116, 60]
+
+
+@pytest.mark.parametrize("before", ["another place of its minute", "a minute early, for many"])
+def test_who_was_called_before_a_timer_was_put_is_called_again(aws: Moto, before: str) -> None:
+    """One message went out, at 18 s, or at once: whoever took it saw nothing of what came later."""
+    now = [NOON]
+    sent: list[list[TimerPartition]] = []
+
+    class Taken:
+        def send(self, _url: str, entries: Sequence[dict[str, Any]]) -> list[bool]:
+            sent.extend(parse_wake(one["MessageBody"]) for one in entries)
+            return [True] * len(entries)
+
+    wake = SqsWakeUps(cast(Queue, Taken()), "", lambda: now[0])
+    late = Timer(NOON, 1, after(50), "t", "j", 1)
+    if before.startswith("another"):
+        wake.nudge([Timer(NOON, 0, after(20), "t", "j", 1), late])
+    else:
+        wake.nudge([late._replace(job_id=f"j{n}") for n in range(MANY)])
+    now[0] = after(25)
+    wake.nudge([Timer(NOON, 1, after(55), "t", "later", 1)])
+    assert [TimerPartition(NOON, 1) in places for places in sent] == [True, True]
+
+
+def test_timers_that_nobody_was_given_yet_need_no_nudge(aws: Moto) -> None:
+    assert aws.spend(lambda: aws.ports.wake.nudge([a_timer(4), a_timer(600)])) == {}
+    assert aws.spend(lambda: aws.ports.wake.nudge([])) == {}
+
+
+@pytest.mark.parametrize(("seconds", "delay"), [(30.9, 30), (-5, 0), (3_600, 900)])
+def test_a_wake_up_is_delayed_and_never_too_late(aws: Moto, seconds: float, delay: int) -> None:
+    sent: list[int] = []
+
+    def note(params: dict[str, list[dict[str, int]]], **_: object) -> None:
+        sent.extend(entry["DelaySeconds"] for entry in params["Entries"])
+
+    aws.clients.sqs.meta.events.register("provide-client-params.sqs.SendMessageBatch", note)
+    aws.ports.wake.call([TimerPartition(NOON, 0)], after(seconds))
+    assert sent == [delay]
+
+
+def test_a_kill_costs_nothing_for_the_beat_carries_it(aws: Moto) -> None:
+    assert aws.spend(lambda: aws.ports.wake.kill(Key("t", "j"), ["r"])) == {}
+
+
+def an_event(size: int = 1) -> dict[str, object]:
+    return {"source": "punctual", "detail-type": "Job Run", "detail": {"payload": "é" * size}}
+
+
+def test_events_reach_the_bus_ten_at_a_time_in_order(aws: Moto) -> None:
+    ids: list[str] = []
+    events = [an_event(n) for n in range(12)]
+    assert aws.spend(lambda: ids.extend(aws.ports.feed.publish(events))) == {"PutEvents": 2}
+    assert len(set(ids)) == 12
+    assert aws.spend(lambda: aws.ports.feed.publish([])) == {}
+
+
+def test_large_events_go_in_calls_of_their_own(aws: Moto) -> None:
+    events = [an_event(60_000) for _ in range(5)]
+    assert aws.spend(lambda: aws.ports.feed.publish(events)) == {"PutEvents": 3}
+
+
+def test_an_event_that_the_bus_would_refuse_is_refused_with_its_size(aws: Moto) -> None:
+    with pytest.raises(Invalid, match=f"over the bus's {MOST_BYTES}"):
+        aws.ports.feed.publish([an_event(MOST_BYTES)])
+
+
+def test_an_event_names_its_bus(aws: Moto) -> None:
+    entries: list[dict[str, str]] = []
+
+    def note(params: dict[str, list[dict[str, str]]], **_: object) -> None:
+        entries.extend(params["Entries"])
+
+    aws.clients.events.meta.events.register("provide-client-params.eventbridge.PutEvents", note)
+    aws.ports.feed.publish([an_event()])
+    assert entries == [
+        {
+            "Source": "punctual",
+            "DetailType": "Job Run",
+            "Detail": '{"payload":"é"}',
+            "EventBusName": BUS,
+        }
+    ]

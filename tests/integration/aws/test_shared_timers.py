@@ -1,0 +1,241 @@
+"""Timers that share rows on AWS: what they cost, and what becomes of them when things go wrong."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from bench.sizes import item_bytes
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.timers import keys as timer_keys
+from punctual.aws.dynamodb.timers import timers
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.rows import MEMBERS, TimerRow
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.poller.handler import PAGES_KNOWN
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.aws.timer_hands import FOREVER, another, due
+from tests.support.builders import NOON, a_timer, after, an_id
+
+TEN = [a_timer(after(1), an_id(n)) for n in range(10)]
+MANY = [a_timer(after(1), an_id(n)) for n in range(500)]
+
+
+@pytest.fixture
+def aws() -> Iterator[Moto]:
+    with moto(lambda: NOON) as made:
+        yield made
+
+
+def rows(aws: Moto) -> list[dict[str, Any]]:
+    return aws.rows(keys.TIMERS.name)
+
+
+def written(aws: Moto, work: Callable[[], object]) -> int:
+    before = aws.written[keys.TIMERS.name]
+    work()
+    return aws.written[keys.TIMERS.name] - before
+
+
+def test_ten_that_are_put_together_are_one_row_and_go_as_one(aws: Moto) -> None:
+    mine = aws.ports.timers
+    assert written(aws, lambda: mine.put(TEN)) == 1
+    (row,) = rows(aws)
+    assert row[MEMBERS] == {"SS": [f"acme#{one.job_id}#1" for one in TEN]}
+    assert item_bytes(row) < 1_000
+    assert aws.spend(lambda: due(mine)) == {"Query": 1}
+    assert aws.spend(lambda: mine.delete(TEN)) == {"BatchWriteItem": 1}
+    assert rows(aws) == []
+
+
+def test_five_hundred_are_a_row_for_twenty(aws: Moto) -> None:
+    assert written(aws, lambda: aws.ports.timers.put(MANY[::-1])) == 25
+    assert max(item_bytes(row) for row in rows(aws)) <= 1_000
+    poller = another(aws)
+    assert due(poller) == MANY
+    assert written(aws, lambda: poller.delete(MANY)) == 25
+    assert rows(aws) == []
+
+
+def test_one_alone_keeps_its_own_key_and_what_was_put_before_shared_rows_is_read(
+    aws: Moto,
+) -> None:
+    aws.ports.timers.put(TEN[:1])
+    (row,) = rows(aws)
+    assert row == timer_keys.timer(*TEN[0]).item()
+    reader = another(aws)
+    assert due(reader) == TEN[:1]
+    assert aws.spend(lambda: reader.delete(TEN[:1])) == {"BatchWriteItem": 1}
+    assert rows(aws) == []
+
+
+def test_different_moments_minutes_and_shards_share_nothing(aws: Moto) -> None:
+    some = [
+        a_timer(after(1), an_id(1)),
+        a_timer(after(1.000001), an_id(2)),
+        a_timer(after(61), an_id(3)),
+        a_timer(after(1), an_id(4), shard=1),
+    ]
+    aws.ports.timers.put(some)
+    assert len(rows(aws)) == 4
+    assert not any(MEMBERS in row for row in rows(aws))
+
+
+def test_a_part_that_is_handled_leaves_the_rest_where_it_is(aws: Moto) -> None:
+    aws.ports.timers.put(TEN)
+    poller = another(aws)
+    due(poller)
+    assert aws.spend(lambda: poller.delete(TEN[:4])) == {"UpdateItem": 1}
+    assert due(another(aws)) == TEN[4:]
+    assert aws.spend(lambda: poller.delete(TEN[4:])) == {"BatchWriteItem": 1}
+    assert rows(aws) == []
+
+
+def test_of_two_pollers_that_handle_parts_of_a_row_the_last_takes_it_away(aws: Moto) -> None:
+    aws.ports.timers.put(TEN)
+    one, other = another(aws), another(aws)
+    assert due(one) == due(other) == TEN
+    one.delete(TEN[:5])
+    other.delete(TEN[3:])
+    assert rows(aws) == []
+    one.delete(TEN[5:])
+    assert rows(aws) == []
+
+
+def test_of_two_at_the_very_same_time_nobody_leaves_an_empty_row(aws: Moto) -> None:
+    """The other's change comes between what the one knows and what it writes."""
+    aws.ports.timers.put(TEN)
+    one, other = another(aws), another(aws)
+    assert due(one) == due(other) == TEN
+    left = [lambda: other.delete(TEN[5:9]), lambda: other.delete(TEN[9:])]
+
+    def meanwhile(**_: object) -> None:
+        if left:
+            left.pop(0)()
+
+    events = aws.clients.dynamodb.meta.events
+    events.register_first("before-call.dynamodb.UpdateItem", meanwhile)
+    one.delete(TEN[:5])
+    assert left == []
+    assert rows(aws) == []
+
+
+def test_a_timer_that_another_put_again_survives_the_delete_of_what_was_read(aws: Moto) -> None:
+    aws.ports.timers.put(TEN)
+    poller = another(aws)
+    due(poller)
+    aws.ports.timers.put(TEN[:2])
+    aws.ports.timers.put(TEN[2:3])
+    poller.delete(TEN)
+    assert due(another(aws)) == TEN[:3]
+
+
+def test_what_stands_in_several_rows_comes_once_and_leaves_all_of_them(aws: Moto) -> None:
+    for some in (TEN, TEN[:2], TEN[:1], TEN[1:3]):
+        another(aws).put(some)
+    assert len(rows(aws)) == 4
+    poller = another(aws)
+    assert due(poller) == TEN
+    poller.delete(TEN[:2])
+    assert due(another(aws)) == TEN[2:]
+    assert len(rows(aws)) == 2
+
+
+@pytest.mark.parametrize("known", [KnownTimers(), KnownTimers(1)])
+def test_what_is_not_known_any_more_is_read_again(aws: Moto, known: KnownTimers) -> None:
+    """A process that was started anew, or has known too many since."""
+    aws.ports.timers.put(TEN)
+    aws.ports.timers.put([a_timer(after(1), an_id(77))])
+    poller = another(aws, known)
+    due(poller)
+    aws.ports.timers.put(MANY[100:160])
+    due(poller)
+    spent = aws.spend(lambda: another(aws, known).delete(TEN[:4]))
+    assert spent["UpdateItem"] == 1
+    another(aws).delete([*TEN[4:], a_timer(after(1), an_id(77))])
+    assert due(another(aws)) == MANY[100:160]
+
+
+def test_more_than_memory_holds_are_looked_for_and_deleted_a_part_at_a_time(
+    aws: Moto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a sweeper may that finds hours of what nobody looked at."""
+    monkeypatch.setattr(timers, "AT_ONCE", 20)
+    aws.ports.timers.put(MANY[:200])
+    another(aws, KnownTimers(60)).delete(MANY[:200])
+    assert rows(aws) == []
+
+
+def test_memory_keeps_two_generations_and_no_more() -> None:
+    known = KnownTimers(3)
+    marks = [keys.RowKey("p", f"{n}#a#b#c") for n in range(9)]
+    for number, key in enumerate(marks):
+        known.note([TimerRow(key, TEN[number : number + 1])])
+    assert known.leaving(TEN[:3]).unknown == TEN[:3]
+    assert known.leaving(TEN[3:9]).whole == marks[3:]
+
+
+def test_whether_a_jobs_timer_stands_costs_a_query_that_reads_one_unit(aws: Moto) -> None:
+    """Five hundred heads of one midnight, put by a poller in batches."""
+    for start in range(0, 500, 100):
+        aws.ports.timers.put(MANY[start : start + 100])
+    reader = another(aws)
+    asked = [timer._replace(version=0) for timer in MANY]
+    assert aws.spend(lambda: reader.standing(asked[::10])) == {"Query": 50}
+    assert reader.standing(asked) == frozenset(asked)
+    assert 4 * max(item_bytes(row) for row in rows(aws)) <= 4_096
+
+
+def scattered(aws: Moto) -> list[Timer]:
+    """Five that share a row, and behind its place many alone: asked for, and three not there."""
+    some = MANY[::100]
+    aws.ports.timers.put(some)
+    for one in MANY[1:100]:
+        aws.ports.timers.put([one])
+    return [*some[1:], *(a_timer(after(1), an_id(1_000 + n)) for n in range(3))]
+
+
+def test_what_is_not_found_near_its_place_is_looked_for_in_its_moment_once(aws: Moto) -> None:
+    asked = scattered(aws)
+    spent = aws.spend(lambda: another(aws).standing(asked))
+    assert another(aws).standing(asked) == frozenset(asked[:4])
+    assert spent == {"Query": len(asked) + 1}
+
+
+def test_of_a_large_moment_more_is_read_for_each_before_all_of_it_is(
+    aws: Moto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timers, "NEAR", 1)
+    monkeypatch.setattr(timers, "FAR", 2)
+    asked = scattered(aws)
+    spent = aws.spend(lambda: another(aws).standing(asked))
+    assert another(aws).standing(asked) == frozenset(asked[:4])
+    assert spent == {"Query": len(asked) + 1 + len(asked) + 1}
+    spent = aws.spend(lambda: another(aws).standing(asked[-1:]))
+    assert spent == {"Query": 3}, "what was read for all was read for the one"
+
+
+def test_who_reads_two_pages_and_puts_as_many_need_not_look_for_them(aws: Moto) -> None:
+    """As a window does at the most, and what its looks put before its last is deleted."""
+    page = 20
+    first = [a_timer(after(1 + n / 1_000), an_id(n)) for n in range(2 * page)]
+    aws.ports.timers.put(first)
+    poller = another(aws).knowing(PAGES_KNOWN * page)
+    read, cursor, _ = poller.due(NOON, 0, FOREVER, None, page)
+    assert [*read, *poller.due(NOON, 0, FOREVER, cursor, page).timers] == first
+    poller.put([one._replace(at=after(30 + n / 1_000)) for n, one in enumerate(first)])
+    assert "Query" not in aws.spend(lambda: poller.delete(first))
+    assert len(rows(aws)) == 2 * page
+
+
+def test_a_page_asks_for_no_more_rows_than_it_needs(aws: Moto) -> None:
+    """Nobody knows beforehand how many timers rows hold: the first rows tell."""
+    aws.ports.timers.put(MANY)
+    for one in MANY[:70]:
+        aws.ports.timers.put([one._replace(at=after(2))])
+    reader = another(aws)
+    found, cursor, _ = reader.due(NOON, 0, FOREVER, None, 200)
+    assert (len(found), cursor is None) == (200, False)
+    assert aws.spend(lambda: reader.due(NOON, 0, FOREVER, cursor, 15_000)) == {"Query": 2}
+    found, cursor, _ = reader.due(NOON, 0, FOREVER, None, 15_000)
+    assert (len(found), cursor) == (570, None)

@@ -1,0 +1,322 @@
+"""What is counted is what happened: in any order of jobs, again, in parts, and after deaths."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from heapq import heappop, heappush
+from itertools import count
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from punctual.aws.dynamodb.client import DynamoClient, Range
+from punctual.aws.dynamodb.control.counter_keys import PARTS, totals
+from punctual.aws.dynamodb.control.counters import MOST_NAMED, Change, Counters, mark_of
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.domain.errors import Unavailable
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import RunStatus
+from punctual.lambdas.status.counters import standing
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.builders import NOON, after
+from tests.support.item_size import item_size
+
+MORE, LESS = {"job_SCHEDULED": 1}, {"job_SCHEDULED": -1}
+
+
+class Died(BaseException):
+    """The environment is gone: no code of ours sees it coming."""
+
+
+class Dying(DynamoClient):
+    """Dies before a transaction or after it, or finds that others were faster, as it is told."""
+
+    def __init__(self, aws: Moto) -> None:
+        patience = RetryPolicy(aws.slept.append, seed="t")
+        super().__init__(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
+        self.fates: list[str] = []
+        self.meanwhile: list[Callable[[], None]] = []
+
+    def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
+        if self.meanwhile:
+            self.meanwhile.pop()()
+        fate = self.fates.pop() if self.fates else ""
+        if fate == "before":
+            raise Died
+        if fate == "others":
+            return False
+        answer = super().transact(writes)
+        if fate == "after":
+            raise Died
+        return answer and fate != "no answer"
+
+
+class Turns:
+    """Threads of which one runs at a time, in the order of their moments on a clock of the test."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._numbers = count()
+        self._waiting: list[tuple[float, int, threading.Semaphore]] = []
+        self._turn = threading.Semaphore(0)
+
+    def pause(self, seconds: float) -> None:
+        """Let the other threads run until so many seconds have passed."""
+        go_on = threading.Semaphore(0)
+        heappush(self._waiting, (self._now + seconds, next(self._numbers), go_on))
+        self._turn.release()
+        go_on.acquire()
+
+    def play(self, works: Sequence[Callable[[], None]]) -> None:
+        threads = [threading.Thread(target=self._work, args=[work]) for work in works]
+        for thread in threads:
+            thread.start()
+            self._turn.acquire()
+        while self._waiting:
+            self._now, _, go_on = heappop(self._waiting)
+            go_on.release()
+            self._turn.acquire()
+        for thread in threads:
+            thread.join()
+
+    def _work(self, work: Callable[[], None]) -> None:
+        try:
+            self.pause(0)
+            work()
+        finally:
+            self._turn.release()
+
+
+class Slow(DynamoClient):
+    """The store of one reader among others: each call takes some milliseconds."""
+
+    def __init__(self, aws: Moto, turns: Turns, chance: random.Random) -> None:
+        patience = RetryPolicy(turns.pause, seed=str(chance.random()))
+        super().__init__(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
+        self._turns, self._chance = turns, chance
+        self.transactions = 0
+
+    def query(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        self._takes_time()
+        yield from list(super().query(*arguments, **options))
+        self._takes_time()
+
+    def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
+        self._takes_time()
+        answer = super().transact(writes)
+        self.transactions += 1
+        self._takes_time()
+        return answer
+
+    def _takes_time(self) -> None:
+        self._turns.pause(self._chance.uniform(0.003, 0.012))
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Moto]:
+    with moto(lambda: NOON) as found:
+        yield found
+
+
+@pytest.fixture
+def dynamo(aws: Moto) -> Dying:
+    return Dying(aws)
+
+
+@pytest.fixture
+def tallies(aws: Moto, dynamo: Dying) -> Counters:
+    return Counters(dynamo, aws.settings.control_table)
+
+
+def a_change(place: int, counts: Mapping[str, int] = MORE, seconds: float = 0) -> Change:
+    mark = mark_of(str(place), f"job {place}")
+    return Change(mark, after(seconds), counts, {NOON: {"started": sum(counts.values())}})
+
+
+def test_a_reader_that_is_behind_another_of_the_same_slot_is_counted(tallies: Counters) -> None:
+    for places in ((10, 30, 50), (20, 40, 60)):
+        tallies.count("acme", [a_change(place) for place in places])
+    assert tallies.totals("acme") == {"job_SCHEDULED": 6}
+    (minute,) = tallies.minutes("acme", NOON, NOON)
+    assert (minute.at, minute.counts) == (NOON, {"started": 6})
+
+
+def test_two_thousand_jobs_made_and_deleted_leave_nothing(tallies: Counters) -> None:
+    chance = random.Random(1)
+    made = [Change(mark_of(str(n), "made"), after(n / 100), MORE) for n in range(2_000)]
+    gone = [Change(mark_of(str(n), "gone"), after(n / 100), LESS) for n in range(2_000)]
+    readers = [[*made[n::4], *gone[n::4]] for n in range(4)]
+    while any(readers):
+        reader = chance.choice([one for one in readers if one])
+        tallies.count("many", reader[:200])
+        del reader[: chance.choice([100, 200])]  # the other half comes again
+    assert tallies.totals("many") == {}
+
+
+def test_what_comes_to_nothing_together_is_known_to_be_counted(tallies: Counters) -> None:
+    both = [a_change(1), a_change(2, LESS)]
+    tallies.count("nothing", both)
+    tallies.count("nothing", both[:1])
+    tallies.count("nothing", both[1:])
+    assert tallies.totals("nothing") == {}
+
+
+def test_changes_that_change_no_count_ask_nothing(aws: Moto, tallies: Counters) -> None:
+    none = [Change(b"1" * 8, NOON, {}), Change(b"2" * 8, NOON, {"a": 0}, {NOON: {"b": 0}})]
+    assert aws.spend(lambda: tallies.count("none", none)) == {}
+
+
+def test_a_batch_is_a_query_and_a_transaction(aws: Moto, tallies: Counters) -> None:
+    for place in (1, 2):
+        counted = partial(tallies.count, "calls", [a_change(place), a_change(place + 10)])
+        assert aws.spend(counted) == {"Query": 1, "TransactWriteItems": 1}
+    assert aws.spend(counted) == {"Query": 1}, "it came again"
+
+
+def test_one_that_meets_others_adds_to_another_row(
+    aws: Moto, dynamo: Dying, tallies: Counters
+) -> None:
+    dynamo.fates = ["others"]
+    tallies.count("met", [a_change(1)])
+    table = aws.settings.control_table
+    assert [part for part in range(PARTS) if dynamo.read(table, [totals("met", part)])] == [1]
+    tallies.count("met", [a_change(2)])
+    assert tallies.totals("met") == {"job_SCHEDULED": 2}
+
+
+@pytest.mark.parametrize(("mine", "theirs"), [("ab", "bc"), ("bc", "ab"), ("abc", "b")])
+def test_readers_that_share_some_changes_at_the_same_moment_count_each_once(
+    dynamo: Dying, tallies: Counters, mine: str, theirs: str
+) -> None:
+    """One reader counts its changes after the other one has read, and before that one writes."""
+    changes = {name: Change(name.encode() * 8, NOON, MORE) for name in "abc"}
+    tenant = f"shared {mine} {theirs}"
+    dynamo.meanwhile = [lambda: tallies.count(tenant, [changes[name] for name in theirs])]
+    tallies.count(tenant, [changes[name] for name in mine])
+    assert dynamo.meanwhile == []
+    assert tallies.totals(tenant) == {"job_SCHEDULED": len({*mine, *theirs})}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_eight_readers_of_one_tenant_and_slice_count_each_change_once(aws: Moto, seed: int) -> None:
+    """A reader that meets the others too often fails, and Lambda hands out its batch again."""
+    chance, turns, tenant = random.Random(seed), Turns(), f"eight {seed}"
+    table = aws.settings.control_table
+    changes = [a_change(place) for place in range(100)]
+    stores = [Slow(aws, turns, random.Random(f"{seed} {reader}")) for reader in range(8)]
+    failures: list[int] = []
+
+    def read(reader: int) -> None:
+        own = list({*range(reader * 12, reader * 12 + 16), *chance.sample(range(100), 4)})
+        for places in (own[:10], own[10:], own):
+            batch = [changes[place] for place in places]
+            for _ in range(10):
+                try:
+                    Counters(stores[reader], table).count(tenant, batch)
+                    break
+                except Unavailable:
+                    failures.append(reader)
+
+    turns.play([partial(read, reader) for reader in range(8)])
+    transactions = sum(store.transactions for store in stores)
+    print(f"{transactions} transactions, {len(failures)} batches again")
+    assert Counters(stores[0], table).totals(tenant) == {"job_SCHEDULED": 100}
+    rows = DynamoClient(
+        lambda: aws.clients.dynamodb, ThreadPool(1), RetryPolicy(aws.slept.append, seed="t")
+    )
+    named = list(rows.query(table, Range(f"eight$20{seed}#counted"), 100))
+    assert [row["sk"]["S"][-3:] for row in named] == [f"{row:03}" for row in range(len(named))]
+
+
+def test_counts_that_others_change_all_the_time_end_in_an_error(
+    dynamo: Dying, tallies: Counters
+) -> None:
+    dynamo.fates = ["others"] * 100
+    with pytest.raises(Unavailable, match="too often"):
+        tallies.count("busy", [a_change(1)])
+    assert len(dynamo.fates) > 90
+
+
+def test_rows_of_counts_stay_under_a_kilobyte_and_rows_of_names_under_two(
+    aws: Moto, dynamo: Dying, tallies: Counters
+) -> None:
+    counts = {f"job_{one}": 10**6 for one in JobStatus} | {f"run_{one}": 10**9 for one in RunStatus}
+    moved = dict.fromkeys(standing(counts), 4)
+    changes = [a_change(n, counts)._replace(moved=moved) for n in range(MOST_NAMED + 1)]
+    tallies.count("whole", changes)
+    rows = aws.rows(aws.settings.control_table)
+    names = [item_size(row) for row in rows if row["pk"]["S"] == "whole#counted"]
+    others = [item_size(row) for row in rows if row["pk"]["S"] in ("whole#totals", "whole#minutes")]
+    assert (len(names), len(others)) == (2, 2)
+    assert max(names) <= 2 * 1024
+    assert max(others) <= 1024
+
+
+def test_a_change_of_very_many_minutes_fits_into_a_transaction(tallies: Counters) -> None:
+    minutes = [NOON - timedelta(minutes=n) for n in range(70)]
+    changes = [
+        Change(mark_of(str(n), "j"), NOON, MORE, {at - timedelta(hours=n): {"queued": 1}})
+        for n in range(2)
+        for at in minutes
+    ]
+    whole = Change(mark_of("9", "j"), NOON, MORE, {at: {"queued": 1} for at in minutes})
+    changes = [one._replace(mark=mark_of(str(n), "k")) for n, one in enumerate(changes)]
+    tallies.count("wide", [whole, *changes])
+    found = tallies.minutes("wide", NOON - timedelta(hours=3), NOON)
+    assert sum(minute.counts["queued"] for minute in found) == 210
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_counts_are_the_sum_of_what_happened(tallies: Counters, dynamo: Dying, seed: int) -> None:
+    """Readers that each have the jobs that hash to them; a shard that splits; deaths; repeats."""
+    chance, tenant = random.Random(seed), f"walk{seed}"
+    happened = _happened(chance)
+    split_at = chance.randrange(len(happened))
+    for shard in (happened[:split_at], happened[split_at:]):  # the second is read after the first
+        feeds = _readers(shard, chance.choice((1, 4, 10)))
+        while any(feeds):
+            feed = chance.choice([feed for feed in feeds if feed])
+            dynamo.fates = [chance.choice(("", "", "before", "after", "no answer", "others"))]
+            many = chance.randrange(1, 9)
+            if _tried(tallies, tenant, feed[:many]):
+                del feed[:many]
+            if chance.random() < 0.2:  # a mapping that is made anew begins a day ago
+                _tried(tallies, tenant, [change for _, change in chance.sample(happened, 5)])
+    dynamo.fates = []
+    tallies.count(tenant, [change for _, change in happened])
+    truth: Counter[str] = Counter()
+    for _, change in happened:
+        truth.update(change.totals)
+    assert tallies.totals(tenant) == {name: n for name, n in truth.items() if n}
+
+
+def _happened(chance: random.Random) -> list[tuple[str, Change]]:
+    found = []
+    for place in range(60):
+        job, counts = (
+            f"job {chance.randrange(9)}",
+            {chance.choice("abc"): chance.choice([-1, 1, 1])},
+        )
+        found.append((job, Change(mark_of(str(place), job), after(place / 3), counts)))
+    return found
+
+
+def _readers(shard: Sequence[tuple[str, Change]], number: int) -> list[list[Change]]:
+    """Lambda keeps the order of each item, and no other."""
+    found: list[list[Change]] = [[] for _ in range(number)]
+    for job, change in shard:
+        found[crc32(job.encode()) % number].append(change)
+    return found
+
+
+def _tried(tallies: Counters, tenant: str, changes: Sequence[Change]) -> bool:
+    try:
+        tallies.count(tenant, changes)
+    except Died:
+        return False
+    return True

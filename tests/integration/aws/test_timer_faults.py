@@ -1,0 +1,211 @@
+"""Rows that timers share, where AWS loses answers, does things in part, or knows later layouts."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import to_attribute
+from punctual.aws.dynamodb.client import chunked
+from punctual.aws.dynamodb.sort_keys import moment
+from punctual.aws.dynamodb.timers import keys as timer_keys
+from punctual.aws.dynamodb.timers.rows import MEMBERS
+from punctual.domain.errors import LaterVersion, Unavailable
+from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.aws.moto_faults import in_part, lost_answers, refused, unreached
+from tests.support.aws.timer_hands import FOREVER, another, due
+from tests.support.builders import NOON, a_timer, after, an_id
+
+TEN = [a_timer(after(1), an_id(n)) for n in range(10)]
+FORTY = [a_timer(after(1 + n // 10), an_id(n)) for n in range(40)]
+MINUTE = timedelta(minutes=1)
+
+
+@pytest.fixture
+def aws() -> Iterator[Moto]:
+    with moto(lambda: NOON) as made:
+        yield made
+
+
+def rows(aws: Moto) -> list[dict[str, Any]]:
+    return aws.rows(keys.TIMERS.name)
+
+
+def test_a_put_whose_answer_was_lost_makes_the_same_row_again(aws: Moto) -> None:
+    with lost_answers(aws.clients.dynamodb, "BatchWriteItem", 2):
+        aws.ports.timers.put(TEN)
+    assert len(rows(aws)) == 1
+    assert due(another(aws)) == TEN
+
+
+def test_a_put_that_was_never_answered_and_is_made_again_is_a_look_too_many(aws: Moto) -> None:
+    with lost_answers(aws.clients.dynamodb, "BatchWriteItem", 99), pytest.raises(Unavailable):
+        aws.ports.timers.put(TEN)
+    aws.ports.timers.put(TEN)
+    assert len(rows(aws)) == 2
+    poller = another(aws)
+    assert due(poller) == TEN
+    poller.delete(TEN)
+    assert rows(aws) == []
+
+
+def test_rows_that_are_handed_back_are_put_and_deleted_all_the_same(aws: Moto) -> None:
+    with in_part(aws.clients.dynamodb, "BatchWriteItem", 2, done=1) as sent:
+        aws.ports.timers.put(FORTY)
+    assert sent == [4, 3, 2]
+    assert due(aws.ports.timers) == FORTY
+    with in_part(aws.clients.dynamodb, "BatchWriteItem", 2, done=1) as sent:
+        aws.ports.timers.delete(FORTY)
+    assert sent == [4, 3, 2]
+    assert rows(aws) == []
+
+
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_part_whose_answer_was_lost_is_gone(aws: Moto, times: int) -> None:
+    aws.ports.timers.put(TEN)
+    with lost_answers(aws.clients.dynamodb, "UpdateItem", times):
+        aws.ports.timers.delete(TEN[:7])
+    assert due(another(aws)) == TEN[7:]
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_delete_that_failed_is_made_again_from_what_is_known(aws: Moto, reached: bool) -> None:
+    aws.ports.timers.put(TEN)
+    client = aws.clients.dynamodb
+    faults = (
+        refused(client, "UpdateItem", 99, "ThrottlingException")
+        if reached
+        else unreached(client, "UpdateItem", 99)
+    )
+    with faults, pytest.raises(Unavailable, match="did not answer while writing timers"):
+        aws.ports.timers.delete(TEN[:7])
+    assert due(another(aws)) == TEN
+    assert aws.spend(lambda: aws.ports.timers.delete(TEN[:7])) == {"UpdateItem": 1}
+    assert due(another(aws)) == TEN[7:]
+
+
+def test_a_row_that_is_throttled_keeps_no_other_from_being_deleted(aws: Moto) -> None:
+    aws.ports.timers.put(FORTY)
+    wanted = [*FORTY[:20], *FORTY[25:30]]
+    with refused(aws.clients.dynamodb, "UpdateItem", 2, "ThrottlingException"):
+        aws.ports.timers.delete(wanted)
+    assert due(another(aws)) == [*FORTY[20:25], *FORTY[30:]]
+
+
+def emptied(aws: Moto) -> None:
+    """As by hand: nothing of ours leaves such a row."""
+    aws.ports.timers.put(TEN)
+    (row,) = rows(aws)
+    aws.clients.dynamodb.update_item(
+        TableName=keys.TIMERS.name,
+        Key={name: row[name] for name in (keys.PK, keys.SK)},
+        UpdateExpression="REMOVE #members",
+        ConditionExpression="attribute_exists(#members)",
+        ExpressionAttributeNames={"#members": MEMBERS},
+    )
+
+
+def test_a_row_without_members_is_nothing_to_come(aws: Moto) -> None:
+    poller = another(aws)
+    emptied(aws)
+    assert poller.due(NOON, 0, FOREVER, None, 1)[:2] == ([], None)
+    assert poller.standing(TEN) == frozenset()
+    aws.ports.timers.delete(TEN[:3])
+    kept = a_timer(after(1), an_id(50))
+    aws.ports.timers.put([kept])
+    assert poller.due(NOON, 0, FOREVER, None, 1)[:2] == ([kept], None)
+
+
+def test_a_row_without_members_keeps_no_minute_open(aws: Moto) -> None:
+    buckets = aws.ports.buckets
+    buckets.advance(None, NOON)
+    buckets.grow(1)
+    emptied(aws)
+    lookout = PeekingPlanner(aws.ports.timers, buckets, buckets)
+    seen = lookout.tick(NOON + 2 * MINUTE, 1, 30)
+    assert seen.calls == []
+    assert seen.watermark == NOON + MINUTE
+
+
+def test_a_row_of_a_later_layout_is_passed_over_and_left_as_it_is(aws: Moto) -> None:
+    aws.ports.timers.put(TEN)
+    later = outdated(aws)
+    others = [one._replace(version=2) for one in TEN]
+    aws.ports.timers.put(others)
+    poller = another(aws)
+    assert due(poller) == others
+    assert poller.due(NOON, 0, FOREVER, None, 100).later == 1
+    assert poller.standing(TEN) == frozenset(TEN), "by the others"
+    poller.delete([*TEN, *others])
+    assert rows(aws) == [later]
+    assert poller.due(NOON, 0, FOREVER, None, 100) == ([], None, 1)
+    assert poller.standing(TEN) == frozenset(), "so that the reconciler puts what it can read"
+
+
+def test_pages_go_on_behind_rows_of_a_later_layout(aws: Moto) -> None:
+    """Whatever they are: of such a row nothing is read but its number."""
+    later = [
+        {**timer_keys.timer(*one).item(), "sk": to_attribute(f"{moment(one.at)}#{n:03}?")}
+        for n, one in enumerate([TEN[0]] * 60)
+    ]
+    for some in chunked(later, 25):
+        puts = [{"PutRequest": {"Item": {**row, keys.FORMAT: to_attribute(99)}}} for row in some]
+        aws.clients.dynamodb.batch_write_item(RequestItems={keys.TIMERS.name: puts})
+    behind = [one._replace(at=one.at + timedelta(seconds=1)) for one in TEN]
+    aws.ports.timers.put(behind)
+    poller = another(aws)
+    assert poller.due(NOON, 0, FOREVER, None, 10) == (behind, None, 60)
+
+
+def test_a_row_that_a_later_version_has_laid_out_meanwhile_is_not_changed(aws: Moto) -> None:
+    aws.ports.timers.put(TEN)
+    poller = another(aws)
+    assert due(poller) == TEN
+    aws.ports.timers.delete(TEN[:6])
+    later = outdated(aws)
+    with pytest.raises(LaterVersion):
+        poller.delete(TEN[:5])
+    assert rows(aws) == [later]
+
+
+def outdated(aws: Moto) -> dict[str, Any]:
+    (row,) = rows(aws)
+    later = {**row, keys.FORMAT: to_attribute(keys.SHARED_TIMERS + 1)}
+    aws.clients.dynamodb.batch_write_item(
+        RequestItems={keys.TIMERS.name: [{"PutRequest": {"Item": later}}]}
+    )
+    return later
+
+
+def test_a_part_of_a_row_that_went_meanwhile_is_gone_as_well(aws: Moto) -> None:
+    aws.ports.timers.put(TEN)
+    poller = another(aws)
+    assert due(poller) == TEN
+    aws.ports.timers.delete(TEN)
+    poller.delete(TEN[:5])
+    assert rows(aws) == [], "an update must not make a row"
+
+
+def test_a_row_that_is_put_late_by_a_repeated_call_is_a_look_too_many(aws: Moto) -> None:
+    """The same put, done once more after its timers were handled in part."""
+    aws.ports.timers.put(TEN)
+    (before,) = rows(aws)
+    poller = another(aws)
+    assert due(poller) == TEN
+    poller.delete(TEN[:5])
+    aws.clients.dynamodb.batch_write_item(
+        RequestItems={keys.TIMERS.name: [{"PutRequest": {"Item": before}}]}
+    )
+    assert due(another(aws)) == TEN
+    poller.delete(TEN[5:])
+    assert rows(aws) == []
+
+
+def test_the_place_of_one_key_holds_any_that_a_row_may_begin_with() -> None:
+    first = timer_keys.shared(timer_keys.timer(*TEN[0]), "ff")
+    low, high = timer_keys.before_job(TEN[0].at, TEN[0].tenant, TEN[0].job_id)
+    assert low < first.sk < high
+    assert timer_keys.behind(timer_keys.timer(*TEN[0]).sk) <= first.sk

@@ -1,0 +1,147 @@
+"""Timers on AWS against a set: any order of puts, deletes, restarts and answers that are lost."""
+
+from collections.abc import Sequence
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.domain.errors import Unavailable
+from punctual.engine.ports.timers import Timer, Timers
+from tests.support.aws.timer_hands import FOREVER
+from tests.support.aws.timer_table import Fault, TimerTable
+from tests.support.builders import NOON, a_timer, after, an_id
+
+TENANT = "t" * 200  # so that three of them fill a row
+TIMERS = [
+    a_timer(after(second), an_id(job), version, tenant=TENANT)
+    for second in (1, 2)
+    for job in range(6)
+    for version in (1, 2)
+]
+some = st.lists(st.sampled_from(TIMERS), min_size=1, max_size=9, unique=True)
+faults = st.lists(st.sampled_from(Fault), max_size=5)
+who = st.integers(0, 1)
+CALL = st.integers(0, 4)
+
+
+class Model(RuleBasedStateMachine):
+    """`must`: put, and not deleted since. More may stand: a timer too many is a look too many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = TimerTable()
+        self.processes = [self.table.process() for _ in range(2)]
+        self.ample = [True, True]
+        self.must: set[Timer] = set()
+        self.puts: list[list[Timer]] = []
+
+    def teardown(self) -> None:
+        """What is read can be deleted, and then nothing is left, not even a row."""
+        last = self.table.process()
+        found = read(last)
+        assert self.must <= found <= set(TIMERS)
+        last.delete(sorted(found))
+        assert self.table.rows == {}
+
+    @rule(process=who, timers=some, faults=faults)
+    def put(self, process: int, timers: list[Timer], faults: list[Fault]) -> None:
+        self.table.faults = list(faults)
+        try:
+            self.processes[process].put(timers)
+            self.must.update(timers)
+            self.puts.append(timers)
+        except Unavailable:
+            assert len(faults) >= 4, "it gives up after as many tries"
+        self.table.faults = []
+
+    @precondition(lambda self: self.puts)
+    @rule(process=who, which=st.integers(0, 9), cut=st.integers(0, 8))
+    def put_the_same_while_another_is_half_through(
+        self, process: int, which: int, cut: int
+    ) -> None:
+        """Its row must be another: of its own the one believes that only the rest is left."""
+        timers = self.puts[which % len(self.puts)]
+        self.processes[process].delete(timers[:cut])
+        self.processes[1 - process].put(timers)
+        self.must.update(timers)
+        self.processes[process].delete(timers[cut:])
+        self.must.difference_update(timers[cut:])
+
+    @rule(timers=some, others=some, put=st.booleans(), others_put=st.booleans(), call=CALL)
+    def two_at_once(
+        self, timers: list[Timer], others: list[Timer], put: bool, others_put: bool, call: int
+    ) -> None:
+        """The other does its work before one of the calls that this one makes."""
+        one, other = self.processes
+
+        def meanwhile() -> None:
+            (other.put if others_put else other.delete)(others)
+
+        self.table.meanwhile = [None] * call + [meanwhile]
+        (one.put if put else one.delete)(timers)
+        if self.table.meanwhile:
+            self.table.meanwhile = []
+            meanwhile()
+        works = ((timers, put), (others, others_put))
+        self.must.update(timer for some, is_put in works if is_put for timer in some)
+        self.must.difference_update(*(some for some, is_put in works if not is_put))
+
+    @rule(process=who, timers=some, faults=faults)
+    def delete(self, process: int, timers: list[Timer], faults: list[Fault]) -> None:
+        """Of what another may have put again since this one read it, some may stay."""
+        self.table.faults = list(faults)
+        try:
+            self.processes[process].delete(timers)
+        except Unavailable:
+            assert faults
+        self.table.faults = []
+        self.must.difference_update(timers)
+
+    @rule(process=who, timers=some)
+    def read_and_delete(self, process: int, timers: list[Timer]) -> None:
+        """A process that has forgotten one of a timer's rows leaves it there."""
+        read(self.processes[process])
+        self.processes[process].delete(timers)
+        self.must.difference_update(timers)
+        if self.ample[process]:
+            assert not read(self.table.process()).intersection(timers)
+
+    @rule(timers=some)
+    def delete_in_a_process_that_knows_nothing(self, timers: list[Timer]) -> None:
+        self.table.process().delete(timers)
+        self.must.difference_update(timers)
+        assert not read(self.table.process()).intersection(timers)
+
+    @rule(process=who, limit=st.integers(1, 9))
+    def read_all(self, process: int, limit: int) -> None:
+        assert self.must <= read(self.processes[process], limit) <= set(TIMERS)
+
+    @rule(process=who)
+    def look_for_each(self, process: int) -> None:
+        there = {(timer.at, timer.key) for timer in read(self.table.process())}
+        standing = self.processes[process].standing(TIMERS)
+        assert standing == {timer for timer in TIMERS if (timer.at, timer.key) in there}
+
+    @rule(process=who, most=st.sampled_from([1, 4, 1_000]))
+    def restart(self, process: int, most: int) -> None:
+        self.processes[process] = self.table.process(KnownTimers(most))
+        self.ample[process] = most >= len(TIMERS)
+
+
+def read(timers: Timers, limit: int = 5) -> set[Timer]:
+    found: list[Timer] = []
+    page: Sequence[Timer]
+    cursor, unread = None, True
+    while unread:
+        page, cursor, _ = timers.due(NOON, 0, FOREVER, cursor, limit)
+        found += page
+        unread = cursor is not None
+    moments = [timer.at for timer in found]
+    assert moments == sorted(moments)
+    return set(found)
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(max_examples=200, stateful_step_count=30, deadline=None)

@@ -1,0 +1,276 @@
+"""Both stores keep the same rules for token rows."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from punctual.aws.dynamodb.control.tokens import DoorTokens, DynamoTokens
+from punctual.aws.ports import aws_dynamo
+from punctual.aws.retries import RetryPolicy
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import KEPT, USED, Token
+from punctual.engine.commands.tokens import KnownTokens, TokenRows
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import Store
+from tests.support.aws.moto_adapter import moto
+from tests.support.builders import NOON, after, an_id
+from tests.support.web_engine import MemoryTokens
+
+LATER = NOON + timedelta(days=9)
+
+
+class Rows(NamedTuple):
+    listed: TokenRows
+    known: KnownTokens
+
+
+@pytest.fixture(params=["aws", "embedded", "memory"])
+def rows(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Rows]:
+    if request.param == "aws":
+        with moto(ManualClock(NOON)) as made:
+            patience = RetryPolicy(lambda _: None, seed="test", tries=1)
+            table = made.settings.control_table
+            door = DoorTokens(lambda: made.clients.dynamodb, table, patience)
+            yield Rows(DynamoTokens(aws_dynamo(made.clients), table), door)
+    elif request.param == "embedded":
+        store = Store.open(tmp_path / "data", ManualClock(NOON))
+        yield Rows(store.tokens, store.tokens)
+        store.close()
+    else:
+        memory = MemoryTokens()
+        yield Rows(memory, memory)
+
+
+def a_token(number: int = 1, tenant: str = "acme", **changed: Any) -> Token:
+    token = Token(an_id(number), tenant, "ci", Role.EDITOR, NOON, "me")
+    return token._replace(**changed)
+
+
+def put(rows: Rows, *tokens: Token) -> None:
+    for token in tokens:
+        rows.listed.put(token, f"{token.tenant}-{token.token_id}")
+
+
+def test_a_token_is_found_by_its_id_and_by_its_hash(rows: Rows) -> None:
+    full = a_token(expires_at=LATER, name="ü \U0001f511", role=Role.VIEWER)
+    rows.listed.put(full, "ab" * 32)
+    assert rows.listed.get("acme", full.token_id, NOON) == full
+    assert rows.known.find("ab" * 32) == full
+    assert rows.known.find("ac" * 32) is None
+    assert rows.listed.get("acme", an_id(2), NOON) is None
+
+
+def test_another_tenants_token_is_none(rows: Rows) -> None:
+    put(rows, a_token(1), a_token(2, "globex"), a_token(3, "acme-2"))
+    for tenant in ("globex", "acme-2", "acm", "acme#tokens", ""):
+        assert rows.listed.get(tenant, an_id(1), NOON) is None
+        assert rows.listed.revoke(tenant, an_id(1), NOON) is None
+    assert [one.token_id for one in rows.listed.page("acme", None, 9, NOON)] == [an_id(1)]
+    found = rows.listed.get("acme", an_id(1), NOON)
+    assert found is not None
+    assert found.revoked_at is None
+
+
+def test_a_list_is_newest_first_and_goes_on_behind_a_token(rows: Rows) -> None:
+    put(rows, *(a_token(number) for number in range(1, 121)), a_token(200, "globex"))
+    page = rows.listed.page("acme", None, 50, NOON)
+    assert [one.token_id for one in page] == [an_id(number) for number in range(120, 70, -1)]
+    page = rows.listed.page("acme", an_id(71), 200, NOON)
+    assert [one.token_id for one in page] == [an_id(number) for number in range(70, 0, -1)]
+    assert list(rows.listed.page("acme", an_id(1), 5, NOON)) == []
+
+
+def test_taking_back_counts_the_first_time(rows: Rows) -> None:
+    put(rows, a_token())
+    token = rows.listed.revoke("acme", an_id(1), after(1))
+    assert token == a_token(revoked_at=after(1))
+    assert rows.listed.revoke("acme", an_id(1), after(9)) == token
+    assert rows.known.find(f"acme-{an_id(1)}") == token
+    assert rows.listed.revoke("acme", an_id(2), NOON) is None
+
+
+def test_the_last_use_is_noted(rows: Rows) -> None:
+    put(rows, a_token())
+    rows.known.used(f"acme-{an_id(1)}", after(5))
+    found = rows.listed.get("acme", an_id(1), NOON)
+    assert found == a_token(last_used_at=after(5))
+
+
+def test_what_is_no_good_any_more_is_shown_for_a_month(rows: Rows) -> None:
+    ends = NOON + timedelta(hours=1)
+    put(rows, a_token(1, expires_at=ends), a_token(2), a_token(3))
+    rows.listed.revoke("acme", an_id(2), after(0))
+    last = NOON + KEPT - timedelta(seconds=1)
+    assert [one.token_id for one in rows.listed.page("acme", None, 2, last)] == [
+        an_id(3),
+        an_id(2),
+    ]
+    assert len(rows.listed.page("acme", None, 9, last)) == 3
+    assert [one.token_id for one in rows.listed.page("acme", None, 1, NOON + KEPT)] == [an_id(3)]
+    assert len(rows.listed.page("acme", None, 9, NOON + KEPT)) == 2
+    assert rows.listed.get("acme", an_id(2), NOON + KEPT) is None
+    assert rows.listed.revoke("acme", an_id(1), ends + KEPT) is None
+
+
+@pytest.mark.parametrize("rows", ["aws", "memory"], indirect=True)
+def test_the_first_wish_stands(rows: Rows) -> None:
+    """On the node one transaction does all writes."""
+    put(rows, a_token(), a_token(2))
+    assert rows.listed.wished("acme", an_id(1), "mine") == "mine"
+    assert rows.listed.wished("acme", an_id(1), "theirs") == "mine"
+    assert rows.listed.wished("acme", an_id(2), "theirs") == "theirs"
+    assert rows.listed.get("acme", an_id(1), NOON) == a_token()
+
+
+def test_a_wish_that_was_given_up_is_replaced_by_one_of_those_who_ask() -> None:
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(1), "a")
+        assert tokens.wished("acme", an_id(1), "first") == "first"
+        assert tokens.wished("acme", an_id(1), "mine", "first") == "mine"
+        assert tokens.wished("acme", an_id(1), "theirs", "first") == "mine"
+        assert tokens.wished("acme", an_id(1), "theirs") == "mine"
+
+
+def test_a_wish_about_what_is_not_there_is_none() -> None:
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(), "a")
+        assert tokens.wished("acme", an_id(2), "mine") is None
+        assert tokens.wished("globex", an_id(1), "mine") is None
+        key = {"pk": {"S": "#token#a"}, "sk": {"S": "-"}}
+        made.clients.dynamodb.delete_item(TableName=made.settings.control_table, Key=key)
+        assert tokens.wished("acme", an_id(1), "mine") is None
+
+
+def test_those_that_are_good_and_those_that_are_shown_are_counted(rows: Rows) -> None:
+    assert rows.listed.count("acme", NOON) == (0, 0)
+    ends = NOON + timedelta(hours=1)
+    put(rows, *(a_token(number) for number in range(1, 61)), a_token(99, "globex"))
+    put(rows, a_token(61, expires_at=ends))
+    rows.listed.revoke("acme", an_id(2), NOON)
+    rows.listed.revoke("acme", an_id(2), NOON)
+    assert rows.listed.count("acme", NOON) == (60, 61)
+    assert rows.listed.count("acme", ends + timedelta(seconds=1)) == (59, 61)
+    assert rows.listed.count("acme", NOON + KEPT + timedelta(seconds=1)) == (59, 60)
+    assert rows.listed.count("acme", ends + KEPT + timedelta(seconds=1)) == (59, 59)
+    assert rows.listed.count("globex", NOON) == (1, 1)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store.open(tmp_path / "data", ManualClock(NOON))
+    yield store
+    store.close()
+
+
+def test_the_node_notes_a_use_once_in_five_minutes(store: Store) -> None:
+    store.tokens.put(a_token(), "h")
+    for seconds in range(0, 601, 20):
+        store.tokens.used("h", after(seconds))
+    found = store.tokens.find("h")
+    assert found is not None
+    assert found.last_used_at == NOON + 2 * USED
+
+
+def test_the_node_removes_what_is_forgotten(store: Store) -> None:
+    store.tokens.put(a_token(1, expires_at=after(1)), "a")
+    store.tokens.put(a_token(2), "b")
+    while store.purge(NOON + KEPT + timedelta(seconds=2), 10):
+        pass
+    assert (store.tokens.find("a"), store.tokens.find("b")) == (None, a_token(2))
+
+
+def test_a_token_of_an_undone_unit_is_none(store: Store) -> None:
+    def undone() -> None:
+        with store.work():
+            store.tokens.put(a_token(), "h")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        undone()
+    assert store.tokens.find("h") is None
+
+
+def test_rows_of_a_hash_that_leads_nowhere_are_no_tokens() -> None:
+    """A crash between the two writes of a new token leaves this state."""
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(1), "a")
+        tokens.put(a_token(2), "b")
+        key = {"pk": {"S": "#token#b"}, "sk": {"S": "-"}}
+        made.clients.dynamodb.delete_item(TableName=made.settings.control_table, Key=key)
+        assert list(tokens.page("acme", None, 9, NOON)) == [a_token(1)]
+        assert tokens.get("acme", an_id(2), NOON) is None
+        assert tokens.revoke("acme", an_id(2), NOON) is None
+
+
+def test_rows_that_lead_nowhere_take_no_room_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failed writes of a new and of a revoked token leave this state."""
+    monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 4)
+    with moto(ManualClock(NOON)) as made:
+        control = made.settings.control_table
+        tokens = DynamoTokens(aws_dynamo(made.clients), control)
+        old, young = a_token(2), a_token(3, token_id=sortable_id(NOON + KEPT, bytes(10)))
+        for token in (a_token(1), old, young, a_token(4)):
+            tokens.put(token, token.token_id)
+        for token in (old, young):
+            key = {"pk": {"S": f"#token#{token.token_id}"}, "sk": {"S": "-"}}
+            made.clients.dynamodb.delete_item(TableName=control, Key=key)
+        with pytest.MonkeyPatch.context() as failing:
+            failing.setattr(tokens, "_end_list_row", lambda _: None)
+            tokens.revoke("acme", an_id(4), NOON + KEPT)
+        now = NOON + KEPT + timedelta(minutes=30)
+        assert tokens.count("acme", now) == (1, 2)
+        rows = {row["sk"]["S"]: row for row in made.rows("control") if "hash" in row}
+        assert rows[old.token_id]["expires"]["N"] == str(int(now.timestamp()))
+        assert rows[an_id(4)]["expires"]["N"] == str(int((NOON + 2 * KEPT).timestamp()))
+        # The second write of a new token may still follow, and the token must then be listed.
+        assert "expires" not in rows[young.token_id]
+        assert "expires" not in rows[an_id(1)]
+        tokens.put(a_token(5), "e")
+        assert made.spend(lambda: tokens.count("acme", now)) == {"Query": 1}
+
+
+def test_a_tenant_with_as_many_as_it_may_is_looked_at_once_a_minute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("punctual.engine.commands.tokens.MOST_GOOD", 2)
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(1), "a")
+        assert made.spend(lambda: tokens.count("acme", NOON)) == {"Query": 1}
+        tokens.put(a_token(2), "b")
+        looked = {"BatchGetItem": 1, "Query": 1}
+        assert made.spend(lambda: tokens.count("acme", NOON)) == looked
+        assert made.spend(lambda: tokens.count("acme", after(59))) == {"Query": 1}
+        assert made.spend(lambda: tokens.count("acme", after(60))) == looked
+        assert tokens.count("acme", after(60)) == (2, 2)
+
+
+def test_what_is_taken_back_goes_from_the_table_by_itself() -> None:
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        tokens.put(a_token(), "a")
+        assert all("expires" not in row for row in made.rows("control"))
+        tokens.revoke("acme", an_id(1), NOON)
+        ends = int((NOON + KEPT).timestamp())
+        assert [row["expires"]["N"] for row in made.rows("control")] == [str(ends)] * 2
+
+
+def test_making_and_taking_back_are_few_calls() -> None:
+    with moto(ManualClock(NOON)) as made:
+        tokens = DynamoTokens(aws_dynamo(made.clients), made.settings.control_table)
+        assert made.spend(lambda: tokens.put(a_token(), "a")) == {"PutItem": 2}
+        assert made.spend(lambda: tokens.revoke("acme", an_id(1), NOON)) == {
+            "BatchGetItem": 2,
+            "UpdateItem": 2,
+        }
+        assert made.spend(lambda: tokens.page("acme", None, 50, NOON)) == {
+            "BatchGetItem": 1,
+            "Query": 1,
+        }

@@ -1,0 +1,218 @@
+"""The client and what real sockets do: closed, reset, half an answer, none, a slow one."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from time import monotonic
+from typing import Any
+
+import msgspec
+import pytest
+
+from punctual.client import Retries, Unavailable
+from tests.support.client_ways import AT_ONCE, JOB, both_ways
+
+Manner = Callable[["Peer", socket.socket], None]
+OK = msgspec.json.encode(JOB)
+OFTEN = AT_ONCE._replace(attempts=30)  # for a machine that is busy with other tests
+NOW: dict[str, Any] = {"name": "a", "schedule_type": "IMMEDIATE"}
+
+
+class Peer:
+    """A server that does one thing to each connection, the last of them to all that follow."""
+
+    def __init__(self, *manners: Manner) -> None:
+        self._manners = list(manners)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._server = threading.Thread(target=self._serve)
+        self._threads: list[threading.Thread] = []
+        self.over = threading.Event()
+        self.requests: list[bytes] = []
+        self.connections = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._listener.getsockname()[1]}/v1"
+
+    def begin(self) -> None:
+        self._server.start()
+
+    def _serve(self) -> None:
+        while True:
+            connection, _ = self._listener.accept()
+            if self.over.is_set():
+                connection.close()
+                return
+            manner = self._manners[min(self.connections, len(self._manners) - 1)]
+            self.connections += 1
+            thread = threading.Thread(target=self._meet, args=(manner, connection))
+            self._threads.append(thread)
+            thread.start()
+
+    def _meet(self, manner: Manner, connection: socket.socket) -> None:
+        with connection:
+            connection.settimeout(10)
+            manner(self, connection)
+
+    def end(self) -> None:
+        self.over.set()
+        socket.create_connection(self._listener.getsockname()).close()
+        for thread in (self._server, *self._threads):
+            thread.join(timeout=10)
+        self._listener.close()
+
+    def read(self, connection: socket.socket) -> bytes:
+        """One request: its head, and the body that this announces."""
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += _some(connection)
+        head, _, rest = data.partition(b"\r\n\r\n")
+        lengths = [line for line in head.lower().split(b"\r\n") if line.startswith(b"content-len")]
+        length = int(lengths[0].split(b":")[1]) if lengths else 0
+        while len(rest) < length:
+            rest += _some(connection)
+        self.requests.append(head)
+        return head
+
+
+def _some(connection: socket.socket) -> bytes:
+    data = connection.recv(65_536)
+    if not data:
+        raise ConnectionError("the client hung up")
+    return data
+
+
+def answers(peer: Peer, connection: socket.socket) -> None:
+    peer.read(connection)
+    connection.sendall(b"HTTP/1.1 202 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(OK), OK))
+
+
+def closes(peer: Peer, connection: socket.socket) -> None:
+    peer.read(connection)
+
+
+def closes_at_once(_peer: Peer, _connection: socket.socket) -> None:
+    """It was not read, and the client cannot know."""
+
+
+def resets(peer: Peer, connection: socket.socket) -> None:
+    peer.read(connection)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def breaks_off(peer: Peer, connection: socket.socket) -> None:
+    peer.read(connection)
+    connection.sendall(b"HTTP/1.1 202 OK\r\ncontent-length: 500\r\n\r\n{")
+
+
+def babbles(peer: Peer, connection: socket.socket) -> None:
+    peer.read(connection)
+    connection.sendall(b"SSH-2.0-OpenSSH\r\n\r\n")
+
+
+def hangs(peer: Peer, connection: socket.socket) -> None:
+    peer.read(connection)
+    peer.over.wait(10)
+
+
+def trickles(peer: Peer, connection: socket.socket) -> None:
+    """Each byte comes in time, and the answer never."""
+    peer.read(connection)
+    connection.sendall(b"HTTP/1.1 202 OK\r\ncontent-length: 100000\r\n\r\n")
+    try:
+        while not peer.over.wait(0.02):
+            connection.sendall(b" ")
+    except OSError:
+        return  # the client had enough
+
+
+@contextmanager
+def a_peer(*manners: Manner) -> Iterator[Peer]:
+    peer = Peer(*manners)
+    peer.begin()
+    try:
+        yield peer
+    finally:
+        peer.end()
+
+
+def keys(peer: Peer) -> set[bytes]:
+    return {
+        line
+        for head in peer.requests
+        for line in head.lower().split(b"\r\n")
+        if line.startswith(b"idempotency-key")
+    }
+
+
+@both_ways
+@pytest.mark.parametrize("manner", [closes, resets, breaks_off, babbles, hangs, trickles])
+def test_an_order_whose_answer_is_lost_is_repeated_with_its_key(
+    opened: Any, manner: Manner
+) -> None:
+    with (
+        a_peer(manner, manner, answers) as peer,
+        opened(peer.url, retries=OFTEN, timeout=0.3) as way,
+    ):
+        assert way.do(way.client.jobs.create(**NOW)).job_id == JOB["job_id"]
+    assert len(peer.requests) >= 3
+    assert len(keys(peer)) == 1
+
+
+@both_ways
+@pytest.mark.parametrize(
+    "manner", [closes, closes_at_once, resets, breaks_off, babbles, hangs, trickles]
+)
+def test_what_must_not_be_done_twice_is_not_repeated_then(opened: Any, manner: Manner) -> None:
+    with (
+        a_peer(manner, answers) as peer,
+        opened(peer.url, retries=AT_ONCE, timeout=1.0) as way,
+    ):
+        with pytest.raises(Unavailable, match="may have been carried out") as told:
+            way.do(way.client.tokens.create(name="a", role="viewer"))
+        assert peer.connections == 1
+    assert told.value.uncertain
+
+
+@both_ways
+def test_nobody_listens_and_nothing_is_open(opened: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with (
+        opened(f"http://127.0.0.1:{port}/v1", retries=AT_ONCE) as way,
+        pytest.raises(Unavailable, match=r"no connection .*after 6 attempts") as told,
+    ):
+        way.do(way.client.tokens.create(name="a", role="viewer"))
+    assert not told.value.uncertain
+
+
+@both_ways
+def test_a_slow_answer_is_bounded_as_a_whole(opened: Any) -> None:
+    with (
+        a_peer(trickles) as peer,
+        opened(peer.url, retries=Retries(attempts=1), timeout=0.2) as way,
+    ):
+        began = monotonic()
+        with pytest.raises(Unavailable, match="took too long"):
+            way.do(way.client.stats())
+        assert monotonic() - began < 2
+
+
+def answers_twice(peer: Peer, connection: socket.socket) -> None:
+    """On one connection, and then hangs up while nobody asks."""
+    for _ in range(2):
+        peer.read(connection)
+        connection.sendall(b"HTTP/1.1 202 OK\r\ncontent-length: %d\r\n\r\n%b" % (len(OK), OK))
+
+
+@both_ways
+def test_a_connection_is_used_again_and_one_that_was_closed_is_not(opened: Any) -> None:
+    with a_peer(answers_twice, answers) as peer, opened(peer.url, retries=AT_ONCE) as way:
+        for _ in range(2):
+            way.do(way.client.jobs.get("id"))
+        assert peer.connections == 1
+        peer._threads[0].join(timeout=10)  # by now it has hung up
+        way.do(way.client.jobs.pause("id"))
+        assert peer.connections == 2

@@ -1,0 +1,30 @@
+"""The acceptance suite against the deployed API, as far as nothing has to run for it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.aws.gateway_server import TOKEN, served
+
+ROOT = Path(__file__).parents[3]
+CALLS = ("test_wire.py", "test_job_wrong.py")
+
+
+@pytest.mark.slow
+def test_the_contract_holds_behind_the_gateway() -> None:
+    files = [f"tests/e2e/acceptance/{name}" for name in CALLS]
+    with served() as address:
+        environment = {**os.environ, "PUNCTUAL_URL": address, "PUNCTUAL_TOKEN": TOKEN}
+        ran = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *files],
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert ran.returncode == 0, ran.stdout[-4_000:]
+    assert "passed" in ran.stdout

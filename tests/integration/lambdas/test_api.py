@@ -1,0 +1,396 @@
+"""The two functions of the API, asked as API Gateway asks them."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from botocore.exceptions import EndpointConnectionError
+
+from punctual.auth.issuer_config import IssuerConfig
+from punctual.domain.identifiers import bucket_of
+from punctual.tasks.reach import Reach, text_of
+from punctual.web.contract import API_CALLS, PREFLIGHT, READER, WRITER
+from tests.support.aws.moto_adapter import Moto
+from tests.support.aws.serverless_api import Answer, Deployed, Hand, an_event, deployed, route_of
+
+ROOT = Path(__file__).parents[3]
+LAYER = ROOT / "layers/core/python"
+DAILY = {"name": "ä", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
+
+
+@pytest.fixture
+def clock() -> Hand:
+    return Hand()
+
+
+@pytest.fixture
+def api(clock: Hand) -> Iterator[Deployed]:
+    with deployed(clock) as made:
+        yield made
+
+
+def a_problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
+    problem: dict[str, Any] = answer.json
+    assert (answer.status, problem["status"], problem["code"]) == (status, status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert problem["request_id"] == answer.headers["x-request-id"]
+    return problem
+
+
+def test_a_job_that_one_function_takes_the_other_shows(api: Deployed) -> None:
+    taken = api("POST", "/jobs", DAILY)
+    job = taken.json
+    assert (taken.status, taken.headers["location"]) == (202, f"/v1/jobs/{job['job_id']}")
+    assert (job["name"], job["created_by"]) == ("ä", "admin")
+    shown = api("GET", f"/jobs/{job['job_id']}")
+    assert (shown.status, shown.json) == (200, job)
+    listed = api("GET", "/jobs?status=SCHEDULED&status=PAUSED&name_prefix=%C3%A4")
+    assert listed.json == {"jobs": [job], "next_token": None}
+
+
+def test_the_list_over_all_jobs_is_by_scheduled_times_here(api: Deployed) -> None:
+    job_id = api("POST", "/jobs", DAILY).json["job_id"]
+    run = api("POST", f"/jobs/{job_id}/runNow").json
+    since = "from=2026-01-01T00:00:00Z"
+    for by in ("started", "ended"):
+        problem = a_problem(api("GET", f"/runs?by={by}&{since}"), 422, "INVALID")
+        assert [error["field"] for error in problem["errors"]] == ["by"]
+        assert api("GET", f"/jobs/{job_id}/runs?by={by}&{since}").json["runs"] == []
+    (listed,) = api("GET", f"/runs?by=scheduled&{since}").json["runs"]
+    assert listed["run_id"] == run["run_id"]
+
+
+def test_every_call_reaches_the_function_that_serves_it(api: Deployed) -> None:
+    job_id = api("POST", "/jobs", DAILY).json["job_id"]
+    for route in API_CALLS:
+        path = route.path.replace("{job_id}", job_id).replace("{run_id}", job_id)
+        assert route_of(route.method, path) == (f"{route.method} {route.path}", route.function)
+        sent: Any = None if route.method in ("GET", "DELETE") else {}
+        answer = api(route.method, path, sent)
+        assert answer.status not in (405, 421, 500), (route, answer)
+        if answer.status >= 400:
+            assert answer.headers["content-type"] == "application/problem+json", route
+
+
+def test_a_job_may_name_only_what_its_tenant_reaches(api: Deployed, clock: Hand) -> None:
+    reach = Reach({"default": ["orders"], "*": ["task-*"]}, {})
+    api.store.settings = replace(api.store.settings, reach=text_of(reach))
+    limited = Deployed(api.store, clock)
+
+    def sent(function: str) -> Answer:
+        return limited("POST", "/jobs", {**DAILY, "task": {"type": "lambda", "function": function}})
+
+    assert sent("orders").status == 202
+    problem = a_problem(sent("task-a"), 422, "INVALID")
+    assert [error["field"] for error in problem["errors"]] == ["task.function"]
+
+
+def test_a_whole_life_of_calls(api: Deployed) -> None:
+    job = f"/jobs/{api('POST', '/jobs', DAILY).json['job_id']}"
+    assert api("PATCH", job, {"name": "b"}, headers={"if-match": '"1"'}).json["name"] == "b"
+    stale = api("PUT", job, {"name": "c"}, headers={"if-match": '"1"'})
+    a_problem(stale, 412, "PRECONDITION_FAILED")
+    assert api("POST", f"{job}/pause").json["status"] == "PAUSED"
+    run = api("POST", f"{job}/runNow", {"payload": 1}).json
+    assert run["status"] == "QUEUED"
+    assert api("POST", f"{job}/runs/{run['run_id']}/cancel").status == 202
+    assert api("POST", f"{job}/runs/{run['run_id']}/retry").status == 202
+    runs = api("GET", f"{job}/runs").json["runs"]
+    assert {one["trigger"] for one in runs} == {"RETRY", "RUN_NOW"}
+    assert api("GET", f"{job}/status").json["status"] == "PAUSED"
+    assert api("POST", f"{job}/resume", {}).json["status"] == "SCHEDULED"
+    assert api("DELETE", job).json["status"] == "CANCELLED"
+    a_problem(api("POST", f"{job}/runNow", {}), 409, "CONFLICT")
+
+
+@pytest.mark.parametrize("authorizer", [None, {}, {"lambda": None}, {"lambda": {}}, {"jwt": {}}])
+def test_without_a_tenant_nothing_goes_on(api: Deployed, authorizer: Any) -> None:
+    before = api.store.rows(api.store.settings.jobs_table)
+    for route in API_CALLS:
+        path = route.path.replace("{job_id}", "x").replace("{run_id}", "y")
+        sent = None if route.method == "GET" else DAILY
+        answer = api(route.method, path, sent, authorizer=authorizer)
+        if route.is_public:
+            assert answer.status in (200, 404, 503)
+        else:
+            a_problem(answer, 401, "UNAUTHENTICATED")
+            assert answer.headers["www-authenticate"] == 'Bearer realm="punctual"'
+    a_problem(api("GET", "/nothing", authorizer=authorizer), 401, "UNAUTHENTICATED")
+    assert api.store.rows(api.store.settings.jobs_table) == before == []
+
+
+NOBODYS: list[dict[str, Any]] = [
+    {"tenant": ""},
+    {"tenant": 1, "caller": "a", "role": "admin"},
+    {"caller": "a", "role": "admin"},
+    {"tenant": "a", "caller": "a"},
+    {"tenant": "default", "caller": "admin"},
+    {"tenant": "a", "caller": "a", "role": "root"},
+]
+
+
+@pytest.mark.parametrize("said", NOBODYS)
+def test_half_a_caller_is_none(api: Deployed, said: dict[str, Any]) -> None:
+    a_problem(api("GET", "/jobs", authorizer={"lambda": said}), 401, "UNAUTHENTICATED")
+
+
+def test_a_token_that_cannot_be_checked_may_be_tried_again(api: Deployed) -> None:
+    answer = api("GET", "/jobs", authorizer={"lambda": {"unsure": "yes"}})
+    a_problem(answer, 503, "UNAVAILABLE")
+    assert answer.headers["retry-after"] == "1"
+
+
+def test_a_tenant_sees_only_its_own(api: Deployed) -> None:
+    job_id = api("POST", "/jobs", DAILY).json["job_id"]
+    other = {"lambda": {"tenant": "other", "caller": "b", "role": "admin"}}
+    a_problem(api("GET", f"/jobs/{job_id}", authorizer=other), 404, "NOT_FOUND")
+    assert api("GET", "/jobs", authorizer=other).json["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nothing", 404),
+        ("GET", "/", 404),
+        ("GET", "/artifacts", 404),
+        ("PUT", "/jobs", 405),
+        ("POST", "/health", 405),
+        ("OPTIONS", "/jobs/x/pause", 204),
+        ("HEAD", "/jobs", 200),
+        ("GET", "/jobs/", 200),
+    ],
+)
+def test_what_no_route_names_is_answered_all_the_same(
+    api: Deployed, method: str, path: str, status: int
+) -> None:
+    answer = api(method, path)
+    assert answer.status == status
+    if method == "HEAD":
+        assert answer.body == b""
+    if (method, path) == ("PUT", "/jobs"):
+        assert answer.headers["allow"] == "GET, HEAD, OPTIONS, POST"
+    if method == "OPTIONS":
+        assert answer.headers["allow"] == "OPTIONS, POST"
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/jobs/x/pause", "/nothing", "/"])
+def test_a_browser_is_let_ask_without_a_token_and_told_nothing(api: Deployed, path: str) -> None:
+    event = an_event("OPTIONS", path, headers={"Origin": "https://a.example"}, authorizer=None)
+    assert api.ask(event, READER).status == 401, "but by the route that is open to all"
+    answer = api.ask({**event, "routeKey": PREFLIGHT}, READER)
+    assert (answer.status, answer.body) == (204, b"")
+    assert "allow" not in answer.headers
+
+
+def test_a_slash_too_many_is_sent_to_who_serves_it(api: Deployed) -> None:
+    answer = api("POST", "/jobs/?x=1", DAILY)
+    assert (answer.status, answer.headers["location"]) == (308, "/v1/jobs?x=1")
+    strange = api.ask(an_event("POST", "/jobs", body="{}"), READER)
+    a_problem(strange, 421, "MISROUTED")
+
+
+def test_a_domain_of_ones_own_may_leave_out_the_stage(api: Deployed) -> None:
+    answer = api("POST", "/jobs", DAILY, rooted=True)
+    location = answer.headers["location"]
+    assert (answer.status, location) == (202, f"/jobs/{answer.json['job_id']}")
+    assert api("GET", location, rooted=True).status == 200
+    assert api("GET", location, stage="$default").status == 200
+    assert api("GET", location).status == 200
+
+
+def test_a_body_may_come_as_base64(api: Deployed) -> None:
+    answer = api.ask(an_event("POST", "/jobs", body=json.dumps(DAILY).encode()))
+    assert (answer.status, answer.json["name"]) == (202, "ä")
+    a_problem(api.ask(an_event("POST", "/jobs", body=b"\xff\x00")), 400, "BAD_REQUEST")
+
+
+def test_bodies_are_bounded(api: Deployed) -> None:
+    long = json.dumps(DAILY) + " " * 524_288
+    a_problem(api.ask(an_event("POST", "/jobs", body=long)), 413, "TOO_LARGE")
+    many = {"jobs": [DAILY] * 3}
+    taken = api.ask(an_event("POST", "/jobs/batch", body=json.dumps(many) + " " * 600_000))
+    assert [one["status"] for one in taken.json["results"]] == [202] * 3
+    wrong = an_event("POST", "/jobs", body="{}", headers={"content-type": "text/plain"})
+    a_problem(api.ask(wrong), 415, "UNSUPPORTED_MEDIA_TYPE")
+
+
+def test_only_what_this_deployment_runs_is_taken(api: Deployed) -> None:
+    for task, field in (
+        ({"type": "script", "runtime": "bash", "code": "ls"}, "task.type"),
+        ({"type": "container", "image": "x"}, "task.type"),
+    ):
+        problem = a_problem(api("POST", "/jobs", {**DAILY, "task": task}), 422, "INVALID")
+        assert [error["field"] for error in problem["errors"]] == [field]
+    for task in (
+        {"type": "event"},
+        {"type": "http", "url": "https://example.com/{{secret:token}}"},
+    ):
+        assert api("POST", "/jobs", {**DAILY, "task": task}).status == 202
+
+
+def test_a_page_is_cut_where_an_answer_would_be_too_long(api: Deployed) -> None:
+    payload = "x" * 250_000
+    made = [api("POST", "/jobs", {**DAILY, "payload": payload}).json["job_id"] for _ in range(26)]
+    first = api("GET", "/jobs?limit=200")
+    assert len(first.body) < 6_000_000
+    assert 1 < len(first.json["jobs"]) < 26
+    rest = api("GET", f"/jobs?limit=200&next_token={first.json['next_token']}")
+    found = [job["job_id"] for page in (first, rest) for job in page.json["jobs"]]
+    assert (found, rest.json["next_token"]) == (made[::-1], None)
+
+
+def test_health_needs_no_token_and_says_when_nobody_plans(api: Deployed, clock: Hand) -> None:
+    silent = api("GET", "/health", authorizer=None)
+    assert (silent.status, silent.json["status"]) == (503, "down")
+    buckets = api.store.ports.buckets
+    assert buckets.advance(None, bucket_of(clock.now))
+    well = api("GET", "/health", authorizer=None)
+    assert (well.status, well.json["status"]) == (200, "ok")
+    assert well.json["task_types"] == ["event", "http", "lambda", "sqs"]
+    assert well.json["version"] != "unknown"
+    clock.move(7 * 60)
+    assert api("GET", "/health").status == 200
+    assert api("GET", "/health/ready", authorizer=None).status == 200
+    clock.move(2 * 60)
+    assert api("GET", "/health", authorizer=None).json["status"] == "down"
+    assert api("GET", "/health/ready", authorizer=None).status == 503
+    assert api("GET", "/health/live", authorizer=None).status == 200
+
+
+@pytest.mark.parametrize("client_id", [None, "pages"])
+def test_health_names_the_issuer_that_the_stage_trusts(
+    api: Deployed, clock: Hand, client_id: str | None
+) -> None:
+    assert api("GET", "/health", authorizer=None).json["auth"] is None
+    trust = IssuerConfig("https://id.example.com", "punctual", client_id=client_id)
+    trusting = Deployed(api.store, clock, first_id=1_000, trust=trust)
+    told = trusting("GET", "/health", authorizer=None).json["auth"]
+    assert told == {"issuer": "https://id.example.com", "client_id": client_id}
+
+
+def test_health_answers_when_the_store_does_not(
+    api: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: Any) -> None:
+        raise EndpointConnectionError(endpoint_url="https://dynamodb")
+
+    dynamodb = api.store.clients.dynamodb
+    for name in ("batch_get_item", "query", "get_item"):
+        monkeypatch.setattr(dynamodb, name, refuse)
+    answer = api("GET", "/health", authorizer=None)
+    assert (answer.status, answer.json["status"]) == (503, "down")
+    a_problem(api("GET", "/jobs"), 503, "UNAVAILABLE")
+
+
+def test_a_stats_of_nothing_is_whole(api: Deployed) -> None:
+    assert api("GET", "/stats").json == {
+        "jobs": {},
+        "runs": {},
+        "last_hour": [],
+        "lateness_ms": {"p50": None, "p99": None, "max": None},
+        "queue": {"depth": 0, "oldest_seconds": 0},
+        "executors": [],
+    }
+
+
+def test_a_line_tells_of_each_answer_and_nothing_of_what_was_sent(api: Deployed) -> None:
+    api("POST", "/jobs", {**DAILY, "payload": "secret"}, headers={"authorization": "Bearer hush"})
+    api("GET", "/jobs?name_prefix=hidden", authorizer=None)
+    (written,) = api.told[WRITER].named("answered")
+    assert written == {
+        "event": "answered",
+        "request_id": "request-1",
+        "method": "POST",
+        "route": "POST /jobs",
+        "status": 202,
+        "tenant": "default",
+    }
+    (refused,) = api.told[READER].named("answered")
+    assert (refused["status"], refused["tenant"], refused["route"]) == (401, "", "GET /jobs")
+    lines = json.dumps(api.told[WRITER].lines + api.told[READER].lines)
+    assert not {word for word in ("secret", "hush", "hidden") if word in lines}
+
+
+def test_what_calls_cost(api: Deployed) -> None:
+    """Calls of AWS by kind, in an environment that is warm; a rise is to be noticed."""
+    api("POST", "/jobs", DAILY)
+    spent: list[dict[str, int]] = []
+
+    def spend(*call: Any) -> Answer:
+        found: list[Answer] = []
+        spent.append(api.store.spend(lambda: found.append(api(*call))))
+        return found[0]
+
+    job_id = spend("POST", "/jobs", DAILY).json["job_id"]
+    assert spent[-1] == {"BatchWriteItem": 2, "PutItem": 1}
+    spend("GET", f"/jobs/{job_id}")
+    assert spent[-1] == {"BatchGetItem": 2}
+    spend("GET", "/health")
+    assert spent[-1] == {"BatchGetItem": 2, "Query": 1}
+    spend("GET", "/stats")
+    assert spent[-1] == {"BatchGetItem": 1, "Query": 17}  # sixteen of the index
+
+
+def imported_by(module: str) -> set[str]:
+    code = f"import sys, {module}; print('\\n'.join(sys.modules))"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=LAYER, capture_output=True, text=True, check=True
+    )
+    return set(found.stdout.split())
+
+
+def test_each_half_imports_only_what_it_needs() -> None:
+    reads = imported_by("punctual.lambdas.job_search.handler")
+    deciding = {
+        "punctual.engine.commands.jobs",
+        "punctual.engine.changes.apply",
+        "punctual.domain.decide",
+    }
+    assert not reads & (
+        deciding | {"pydantic", "punctual.web.models.job_rules", "punctual.web.routes.jobs_write"}
+    )
+    writes = imported_by("punctual.lambdas.job_service.handler")
+    assert not writes & {
+        "punctual.lambdas.job_search.monitor",
+        "punctual.web.routes.jobs_read",
+        "punctual.web.routes.runs_read",
+        "punctual.web.routes.schedules",
+    }
+    assert not (reads | writes) & {"punctual.tasks.http.task", "punctual.node"}
+
+
+@pytest.mark.parametrize("name", [READER, WRITER])
+def test_a_handler_is_built_from_its_environment(
+    api: Deployed, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = load(api.store, name, monkeypatch)
+    context = SimpleNamespace(aws_request_id="r1")
+    said = handler(an_event("GET" if name == READER else "POST", "/jobs", body="{}"), context)
+    assert said["statusCode"] == (200 if name == READER else 422)
+    assert said["headers"]["x-request-id"] == "r1"
+
+
+def load(store: Moto, name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    for variable, value in store.settings.to_env().items():
+        monkeypatch.setenv(variable, value)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-central-1")
+    path = ROOT / "functions" / name / "handler.py"
+    spec = importlib.util.spec_from_file_location(f"{name}_handler", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.handler
+
+
+def test_handlers_are_short() -> None:
+    for name in ("authorizer", READER, WRITER, "status"):
+        lines = (ROOT / "functions" / name / "handler.py").read_text().splitlines()
+        assert len(lines) < 40, name

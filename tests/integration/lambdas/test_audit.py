@@ -1,0 +1,282 @@
+"""The audit on AWS: with the head it is one write, and the stream makes a line of each."""
+
+import json
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from punctual.aws.dynamodb import keys
+from punctual.domain.errors import Unavailable
+from punctual.engine.commands.audit import AuditFilters
+from punctual.engine.ports.rows import Key
+from punctual.lambdas.ssm_secrets import TOKEN_KEY
+from punctual.lambdas.status.handler import StatusHandler, following
+from punctual.web.contract import READER
+from tests.integration.lambdas.test_api import DAILY
+from tests.support.aws.moto_faults import lost_answers, refused, unreached
+from tests.support.aws.serverless_api import ADMIN, Deployed, Hand, deployed
+from tests.support.aws.stream_records import Stream
+
+SOON = {"name": "n", "schedule_type": "FUTURE", "schedule_time": "2026-03-02T13:00:00Z"}
+OTHER = {"lambda": {"tenant": "other", "caller": "b", "role": "admin"}}
+VIEWER = {"lambda": {"tenant": "default", "caller": "v", "role": "editor"}}
+WRITES = ("PutItem", "UpdateItem", "BatchWriteItem", "BatchGetItem")
+Fault = Callable[..., Any]
+
+
+class World:
+    def __init__(self, api: Deployed, clock: Hand) -> None:
+        self.api, self.clock = api, clock
+        self.stream = Stream(api.store)
+        self.status: StatusHandler = following(api.runtimes[READER])
+        api.store.clients.ssm.put_parameter(
+            Name=f"{api.store.settings.knobs}{TOKEN_KEY}",
+            Value=b64encode(bytes(range(32))).decode(),
+            Type="SecureString",
+        )
+
+    def follow(self) -> None:
+        """What the stream has brought since, over again until it is done."""
+        records = self.stream.catch()
+        while records:
+            left = self.attempt(records)
+            records = [one for one in records if place(one) >= left] if left else []
+
+    def attempt(self, records: list[Any]) -> str:
+        try:
+            return next(iter(self.status.follow(records)), "")
+        except Unavailable:
+            return place(records[0])
+
+    def entries(self, query: str = "", **event: Any) -> list[dict[str, Any]]:
+        """Oldest first, by small pages."""
+        found: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            answer = self.api("GET", f"/audit?limit=2{query}&next_token={token}", **event)
+            assert answer.status == 200, answer.body
+            found += answer.json["entries"]
+            token = answer.json["next_token"]
+            if not token:
+                return found[::-1]
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.api.store.rows(self.api.store.settings.audit_table)
+
+    def versions(self) -> list[tuple[str, int]]:
+        """Each job with as many changes as its version counts: its edition."""
+        jobs = self.api("GET", "/jobs?limit=200").json["jobs"]
+        return [(job["job_id"], n) for job in jobs for n in range(1, job["version"] + 1)]
+
+
+def place(record: Any) -> str:
+    sequence: str = record["dynamodb"]["SequenceNumber"]
+    return sequence
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    clock = Hand()
+    with deployed(clock) as api:
+        yield World(api, clock)
+
+
+def test_each_change_is_a_line_once_its_stream_has_come(world: World) -> None:
+    job = world.api("POST", "/jobs", DAILY).json["job_id"]
+    steps: list[tuple[str, str, Any]] = [
+        ("PATCH", "", {"priority": "HIGH"}),
+        ("POST", "/pause", None),
+        ("POST", "/resume", {"missed": "SKIP"}),
+        ("POST", "/runNow", {"payload": {"secret": "hush"}}),
+        ("DELETE", "", None),
+    ]
+    for method, target, value in steps:
+        world.follow()
+        world.clock.move(1)
+        assert world.api(method, f"/jobs/{job}{target}", value).status in (200, 202)
+    assert len(world.entries()) == len(steps), "what the stream has not brought is still to come"
+    world.follow()
+    found = world.entries()
+    assert [one["action"] for one in found] == [
+        "job.create",
+        "job.update",
+        "job.pause",
+        "job.resume",
+        "run.order",
+        "job.cancel",
+    ]
+    assert {one["job_id"] for one in found} == {job}
+    assert {one["caller"] for one in found} == {"admin"}
+    assert {one["address"] for one in found} == {"192.0.2.1"}
+    assert len({one["request_id"] for one in found}) == len(found)
+    assert found[1]["before"] == {"priority": "NORMAL"}
+    assert found[1]["after"] == {"priority": "HIGH"}
+    assert found[4]["after"] == {"payload_given": True}
+    assert "hush" not in json.dumps(found)
+
+
+def test_the_note_stands_in_the_head_until_its_next_swap(world: World) -> None:
+    made = world.api("POST", "/jobs", SOON).json["job_id"]
+    (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
+    assert json.loads(head[keys.BY]["S"])[1] == "job.create"
+    world.clock.move(3_600)
+    world.api.runtimes[READER].looker.look_at([Key("default", made)])
+    (head,) = [row for row in world.api.store.rows("jobs") if row["sk"]["S"] == made]
+    assert keys.BY not in head
+    world.follow()
+    assert len(world.entries()) <= 1, "only the last image of a row is caught here"
+
+
+def test_another_tenant_reads_none_of_it_and_nobody_below_an_admin(world: World) -> None:
+    world.api("POST", "/jobs", DAILY)
+    world.follow()
+    assert len(world.entries()) == 1
+    assert world.entries(authorizer=OTHER) == []
+    answer = world.api("GET", "/audit", authorizer=VIEWER)
+    assert (answer.status, answer.json["code"]) == (403, "FORBIDDEN")
+    token = world.api("GET", "/audit?limit=1").json["next_token"]
+    if token:
+        assert world.api("GET", f"/audit?next_token={token}", authorizer=OTHER).status == 422
+
+
+def test_records_that_come_again_are_shown_once_and_change_no_row(world: World) -> None:
+    for _ in range(3):
+        world.api("POST", "/jobs", DAILY)
+        world.clock.move(0.3)
+    records = world.stream.catch()
+    assert world.status.follow(records) == []
+    rows = world.rows()
+    assert world.status.follow(records) == []
+    assert world.rows() == rows, "the same again lies in the same place"
+    for one in records:
+        assert world.status.follow([one]) == []
+    assert len(world.entries()) == 3
+
+
+def test_a_row_that_stands_is_never_written_over(world: World) -> None:
+    world.api("POST", "/jobs", DAILY)
+    records = world.stream.catch()
+    world.status.follow(records)
+    (row,) = world.rows()
+    forged = {**row, keys.ROW: {"B": b"forged"}}
+    table, client = world.api.store.settings.audit_table, world.api.store.clients.dynamodb
+    client.put_item(TableName=table, Item=forged, ConditionExpression="attribute_exists(pk)")
+    world.status.follow(records)
+    assert world.rows() == [forged], "our own put is refused where a row stands"
+
+
+def test_a_batch_shares_a_row(world: World) -> None:
+    jobs = [{**SOON, "name": f"n{n}"} for n in range(40)]
+    assert world.api("POST", "/jobs/batch", {"jobs": jobs}).status == 207
+    world.follow()
+    assert len(world.rows()) == 1
+    found = world.entries()
+    assert sorted(one["after"]["name"] for one in found) == sorted(job["name"] for job in jobs)
+
+
+def test_one_key_asked_twice_is_one_line(world: World) -> None:
+    key = {"idempotency-key": "k"}
+    for _ in range(2):
+        assert world.api("POST", "/jobs", DAILY, headers=key).status == 202
+    world.follow()
+    assert len(world.entries()) == 1
+
+
+def changed(world: World) -> None:
+    """One life of a job, whatever it is answered."""
+    made = world.api("POST", "/jobs", DAILY)
+    jobs = [one["job_id"] for one in world.api("GET", "/jobs").json["jobs"]]
+    assert made.status in (202, 503)
+    for job in jobs:
+        for method, target, value in (
+            ("PATCH", "", {"priority": "HIGH"}),
+            ("POST", "/pause", None),
+            ("POST", "/resume", None),
+            ("DELETE", "", None),
+        ):
+            world.follow()
+            world.clock.move(1)
+            world.api(method, f"/jobs/{job}{target}", value)
+    world.follow()
+
+
+@pytest.mark.parametrize("times", [1, 5])
+@pytest.mark.parametrize("operation", WRITES)
+@pytest.mark.parametrize("fault", [lost_answers, unreached, refused])
+def test_no_change_without_its_line_and_no_line_without_its_change(
+    world: World, fault: Fault, operation: str, times: int
+) -> None:
+    """Whoever is hit, the writer or who follows: editions and lines come out the same."""
+    client = world.api.store.clients.dynamodb
+    more = ("ThrottlingException",) if fault is refused else ()
+    with fault(client, operation, times, *more):
+        changed(world)
+    told = [one["job_id"] for one in world.entries() if one["action"].startswith("job.")]
+    assert sorted(told) == sorted(job for job, _ in world.versions())
+
+
+@pytest.mark.parametrize("fault", [lost_answers, unreached, refused])
+@pytest.mark.parametrize("times", [1, 2, 3, 4, 5, 8])
+def test_a_token_is_noted_before_it_is_there(world: World, fault: Fault, times: int) -> None:
+    """Of what a fault prevented there may be a line; of what is there, one line at the least."""
+    client = world.api.store.clients.dynamodb
+    more = ("ThrottlingException",) if fault is refused else ()
+    with fault(client, "PutItem", times, *more):
+        for n in range(2):
+            answer = world.api("POST", "/tokens", {"name": f"ci-{n}", "role": "viewer"})
+            assert answer.status in (201, 503)
+            world.clock.move(1)
+    there = {one["token_id"] for one in world.api("GET", "/tokens").json["tokens"]}
+    noted = [one["subject_token_id"] for one in world.entries("&action=token.create")]
+    assert there <= set(noted)
+    assert noted or fault is not lost_answers
+    assert len(noted) == len(set(noted))
+
+
+def test_tokens_are_noted_with_who_and_what_and_never_their_secret(world: World) -> None:
+    made = world.api("POST", "/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
+    mine = world.api("POST", "/tokens", {"name": "me", "role": "admin"}).json
+    world.clock.move(1)
+    for _ in range(2):
+        assert world.api("DELETE", f"/tokens/{mine['token_id']}").status == 200
+    found = world.entries()
+    assert sorted(one["action"] for one in found) == [
+        "token.create",
+        "token.create",
+        "token.revoke",
+    ]
+    assert mine["token"] not in json.dumps(found)
+    theirs = {"lambda": {**ADMIN["lambda"], "tenant": "acme"}}
+    (one,) = world.entries(authorizer=theirs)
+    assert (one["subject_token_id"], one["after"]["tenant"]) == (made["token_id"], "acme")
+
+
+def test_a_record_that_cannot_be_published_is_noted_all_the_same(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(*_: Any) -> None:
+        raise ValueError("this one never")
+
+    monkeypatch.setattr(world.status, "_publish", never)
+    world.api("POST", "/jobs", DAILY)
+    records = world.stream.catch()
+    with pytest.raises(ValueError, match="this one never"):
+        world.status.follow(records)
+    assert len(world.entries()) == 1
+
+
+def test_a_page_reads_a_bounded_number_of_rows_and_goes_on(world: World) -> None:
+    """A filter that few lines pass is answered by short pages, not by a long wait."""
+    audit = world.api.runtimes[READER].ports.audit
+    job = world.api("POST", "/jobs", DAILY).json["job_id"]
+    world.follow()
+    for _ in range(230):
+        world.clock.move(5)
+        world.api("POST", "/tokens", {"name": "x", "role": "viewer"})
+    wanted = AuditFilters(job_id=job)
+    page = audit.page("default", wanted, 50, None, world.clock())
+    assert (page.entries, page.after is None) == ([], False)
+    found = audit.page("default", wanted, 50, page.after, world.clock())
+    assert [entry.subject.job_id for entry in found.entries] == [job]

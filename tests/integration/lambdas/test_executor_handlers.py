@@ -1,0 +1,130 @@
+"""The functions themselves, as Lambda loads them: real tasks, real threads, real events."""
+
+import importlib.util
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from punctual.domain.run import Reason, RunStatus
+from punctual.lambdas.runtime import Runtime
+from punctual.tasks.reach import Reach, text_of
+from tests.support.aws.executor_world import ExecutorWorld, Left, executor_world
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExecutorWorld]:
+    with executor_world() as made:
+        monkeypatch.setattr(Runtime, "from_env", lambda _service: made.new_runtime())
+        monkeypatch.setenv("PUNCTUAL_LANE", "quick")
+        # The lanes stand for the queues behind them: messages look alike in both.
+        monkeypatch.setenv("PUNCTUAL_DEAD_LETTERS", " ".join(made.aws.settings.queues.values()))
+        yield made
+
+
+def function(name: str) -> ModuleType:
+    path = ROOT / "functions" / name / "handler.py"
+    spec = importlib.util.spec_from_file_location(f"handler_of_{name}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def execute(world: ExecutorWorld) -> dict[str, Any]:
+    event = {"Records": world.records()}
+    answer: dict[str, Any] = function("executor").handler(event, Left(world.clock, 330))
+    return answer
+
+
+def test_every_type_of_task_runs_in_one_batch(world: ExecutorWorld) -> None:
+    sqs = world.aws.clients.sqs
+    url = sqs.create_queue(QueueName="orders")["QueueUrl"]
+    event = world.submit(payload={"n": 1})
+    queue = world.submit(task={"type": "sqs", "queue_url": url}, payload={"n": 2})
+    http = world.submit(task={"type": "http", "url": "http://169.254.169.254/latest/"})
+    own = world.submit(task={"type": "lambda", "function": "punctual-dev-planner"})
+    secret = world.submit(task={"type": "sqs", "queue_url": "{{secret:none}}"})
+    assert execute(world) == {"batchItemFailures": []}
+    assert world.status(event) is RunStatus.SUCCESS
+    assert len(world.search.output(*event, world.run(event).run.run_id).data) == 36
+    (sent,) = sqs.receive_message(QueueUrl=url)["Messages"]
+    assert sent["Body"] == '{"n":2}'
+    output = world.search.output(*queue, world.run(queue).run.run_id)
+    assert output.data == sent["MessageId"].encode()
+    failed = {key: world.run(key) for key in (http, own, secret)}
+    assert {view.run.status for view in failed.values()} == {RunStatus.FAILED}
+    assert "may not be called" in failed[http].detail.error
+    assert failed[own].detail.error == "The function is one of Punctual's own"
+    assert failed[secret].detail.error == "There is no secret named 'none'"
+
+
+def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: ExecutorWorld) -> None:
+    """A job that was taken before the stage was changed fails when it runs."""
+    world.aws.settings = replace(world.aws.settings, reach=text_of(Reach({}, {"*": ["task-*"]})))
+    sqs = world.aws.clients.sqs
+    urls = [sqs.create_queue(QueueName=name)["QueueUrl"] for name in ("task-a", "orders")]
+    allowed, refused = (world.submit(task={"type": "sqs", "queue_url": url}) for url in urls)
+    invoked = world.submit(task={"type": "lambda", "function": "orders"})
+    assert execute(world) == {"batchItemFailures": []}
+    assert world.status(allowed) is RunStatus.SUCCESS
+    for key in (refused, invoked):
+        assert world.status(key) is RunStatus.FAILED
+        assert "(tasksMayReach)" in world.run(key).detail.error
+    assert "Messages" not in sqs.receive_message(QueueUrl=urls[1])
+
+
+def test_a_warm_function_takes_one_batch_after_another(world: ExecutorWorld) -> None:
+    module = function("executor")
+    for _ in range(3):
+        key = world.submit()
+        records = world.records()
+        answer = module.handler({"Records": records}, Left(world.clock, 330))
+        assert answer == {"batchItemFailures": []}
+        assert world.status(key) is RunStatus.SUCCESS
+
+
+def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: ExecutorWorld) -> None:
+    world.aws.clients.secretsmanager.create_secret(
+        Name="punctual/test/acme/queue", SecretString="hidden-orders"
+    )
+    url = world.aws.clients.sqs.create_queue(QueueName="hidden-orders")["QueueUrl"]
+    template = url.replace("hidden-orders", "{{secret:queue}}")
+    good = world.submit(task={"type": "sqs", "queue_url": template})
+    bad = world.submit(task={"type": "lambda", "function": "{{secret:queue}} {{secret:queue}}"})
+    assert execute(world) == {"batchItemFailures": []}
+    assert world.status(good) is RunStatus.SUCCESS
+    assert world.status(bad) is RunStatus.FAILED
+    rows = [row for table in ("jobs", "runs", "timers", "control") for row in world.aws.rows(table)]
+    assert "hidden-orders" not in str(rows)
+    assert "hidden-orders" not in str((world.tell.lines, world.tell.problems))
+
+
+def test_a_dead_letter_goes_through_its_function(world: ExecutorWorld) -> None:
+    key = world.submit()
+    tick = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
+    assert function("dead_letters").handler(tick, Left(world.clock, 240)) is None
+    assert world.run(key).run.reason is Reason.POISON
+    assert world.records() == []
+
+
+@pytest.mark.parametrize("name", ["executing", "executing_tasks", "burying"])
+def test_what_no_task_has_asked_for_is_not_imported(name: str) -> None:
+    heavy = ("boto3", "httpx", "httpcore", "pydantic", "punctual.web")
+    code = (
+        f"import sys, punctual.lambdas.{name}; "
+        f"print([one for one in {heavy!r} if one in sys.modules])"
+    )
+    path = str(ROOT / "layers" / "core" / "python")
+    found = subprocess.run(
+        [sys.executable, "-c", code], env={"PYTHONPATH": path}, capture_output=True, check=True
+    )
+    assert found.stdout == b"[]\n"

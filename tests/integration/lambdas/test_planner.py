@@ -1,0 +1,280 @@
+"""The planner's function: it looks before it hands out, and an empty minute writes nothing."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from punctual.aws.dynamodb import keys
+from punctual.domain.errors import Unavailable
+from punctual.domain.identifiers import shard_of
+from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.planner.handler import planning
+from punctual.lambdas.telemetry import Metric
+from tests.support.aws.moto_faults import refused, unreached
+from tests.support.aws.serverless_world import MINUTE, READS, WRITES, Functions, functions
+from tests.support.builders import NOON, after
+
+
+@pytest.fixture
+def deployed() -> Iterator[Functions]:
+    with functions() as made:
+        yield made
+
+
+def reads_and_writes(spent: dict[str, int]) -> tuple[int, int]:
+    """Looks at timers, and rows written."""
+    assert set(spent) <= {"Query", "BatchGetItem", "SendMessageBatch", *WRITES}, spent
+    return spent.get("Query", 0), sum(spent.get(name, 0) for name in WRITES)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_an_empty_minute_costs_two_queries_a_shard_and_writes_nothing(
+    deployed: Functions, shards: int
+) -> None:
+    deployed.turn(shards=str(shards))
+    for minute in range(3):
+        deployed.clock.set(NOON + minute * MINUTE)
+        deployed.planner.tick()
+    for minute in range(3, 5):
+        deployed.clock.set(NOON + minute * MINUTE)
+        spent = deployed.spend(deployed.planner.tick)
+        assert reads_and_writes(spent) == (2 * shards, 0)
+        assert spent["BatchGetItem"] == 1, "the row of the shard count and the kill switch"
+        assert "SendMessageBatch" not in spent
+    assert not [row for row in deployed.aws.rows("control") if "lease" in row[keys.PK]["S"]]
+
+
+def test_the_watermark_is_kept_every_five_minutes_while_nothing_is_due(deployed: Functions) -> None:
+    writes = []
+    for minute in range(16):
+        deployed.clock.set(NOON + minute * MINUTE)
+        _, written = reads_and_writes(deployed.spend(deployed.planner.tick))
+        writes.append(written)
+    assert [minute for minute, written in enumerate(writes) if written] == [0, 5, 10, 15]
+    assert deployed.aws.ports.buckets.watermark() == NOON + 14 * MINUTE
+    assert deployed.runtime().ports.buckets.heartbeat() == NOON + 15 * MINUTE
+
+
+def test_a_second_planner_starts_from_the_stored_watermark_and_finds_the_same(
+    deployed: Functions,
+) -> None:
+    for minute in range(4):
+        deployed.clock.set(NOON + minute * MINUTE)
+        deployed.planner.tick()
+    stored = deployed.aws.ports.buckets.watermark()
+    deployed.clock.set(NOON + 4 * MINUTE)
+    deployed.new_planner().tick()
+    deployed.planner.tick()
+    assert stored is not None
+    assert stored < deployed.aws.ports.buckets.watermark()  # type: ignore[operator]
+    assert deployed.told.latest[Metric.WATERMARK_LAG] == 60
+
+
+def test_a_minute_with_work_is_called_for_so_that_its_poller_is_there_in_time(
+    deployed: Functions,
+) -> None:
+    deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
+    for minute in range(9):
+        deployed.clock.set(NOON + minute * MINUTE)
+        deployed.planner.tick()
+    (called,) = deployed.called()
+    assert called == (after(598), [TimerPartition(after(600), 0)])
+    assert not [row for row in deployed.aws.rows("control") if "lease" in row[keys.PK]["S"]]
+
+
+def test_one_poller_takes_all_shards_of_a_quiet_minute_and_many_timers_get_their_own(
+    deployed: Functions,
+) -> None:
+    deployed.turn(shards="4")
+    deployed.planner.tick()
+    put = deployed.aws.ports.timers.put
+    quiet, busy = after(600), after(660)
+    put([Timer(quiet, shard, quiet, "t", f"j{shard}", 1) for shard in range(4)])
+    put([Timer(busy, shard, busy, "t", f"j{n}", 1) for shard in range(2) for n in range(200)])
+    deployed.clock.set(after(540))
+    deployed.planner = deployed.new_planner()
+    deployed.planner.tick()
+    assert deployed.called() == [
+        (after(598), [TimerPartition(quiet, shard) for shard in range(4)]),
+        (after(600), [TimerPartition(busy, 0)]),
+        (after(600), [TimerPartition(busy, 1)]),
+    ]
+
+
+def test_two_ticks_at_once_and_one_again_start_nothing_twice(deployed: Functions) -> None:
+    key = deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
+    other = deployed.new_planner()
+    deployed.clock.set(after(510))
+    for planner in (deployed.planner, other, deployed.planner):
+        planner.tick()
+    deployed.run(after(700))
+    assert deployed.runs_sent() == [(600, key.job_id)]
+
+
+def test_three_hours_without_a_tick_are_caught_up_at_the_pace(deployed: Functions) -> None:
+    deployed.turn(pace="5")
+    deployed.planner.tick()
+    for minute in range(10, 25):
+        deployed.submit(schedule_type="FUTURE", schedule_time=after(60 * minute).isoformat())
+    deployed.clock.set(after(3 * 3600 + 7))
+    calls = []
+    for _ in range(3):
+        deployed.planner.tick()
+        calls.append(sum(len(places) for _, places in deployed.called()))
+        while deployed.deliver() is not None:
+            pass
+        deployed.clock.advance(MINUTE)
+    assert calls == [5, 5, 5]
+    deployed.run(after(3 * 3600 + 900))
+    assert len(deployed.runs_sent()) == 15
+    deployed.planner.tick()
+    assert deployed.told.latest[Metric.WATERMARK_LAG] < 180
+
+
+def test_more_shards_in_the_middle_lose_nothing(deployed: Functions) -> None:
+    deployed.planner.tick()
+    first = deployed.submit(schedule_type="FUTURE", schedule_time=after(300).isoformat())
+    deployed.turn(shards="8")
+    deployed.run(after(100))
+    assert deployed.aws.ports.buckets.shards() == 8
+    deployed.restart()
+    deployed.turn(shards="2")  # a wish for fewer changes nothing
+    later = [
+        deployed.submit(schedule_type="FUTURE", schedule_time=after(300).isoformat())
+        for _ in range(12)
+    ]
+    deployed.run(after(400))
+    wanted = sorted(key.job_id for key in (first, *later))
+    assert sorted(job for _, job in deployed.runs_sent()) == wanted
+    assert deployed.aws.ports.buckets.shards() == 8
+
+
+def test_a_lost_wake_up_is_found_by_the_next_ticks(deployed: Functions) -> None:
+    key = deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
+    deployed.clock.set(after(540))
+    deployed.planner.tick()
+    deployed.wake.letters.clear()
+    deployed.run(after(660), at_second=30)
+    assert deployed.runs_sent() == [(600, key.job_id)]
+    ((at, _),) = deployed.sent
+    assert at < after(631)
+
+
+def test_a_planner_that_dies_before_it_calls_calls_with_its_next_tick(deployed: Functions) -> None:
+    deployed.submit(schedule_type="FUTURE", schedule_time=after(600).isoformat())
+    deployed.clock.set(after(510))
+    with (
+        unreached(deployed.aws.clients.sqs, "SendMessageBatch", 4),
+        pytest.raises(Unavailable),
+    ):
+        deployed.planner.tick()
+    assert deployed.called() == []
+    deployed.clock.set(after(570))
+    deployed.planner.tick()
+    assert [places for _, places in deployed.called()] == [[TimerPartition(after(600), 0)]]
+
+
+def test_a_shard_that_cannot_be_read_keeps_the_watermark_and_no_other_shard(
+    deployed: Functions,
+) -> None:
+    deployed.planner.tick()
+    stood = deployed.aws.ports.buckets.watermark()
+    deployed.clock.set(after(600))
+    with refused(
+        deployed.aws.clients.dynamodb, "Query", 100, "ProvisionedThroughputExceededException"
+    ):
+        deployed.planner.tick()
+    assert deployed.told.problems == ["places_unread"]
+    assert deployed.aws.ports.buckets.watermark() == stood
+    deployed.planner.tick()
+    assert deployed.told.latest[Metric.WATERMARK_LAG] == 60
+
+
+def test_with_dispatch_off_nothing_is_handed_out_and_then_all_of_it(deployed: Functions) -> None:
+    key = deployed.submit(schedule_type="FUTURE", schedule_time=after(120).isoformat())
+    deployed.turn(dispatch="off")
+    deployed.run(after(400))
+    assert deployed.runs_sent() == []
+    assert deployed.runtime().gate.open() is False
+    now = deployed.submit(schedule_type="IMMEDIATE")
+    deployed.collect()
+    assert deployed.runs_sent() == [], "nothing is sent, the run stands and its timer too"
+    deployed.turn(dispatch="on")
+    deployed.run(after(800))
+    assert {job for _, job in deployed.runs_sent()} == {key.job_id, now.job_id}
+
+
+def test_knobs_that_cannot_be_read_or_make_no_sense_stop_nothing(deployed: Functions) -> None:
+    deployed.turn(shards="many", pace="0", dispatch="maybe")
+    deployed.planner.tick()
+    assert deployed.told.problems == ["knobs_wrong"]
+    with refused(deployed.aws.clients.ssm, "GetParameters", 9, "InternalServerError", 500):
+        deployed.planner.tick()
+    assert deployed.told.problems == ["knobs_wrong", "knobs_unread"]
+    assert deployed.told.metrics[Metric.TICKS] == 2
+
+
+@pytest.mark.parametrize("value", ["of", "false", "stop"])
+def test_a_switch_that_says_neither_stays_as_it_was_and_is_told(
+    deployed: Functions, value: str
+) -> None:
+    for turned in ("OFF", "on"):
+        deployed.turn(dispatch=turned)
+        deployed.planner.tick()
+        deployed.turn(dispatch=value)
+        deployed.planner.tick()
+        planning(deployed.runtime()).tick()
+        assert deployed.runtime().gate.open() is (turned == "on")
+    assert deployed.told.problems == ["knobs_wrong"] * 4
+
+
+def test_a_new_planner_that_cannot_read_the_knobs_leaves_the_switch_off(
+    deployed: Functions,
+) -> None:
+    deployed.turn(dispatch="off")
+    deployed.planner.tick()
+    anew = planning(deployed.runtime())
+    with refused(deployed.aws.clients.ssm, "GetParameters", 9, "InternalServerError", 500):
+        anew.tick()
+    assert not deployed.runtime().gate.open(), "nobody turned it on again"
+
+
+def test_a_tick_calls_in_time_for_what_it_saw_however_slow_the_store_is(
+    deployed: Functions,
+) -> None:
+    """A function that is cut off at its end has called nobody, and the next would see no more."""
+    deployed.turn(shards="40")
+    deployed.planner.tick()
+    jobs = [
+        deployed.submit(schedule_type="FUTURE", schedule_time=after(900 + n).isoformat())
+        for n in range(40)
+    ]
+    deployed.restart()
+    deployed.clock.set(after(840))
+    events = deployed.aws.clients.dynamodb.meta.events
+
+    def slowly(**_: Any) -> None:
+        deployed.clock.advance(timedelta(seconds=0.5))
+
+    events.register("before-call.dynamodb.Query", slowly)
+    for _ in range(6):
+        began = deployed.clock()
+        deployed.planner.tick()
+        assert deployed.clock() - began < timedelta(seconds=35)
+        deployed.clock.set(began + MINUTE)
+    events.unregister("before-call.dynamodb.Query", slowly)
+    called = {place for _, places in deployed.called() for place in places}
+    due = {TimerPartition(after(900), shard_of(job, 40)) for _, job in jobs}
+    assert due <= called
+
+
+def test_the_tick_reads_nothing_that_grows_with_the_account(deployed: Functions) -> None:
+    spent: dict[str, Any] = {}
+    deployed.planner.tick()
+    deployed.clock.advance(timedelta(minutes=1))
+    spent = deployed.spend(deployed.planner.tick)
+    assert "Scan" not in spent
+    assert sum(spent.get(name, 0) for name in READS) <= 8

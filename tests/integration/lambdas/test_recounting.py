@@ -1,0 +1,374 @@
+"""The daily walk corrects counts of jobs and live runs, and never makes a right count wrong."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from itertools import count
+
+import pytest
+from msgspec.structs import replace
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.control.counters import Change, Counters, mark_of
+from punctual.aws.dynamodb.control.walk_progress import Progress, WalkProgress
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.dispatch import late_timers, reconciler
+from punctual.lambdas.reconciler import recount as recounting
+from punctual.lambdas.reconciler.handler import walk
+from punctual.lambdas.reconciler.recount import LAG, MARGIN, MOST_TENANTS, Recount
+from punctual.lambdas.status import counters
+from punctual.lambdas.status.changes import between
+from punctual.lambdas.status.handler import following
+from punctual.lambdas.telemetry import Metric
+from tests.support.aws.moto_adapter import Moto, moto
+from tests.support.aws.serverless_world import MINUTE, Functions, functions
+from tests.support.aws.stream_records import Stream
+from tests.support.builders import NOON, a_head, a_run, after, an_id
+
+YEARLY = {"name": "n", "schedule_type": "CRON", "cron_expression": "0 0 1 1 *"}
+HOUR = timedelta(hours=1)
+LIVE = [RunStatus.WAITING, RunStatus.QUEUED, RunStatus.CLAIMED, RunStatus.RUNNING]
+
+
+class Died(BaseException):
+    """The environment is gone: no code of ours sees it coming."""
+
+
+class Deployed:
+    """The reconciler and the status function; a test says when each of them is called."""
+
+    def __init__(self, made: Functions) -> None:
+        self.made, self.clock, self.told = made, made.clock, made.told
+        self.tallies = Counters(made.runtime().dynamo, keys.CONTROL.name)
+        self._status, self._stream = following(made.runtime()), Stream(made.aws)
+        self._drifts = count()
+
+    def submit(self, jobs: int = 1, tenant: str = "acme", **document: str) -> None:
+        self.made.jobs.submit(tenant, "ada", [Submission({**YEARLY, **document})] * jobs)
+
+    def follow(self, made_at: datetime | None = None) -> None:
+        """Count what changed since the last call."""
+        records = self._stream.catch()
+        for record in records:
+            at = made_at or self.clock.now
+            record["dynamodb"]["ApproximateCreationDateTime"] = int(at.timestamp())
+        assert self._status.follow(records) == []
+
+    def drift(self, counts: Mapping[str, int], tenant: str = "acme") -> None:
+        """Make the counts wrong by so much."""
+        mark = mark_of(str(next(self._drifts)), tenant)
+        self.tallies.count(tenant, [Change(mark, NOON - 5 * HOUR, counts)])
+
+    def walk(self, seconds: float = 900) -> bool:
+        """Call the reconciler; return whether the day's walk is over."""
+        walk(self.made.runtime(), seconds)
+        found = WalkProgress(self.made.runtime().dynamo, keys.CONTROL.name).read()
+        assert found is not None
+        return found.over
+
+    def totals(self, tenant: str = "acme") -> Mapping[str, int]:
+        return self.tallies.totals(tenant)
+
+
+@pytest.fixture
+def deployed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Deployed]:
+    monkeypatch.setattr(late_timers, "BACK", timedelta(minutes=20))
+    with functions() as made:
+        made.planner.tick()
+        yield Deployed(made)
+
+
+@pytest.mark.parametrize(
+    "drift",
+    [
+        {"job_SCHEDULED": 4, "job_PAUSED": -1},
+        {"job_SCHEDULED": -3},
+        {"run_RUNNING": 4, "run_QUEUED": -2},
+    ],
+)
+def test_counts_of_a_tenant_at_rest_become_exact(
+    deployed: Deployed, drift: Mapping[str, int]
+) -> None:
+    deployed.submit(3)
+    deployed.submit(schedule_type="IMMEDIATE", cron_expression="")
+    deployed.follow()
+    right = deployed.totals()
+    assert right == {"job_SCHEDULED": 4, "run_QUEUED": 1}
+    deployed.drift({**drift, "run_SUCCESS": 7})
+    deployed.clock.set(after(1_800))
+    assert not deployed.walk()
+    assert deployed.told.problems == []
+    deployed.clock.advance(HOUR)
+    assert deployed.walk()
+    assert deployed.told.problems == ["counts_corrected"]
+    assert deployed.told.latest[Metric.RECONCILER_FINDS] == 1
+    assert deployed.totals() == {**right, "run_SUCCESS": 7}
+
+
+def test_right_counts_need_no_second_invocation(deployed: Deployed) -> None:
+    deployed.submit(3)
+    deployed.follow()
+    assert deployed.walk()
+    assert (deployed.told.problems, deployed.totals()) == ([], {"job_SCHEDULED": 3})
+
+
+def test_changes_that_status_has_not_counted_yet_are_not_counted_twice(deployed: Deployed) -> None:
+    deployed.submit(3)
+    deployed.follow()
+    deployed.clock.set(after(7_200))
+    deployed.submit(2)
+    assert not deployed.walk()
+    deployed.follow()
+    deployed.clock.advance(HOUR)
+    assert deployed.walk()
+    assert (deployed.told.problems, deployed.totals()) == ([], {"job_SCHEDULED": 5})
+
+
+def test_a_busy_tenant_is_corrected_by_what_its_changes_do_not_explain(deployed: Deployed) -> None:
+    deployed.submit(3)
+    deployed.follow()
+    deployed.drift({"job_SCHEDULED": 10})
+    deployed.clock.set(after(7_200) - LAG / 2)
+    deployed.submit(2)
+    deployed.follow()
+    deployed.clock.set(after(7_200))
+    assert not deployed.walk()
+    deployed.clock.advance(MINUTE)
+    deployed.submit()
+    deployed.follow()
+    deployed.clock.advance(HOUR)
+    deployed.submit()
+    deployed.follow()
+    assert deployed.walk()
+    assert deployed.told.problems == ["counts_corrected"]
+    slack = 3  # the jobs made shortly before the walk, and in the minute in which it read heads
+    assert deployed.totals() == {"job_SCHEDULED": 7 + slack}
+
+
+def test_a_correction_waits_until_status_has_counted_what_the_walk_saw(deployed: Deployed) -> None:
+    deployed.submit()
+    deployed.follow()
+    deployed.drift({"job_SCHEDULED": 1})
+    deployed.clock.set(after(7_200))
+    assert not deployed.walk()
+    deployed.clock.advance(LAG - MINUTE)
+    assert not deployed.walk()
+    assert deployed.totals() == {"job_SCHEDULED": 2}
+    deployed.clock.advance(MINUTE)
+    assert deployed.walk()
+    assert deployed.totals() == {"job_SCHEDULED": 1}
+
+
+def test_a_walk_of_several_invocations_goes_on_with_its_counts(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconciler, "PAGE", 2)
+    heads = deployed.made.runtime().ports.heads.__class__
+    real = heads.walk
+    pages: Counter[str] = Counter()
+
+    def slow(self: object, cursor: str | None, limit: int) -> object:
+        pages["read"] += 1
+        deployed.clock.advance(timedelta(seconds=40))
+        return real(self, cursor, limit)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(heads, "walk", slow)
+    deployed.submit(5)
+    deployed.follow()
+    deployed.drift({"job_SCHEDULED": 2})
+    deployed.clock.set(after(7_200))
+    invocations = 1
+    while not deployed.walk(90):
+        deployed.clock.advance(MINUTE * 20)
+        invocations += 1
+        assert invocations < 20
+    assert pages["read"] >= 3, "a page for each invocation"
+    assert (deployed.told.problems, deployed.totals()) == (
+        ["counts_corrected"],
+        {"job_SCHEDULED": 5},
+    )
+
+
+def test_an_invocation_that_dies_after_a_correction_does_not_repeat_it(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployed.submit()
+    deployed.follow()
+    deployed.drift({"job_SCHEDULED": 3})
+    deployed.clock.set(after(7_200))
+    assert not deployed.walk()
+    deployed.clock.advance(HOUR)
+
+    def die(self: WalkProgress, progress: Progress) -> bool:
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(WalkProgress, "keep", die)
+        with pytest.raises(Died):
+            deployed.walk()
+    assert deployed.totals() == {"job_SCHEDULED": 1}
+    assert deployed.walk()
+    assert deployed.totals() == {"job_SCHEDULED": 1}
+
+
+def test_each_day_draws_the_tenants_that_are_counted_where_these_are_too_many(
+    deployed: Deployed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recounting, "MOST_TENANTS", 2)
+    tenants = ["a", "b", "c", "d"]
+    for tenant in tenants:
+        deployed.submit(tenant=tenant)
+    deployed.follow()
+    for tenant in tenants:
+        deployed.drift({"job_SCHEDULED": 1}, tenant)
+    deployed.clock.set(after(7_200))
+    wrong = tenants
+    for day in range(20):
+        deployed.walk()
+        deployed.clock.advance(HOUR)
+        assert deployed.walk()
+        wrong = [name for name in tenants if deployed.totals(name) != {"job_SCHEDULED": 1}]
+        assert day or len(wrong) == 2
+        assert ("counts_left_out", {"why": "too many tenants"}) in deployed.told.events
+        deployed.clock.advance(timedelta(days=1))
+    assert wrong == []
+
+
+def test_a_walk_of_more_than_a_day_leaves_the_counts_to_the_next_one(deployed: Deployed) -> None:
+    deployed.submit()
+    deployed.follow()
+    deployed.drift({"job_SCHEDULED": 1})
+    deployed.clock.set(after(7_200))
+    assert not deployed.walk()
+    deployed.clock.advance(25 * HOUR)
+    assert deployed.walk()
+    assert ("counts_left_out", {"why": "the walk took too long"}) in deployed.told.events
+    assert deployed.totals() == {"job_SCHEDULED": 2}
+
+
+@pytest.fixture(scope="module")
+def aws() -> Iterator[Moto]:
+    with moto(lambda: NOON) as found:
+        yield found
+
+
+def test_the_counts_of_the_most_tenants_fit_into_the_row_of_the_walk(
+    aws: Moto, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chance = random.Random(1)
+    names = [f"job_{one}" for one in JobStatus] + [f"run_{one}" for one in LIVE]
+
+    def totals(self: Counters, tenant: str) -> Mapping[str, int]:
+        return {name: chance.randrange(10**6) for name in names}
+
+    monkeypatch.setattr(Counters, "totals", totals)
+    tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
+    recount = Recount(tallies, NOON, b"")
+    for number in range(MOST_TENANTS + 10):
+        runs = tuple(a_run(an_id(n), status=status) for n, status in enumerate(LIVE))
+        name = chance.randbytes(32).hex()
+        recount.add([a_head(an_id(number), tenant=name, runs=runs)], [], NOON)
+    assert len(recount.tenants) == MOST_TENANTS
+    assert recount.some_left_out
+    assert len(recount.packed) < 300 * 1024, "DynamoDB takes 400"
+    kept = WalkProgress(aws.ports.heads._dynamo, aws.settings.control_table)
+    assert kept.keep(Progress(NOON, counts=recount.packed))
+    found = kept.read()
+    assert found is not None
+    assert Recount(tallies, NOON, found.counts).tenants == recount.tenants
+
+
+class Busy:
+    """Jobs that change while they are walked over, and a status function that is behind."""
+
+    def __init__(self, aws: Moto, tenant: str, chance: random.Random) -> None:
+        self.tallies = Counters(aws.ports.heads._dynamo, aws.settings.control_table)
+        self.tenant, self.chance, self.now = tenant, chance, NOON
+        self.heads: dict[str, JobState] = {}
+        self.waiting: list[tuple[datetime, Change]] = []  # until when each is counted
+        self.made: list[Change] = []
+
+    def change(self) -> None:
+        job = an_id(self.chance.randrange(12))
+        old = self.heads.pop(job, None)
+        if old is None or self.chance.random() < 0.8:
+            runs = tuple(
+                a_run(an_id(100 + n), status=self.chance.choice(LIVE))
+                for n in range(self.chance.randrange(3))
+            )
+            state = self.chance.choice(list(JobStatus))
+            made = a_head(job, tenant=self.tenant) if old is None else old
+            self.heads[job] = replace(made, state=state, runs=runs)
+        totals = counters.totals(between(old, self.heads.get(job)))
+        mark = mark_of(str(len(self.made)), self.tenant)
+        change = Change(mark, self.now, totals, {}, counters.moved(totals))
+        self.made.append(change)
+        self.waiting.append((self.now + self.chance.random() ** 3 * LAG, change))
+
+    def live(self, minutes: float, changes: int) -> None:
+        for _ in range(changes):
+            self.now += timedelta(minutes=minutes) / changes
+            self.change()
+            if self.chance.random() < 0.4:
+                self.follow()
+        self.follow()
+
+    def follow(self) -> None:
+        due = [change for at, change in self.waiting if at <= self.now]
+        self.waiting = [one for one in self.waiting if one[0] > self.now]
+        self.tallies.count(self.tenant, due)
+
+    def right(self) -> dict[str, int]:
+        found: Counter[str] = Counter()
+        for head in self.heads.values():
+            found.update(counters.totals(between(None, head)))
+        return counters.standing(found)
+
+    def off(self) -> dict[str, int]:
+        """How much the counts are too high, once nothing is on its way."""
+        found = Counter(counters.standing(self.tallies.totals(self.tenant)))
+        found.subtract(self.right())
+        return {name: number for name, number in found.items() if number}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_correction_takes_no_count_further_from_what_is_right(aws: Moto, seed: int) -> None:
+    chance = random.Random(seed)
+    busy = Busy(aws, f"busy{seed}", chance)
+    busy.live(120, chance.choice((10, 30)))
+    names = ("job_SCHEDULED", "job_PAUSED", "run_QUEUED", "run_RUNNING")
+    drift = {name: chance.choice((0, 0, 1, -2, 40, -40)) for name in names} if seed % 3 else {}
+    drift = {name: number for name, number in drift.items() if number}
+    busy.tallies.count(busy.tenant, [Change(b"drift" + bytes(3), NOON, drift)])
+    began, packed = busy.now, b""
+    per_page = chance.choice((0, 0, 3))
+    for first in range(0, 12, 3):
+        jobs = [an_id(number) for number in range(first, first + 3)]
+        heads = [busy.heads[job] for job in jobs if job in busy.heads]
+        before, busy.now = busy.now, busy.now + timedelta(seconds=5)
+        recount = Recount(busy.tallies, began, packed)
+        recount.add(heads, [], before)
+        packed, last = recount.packed, before
+        busy.live(0.5, per_page) if per_page else busy.follow()
+    recount.keep_differing()
+    busy.live(LAG / MINUTE, chance.choice((1, 5)))
+    if chance.random() < 0.5:
+        busy.now += LAG
+        busy.follow()
+    assert recount.is_due(busy.now)
+    for tenant in recount.tenants:
+        recount.correct(tenant)
+    busy.now += LAG
+    busy.follow()
+    slack = Counter[str]()
+    for change in busy.made:
+        if began - LAG - MINUTE <= change.made_at <= last + MARGIN + MINUTE:
+            slack.update(change.moved)
+    off = busy.off()
+    assert off.keys() <= drift.keys()
+    for name, number in drift.items():
+        left = off.get(name, 0)
+        assert 0 <= left * (1 if number > 0 else -1) <= min(abs(number), 2 * slack[name]), name

@@ -1,0 +1,534 @@
+"""What follows from the stream of heads: lists, events, counts, and the end of what was a job's."""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace as copy_of
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from punctual.aws.dynamodb.control.partitions import DynamoBuckets
+from punctual.domain.errors import Unavailable
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.queries.jobs import JobQueries, RunFilters
+from punctual.engine.queries.run_views import of_row
+from punctual.engine.queries.slices import finish
+from punctual.lambdas.job_search.monitor import DeployedMonitor
+from punctual.lambdas.status.handler import StatusHandler, following
+from punctual.web.contract import READER
+from punctual.web.views.run import listed_run_json
+from tests.integration.lambdas.test_api import DAILY, load
+from tests.support.aws.serverless_api import Deployed, Hand, Told, deployed
+from tests.support.aws.stream_records import BY_TTL, Stream
+from tests.support.builders import JOB, NOON, a_body, a_head, a_row, a_run, after, an_attempt, an_id
+
+ENDED = a_run(
+    status=RunStatus.SUCCESS,
+    token=3,
+    claimer="e1",
+    started_at=after(1),
+    attempt_at=after(1),
+    ended_at=after(2),
+    changed_at=after(2),
+)
+RUNNING = replace(ENDED, status=RunStatus.RUNNING, ended_at=None, changed_at=after(1))
+QUEUED = a_run()
+
+
+class Bus:
+    """Keeps what it is given; `refuse` is the id of a run whose event it cannot take."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+        self.error: Exception | None = None
+        self.refuse = ""
+
+    def publish(self, events: Sequence[Any]) -> Sequence[str]:
+        if self.error is not None:
+            raise self.error
+        if any(event["detail"].get("run_id") == self.refuse for event in events):
+            raise ValueError("this one never")
+        self.events += [dict(event) for event in events]
+        return ["id"] * len(events)
+
+    def told(self, kind: str) -> list[tuple[Any, Any]]:
+        return [
+            (event["detail"]["from"], event["detail"]["to"])
+            for event in self.events
+            if event["detail-type"] == f"{kind} State Change"
+        ]
+
+
+class World:
+    def __init__(self, api: Deployed, clock: Hand, run_events: str = "all") -> None:
+        self.api, self.clock = api, clock
+        self.store = api.store
+        self.bus = Bus()
+        self.stream = Stream(api.store)
+        runtime = api.runtimes[READER]
+        self.told: Told = api.told[READER]
+        self.status: StatusHandler = following(runtime)
+        self.status._run_events = run_events
+        self.status._ports = copy_of(runtime.ports, feed=self.bus)
+
+    def follow(self, *records: Any) -> list[str]:
+        return self.status.follow(list(records))
+
+    def listed(self) -> list[tuple[str, RunStatus]]:
+        rows = self.store.lists.page("acme", None, 50, self.clock.now)
+        return [(row.run.run_id, row.run.status) for row in rows]
+
+    def stats(self, tenant: str = "acme") -> Any:
+        return self.monitor().stats(tenant, self.clock.now)
+
+    def monitor(self) -> DeployedMonitor:
+        runtime = self.api.runtimes[READER]
+        planned = DynamoBuckets(runtime.dynamo, self.store.settings.control_table, self.clock)
+        beating = self.store.ports.heads.beating
+        return DeployedMonitor(planned, self.status._tallies, beating, ("event",), ("acme",))
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    clock = Hand(after(30))
+    with deployed(clock) as api:
+        yield World(api, clock)
+
+
+def place(record: Any) -> str:
+    sequence: str = record["dynamodb"]["SequenceNumber"]
+    return sequence
+
+
+def test_a_run_is_followed_from_its_firing_to_its_end(world: World) -> None:
+    heads = [
+        None,
+        a_head(version=1),
+        a_head(version=2, runs=(QUEUED,)),
+        a_head(version=3, runs=(RUNNING,)),
+        a_head(version=4, ended=(ENDED,)),
+        a_head(version=5),
+    ]
+    world.store.ports.history.put_attempts([an_attempt(1, 3, ENDED.run_id, status="SUCCESS")])
+    records = [world.stream.of(old, new) for old, new in itertools.pairwise(heads)]
+    assert world.follow(*records) == []
+    assert world.bus.told("Job") == [(None, "SCHEDULED")]
+    assert world.bus.told("Run") == [
+        (None, "QUEUED"),
+        ("QUEUED", "RUNNING"),
+        ("RUNNING", "SUCCESS"),
+    ]
+    assert world.listed() == [(ENDED.run_id, RunStatus.SUCCESS)]
+    stats = world.stats()
+    assert (stats.jobs, stats.runs) == ({"SCHEDULED": 1}, {"SUCCESS": 1})
+    late = stats.lateness_ms
+    assert late["max"] == pytest.approx(1_000, rel=0.05)
+    counts = {"started": 1, "succeeded": 1, "failed": 0}
+    assert stats.last_hour == [{"minute": NOON, **counts, "lateness_ms": late}]
+    assert stats.queue == {"depth": 0, "oldest_seconds": 0}
+
+
+def test_an_event_says_what_the_schema_says(world: World) -> None:
+    world.follow(
+        world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(ENDED,)))
+    )
+    (event,) = world.bus.events
+    assert (event["source"], event["detail-type"]) == ("punctual", "Run State Change")
+    assert json.loads(json.dumps(event["detail"])) == {
+        "version": 1,
+        "id": f"{ENDED.run_id}.4",
+        "sequence": 4,
+        "time": "2026-03-02T12:00:00.000Z",
+        "tenant": "acme",
+        "job_id": JOB,
+        "run_id": ENDED.run_id,
+        "job_version": 1,
+        "trigger": "SCHEDULE",
+        "retried_from": None,
+        "from": "RUNNING",
+        "to": "SUCCESS",
+        "reason": None,
+        "attempt_number": 1,
+        "scheduled_time": "2026-03-02T12:00:00.000Z",
+        "due_time": "2026-03-02T12:00:00.000Z",
+        "start_time": "2026-03-02T12:00:01.000Z",
+        "end_time": "2026-03-02T12:00:02.000Z",
+        "lateness_ms": 1000.0,
+        "count": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ({}, {"state": JobStatus.PAUSED, "edition": 2}, ("SCHEDULED", "PAUSED", "PAUSED")),
+        ({"state": JobStatus.PAUSED}, {"edition": 2}, ("PAUSED", "SCHEDULED", "RESUMED")),
+        ({}, {"state": JobStatus.COMPLETED}, ("SCHEDULED", "COMPLETED", "COMPLETED")),
+        ({"state": JobStatus.COMPLETED}, {}, ("COMPLETED", "SCHEDULED", "REOPENED")),
+        ({}, {"state": JobStatus.CANCELLED}, ("SCHEDULED", "CANCELLED", "CANCELLED")),
+        ({}, {"edition": 2}, ("SCHEDULED", "SCHEDULED", "CHANGED")),
+        ({}, {}, None),
+    ],
+)
+def test_what_became_of_a_job_has_a_reason(
+    world: World, old: dict[str, Any], new: dict[str, Any], told: tuple[str, str, str] | None
+) -> None:
+    world.follow(world.stream.of(a_head(version=1, **old), a_head(version=2, **new)))
+    found = [
+        (e["detail"]["from"], e["detail"]["to"], e["detail"]["reason"]) for e in world.bus.events
+    ]
+    assert found == ([] if told is None else [told])
+
+
+@pytest.mark.parametrize(("run_events", "told"), [("all", 4), ("ended", 2), ("none", 1)])
+def test_a_stage_chooses_what_is_told_of_runs(run_events: str, told: int) -> None:
+    clock = Hand()
+    with deployed(clock) as api:
+        world = World(api, clock, run_events)
+        heads = [
+            None,
+            a_head(version=2, runs=(QUEUED,)),
+            a_head(version=3, runs=(RUNNING,)),
+            a_head(version=4, ended=(ENDED,)),
+        ]
+        for old, new in itertools.pairwise(heads):
+            world.follow(world.stream.of(old, new))
+        assert len(world.bus.events) == told
+
+
+def test_what_was_fired_ahead_and_taken_back_says_so(world: World) -> None:
+    ahead = a_run(due_at=after(60))
+    world.follow(world.stream.of(a_head(version=1), a_head(version=2, runs=(ahead,))))
+    assert world.stats().queue["depth"] == 0
+    world.follow(world.stream.of(a_head(version=2, runs=(ahead,)), a_head(version=3, edition=2)))
+    assert world.bus.told("Run") == [(None, "QUEUED"), ("QUEUED", None)]
+    assert world.stats().runs == {}
+
+
+def test_a_long_line_is_read_though_it_is_packed(world: World) -> None:
+    line = tuple(
+        WaitingRun(an_id(n), 1, NOON, NOON, NOON, Trigger.RUN_NOW) for n in range(1_000, 1_020)
+    )
+    record = world.stream.of(a_head(version=1), a_head(version=2, line=line))
+    assert "B" in record["dynamodb"]["NewImage"]["line"]
+    world.follow(record)
+    assert world.bus.told("Run") == [(None, "WAITING")] * 20
+    assert world.stats().runs == {"WAITING": 20}
+
+
+def test_what_waits_shows_how_long(world: World) -> None:
+    world.follow(world.stream.of(a_head(version=1), a_head(version=2, runs=(QUEUED,))))
+    assert world.stats().queue == {"depth": 1, "oldest_seconds": 30}
+
+
+def test_a_list_has_the_error_whether_its_history_stands_or_not(world: World) -> None:
+    failed = replace(ENDED, status=RunStatus.FAILED)
+    detail = Detail(error="exit 1")
+    left = an_attempt(1, 3, failed.run_id, detail=detail, nonce=failed.nonce)
+    world.store.ports.history.put_ends([left])
+    record = world.stream.of(a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(failed,)))
+    world.follow(record)
+    (early,) = world.store.lists.page("acme", None, 5, world.clock.now)
+    assert early.detail.error == "exit 1"
+    other = replace(failed, run_id=an_id(9))
+    world.store.ports.history.put([a_row(other.run_id, run=other, detail=Detail(error="exit 2"))])
+    world.follow(world.stream.of(a_head(version=4), a_head(version=5, ended=(other,))))
+    rows = world.store.lists.page("acme", None, 5, world.clock.now)
+    assert {row.run.run_id: row.detail.error for row in rows}[other.run_id] == "exit 2"
+
+
+def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_after(
+    world: World,
+) -> None:
+    ports = world.api.runtimes[READER].ports
+    search = JobQueries(ports, world.clock, world.monitor())
+
+    def listed() -> list[tuple[str, RunStatus]]:
+        page = finish(search.runs("acme", None, RunFilters(), 50, None))
+        return [(view.run.run_id, view.run.status) for view in page.items]
+
+    once = [(ENDED.run_id, RunStatus.SUCCESS)]
+    running, ended = a_head(version=3, runs=(RUNNING,)), a_head(version=4, ended=(ENDED,))
+    ports.heads.swap([Swap(ended, 0)])
+    ports.history.put([a_row(ENDED.run_id, run=ENDED)])
+    assert (world.listed(), listed()) == ([], once)
+    world.follow(world.stream.of(running, ended))
+    assert (world.listed(), listed()) == (once, once)
+    ports.heads.swap([Swap(a_head(version=5), 4)])
+    assert listed() == once
+
+
+def test_a_list_knows_of_an_output_and_does_not_hold_it(world: World) -> None:
+    detail = Detail(output=b"{}", output_type="application/json")
+    end = an_attempt(1, 3, ENDED.run_id, status="SUCCESS", detail=detail)
+    world.store.ports.history.put_ends([end])
+    other = replace(ENDED, run_id=an_id(9))
+    world.store.ports.history.put([a_row(other.run_id, run=other, detail=detail)])
+    for run in (ENDED, other):
+        world.follow(world.stream.of(a_head(version=4), a_head(version=5, ended=(run,))))
+    rows = world.store.lists.page("acme", None, 5, world.clock.now)
+    assert [row.detail for row in rows] == [replace(detail, output=b"")] * 2
+    shown = [listed_run_json(of_row(row), "https://api.invalid") for row in rows]
+    assert [one["output_url"].rpartition("/runs/")[2] for one in shown] == [
+        f"{row.run.run_id}/output" for row in rows
+    ]
+
+
+def test_an_entry_that_grows_is_listed_as_it_was_last(world: World) -> None:
+    def missed(count: int) -> Run:
+        return a_run(
+            status=RunStatus.MISSED,
+            reason=Reason.OUTAGE,
+            count=count,
+            last_at=after(count),
+            ended_at=after(2),
+            changed_at=after(count),
+        )
+
+    first, second = a_head(version=2, ended=(missed(3),)), a_head(version=3, ended=(missed(9),))
+    world.follow(world.stream.of(a_head(version=1), first))
+    world.follow(world.stream.of(first, second))
+    (row,) = world.store.lists.page("acme", None, 5, world.clock.now)
+    assert row.run.count == 9
+    assert world.stats().runs == {"MISSED": 9}
+
+
+def test_the_same_records_again_change_nothing(world: World) -> None:
+    records = [
+        world.stream.of(None, a_head(version=1, runs=(QUEUED,))),
+        world.stream.of(a_head(version=1, runs=(QUEUED,)), a_head(version=2, ended=(ENDED,))),
+    ]
+    world.follow(*records)
+    stats, listed = world.stats(), world.listed()
+    ids = [event["detail"]["id"] for event in world.bus.events]
+    world.follow(*records)
+    assert (world.stats(), world.listed()) == (stats, listed)
+    again = [event["detail"]["id"] for event in world.bus.events]
+    assert again == ids * 2
+    assert len(set(ids)) == len(ids)
+
+
+def test_runs_and_minutes_long_gone_are_not_kept_again(world: World) -> None:
+    record = world.stream.of(a_head(version=1), a_head(version=2, ended=(ENDED,)))
+    world.clock.move(40 * 86_400)
+    world.follow(record)
+    assert world.listed() == []
+    assert world.stats().last_hour == []
+    assert world.stats().runs == {"SUCCESS": 1}
+
+
+def test_other_rows_and_blank_heads_are_passed_over(world: World) -> None:
+    body = {"pk": {"S": "acme#03#body"}, "sk": {"S": f"{JOB}#body#1-x"}, "f": {"N": "1"}}
+    blank = a_head(version=7, blank=True)
+    assert world.follow(world.stream.record(None, body), world.stream.of(None, blank)) == []
+    assert world.bus.events == []
+    world.follow(world.stream.of(blank, a_head(version=8)))
+    assert world.bus.told("Job") == [(None, "SCHEDULED")]
+
+
+def test_a_lease_alone_is_no_change(world: World) -> None:
+    head = a_head(version=3, runs=(RUNNING,))
+    spent = world.store.spend(lambda: world.follow(world.stream.of(head, head)))
+    assert (spent, world.bus.events) == ({}, [])
+
+
+def test_order_is_kept_within_a_job(world: World) -> None:
+    heads = [a_head(version=v, edition=v) for v in range(1, 30)]
+    world.follow(*(world.stream.of(a, b) for a, b in itertools.pairwise(heads)))
+    assert [event["detail"]["sequence"] for event in world.bus.events] == list(range(2, 30))
+
+
+def a_poison(world: World, kind: str) -> Any:
+    record = world.stream.of(None, a_head(an_id(77)))
+    image = record["dynamodb"]["NewImage"]
+    match kind:
+        case "later layout":
+            image["f"] = {"N": "2"}
+        case "no layout":
+            del image["f"]
+        case "no state":
+            del image["state"]
+        case "no image":
+            del record["dynamodb"]["NewImage"]
+        case "unknown event":
+            record["eventName"] = "RENAME"
+        case "unknown state":
+            image["state"] = {"S": "DREAMING"}
+        case "broken line":
+            image["line"] = {"B": "AAAA"}
+    return record
+
+
+POISON = ("later layout", "no layout", "no state", "no image", "unknown event", "unknown state")
+
+
+@pytest.mark.parametrize("kind", [*POISON, "broken line"])
+def test_a_record_that_nobody_can_read_holds_up_only_what_follows(world: World, kind: str) -> None:
+    good = [world.stream.of(None, a_head(an_id(n))) for n in range(2)]
+    poison = a_poison(world, kind)
+    behind = world.stream.of(None, a_head(an_id(9)))
+    assert world.follow(*good, poison, behind) == [place(poison)]
+    assert len(world.bus.events) == 2
+    (line,) = world.told.named("record_not_read")
+    assert line["keys"]["sk"]["S"] == an_id(77)
+    with pytest.raises(Exception, match=r".*"):
+        world.follow(poison, behind)
+    with pytest.raises(Exception, match=r".*"):
+        world.follow(poison)
+    assert world.follow(behind) == []
+    assert world.stats().jobs == {"SCHEDULED": 3}
+
+
+def test_a_record_whose_effects_fail_is_found_among_its_neighbours(world: World) -> None:
+    heads = [a_head(an_id(n), runs=(a_run(an_id(n + 100)),)) for n in range(3)]
+    records = [world.stream.of(None, head) for head in heads]
+    world.bus.refuse = heads[1].runs[0].run_id
+    assert world.follow(*records) == [place(records[1])]
+    assert [event["detail"]["job_id"] for event in world.bus.events] == [heads[0].job_id] * 2
+    (line,) = world.told.named("record_failed")
+    assert line["job_id"] == heads[1].job_id
+    with pytest.raises(ValueError, match="never"):
+        world.follow(*records[1:])
+    assert world.follow(records[2]) == []
+    assert world.stats().jobs == {"SCHEDULED": 2}
+
+
+def test_a_store_that_does_not_answer_fails_the_batch_and_counts_nothing(world: World) -> None:
+    record = world.stream.of(None, a_head())
+    world.bus.error = Unavailable("no bus")
+    with pytest.raises(Unavailable):
+        world.follow(record)
+    assert world.stats().jobs == {}
+    world.bus.error = None
+    assert world.follow(record) == []
+    assert world.stats().jobs == {"SCHEDULED": 1}
+
+
+@pytest.mark.parametrize("identity", [{"userIdentity": BY_TTL}, {}], ids=["by TTL", "by hand"])
+def test_when_a_job_goes_all_that_was_its_goes(world: World, identity: dict[str, Any]) -> None:
+    api, clock = world.api, world.clock
+    kept = api("POST", "/jobs", {**DAILY, "payload": "y" * 9_000}).json["job_id"]
+    job_id = api("POST", "/jobs", {**DAILY, "payload": "x" * 9_000}).json["job_id"]
+    world.follow(*world.stream.catch())
+    api("PATCH", f"/jobs/{job_id}", {"payload": "z" * 90_000})
+    world.follow(*world.stream.catch())
+    api("POST", f"/jobs/{job_id}/runNow", {"payload": 1})
+    world.follow(*world.stream.catch())
+    api("DELETE", f"/jobs/{job_id}")
+    world.follow(*world.stream.catch())
+    assert len(blobs(world)) == 4
+    remove_head(world, job_id)
+    clock.move(60)
+    (record, *_) = world.stream.catch(**identity)
+    assert world.follow(record) == []
+    assert [name.split("/")[2] for name in blobs(world)] == [kept]
+    assert {row["sk"]["S"].split("#")[0] for row in world.store.rows("jobs")} == {kept}
+    assert world.bus.told("Job")[-1] == ("CANCELLED", None)
+    assert world.stats("default").jobs == {"SCHEDULED": 1}
+    assert world.follow(record) == []
+
+
+def test_a_job_that_stands_again_loses_nothing(world: World) -> None:
+    heads = world.store.ports.heads
+    heads.put_bodies([a_body()])
+    assert heads.swap([Swap(a_head(version=2), 0)]) == [True]
+    world.follow(world.stream.of(a_head(version=1, blank=True), None))
+    assert heads.bodies([(Key("acme", JOB), "1-body")])
+
+
+def test_a_job_without_large_payloads_goes_without_asking_the_bucket(world: World) -> None:
+    world.store.ports.heads.put_bodies([a_body()])
+    record = world.stream.of(a_head(state=JobStatus.CANCELLED), None, userIdentity=BY_TTL)
+    spent = world.store.spend(lambda: world.follow(record))
+    assert spent == {"BatchGetItem": 1, "Query": 2, "BatchWriteItem": 1, "TransactWriteItems": 1}
+    assert world.store.rows("jobs") == []
+
+
+def test_of_a_run_that_carries_its_output_no_row_is_read(world: World) -> None:
+    run = replace(ENDED, run_id=an_id(1), note="an event's id")
+    record = world.stream.of(a_head(version=3), a_head(version=4, ended=(run,)))
+    assert "BatchGetItem" not in world.store.spend(lambda: world.follow(record))
+    (row,) = world.store.ports.history.page_all("acme", None, 10, NOON)
+    assert row.detail.output is not None, "the list tells that there is one"
+
+
+def test_a_batch_costs_few_calls(world: World) -> None:
+    """A hundred runs that began and ended, told in one batch."""
+    world.status._run_events = "none"
+    records = []
+    for n in range(100):
+        run = replace(ENDED, run_id=an_id(n))
+        world.store.ports.history.put([a_row(run.run_id, an_id(n), run=run)])
+        old = a_head(an_id(n), version=3, runs=(replace(RUNNING, run_id=run.run_id),))
+        records.append(world.stream.of(old, a_head(an_id(n), version=4, ended=(run,))))
+    spent = world.store.spend(lambda: world.follow(*records))
+    assert spent == {"BatchGetItem": 1, "BatchWriteItem": 1, "Query": 1, "TransactWriteItems": 1}
+
+
+def test_health_is_late_when_runs_are(world: World) -> None:
+    assert world.store.ports.buckets.advance(None, NOON)
+    assert world.monitor().health(world.clock.now).status == "ok"
+    late = replace(RUNNING, started_at=after(20), attempt_at=after(20))
+    world.follow(world.stream.of(a_head(version=1), a_head(version=2, runs=(late,))))
+    health = world.monitor().health(world.clock.now)
+    assert health.status == "late"
+    assert health.lateness_ms_p99 == pytest.approx(20_000, rel=0.05)
+    world.clock.move(360)
+    assert world.monitor().health(world.clock.now).status == "ok"
+
+
+@pytest.mark.parametrize(
+    ("let_in", "sends", "status"),
+    [(20, 1, "ok"), (1, 1, "late"), (20, 2, "ok"), (0, 1, "late")],
+)
+def test_what_a_run_waits_in_its_job_s_line_makes_nobody_late(
+    world: World, let_in: int, sends: int, status: str
+) -> None:
+    assert world.store.ports.buckets.advance(None, NOON)
+    queued = replace(QUEUED, let_in_at=after(let_in), changed_at=after(let_in), sends=sends)
+    claimed = replace(queued, status=RunStatus.RUNNING, sends=0, token=9)
+    claimed = replace(claimed, started_at=after(20), attempt_at=after(20))
+    world.follow(
+        world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
+    )
+    assert world.monitor().health(world.clock.now).status == status
+
+
+def test_what_was_fired_late_is_late(world: World) -> None:
+    """It was queued when it was fired: it stood in no line."""
+    assert world.store.ports.buckets.advance(None, NOON)
+    queued = replace(QUEUED, created_at=after(20), sent_at=after(20), sends=1)
+    claimed = replace(queued, status=RunStatus.RUNNING, sent_at=None, sends=0, token=9)
+    claimed = replace(claimed, started_at=after(21), attempt_at=after(21))
+    world.follow(
+        world.stream.of(a_head(version=1, runs=(queued,)), a_head(version=2, runs=(claimed,)))
+    )
+    assert world.monitor().health(world.clock.now).status == "late"
+
+
+def test_the_handler_answers_as_the_event_source_expects(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = load(world.store, "status", monkeypatch)
+    good, poison = world.stream.of(None, a_head()), a_poison(world, "later layout")
+    assert handler({"Records": [good]}, None) == {"batchItemFailures": []}
+    said = handler({"Records": [good, poison]}, None)
+    assert said == {"batchItemFailures": [{"itemIdentifier": place(poison)}]}
+
+
+def blobs(world: World) -> list[str]:
+    found = world.store.clients.s3.list_objects_v2(Bucket=world.store.settings.bucket)
+    return [one["Key"] for one in found.get("Contents", [])]
+
+
+def remove_head(world: World, job_id: str) -> None:
+    for row in world.store.rows("jobs"):
+        if row["sk"]["S"] == job_id:
+            world.store.clients.dynamodb.delete_item(
+                TableName="jobs", Key={"pk": row["pk"], "sk": row["sk"]}
+            )

@@ -1,0 +1,314 @@
+"""Webhooks on AWS: put before the run is on record, told beside runs, and given up in the end."""
+
+import json
+from base64 import b64decode
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from punctual.aws.sqs.notifications import to_body
+from punctual.domain.run import RunStatus
+from punctual.domain.tenants.webhooks import TRIES, keys_text, shown_secret, tenant_secret
+from punctual.engine.ports.rows import Key, RunKey
+from punctual.lambdas.dead_letters.handler import DeadLetterHandler
+from punctual.lambdas.telemetry import Metric
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from tests.integration.contract.test_contract_notices import a_notice
+from tests.support.aws.executor_world import ExecutorWorld, Record, executor_world
+from tests.support.builders import NOON, after
+from tests.support.scripts.by_hand import Doing
+from tests.support.signatures import is_signed
+from tests.support.simulation.torn import Crash, Fault, Plan, Tear
+
+KEY, OLD = bytes(range(32)), bytes(32)
+HOOK = "https://hooks.example/a"
+FAILS = {"error": "no luck"}
+DOWN = Outcome.failed("The server answered 503")
+REFUSED = Outcome.failed("it may not be called", retryable=False)
+
+
+class Receiving(Doing):
+    """Does as payloads say, and answers webhooks as it is told: well, where it is not."""
+
+    def __init__(self, world: ExecutorWorld) -> None:
+        super().__init__(world.clock)
+        self._clock = world.clock
+        self.calls: list[tuple[datetime, Attempt]] = []
+        self.answers: list[Outcome] = []
+
+    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+        if "webhook-id" not in (attempt.task.get("headers") or {}):
+            return super().run(attempt, stop, recorder)
+        self.calls.append((self._clock(), attempt))
+        return self.answers.pop(0) if self.answers else Outcome("SUCCESS")
+
+
+@pytest.fixture
+def world() -> Iterator[ExecutorWorld]:
+    with executor_world() as made:
+        made.doing = Receiving(made)
+        put_keys(made, KEY)
+        yield made
+
+
+def put_keys(world: ExecutorWorld, *keys: bytes) -> None:
+    world.aws.clients.ssm.put_parameter(
+        Name=f"{world.aws.settings.knobs}webhook-key",
+        Value=keys_text(keys) or "unset",
+        Type="SecureString",
+        Overwrite=True,
+    )
+
+
+def received(world: ExecutorWorld) -> list[Attempt]:
+    assert isinstance(world.doing, Receiving)
+    return [attempt for _, attempt in world.doing.calls]
+
+
+def answers(world: ExecutorWorld, *outcomes: Outcome) -> None:
+    assert isinstance(world.doing, Receiving)
+    world.doing.answers += outcomes
+
+
+def submit(world: ExecutorWorld, *on: str, **fields: Any) -> Key:
+    notify = [{"on": [one], "url": f"{HOOK}/{one.lower()}"} for one in on]
+    return world.submit(notify=notify, max_retries=0, **fields)
+
+
+def ended(world: ExecutorWorld, *on: str, payload: Any = FAILS, **fields: Any) -> Key:
+    key = submit(world, *on, payload=payload, **fields)
+    assert world.invoke(world.records()) == []
+    return key
+
+
+def again(record: Record, receives: int) -> Record:
+    return {
+        **record,
+        "attributes": {**record["attributes"], "ApproximateReceiveCount": str(receives)},
+    }
+
+
+def lines(world: ExecutorWorld, event: str) -> list[dict[str, Any]]:
+    return [said for name, said in world.tell.lines if name == event]
+
+
+def test_who_wants_to_know_of_this_end_is_told_once(world: ExecutorWorld) -> None:
+    key = ended(world, "SUCCESS", "FAILED", "TIMED_OUT")
+    run = world.run(key).run
+    (record,) = world.records()
+    assert world.invoke([record]) == []
+    (attempt,) = received(world)
+    assert attempt.task["url"] == f"{HOOK}/failed"
+    assert attempt.timeout == timedelta(seconds=10)
+    assert attempt.task.get("follow_redirects") is None
+    told = json.loads(attempt.task["body"])
+    assert (told["type"], told["time"]) == ("Run State Change", told["data"]["end_time"])
+    assert (told["data"]["run_id"], told["data"]["to"]) == (run.run_id, "FAILED")
+    assert (told["data"]["from"], told["data"]["tenant"]) == ("RUNNING", "acme")
+    assert "no luck" not in attempt.task["body"]
+    assert world.records() == []
+    said = {"job_id": key.job_id, "run_id": run.run_id, "tenant": "acme", "tries": 1}
+    assert lines(world, "webhook_delivered") == [said]
+
+
+def test_the_call_is_signed_for_its_tenant_and_by_each_key(world: ExecutorWorld) -> None:
+    put_keys(world, KEY, OLD)
+    ended(world, "FAILED")
+    world.invoke(world.records())
+    (attempt,) = received(world)
+    headers, body = attempt.task["headers"], attempt.task["body"].encode()
+    for key in (KEY, OLD):
+        assert is_signed(shown_secret(tenant_secret(key, "acme")), headers, body)
+        assert not is_signed(shown_secret(tenant_secret(key, "umbrella")), headers, body)
+    assert len(b64decode(headers["webhook-signature"].split()[0].removeprefix("v1,"))) == 32
+
+
+def test_a_job_without_webhooks_tells_nobody_and_its_head_says_nothing(
+    world: ExecutorWorld,
+) -> None:
+    ended(world)
+    assert world.records() == []
+    (row,) = [row for row in world.aws.rows("jobs") if "state" in row]
+    assert "notify" not in row
+
+
+def test_the_head_says_in_letters_who_is_for_what(world: ExecutorWorld) -> None:
+    submit(world, "FAILED", "SUCCESS")
+    (row,) = [row for row in world.aws.rows("jobs") if "state" in row]
+    assert row["notify"] == {"S": "F S"}
+
+
+def test_an_attempt_that_is_tried_again_is_no_end(world: ExecutorWorld) -> None:
+    notify = [{"on": ["FAILED"], "url": HOOK}]
+    world.submit(payload=FAILS, notify=notify, max_retries=1)
+    world.invoke(world.records())
+    assert world.records() == []
+    world.clock.set(after(60))
+    world.look()
+    world.invoke(world.records())
+    (record,) = world.records()
+    assert '"st":"FAILED"' in record["body"]
+
+
+def test_what_fails_comes_again_each_time_later_and_is_given_up(world: ExecutorWorld) -> None:
+    key = ended(world, "FAILED")
+    (record,) = world.records()
+    answers(world, *[DOWN] * TRIES)
+    delays = []
+    for receives in range(1, TRIES):
+        world.hidden.clear()
+        assert world.invoke([again(record, receives)]) == [record["messageId"]]
+        delays.append(world.hidden[-1][1])
+    assert delays[:4] == sorted(delays[:4])
+    assert delays[0] in range(8, 12)
+    assert delays[-1] in range(1_440, 1_801)
+    assert 5 * 3_600 < sum(delays) < 7 * 3_600
+    assert lines(world, "webhook_given_up") == []
+    assert world.invoke([again(record, TRIES)]) == []
+    (said,) = lines(world, "webhook_given_up")
+    assert (said["job_id"], said["tries"]) == (key.job_id, TRIES)
+    assert said["error"] == "The server answered 503"
+    assert HOOK not in json.dumps(said), "an address may hold a secret"
+    assert world.tell.count(Metric.WEBHOOKS_GIVEN_UP) == 1
+    ids = {attempt.task["headers"]["webhook-id"] for attempt in received(world)}
+    bodies = {attempt.task["body"] for attempt in received(world)}
+    assert (len(ids), len(bodies)) == (1, 1), "the same each time"
+
+
+def test_what_is_hopeless_is_given_up_at_once(world: ExecutorWorld) -> None:
+    ended(world, "FAILED")
+    answers(world, REFUSED)
+    assert world.invoke(world.records()) == []
+    assert lines(world, "webhook_given_up")[0]["error"] == "it may not be called"
+
+
+def test_no_run_of_the_batch_waits_for_a_receiver(world: ExecutorWorld) -> None:
+    ended(world, "FAILED")
+    key = world.submit(payload={"lasts": 0.1})
+    records = world.records()
+    world.hands.beside = [9.5]
+    assert world.invoke(records) == []
+    assert len(received(world)) == 1
+    assert (world.clock() - NOON).total_seconds() >= 9.5
+    ended_at = world.run(key).run.ended_at
+    assert ended_at is not None
+    assert ended_at < after(1)
+
+
+def test_a_receiver_that_is_still_silent_at_the_end_is_tried_again(world: ExecutorWorld) -> None:
+    ended(world, "FAILED")
+    (record,) = world.records()
+    world.hands.beside = [1_000]
+    assert world.invoke([record], left=30) == [record["messageId"]]
+    assert world.invoke([record], left=5) == [record["messageId"]], "no time is left for it"
+    assert received(world) == []
+
+
+def test_while_the_store_does_not_answer_it_comes_again(world: ExecutorWorld) -> None:
+    ended(world, "FAILED")
+    (record,) = world.records()
+    runtime = world.new_runtime(Plan((Fault(1, Tear.BEFORE),)))
+    assert world.invoke([record], runtime) == [record["messageId"]]
+    assert world.invoke([again(record, 2)]) == []
+    assert len(received(world)) == 1
+
+
+def test_without_a_key_nothing_is_sent_and_nothing_is_lost(world: ExecutorWorld) -> None:
+    ended(world, "FAILED")
+    put_keys(world)
+    (record,) = world.records()
+    assert world.invoke([record]) == [record["messageId"]]
+    put_keys(world, KEY)
+    assert world.invoke([again(record, 2)], world.new_runtime()) == []
+    assert len(received(world)) == 1
+
+
+@pytest.mark.parametrize("notify", [[], [{"on": ["SUCCESS"], "url": HOOK}]])
+def test_who_is_told_is_said_by_the_definition_in_force_then(
+    world: ExecutorWorld, notify: Any
+) -> None:
+    key = submit(world, "FAILED", payload=FAILS)
+    world.invoke(world.records())
+    world.jobs.change(*key, lambda old: {**old, "notify": notify})
+    assert world.invoke([one for one in world.records() if '"n":1' in one["body"]]) == []
+    assert received(world) == []
+    assert len(lines(world, "webhook_not_wanted")) == 1
+
+
+def test_another_address_is_told_from_then_on(world: ExecutorWorld) -> None:
+    key = ended(world, "FAILED")
+    there = "https://elsewhere.example/"
+    world.jobs.change(*key, lambda old: {**old, "notify": [{"on": ["FAILED"], "url": there}]})
+    world.invoke(world.records())
+    assert [attempt.task["url"] for attempt in received(world)] == [there]
+
+
+def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: ExecutorWorld) -> None:
+    key = submit(world, "FAILED", payload=FAILS)
+    records = world.records()
+    world.runtime.gate.set(False)
+    failed = world.invoke(records)
+    assert failed == [records[0]["messageId"]], "what brought it stays"
+    assert world.records() == []
+    run = world.run(key).run
+    place = RunKey(*key, run.run_id)
+    assert world.runtime.ports.history.present([place]) == frozenset(), "not on record yet"
+    world.runtime.gate.set(True)
+    world.clock.set(after(120))
+    assert world.invoke([again(records[0], 2)]) == []
+    (record,) = world.records()
+    assert world.runtime.ports.history.present([place]) == {place}
+    assert world.invoke([record]) == []
+    assert len(received(world)) == 1
+
+
+@pytest.mark.parametrize("call", range(1, 12))
+@pytest.mark.parametrize("tear", [Tear.BEFORE, Tear.AFTER])
+def test_whoever_dies_where_ever_somebody_is_told(
+    world: ExecutorWorld, call: int, tear: Tear
+) -> None:
+    key = submit(world, "FAILED", payload=FAILS)
+    (record,) = world.records()
+    told: list[Record] = []
+    try:
+        world.invoke([record], world.new_runtime(Plan((Fault(call, tear, crash=True),))))
+    except Crash:
+        for minutes in range(1, 12):
+            world.clock.set(after(60 * minutes))
+            world.look()
+            found = world.records()
+            told += [one for one in found if '"n":1' in one["body"]]
+            world.invoke([again(record, 2), *(one for one in found if one not in told)])
+    told += world.records()
+    run = world.run(key).run
+    assert run.status is RunStatus.FAILED
+    assert {json.loads(one["body"])["r"] for one in told} == {run.run_id}, "somebody is told"
+
+
+def test_a_notice_that_came_back_too_often_ends_no_run(world: ExecutorWorld) -> None:
+    key = ended(world, "FAILED", payload={})
+    sqs = world.aws.clients.sqs
+    fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
+    url = sqs.create_queue(QueueName="quick-dead.fifo", Attributes=fifo)["QueueUrl"]
+    run = world.run(key).run
+    body = to_body(a_notice(run.run_id)._replace(job_id=key.job_id))
+    sqs.send_message(QueueUrl=url, MessageBody=body, MessageGroupId="g")
+    DeadLetterHandler(world.new_runtime(), (url,)).bury(lambda: 240.0)
+    (said,) = lines(world, "webhook_given_up")
+    assert (said["job_id"], said["run_id"]) == (key.job_id, run.run_id)
+    assert world.tell.count(Metric.DEAD_LETTERS) == 1
+    assert world.status(key) is RunStatus.SUCCESS
+    assert world.tell.problems == []
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+    left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+    assert set(left.values()) == {"0"}
+
+
+def test_a_notice_of_a_later_version_waits_for_it(world: ExecutorWorld) -> None:
+    ended(world, "FAILED")
+    (record,) = world.records()
+    later = {**record, "body": record["body"].replace('{"n":1', '{"n":2')}
+    assert world.invoke([later]) == [record["messageId"]]
+    assert [name for name, _ in world.tell.problems] == ["message_unreadable"]

@@ -1,0 +1,221 @@
+"""The node's store failing at every statement and every commit: 503, nothing half done, no lies."""
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from punctual.node.sqlite.store import FILE, Store
+from tests.integration.web.test_http_engine import NodeClient
+from tests.support.web_client import Answer
+
+Json = Any
+DAILY = {"name": "a", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
+FULL, BUSY, IO = sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_IOERR
+_WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE", "BEGIN", "COMMIT", "SAVEPOINT", "RELEASE")
+
+
+class Failing:
+    """A connection that fails from its n-th statement on, of writes only where the disk is full."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self.seen = 0
+        self._code = 0
+        self._first = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._db, name)
+
+    def fail(self, code: int, first: int) -> None:
+        self.seen, self._code, self._first = 0, code, first
+
+    def heal(self) -> None:
+        self._code = 0
+
+    @property
+    def hit(self) -> bool:
+        return self.seen > self._first
+
+    def execute(self, text: str, *given: Any) -> Any:
+        self._ask(text)
+        return self._db.execute(text, *given)
+
+    def executemany(self, text: str, *given: Any) -> Any:
+        self._ask(text)
+        return self._db.executemany(text, *given)
+
+    def _ask(self, text: str) -> None:
+        begun = text.lstrip().split(None, 1)[0].upper()
+        if not self._code or begun == "ROLLBACK":
+            return
+        if self._code == IO or begun in _WRITES:
+            self.seen += 1
+            if self.seen > self._first:
+                error = sqlite3.OperationalError("planted")
+                error.sqlite_errorcode = self._code
+                raise error
+
+
+@pytest.fixture
+def client(tmp_path: Path) -> Iterator[NodeClient]:
+    client = NodeClient(tmp_path)
+    try:
+        yield client
+    finally:
+        client.close()
+
+
+@pytest.fixture
+def failing(client: NodeClient) -> Failing:
+    unit = client.store._unit
+    made = Failing(unit.db)
+    unit.db = made  # type: ignore[assignment]
+    return made
+
+
+def is_refused(answer: Answer) -> bool:
+    if answer.status != 503:
+        return False
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert int(answer.headers["retry-after"]) >= 1
+    assert (answer.json["status"], answer.json["code"]) == (503, "UNAVAILABLE")
+    return True
+
+
+def ask(client: NodeClient, method: str, path: str, body: Json, key: str) -> Answer:
+    if method == "GET":
+        return client.get(path)
+    return client.post(path, {} if body is None else body, idempotency_key=key)
+
+
+def a_job(client: NodeClient, **fields: Json) -> str:
+    answer = client.post("/v1/jobs", {**DAILY, **fields})
+    assert answer.status == 202, answer.body
+    return str(answer.json["job_id"])
+
+
+def a_run(client: NodeClient, job: str) -> str:
+    return str(client.post(f"/v1/jobs/{job}/runNow", {"payload": 1}).json["run_id"])
+
+
+def ended_run(client: NodeClient) -> str:
+    job = a_job(client)
+    run = f"/v1/jobs/{job}/runs/{a_run(client, job)}"
+    assert client.post(f"{run}/cancel", {}).status == 202
+    return run
+
+
+WRITES: dict[str, Callable[[NodeClient], tuple[str, Json]]] = {
+    "submit": lambda _: ("/v1/jobs", DAILY),
+    "now": lambda _: ("/v1/jobs", {"name": "a", "schedule_type": "IMMEDIATE"}),
+    "large": lambda _: ("/v1/jobs", {**DAILY, "payload": "x" * 20_000}),
+    "batch": lambda _: ("/v1/jobs/batch", {"jobs": [DAILY, DAILY]}),
+    "order": lambda c: (f"/v1/jobs/{a_job(c)}/runNow", {"payload": 2}),
+    "pause": lambda c: (f"/v1/jobs/{a_job(c)}/pause", {}),
+    "retry": lambda c: (f"{ended_run(c)}/retry", {}),
+}
+
+
+def seen(client: NodeClient) -> Json:
+    """All that anybody can see of jobs and runs."""
+    jobs = client.get("/v1/jobs?limit=200").json["jobs"]
+    runs = client.get("/v1/runs?limit=200").json["runs"]
+    return {job["job_id"]: job for job in jobs}, {run["run_id"]: run for run in runs}
+
+
+def timers(store: Store) -> set[str]:
+    return {row[0] for row in store._unit.db.execute("SELECT job_id FROM timers")}
+
+
+@pytest.mark.parametrize("code", [FULL, BUSY, IO], ids=["full", "locked", "I/O error"])
+@pytest.mark.parametrize("name", sorted(WRITES))
+def test_a_write_that_the_disk_refuses_has_not_happened(
+    client: NodeClient, failing: Failing, name: str, code: int
+) -> None:
+    for first in count():
+        path, body = WRITES[name](client)
+        before, key = seen(client), f"{name}-{first}"
+        failing.fail(code, first)
+        answer = ask(client, "POST", path, body, key)
+        hit = failing.hit
+        failing.heal()
+        if not hit:
+            assert answer.status in (200, 202, 207)
+            break
+        assert is_refused(answer), (first, answer.body)
+        assert seen(client) == before
+        again = ask(client, "POST", path, body, key)
+        assert again.status in (200, 202, 207), again.body
+        assert ask(client, "POST", path, body, key).json == again.json
+        jobs, runs = seen(client)
+        made = {"submit": 1, "now": 1, "large": 1, "batch": 2}.get(name, 0)
+        assert len(jobs) - len(before[0]) == made
+        assert len(runs) - len(before[1]) == (name in ("now", "order", "retry"))
+        waiting = {job_id for job_id, job in jobs.items() if job["next_run_time"]}
+        assert waiting <= timers(client.store)
+    assert first > 1
+    client.node.step()
+    assert {run["status"] for run in seen(client)[1].values()} <= {"SUCCESS", "CANCELLED"}
+
+
+def test_a_read_that_fails_is_refused_and_never_short(client: NodeClient, failing: Failing) -> None:
+    jobs = [a_job(client) for _ in range(3)]
+    run = ended_run(client)
+    paths = (
+        *("/v1/jobs", "/v1/jobs?limit=2", f"/v1/jobs/{jobs[0]}", f"/v1/jobs/{jobs[0]}/status"),
+        *(run, f"{run.rpartition('/')[0]}", "/v1/runs", "/v1/schedules/upcoming", "/v1/stats"),
+        f"/v1/jobs/{jobs[0]}/explain?at=2026-11-19T00:00:00Z",
+    )
+    for path in paths:
+        right = client.get(path)
+        refused = 0
+        for first in count():
+            failing.fail(IO, first)
+            answer = client.get(path)
+            hit = failing.hit
+            failing.heal()
+            if not hit:
+                break
+            assert is_refused(answer) or answer.json == right.json, (path, first, answer.body)
+            refused += answer.status == 503
+        assert client.get(path).json == right.json
+        assert (right.status, refused > 0) == (200, first > 0), path
+
+
+def test_a_disk_that_is_really_full_refuses_writes_and_answers_reads(client: NodeClient) -> None:
+    job = a_job(client)
+    db = client.store._unit.db
+    (pages,) = db.execute("PRAGMA page_count").fetchone()
+    db.execute(f"PRAGMA max_page_count = {pages}")
+    answers = [client.post("/v1/jobs", {**DAILY, "payload": "x" * 8_000}) for _ in range(20)]
+    full = [answer for answer in answers if answer.status != 202]
+    assert full
+    assert all(is_refused(answer) for answer in full)
+    assert "disk is full" in full[0].json["detail"]
+    kept = {answer.json["job_id"] for answer in answers if answer.status == 202} | {job}
+    assert {one["job_id"] for one in client.get("/v1/jobs").json["jobs"]} == kept
+    db.execute("PRAGMA max_page_count = 1000000")
+    assert client.post("/v1/jobs", DAILY).status == 202
+
+
+def test_a_store_that_another_program_has_locked_refuses_writes_and_answers_reads(
+    client: NodeClient, tmp_path: Path
+) -> None:
+    job = a_job(client)
+    client.store._unit.db.execute("PRAGMA busy_timeout = 0")
+    other = sqlite3.connect(tmp_path / FILE, isolation_level=None)
+    try:
+        other.execute("BEGIN IMMEDIATE")
+        assert is_refused(client.post("/v1/jobs", DAILY))
+        assert is_refused(client.post(f"/v1/jobs/{job}/runNow", {}))
+        assert client.get(f"/v1/jobs/{job}").status == 200
+        assert [one["job_id"] for one in client.get("/v1/jobs").json["jobs"]] == [job]
+        other.execute("ROLLBACK")
+    finally:
+        other.close()
+    assert client.post("/v1/jobs", DAILY).status == 202
+    assert len(client.get("/v1/jobs").json["jobs"]) == 2

@@ -1,0 +1,105 @@
+"""What a node says of itself after a restart, and while it winds down."""
+
+from datetime import timedelta
+from pathlib import Path
+
+from punctual.engine.queries.views import Health, Stats
+from punctual.node.clock import ManualClock
+from tests.support.node.node_world import NOON, T, World, a_world
+
+SCRIPT = {"type": "script", "runtime": "bash", "code": "true"}
+
+
+def health(world: World) -> Health:
+    found: Health = world.do(world.node.search.health)
+    return found
+
+
+def stats(world: World) -> Stats:
+    found: Stats = world.do(lambda: world.node.search.stats(T))
+    return found
+
+
+def due_in(world: World, seconds: float) -> str:
+    at = world.clock.now + timedelta(seconds=seconds)
+    return world.submit(schedule_type="FUTURE", schedule_time=at.isoformat())
+
+
+def test_what_became_due_while_the_node_was_down_does_not_make_it_late(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        job = due_in(world, 60)
+        world.submit(schedule_type="CRON", cron_expression="* * * * *")
+    with a_world(tmp_path, ManualClock(NOON + timedelta(minutes=30))) as world:
+        world.until(30 * 60 + 10)
+        (view,) = world.runs(job)
+        assert view.run.lateness is not None
+        assert view.run.lateness >= timedelta(minutes=29)
+        assert health(world).status == "ok"
+        most = stats(world).lateness_ms["max"]
+        assert most is not None
+        assert most >= 29 * 60_000, "the run was late, and its lateness is told"
+
+
+def test_what_becomes_due_after_the_start_and_starts_late_makes_the_node_late(
+    tmp_path: Path,
+) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        due_in(world, 5)
+        world.clock.advance(timedelta(seconds=40))  # the thread hangs
+        world.node.step()
+        world.until(45)
+        assert health(world).status == "late"
+
+
+def test_a_machine_that_slept_is_not_late(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        due_in(world, 60)
+        world.clock.jump(timedelta(minutes=10))
+        world.until(605)
+        assert stats(world).runs["SUCCESS"] == 1
+        assert health(world).status == "ok"
+
+
+def test_the_last_hour_outlives_a_restart(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        world.submit(schedule_type="CRON", cron_expression="* * * * *")
+        world.submit(schedule_type="FUTURE", schedule_time="2026-11-18T12:02:30Z")
+        world.until(200)
+        before = stats(world)
+        assert sum(minute["succeeded"] for minute in before.last_hour) == 4
+    with a_world(tmp_path, ManualClock(NOON + timedelta(seconds=210))) as world:
+        after = stats(world)
+        assert after.last_hour == before.last_hour
+        assert after.lateness_ms == before.lateness_ms
+    with a_world(tmp_path, ManualClock(NOON + timedelta(hours=3))) as world:
+        assert world.store.minutes.since(NOON) != {}
+        assert [one["minute"] for one in stats(world).last_hour if one["minute"] < NOON] == []
+
+
+def test_minutes_before_the_last_hour_are_not_kept(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        world.submit(schedule_type="CRON", cron_expression="* * * * *")
+        world.until(2 * 3_600)
+        kept = world.store.minutes.since(NOON)
+    assert 60 <= len(kept) <= 63
+
+
+def test_minutes_that_cannot_be_read_stop_no_start(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        world.submit(schedule_type="CRON", cron_expression="* * * * *")
+        world.until(200)
+        with world.store.work():
+            world.store._unit.begin()
+            world.store._db.execute("UPDATE minutes SET counted = x'00ff00'")
+    with a_world(tmp_path, ManualClock(NOON + timedelta(seconds=210))) as world:
+        assert stats(world).last_hour == []
+
+
+def test_a_node_that_winds_down_is_not_ready_though_its_run_goes_on(tmp_path: Path) -> None:
+    with a_world(tmp_path, ManualClock(NOON)) as world:
+        world.submit(task=SCRIPT)
+        world.node.step()
+        assert world.gate.begun.acquire(timeout=10)
+        assert health(world).status == "ok"
+        world.node.close()
+        assert health(world).status == "down"

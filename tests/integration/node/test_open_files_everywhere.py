@@ -1,0 +1,171 @@
+"""A run meets a lack of open files wherever one is opened: it waits or goes on, and runs once."""
+
+import errno
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from punctual.domain.run import ENDED, RunStatus
+from punctual.engine.changes.run_results import log_key, output_key
+from punctual.engine.ports.rows import Key
+from punctual.engine.queries.views import RunView
+from punctual.node.clock import ManualClock
+from punctual.node.files.process_groups import GroupFiles
+from punctual.tasks.http.addresses import LOOPBACK
+from punctual.tasks.http.task import HttpTask
+from punctual.tasks.registry import Registry
+from punctual.tasks.script import open_files
+from punctual.tasks.script.cgroup import Cgroups
+from punctual.tasks.script.sandbox import OpenPath, choose
+from punctual.tasks.script.task import ScriptTask
+from tests.integration.tasks.test_http import answer, serving
+from tests.support.node.node_world import NOON, T, World, a_world
+from tests.support.scripts.descriptor_faults import LauncherFaults, Openings, failing
+from tests.support.scripts.script_runs import usual
+
+# Openings that fail: one, or so many that the run is given back meanwhile.
+CASES = [("AT_MOST_ONCE", 1), ("AT_MOST_ONCE", 12), ("AT_LEAST_ONCE", 12)]
+PLACES = 200  # more than a run has openings
+STEPS = 60
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(open_files, "PAUSES", (0.0, 0.0))
+
+
+@contextmanager
+def a_node(folder: Path, writable: Path) -> Iterator[World]:
+    """A node with its real tasks, whose scripts may write to one more folder."""
+    clock = ManualClock(NOON)
+    with a_world(folder, clock) as world:
+        name = usual(folder).name
+        sandbox = choose(name, folder, shared=False, opened=(OpenPath(writable, True),))
+        groups, cgroups = GroupFiles(folder / "groups"), Cgroups(folder / "cgroups")
+        (folder / "cgroups").mkdir()
+        script = ScriptTask(
+            folder / "work", sandbox, monotonic=time.monotonic, groups=groups, cgroups=cgroups
+        )
+        http = HttpTask(monotonic=time.monotonic, opened=LOOPBACK)
+        world.node.holding._registry = Registry({"http": http, "script": script})
+        yield world
+        http.close()
+
+
+def end_of(world: World, job_id: str) -> RunView:
+    """Step until the job's only run has ended."""
+    for _ in range(STEPS):
+        (view,) = world.runs(job_id)
+        if view.run.status in ENDED:
+            return view
+        if view.run.held:
+            world.settle()
+        else:
+            world.clock.advance(timedelta(minutes=6))
+            world.node.step()
+    raise AssertionError(f"the run is still {view.run.status}")
+
+
+def assert_succeeded(view: RunView) -> None:
+    assert (view.run.status, view.run.past, view.detail.error) == (RunStatus.SUCCESS, "", "")
+
+
+def submit(world: World, delivery: str, **fields: Any) -> str:
+    retries = {} if delivery == "AT_MOST_ONCE" else {"max_retries": 0}
+    return world.submit(delivery=delivery, **retries, **fields)
+
+
+def script(marks: Path) -> dict[str, str]:
+    code = f"echo ran >> {marks}/ran; echo out; echo err >&2"
+    return {"type": "script", "runtime": "bash", "code": code}
+
+
+def check_script(world: World, view: RunView, marks: Path) -> None:
+    assert_succeeded(view)
+    assert (marks / "ran").read_text() == "ran\n", "it ran once"
+    run, key = view.run, Key(T, view.job_id)
+    assert world.store.blobs.get(output_key(key, run.run_id, run.attempt)) == b"out\n"
+    log = world.store.blobs.get(log_key(key, run.run_id, run.attempt))
+    assert sorted((log or b"").split()) == [b"err", b"out"]
+    assert list((world.folder / "groups").iterdir()) == []
+    assert list((world.folder / "work").iterdir()) == []
+
+
+@pytest.mark.parametrize(("delivery", "many"), CASES)
+def test_a_script_runs_once_whichever_opening_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, many: int
+) -> None:
+    places = 0
+    with a_node(tmp_path / "node", tmp_path) as world:
+        for first in range(1, PLACES):
+            marks = tmp_path / f"marks-{first}"
+            marks.mkdir()
+            job_id = submit(world, delivery, task=script(marks), payload="x" * 20_000)
+            with failing(monkeypatch, Openings(first, many)) as openings:
+                world.node.step()
+                view = end_of(world, job_id)
+            check_script(world, view, marks)
+            if not openings.failed:
+                break
+            places += 1
+    assert 15 < places < PLACES - 1
+
+
+@pytest.mark.parametrize(
+    ("delivery", "number"), [("AT_LEAST_ONCE", errno.EMFILE), ("AT_MOST_ONCE", errno.ENFILE)]
+)
+def test_a_script_runs_once_whichever_opening_of_its_launcher_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, number: int
+) -> None:
+    places = 0
+    with a_node(tmp_path / "node", tmp_path) as world:
+        for first in range(1, PLACES):
+            marks = tmp_path / f"marks-{first}"
+            marks.mkdir()
+            job_id = submit(world, delivery, task=script(marks))
+            with monkeypatch.context() as patch:
+                faults = LauncherFaults(patch, tmp_path, first, number=number)
+                world.node.step()
+                check_script(world, end_of(world, job_id), marks)
+            if not faults.were_met:
+                break
+            places += 1
+    assert 5 < places < PLACES - 1
+
+
+@pytest.mark.parametrize(("delivery", "many"), CASES)
+def test_an_address_is_called_once_whichever_opening_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, delivery: str, many: int
+) -> None:
+    """A name is looked up; the address that it is sent on to needs another socket."""
+    moved = answer(307, Location="/there", Connection="close")
+    here = answer(200, b"here", Connection="close")
+
+    def handle(connection: socket.socket, request: bytes) -> None:
+        connection.sendall(here if request.startswith(b"POST /there ") else moved)
+        connection.shutdown(socket.SHUT_RDWR)
+
+    places = 0
+    with serving(handle) as server, a_node(tmp_path / "node", tmp_path) as world:
+        for first in range(1, PLACES):
+            url = server.url(host="localhost")
+            task = {"type": "http", "method": "POST", "url": url, "follow_redirects": 1}
+            job_id = submit(world, delivery, task=task)
+            with failing(monkeypatch, Openings(first, many)) as openings:
+                world.node.step()
+                view = end_of(world, job_id)
+            assert_succeeded(view)
+            name = output_key(Key(T, job_id), view.run.run_id, view.run.attempt)
+            assert world.store.blobs.get(name) == b"here"
+            called = [server.request().split()[1] for _ in range(server.requests.qsize())]
+            assert called == [b"/", b"/there"]
+            if not openings.failed:
+                break
+            places += 1
+    assert 4 < places < PLACES - 1

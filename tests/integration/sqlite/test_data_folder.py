@@ -1,0 +1,215 @@
+"""A data folder that has lost a part is refused: it never starts as an empty scheduler."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from punctual.engine.ports.timers import Timer
+from punctual.node.clock import ManualClock
+from punctual.node.files.data_folder import disk_warning
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.files.token_key import TokenKey
+from punctual.node.files.webhook_keys import WebhookKeys
+from punctual.node.sqlite.errors import StoreError
+from punctual.node.sqlite.store import FILE, Store
+from punctual.tasks.script.process_group import group_of
+from tests.support.builders import NOON, a_timer
+
+CLOCK = ManualClock(NOON)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def key(folder: Path) -> None:
+    TokenKey(folder).read()
+
+
+def webhook_key(folder: Path) -> None:
+    WebhookKeys(folder).secrets("local")
+
+
+def groups(folder: Path) -> None:
+    GroupFiles(folder / "groups")
+
+
+def blob(folder: Path) -> None:
+    store = Store.open(folder, CLOCK)
+    store.blobs.put("a", b"1", "text/plain")
+    store.close()
+
+
+def timers(folder: Path) -> list[Timer]:
+    """What a start finds, once it has added a timer."""
+    store = Store.open(folder, CLOCK)
+    try:
+        store.timers.put([a_timer()])
+        return list(store.timers.due(NOON, 0, NOON, None, 9).timers)
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("lose", [remove, empty])
+@pytest.mark.parametrize("leave", [key, webhook_key, groups, blob])
+def test_a_database_that_was_lost_beside_what_its_node_left_is_refused(
+    tmp_path: Path, leave: Callable[[Path], None], lose: Callable[[Path], None]
+) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    leave(tmp_path)
+    lose(tmp_path / FILE)
+    for _ in range(2):  # a refusal changes nothing
+        with pytest.raises(StoreError, match="restore the database from a backup") as refused:
+            Store.open(tmp_path, CLOCK)
+        assert str(tmp_path / FILE) in refused.value.message
+        assert "\n" not in refused.value.message
+
+
+def test_a_database_that_was_emptied_beside_its_log_is_refused(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    (tmp_path / FILE).unlink()
+    (tmp_path / f"{FILE}-wal").write_bytes(b"left")
+    with pytest.raises(StoreError, match=r"punctual\.db-wal"):
+        Store.open(tmp_path, CLOCK)
+
+
+def test_a_first_start_that_was_cut_short_begins_again(tmp_path: Path) -> None:
+    """The lock, the empty folder of blobs and an empty database are all that it can leave."""
+    Store.open(tmp_path, CLOCK).close()
+    (tmp_path / FILE).write_bytes(b"")
+    assert timers(tmp_path) == [a_timer()]
+
+
+def test_a_first_start_that_was_cut_short_while_it_made_its_tables_begins_again(
+    tmp_path: Path,
+) -> None:
+    """The tables are made in the write-ahead log, which is there before their commit."""
+    code = (
+        "import os, sys; from pathlib import Path; from punctual.node.sqlite import schema; "
+        "schema.STATEMENTS = (os._exit(9) if n else 'CREATE TABLE a (b)' for n in range(2)); "
+        "schema.connect(Path(sys.argv[1]), schema.STATEMENTS)"
+    )
+    (tmp_path / "blobs").mkdir()
+    path = tmp_path / FILE
+    ended = subprocess.run([sys.executable, "-c", code, str(path)], check=False, timeout=30)
+    assert ended.returncode == 9
+    assert path.stat().st_size > 0
+    (tmp_path / f"{FILE}-wal").write_bytes(b"half of a frame")
+    assert timers(tmp_path) == [a_timer()]
+
+
+def test_limits_that_were_written_before_the_first_start_are_no_sign_of_loss(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "limits.json").write_text("{}")
+    assert timers(tmp_path) == [a_timer()]
+
+
+def test_a_database_without_its_folder_of_blobs_is_refused(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    shutil.rmtree(tmp_path / "blobs")
+    with pytest.raises(StoreError, match="blobs is missing"):
+        Store.open(tmp_path, CLOCK)
+    (tmp_path / "blobs").mkdir()
+    Store.open(tmp_path, CLOCK).close()
+
+
+def test_a_database_that_was_cut_short_is_refused(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    whole = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(StoreError, match="cut short"):
+        Store.open(tmp_path, CLOCK)
+    (tmp_path / FILE).write_bytes(whole)
+    Store.open(tmp_path, CLOCK).close()
+
+
+def test_a_database_without_tables_beside_a_key_is_refused(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    key(tmp_path)
+    (tmp_path / FILE).unlink()
+    db = sqlite3.connect(tmp_path / FILE)
+    db.execute("CREATE TABLE t (a)")
+    db.execute("DROP TABLE t")
+    db.close()
+    with pytest.raises(StoreError, match="holds no tables"):
+        Store.open(tmp_path, CLOCK)
+
+
+def test_a_group_file_that_cannot_be_read_is_moved_aside_and_the_others_are_seen_to(
+    tmp_path: Path,
+) -> None:
+    files = GroupFiles(tmp_path)
+    files.on_started("b", group_of(2**22 + 1))
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "c").write_bytes(b"\xff{")
+    assert GroupFiles(tmp_path).end_all().unreadable == ["a", "c"]
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["a.unreadable", "c.unreadable"]
+    assert GroupFiles(tmp_path).end_all().unreadable == []
+
+
+GIB = 1024**3
+
+
+def a_disk(free: float, files: int = 1_000, free_files: int = 500) -> os.statvfs_result:
+    """Of 200 GiB, with so many of them free."""
+    blocks = [4_096, 4_096, 200 * GIB // 4_096, 0, int(free * GIB) // 4_096]
+    return os.statvfs_result([*blocks, files, 0, free_files, 0, 255])
+
+
+@pytest.mark.parametrize(
+    ("disk", "said"),
+    [
+        (a_disk(5.1), None),
+        (a_disk(4.9), "5,017 MiB left"),
+        (a_disk(100, free_files=40), "room for 40 more files"),
+        (a_disk(100, files=0, free_files=0), None),
+    ],
+)
+def test_a_disk_that_is_nearly_full_is_told(
+    tmp_path: Path, disk: os.statvfs_result, said: str | None
+) -> None:
+    warning = disk_warning(tmp_path, lambda _: disk)
+    assert (warning is None) is (said is None)
+    assert said is None or (warning is not None and said in warning.text)
+
+
+def test_a_disk_that_fills_is_logged_once_and_shown_as_long_as_it_lasts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    store = Store.open(tmp_path, CLOCK, lambda event, **_: told.append(event))
+    try:
+        for free in (100, 1, 1, 100, 1):
+            found = a_disk(free)
+            monkeypatch.setattr(disk_warning, "__defaults__", (lambda _, found=found: found,))
+            store.purge(NOON, 10)
+            codes = [one.code for one in store.warnings()]
+            assert codes == (["DISK_NEARLY_FULL"] if free == 1 else [])
+    finally:
+        store.close()
+    assert told == ["disk_nearly_full"] * 2
+
+
+def test_a_kept_folder_starts_with_what_it_holds(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, CLOCK)
+    store.timers.put([a_timer()])
+    store.close()
+    key(tmp_path)
+    groups(tmp_path)
+    again = Store.open(tmp_path, CLOCK)
+    try:
+        assert again.timers.due(NOON, 0, NOON, None, 9).timers == [a_timer()]
+    finally:
+        again.close()

@@ -1,0 +1,116 @@
+"""Damage to the database that a node meets, or looks for: it is told, and no more is written."""
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from punctual.domain.errors import Unavailable
+from punctual.node.clock import ManualClock
+from punctual.node.files.damage import Damage
+from punctual.node.files.database_check import DatabaseCheck
+from punctual.node.sqlite.errors import StoreLost
+from punctual.node.sqlite.store import FILE, Store
+from tests.support.builders import NOON
+
+CLOCK = ManualClock(NOON)
+PAGE = 4096
+
+
+class Events:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, dict[str, Any]]] = []
+
+    def __call__(self, event: str, /, **facts: Any) -> None:
+        self.seen.append((event, facts))
+
+
+def overwrite_table(folder: Path, table: str) -> None:
+    """Overwrite the first page of a table, as a damaged disk does."""
+    db = sqlite3.connect(folder / FILE)
+    db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    (page,) = db.execute("SELECT rootpage FROM sqlite_schema WHERE name = ?", (table,)).fetchone()
+    db.close()
+    with (folder / FILE).open("r+b") as file:
+        file.seek((page - 1) * PAGE)
+        file.write(b"\xff" * PAGE)
+
+
+def checked(folder: Path, damage: Damage, log: Events) -> None:
+    check = DatabaseCheck(folder / FILE, damage, log)
+    check.start()
+    check._thread.join(30)
+    assert not check._thread.is_alive()
+
+
+def test_a_whole_database_gives_no_warning(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    log = Events()
+    damage = Damage(log)
+    checked(tmp_path, damage, log)
+    assert (list(damage.warnings()), log.seen) == ([], [])
+
+
+def test_damage_that_no_row_has_shown_is_found_after_a_start(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    overwrite_table(tmp_path, "receipts")
+    log = Events()
+    store = Store.open(tmp_path, CLOCK, log)
+    checked(tmp_path, store.damage, log)
+    (warning,) = store.damage.warnings()
+    store.close()
+    assert warning.code == "DATABASE_DAMAGED"
+    assert warning.text.startswith("The database is damaged: ")
+    assert [event for event, _ in log.seen] == ["database_damaged"]
+
+
+def test_a_check_that_is_stopped_ends_and_tells_nothing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path, CLOCK)
+    log = Events()
+    check = DatabaseCheck(tmp_path / FILE, store.damage, log)
+    check.start()
+    check.stop()
+    assert not check._thread.is_alive()
+    assert log.seen == []
+    store.close()
+    assert not (tmp_path / f"{FILE}-wal").exists(), "nothing holds the log any more"
+
+
+def test_a_read_that_meets_damage_ends_the_node(tmp_path: Path) -> None:
+    Store.open(tmp_path, CLOCK).close()
+    overwrite_table(tmp_path, "receipts")
+    store = Store.open(tmp_path, CLOCK)
+    lost: list[StoreLost] = []
+    store.database.when_lost = lost.append
+    with pytest.raises(StoreLost, match=r"is damaged .*Restore it from a backup"):
+        store.receipts.find("local", ["name"], NOON)
+    assert [type(error) for error in lost] == [StoreLost]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "ends"),
+    [
+        (sqlite3.SQLITE_CORRUPT, True),
+        (sqlite3.SQLITE_CORRUPT_INDEX, True),
+        (sqlite3.SQLITE_NOTADB, True),
+        (sqlite3.SQLITE_BUSY, False),
+        (sqlite3.SQLITE_IOERR, False),
+    ],
+)
+def test_a_commit_that_meets_damage_ends_the_node(tmp_path: Path, code: int, ends: bool) -> None:
+    store = Store.open(tmp_path, CLOCK)
+    lost: list[StoreLost] = []
+    store.database.when_lost = lost.append
+
+    def failing() -> None:
+        error = sqlite3.DatabaseError("as SQLite says it")
+        error.sqlite_errorcode = code
+        raise error
+
+    store.timers.flush = failing  # type: ignore[method-assign]
+    with pytest.raises(Unavailable), store.work():
+        store.timers._unit.begin()
+    assert len(lost) == ends
+    store.close()

@@ -1,0 +1,98 @@
+"""`kill -9` at any commit: what was acknowledged is there, and no unit is there by half."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from punctual.engine.ports.rows import Key, RunKey
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import FILE, Store
+from tests.support.builders import NOON, RUN, an_id
+from tests.support.node.store_writer import JOBS_A_UNIT
+
+ROOT = Path(__file__).parents[3]
+WRITER = Path(__file__).parents[2] / "support/node/store_writer.py"
+
+
+def write_until_killed(folder: Path, acknowledged: int) -> int:
+    """Kill the writer while it goes on behind this many units; the last it acknowledged."""
+    with subprocess.Popen(
+        [sys.executable, str(WRITER), str(folder)],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'layers/core/python'}"},
+        stdout=subprocess.PIPE,
+    ) as writer:
+        assert writer.stdout is not None
+        for _ in range(acknowledged):
+            assert writer.stdout.readline()
+        writer.kill()
+        rest = writer.stdout.read().splitlines()
+    assert writer.returncode == -9
+    return acknowledged - 1 + len(rest)
+
+
+def versions(store: Store, units: range) -> list[int]:
+    """Of the heads of these units, 0 where there is none."""
+    found = []
+    for number in range(units.start * JOBS_A_UNIT, units.stop * JOBS_A_UNIT):
+        key = Key("acme", an_id(number))
+        stored = store.heads.load([key]).get(key)
+        found.append(0 if stored is None else stored.head.version)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_nothing_acknowledged_is_lost_and_nothing_is_half_there(tmp_path: Path, seed: int) -> None:
+    last = write_until_killed(tmp_path, random.Random(seed).choice([1, 2, 5, 20, 60, 150]))
+    store = Store.open(tmp_path, ManualClock(NOON))
+    try:
+        assert store._db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        # The unit under way when it was killed may be there or not, but whole.
+        unit = last + 1 if versions(store, range(last + 1, last + 2))[0] else last
+        assert versions(store, range(unit + 2)) == expected(unit)
+    finally:
+        store.close()
+
+
+def expected(unit: int) -> list[int]:
+    ages = [min(3, unit - number + 1) for number in range(unit + 1)] + [0]
+    return [age for age in ages for _ in range(JOBS_A_UNIT)]
+
+
+def test_all_rows_of_a_unit_agree(tmp_path: Path) -> None:
+    write_until_killed(tmp_path, 30)
+    store = Store.open(tmp_path, ManualClock(NOON))
+    try:
+        heads = store.heads.walk(None, 100_000).heads
+        by_version = {
+            version: {head.job_id for head in heads if head.version == version}
+            for version in (1, 2, 3)
+        }
+        timers = store.timers.due(NOON, 0, NOON, None, 100_000).timers
+        assert {timer.job_id for timer in timers} == by_version[1]
+        assert {key.job_id for key in store.end_all_leases()} == by_version[2]
+        recorded = store.history.present([RunKey("acme", head.job_id, RUN) for head in heads])
+        assert {key.job_id for key in recorded} == by_version[3]
+        assert len(store.feed.read(0, 100_000)) == len(by_version[3])
+        assert store.count_jobs("acme") == {"SCHEDULED": len(heads)}
+        assert store.count_runs("acme") == {
+            "RUNNING": len(by_version[2]),
+            "SUCCESS": len(by_version[3]),
+        }
+    finally:
+        store.close()
+
+
+def test_the_write_ahead_log_of_a_killed_node_is_taken_over(tmp_path: Path) -> None:
+    last = write_until_killed(tmp_path, 3)
+    assert (tmp_path / f"{FILE}-wal").stat().st_size > 0
+    Store.open(tmp_path, ManualClock(NOON)).close()
+    assert not (tmp_path / f"{FILE}-wal").exists()
+    store = Store.open(tmp_path, ManualClock(NOON))
+    try:
+        assert 0 not in versions(store, range(last + 1))
+    finally:
+        store.close()

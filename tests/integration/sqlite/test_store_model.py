@@ -1,0 +1,200 @@
+"""The store against a dict: any order of swaps, beats, reads, commits, errors and restarts."""
+
+import shutil
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec.structs import replace
+
+from punctual.domain.identifiers import EPOCH
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import Lease, RunStatus, WaitingRun
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import Store
+from tests.support.builders import NOON, a_head, a_row, a_run, a_timer, after, an_id
+
+JOBS = [an_id(n) for n in (3, 1, 2, 5, 4)]
+RUNS = [an_id(1_000 + n) for n in range(3)]
+KEYS = [Key("acme", job_id) for job_id in JOBS]
+jobs = st.sampled_from(JOBS)
+runs = st.lists(st.sampled_from(RUNS), unique=True, max_size=3)
+leases = st.dictionaries(st.sampled_from(RUNS), st.booleans(), max_size=2)
+
+
+class Model(RuleBasedStateMachine):
+    """`stored` is the truth, `open` what the unit under way makes of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folder = Path(tempfile.mkdtemp())
+        self.clock = ManualClock(NOON)
+        self.marks = 0
+        self.in_unit = False
+        self.stored: dict[str, StoredState] = {}
+        self.timers: set[Timer] = set()
+        self.history: set[tuple[str, str]] = set()
+        self.saved = (self.stored, self.timers, self.history)
+        self.open_store()
+
+    def open_store(self) -> None:
+        self.store = Store.open(self.folder, self.clock)
+        self.store.heads._memory._cached = 2
+        self.store._db.execute("PRAGMA synchronous = OFF")
+
+    def teardown(self) -> None:
+        self.end_unit()
+        self.store.close()
+        shutil.rmtree(self.folder)
+
+    @rule()
+    def begin_unit(self) -> None:
+        if not self.in_unit:
+            self.saved = (dict(self.stored), set(self.timers), set(self.history))
+            self.store.work().__enter__()
+            self.in_unit = True
+
+    @rule()
+    def end_unit(self) -> None:
+        if self.in_unit:
+            self.store.work().__exit__(None, None, None)
+            self.in_unit = False
+
+    @rule()
+    def fail_unit(self) -> None:
+        if self.in_unit:
+            error = ValueError()
+            self.store.work().__exit__(ValueError, error, None)
+            self.in_unit = False
+            self.stored, self.timers, self.history = self.saved
+
+    @rule()
+    def restart(self) -> None:
+        self.end_unit()
+        self.store.close()
+        self.open_store()
+
+    @rule(
+        job=jobs,
+        alive=runs,
+        line=st.integers(0, 2),
+        held=leases,
+        state=st.sampled_from(JobStatus),
+        stale=st.booleans(),
+        required=st.booleans(),
+    )
+    def swap(
+        self,
+        job: str,
+        alive: list[str],
+        line: int,
+        held: dict[str, bool],
+        state: JobStatus,
+        stale: bool,
+        required: bool,
+    ) -> None:
+        self.marks += 1
+        old = self.stored.get(job)
+        version = old.head.version if old else 0
+        head = a_head(
+            job,
+            version + 1,
+            f"w{self.marks}",
+            state=state,
+            runs=tuple(
+                a_run(run_id, RunStatus.QUEUED if n % 2 == 0 else RunStatus.RUNNING)
+                for n, run_id in enumerate(alive)
+            ),
+            line=tuple(WaitingRun(f"line{n}", 1, NOON, NOON, NOON) for n in range(line)),
+        )
+        changes = {
+            run_id: Lease(token=version, until=after(self.marks)) if set_it else None
+            for run_id, set_it in held.items()
+        }
+        before = dict(old.leases) if old else {}
+        asked = before if required else {}
+        won = self.store.heads.swap([Swap(head, version + (1 if stale else 0), changes, asked)])
+        assert list(won) == [not stale]
+        if not stale:
+            before.update({k: v for k, v in changes.items() if v is not None})
+            kept = {k: v for k, v in before.items() if changes.get(k, v) is not None}
+            self.stored[job] = StoredState(head, kept)
+
+    @rule(job=jobs, run_id=st.sampled_from(RUNS), right=st.booleans())
+    def beat(self, job: str, run_id: str, right: bool) -> None:
+        self.marks += 1
+        old = self.stored.get(job)
+        lease = old.leases.get(run_id) if old else None
+        token = (lease.token if lease else 0) + (0 if right else 1)
+        (answer,) = self.store.heads.beat(
+            [LeaseRenewal(Key("acme", job), run_id, token, after(self.marks))]
+        )
+        if old is None or lease is None or not right:
+            assert answer is None
+        else:
+            assert answer == old.head
+            renewed = Lease(token=token, until=after(self.marks), beaten=True)
+            self.stored[job] = StoredState(old.head, {**old.leases, run_id: renewed})
+
+    @rule(job=jobs, version=st.integers(1, 3), put=st.booleans())
+    def timer(self, job: str, version: int, put: bool) -> None:
+        timer = a_timer(after(version), job, version)
+        (self.store.timers.put if put else self.store.timers.delete)([timer])
+        (self.timers.add if put else self.timers.discard)(timer)
+
+    @rule(job=jobs, run_id=st.sampled_from(RUNS))
+    def end_run(self, job: str, run_id: str) -> None:
+        self.store.history.put([a_row(run_id, job)])
+        self.history.add((run_id, job))
+
+    @rule()
+    def read_lists(self) -> None:
+        """Also writes rows in the middle of a unit."""
+        heads = self.store.heads.walk(None, 100).heads
+        assert heads == [self.stored[job].head for job in sorted(self.stored)]
+        due = self.store.timers.due(NOON, 0, after(99), None, 100).timers
+        assert list(due) == sorted(self.timers, key=lambda timer: timer.order)
+        rows = self.store.history.page_all("acme", None, 100, NOON)
+        assert [(row.run.run_id, row.job_id) for row in rows] == sorted(self.history)[::-1]
+        busy = {head.job_id for head in self.store.heads.busy("acme")}
+        assert busy == {job for job, (head, _) in self.stored.items() if head.runs or head.line}
+
+    @rule()
+    def count(self) -> None:
+        expected = Counter(head.state.value for head, _ in self.stored.values())
+        assert self.store.count_jobs("acme") == expected
+        alive = [run.status.value for head, _ in self.stored.values() for run in head.runs]
+        waiting = sum(len(head.line) for head, _ in self.stored.values())
+        ran = Counter(alive) + Counter(WAITING=waiting, SUCCESS=len(self.history))
+        assert self.store.count_runs("acme") == ran
+        queued = Counter(alive)["QUEUED"]
+        assert self.store.count_queued("acme") == queued
+        assert (self.store.oldest_queued("acme") is not None) is (queued > 0)
+
+    @rule()
+    def end_leases(self) -> None:
+        held = {Key("acme", job) for job, stored in self.stored.items() if stored.leases}
+        assert set(self.store.end_all_leases()) == held
+        for job, (head, leases) in list(self.stored.items()):
+            ended = {k: replace(v, until=EPOCH) for k, v in leases.items()}
+            self.stored[job] = StoredState(head, ended)
+
+    @invariant()
+    def heads_are_as_they_should_be(self) -> None:
+        found = self.store.heads.load(KEYS)
+        assert {key.job_id: stored for key, stored in found.items()} == self.stored
+
+
+TestModel = Model.TestCase
+TestModel.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)

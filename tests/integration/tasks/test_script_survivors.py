@@ -1,0 +1,126 @@
+"""What is left of a run whose launcher was killed, however it detached itself."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from punctual.node.files.process_groups import GroupFiles
+from punctual.tasks.script.process_group import group_of
+from punctual.tasks.script.survivors import Children, end_survivors
+from tests.support.kernel import needs
+from tests.support.scripts.script_runs import (
+    RUN,
+    Log,
+    an_attempt,
+    eventually,
+    execute,
+    exists,
+    unconfined,
+)
+
+pytestmark = needs("children of processes")
+
+# Twice forked, in a session of its own, and what it was started with is open or cleared.
+DETACH = """
+import os, signal, sys, time
+launcher = os.getppid()
+reader, writer = os.pipe()
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.set_inheritable(writer, True)
+        program = "import os, time; os.write(%d, b'%%d' %% os.getpid()); time.sleep(1000)" % writer
+        os.execve(sys.executable, [sys.executable, "-c", program], {environment})
+    os._exit(0)
+print(os.read(reader, 20).decode(), flush=True)
+os.kill(launcher, signal.SIGKILL)
+time.sleep(1000)
+"""
+KEPT = DETACH.replace("{environment}", "os.environ")
+CLEARED = DETACH.replace("{environment}", "{}")
+
+
+def test_a_detached_child_dies_with_its_run_when_the_launcher_is_killed(tmp_path: Path) -> None:
+    log = Log()
+    outcome = execute(tmp_path, an_attempt(KEPT, "python"), log=log, sandbox=unconfined())
+    assert outcome.error == "The process that watched over the script was killed"
+    assert eventually(lambda: not exists(int(log.data)))  # whose parent is init, which reaps
+
+
+def test_a_child_that_cleared_its_environment_becomes_the_nodes_and_dies(tmp_path: Path) -> None:
+    """In a process of its own, because the node adopts orphans and these tests must not."""
+    node = f"""
+from pathlib import Path
+import sys
+from punctual.tasks.script.survivors import Children
+from tests.support.scripts.script_runs import Log, an_attempt, execute, exists, unconfined
+log = Log()
+outcome = execute(Path({str(tmp_path)!r}), an_attempt(sys.stdin.read(), "python"), log=log,
+                  sandbox=unconfined(), children=Children(adopt=True))
+print(outcome.status, int(log.data), exists(int(log.data)))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", node],
+        input=CLEARED,
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=Path(__file__).parents[3],
+    )
+    status, pid, alive = ran.stdout.split()
+    assert (status, alive) == ("FAILED", "False")
+    assert not exists(int(pid))
+
+
+@contextmanager
+def a_sleeper(run_id: str) -> Iterator[int]:
+    """A process of some run, in a session of its own."""
+    env = {"PUNCTUAL_RUN_ID": run_id}
+    with subprocess.Popen(["/bin/sleep", "1000"], env=env, start_new_session=True) as sleeper:
+        try:
+            yield sleeper.pid
+        finally:
+            sleeper.kill()
+
+
+def ended(pid: int) -> bool:
+    """Whether it has, also while we, its parent, have not asked yet."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_only_processes_of_the_runs_named_are_ended() -> None:
+    with (
+        a_sleeper(f"{RUN}-1") as first,
+        a_sleeper(f"{RUN}-2") as second,
+        a_sleeper("other") as third,
+    ):
+        assert end_survivors(()) == 0
+        assert end_survivors({f"{RUN}-1", f"{RUN}-2", RUN}) == 2
+        assert ended(first)
+        assert ended(second)
+        assert not ended(third)
+
+
+def test_the_next_start_ends_what_carries_the_id_of_a_recorded_run(tmp_path: Path) -> None:
+    """Launcher and node are gone, and the detached child is in no group that was recorded."""
+    groups = GroupFiles(tmp_path)
+    with a_sleeper(f"{RUN}-7") as left, a_sleeper(f"{RUN}-8") as other:
+        dead = subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True)
+        groups.on_started(f"{RUN}-7", group_of(dead.pid))
+        dead.kill()
+        dead.wait()
+        GroupFiles(tmp_path).end_all()
+        assert eventually(lambda: ended(left))
+        assert not ended(other)
+
+
+def test_an_executor_that_adopts_nobody_ends_no_child_of_its_own() -> None:
+    with a_sleeper("another") as child:
+        assert Children().end_orphans() == 0
+        assert not ended(child)
+        os.kill(child, signal.SIGKILL)

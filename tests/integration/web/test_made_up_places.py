@@ -1,0 +1,61 @@
+"""A forged page token returns a page of the own tenant or a 422."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from punctual.web.http.paging import page_token
+from punctual.web.http.query import filter_parameters
+from tests.support.node.tenants import KINDS, World, a_tenant
+
+MADE_UP = [
+    (),
+    ("",),
+    ("x",),
+    ("x", "y"),
+    ("x", "y", "z"),
+    ("9" * 30, ""),
+    ("\u0665", ""),
+    ("-1", "a"),
+    ("\u0000", "#"),
+    ("~~~~~~~~", "\U0010ffff"),
+    ("2026-01-01", "x"),
+    ("2026-01-01T00:00:00", "x"),
+    ("2026-13-01T00:00:00+00:00", "x"),
+    ("2026-01-01T00:00:00+00:00", "x", "soon", "", "", ""),
+    ("a" * 2_000,),
+]
+DAY = "from=2026-11-18T12:00:00Z&to=2026-11-19T00:00:00Z"
+
+
+@pytest.fixture(scope="module", params=sorted(KINDS))
+def world(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    with KINDS[request.param](tmp_path_factory.mktemp("places") / "data") as at:
+        yield World(at, a_tenant(at, "acme"), a_tenant(at, "globex"))
+
+
+@pytest.mark.parametrize("place", MADE_UP, ids=repr)
+def test_a_place_that_no_page_ended_at_is_refused_or_reads_on(
+    world: World, place: tuple[str, ...]
+) -> None:
+    job_id = world.acme.ids["job_id"]
+    lists = [
+        ("/jobs", "jobs", ""),
+        ("/runs", "runs ", ""),
+        (f"/jobs/{job_id}/runs", f"runs {job_id}", ""),
+        ("/tokens", "tokens", ""),
+        ("/audit", "audit", ""),
+        ("/schedules/upcoming", "upcoming", DAY),
+    ]
+    seen = set()
+    for path, listed, query in lists:
+        token = page_token("acme", listed, filter_parameters(query), place)
+        asked = f"{path}?{query}{'&' if query else ''}next_token={token}"
+        answer = world.at.ask(world.acme.token, "GET", asked)
+        assert answer.status in (200, 422), (path, answer.body)
+        assert answer.status == 200 or "next_token" in answer.fields
+        assert b"globex" not in answer.body
+        seen.add(answer.status)
+    assert 422 in seen  # no cursor fits every list

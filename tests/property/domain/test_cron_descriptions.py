@@ -1,0 +1,126 @@
+"""A description in English says when a schedule fires, no more and no less."""
+
+import random
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+import pytest
+
+from punctual.domain.schedules.cron.expression import Calendar, parse_cron
+from punctual.domain.schedules.describe import describe
+from punctual.domain.schedules.schedule import Cron, occurrences
+from tests.support.decide.description_reader import read
+
+SEED = 45
+EXPRESSIONS = 3_000
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WINDOW = timedelta(days=800)
+COUNT = 60
+
+
+def value(chance: random.Random, low: int, high: int) -> str:
+    return str(chance.randint(low, high))
+
+
+def item(chance: random.Random, low: int, high: int) -> str:
+    kind = chance.randrange(10)
+    if kind < 4:
+        return value(chance, low, high)
+    span = f"{value(chance, low, high)}-{value(chance, low, high)}"
+    if kind < 6:
+        return span
+    first = chance.choice(["*", "*", span, value(chance, low, high)])
+    return f"{first}/{chance.choice([*range(1, high + 2), 45, 90, 7, 5])}"
+
+
+def field(chance: random.Random, low: int, high: int, star: float) -> str:
+    if chance.random() < star:
+        return "*"
+    return ",".join(item(chance, low, high) for _ in range(chance.choice((1, 1, 1, 2, 3))))
+
+
+def day(chance: random.Random) -> str:
+    last = ["L", "LW", f"L-{chance.randint(1, 30)}", f"{chance.randint(1, 31)}W", "1-31", "?"]
+    return chance.choice(last) if chance.random() < 0.2 else field(chance, 1, 31, 0.5)
+
+
+def weekday(chance: random.Random) -> str:
+    named = ["MON#1", "5#5", "FRIL", "0L", "SUN", "sat-mon", "MON,5L", "0-6", "?"]
+    return chance.choice(named) if chance.random() < 0.2 else field(chance, 0, 7, 0.5)
+
+
+def an_expression(chance: random.Random) -> str:
+    minute, hour = field(chance, 0, 59, 0.2), field(chance, 0, 23, 0.2)
+    month = field(chance, 1, 12, 0.6)
+    if chance.random() < 0.15:
+        year = chance.choice(["*", "*", "2026-2030", "2027", "2027/2", "2026,2028", "2026/90"])
+        date, week = chance.choice([(field(chance, 1, 31, 0.3), "?"), ("?", "2-6"), ("?", "6L")])
+        return f"cron({minute} {hour} {date} {month} {week} {year})"
+    second = f"{field(chance, 0, 59, 0.1)} " if chance.random() < 0.2 else ""
+    return f"{second}{minute} {hour} {day(chance)} {month} {weekday(chance)}"
+
+
+def expressions() -> list[str]:
+    """The same ones in each run, without those that can never fire."""
+    chance = random.Random(SEED)
+    found: list[str] = []
+    while len(found) < EXPRESSIONS:
+        text = an_expression(chance)
+        try:
+            parse_cron(text)
+        except ValueError as error:
+            if "can never fire" not in str(error) and "run backwards" not in str(error):
+                raise
+            continue
+        found.append(text)
+    return found
+
+
+def check(expression: str, after: datetime) -> None:
+    """Compare the next times with those of the description; its ranges end at times, too."""
+    meaning = parse_cron(expression)
+    assert isinstance(meaning, Calendar)
+    schedule = Cron(expression)
+    said = read(describe(schedule))
+    for start in (START, after):
+        end = start + WINDOW
+        fired = list(islice(occurrences(schedule, start, end), COUNT))
+        assert fired == list(islice(said.times(start, end), COUNT))
+    assert {end for ends in said.ends for end in ends} <= set(said.minutes)
+    assert len(said.rhythms) <= 1
+
+
+def test_descriptions_of_thousands_of_expressions_say_when_they_fire() -> None:
+    chance, wrong = random.Random(SEED + 1), []
+    for expression in expressions():
+        after = START + timedelta(seconds=chance.randrange(3 * 366 * 86_400))
+        try:
+            check(expression, after)
+        except (AssertionError, ValueError) as error:
+            wrong.append(f"{expression}: {describe(Cron(expression))} ({type(error).__name__})")
+    assert not wrong, "\n".join([f"{len(wrong)} are wrong", *wrong[:50]])
+
+
+@pytest.mark.parametrize(
+    ("text", "expression"),
+    [
+        ("Every 45 minutes", "*/45 * * * *"),
+        ("Every 10 minutes, every 7 hours", "*/10 */7 * * *"),
+        ("On the hour, from 22:00 to 02:00, Monday", "0 22-2 * * MON"),
+        ("At 00:00, on day 1 of the month, in November to January", "0 0 1 11-2 *"),
+        ("At 00:00, Friday", "0 0 1-31 * 5"),
+        ("Every 20 minutes, from 09:00 to 17:00", "*/20 9-17 * * *"),
+        ("At 00:00, the last Friday of the month", "0 0 * * 5"),
+    ],
+)
+def test_the_reader_finds_a_description_that_is_not_true(text: str, expression: str) -> None:
+    said = read(f"{text}, in UTC")
+    end = START + WINDOW
+    fired = list(islice(occurrences(Cron(expression), START, end), COUNT))
+    assert fired != list(islice(said.times(START, end), COUNT))
+
+
+@pytest.mark.parametrize("text", ["Sometimes, in UTC", "Every hour, daily, in UTC", "Every hour"])
+def test_the_reader_refuses_what_it_does_not_know(text: str) -> None:
+    with pytest.raises(ValueError, match=r"no zone|no time|not understood"):
+        read(text)

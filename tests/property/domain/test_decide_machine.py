@@ -1,0 +1,270 @@
+"""Anything may happen to a job, in any order, late and twice: the rules hold after each step."""
+
+from datetime import date, datetime
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from punctual.domain.events import (
+    Backfill,
+    Cancel,
+    CancelRun,
+    Claim,
+    DeadLetter,
+    Evaluate,
+    Finish,
+    Pause,
+    Resume,
+    ReturnClaim,
+    Started,
+    StartRun,
+)
+from punctual.domain.job_state import JobStatus, Misfire, Overlap, Retry
+from punctual.domain.run import RunStatus, Trigger
+from punctual.domain.schedules.schedule import Cron, Once, Schedule
+from tests.support.builders_jobs import NOON, a_change, a_job, after, every, seconds
+from tests.support.decide.decide_ledger import World
+
+MOMENTS = [0, 0.4, 1, 5, 9.5, 10, 15, 30, 61, 120, 3_600]
+LONG = 12_000  # an outage that takes a catch-up several looks
+EXCLUDED = (date(2026, 3, 3),)
+
+
+@st.composite
+def schedules(draw: st.DrawFn, now: datetime) -> Schedule:
+    end = draw(st.sampled_from([None, None, 60, 4_000]))
+    fields: dict[str, Any] = {
+        "anchor_at": now,
+        "end_at": None if end is None else now + seconds(end),
+        "exclude": draw(st.sampled_from([(), EXCLUDED])),
+    }
+    kind = draw(st.sampled_from(["every"] * 3 + ["completion", "once", "cron"]))
+    if kind == "once":
+        return Once(now + seconds(draw(st.sampled_from([-4, 0, 0.5, 20, 600]))))
+    if kind == "cron":
+        text = draw(st.sampled_from(["* * * * *", "*/2 * * * * *", "30 12 * * *"]))
+        return Cron(text, **fields)
+    return every(
+        draw(st.sampled_from([5, 10, 60, 1_000])), from_completion=kind == "completion", **fields
+    )
+
+
+LIMITS = st.fixed_dictionaries(
+    {
+        "max_concurrency": st.integers(1, 3),
+        "overlap": st.sampled_from(Overlap),
+        "max_waiting": st.integers(1, 3),
+        "misfire": st.sampled_from(Misfire),
+        "misfire_grace_seconds": st.sampled_from([0, 5, 60, 86_400]),
+        "max_runs": st.sampled_from([None, None, None, 1, 2, 5]),
+        "jitter_ms": st.sampled_from([0, 0, 0, 3_700]),
+    }
+)
+RULES = st.fixed_dictionaries(
+    {
+        "max_retries": st.sampled_from([0, 1, 3]),
+        "deadline_seconds": st.sampled_from([None, None, 1, 30, 3_600]),
+        "at_most_once": st.sampled_from([False, False, False, True]),
+        "retry": st.sampled_from(
+            [
+                Retry(),
+                Retry(backoff_seconds=0, max_backoff_seconds=0),
+                Retry(backoff_seconds=1, multiplier=1000, max_backoff_seconds=86_400),
+            ]
+        ),
+    }
+)
+
+
+class Machine(RuleBasedStateMachine):
+    world: World
+
+    @initialize(data=st.data(), limits=LIMITS, rules=RULES)
+    def begin(self, data: st.DataObject, limits: dict[str, Any], rules: dict[str, Any]) -> None:
+        schedule = data.draw(schedules(NOON))
+        self.world = World(a_job(schedule, **limits, **_sound(rules)), NOON)
+        self.world.silent = True
+        self.seen: list[tuple[str, int]] = []
+        self.orders = 0
+        self.world.look()  # as a creation does
+
+    @rule(n=st.sampled_from(MOMENTS), back=st.booleans())
+    def pass_time(self, n: float, back: bool) -> None:
+        """Two clocks may disagree: the next caller's may be a little behind."""
+        self.world.wait(-min(n, 2) if back and n == 5 else n)
+
+    @rule()
+    def be_out_for_long(self) -> None:
+        self.world.wait(LONG)
+
+    @rule(horizon=st.sampled_from([None, None, 0, 15, 60]), recorded=st.booleans())
+    def look(self, horizon: float | None, recorded: bool) -> None:
+        until = None if horizon is None else self.world.now + seconds(horizon)
+        reach = until or self.world.now
+        brought = tuple(sorted(at for at in self.world.timers if at <= reach))
+        leases = dict(self.world.leases)
+        self.world.do(Evaluate(leases=leases, brought=brought, horizon=until), recorded)
+
+    @rule(pick=st.integers(0, 30), nonce=st.integers(0, 2), staged=st.booleans())
+    def claim(self, pick: int, nonce: int, staged: bool) -> None:
+        """A message, perhaps an old one, reaches an executor."""
+        if sent := self.world.sent:
+            run_id = sent[-1 - pick % min(len(sent), 4)].run_id if pick < 25 else "nobody"
+            decision = self.world.do(Claim(run_id, "e", str(nonce), staged))
+            if decision.run is not None and decision.run.token:
+                self.seen.append((run_id, decision.run.token))
+
+    @precondition(lambda self: self.seen)
+    @rule(
+        pick=st.integers(0, 5),
+        status=st.sampled_from(
+            ["SUCCESS", "SUCCESS", "FAILED", "FAILED", "TIMED_OUT", "CANCELLED"]
+        ),
+        retryable=st.sampled_from([True, True, True, False]),
+        recorded=st.booleans(),
+    )
+    def finish(self, pick: int, status: str, retryable: bool, recorded: bool) -> None:
+        run_id, token = self._holder(pick)
+        self.world.do(Finish(run_id, token, RunStatus(status), retryable), recorded)
+
+    @precondition(lambda self: self.seen)
+    @rule(pick=st.integers(0, 5), begun=st.booleans(), waits=st.booleans())
+    def release(self, pick: int, begun: bool, waits: bool) -> None:
+        self.world.do(ReturnClaim(*self._holder(pick), begun, waits))
+
+    @precondition(lambda self: self.seen)
+    @rule(pick=st.integers(0, 5))
+    def started(self, pick: int) -> None:
+        self.world.do(Started(*self._holder(pick)))
+
+    @rule()
+    def beat(self) -> None:
+        for run in self.world.held:
+            self.world.beat(run)
+
+    @rule(pick=st.integers(0, 5))
+    def poison(self, pick: int) -> None:
+        if sent := self.world.sent:
+            self.world.do(DeadLetter(sent[-1 - pick % len(sent)].run_id))
+
+    @rule()
+    def pause(self) -> None:
+        self._twice(Pause())
+
+    @rule(missed=st.sampled_from([None, *Misfire]))
+    def resume(self, missed: Misfire | None) -> None:
+        self._twice(Resume(missed))
+
+    @precondition(lambda self: len(self.world.trail) > 12)
+    @rule()
+    def cancel(self) -> None:
+        self._twice(Cancel())
+
+    @rule(pick=st.integers(0, 5))
+    def cancel_run(self, pick: int) -> None:
+        alive = [
+            *(run.run_id for run in self.world.head.runs),
+            *(w.run_id for w in self.world.line),
+        ]
+        if alive:
+            self.world.do(CancelRun(alive[pick % len(alive)]))
+
+    @rule(limits=LIMITS, rules=RULES, data=st.data(), reschedule=st.booleans())
+    def change(
+        self,
+        limits: dict[str, Any],
+        rules: dict[str, Any],
+        data: st.DataObject,
+        reschedule: bool,
+    ) -> None:
+        schedule = data.draw(schedules(self.world.now)) if reschedule else None
+        if isinstance(schedule, Once) and self.world.was_answered_long_ago(schedule.at):
+            return  # there and back over a third schedule within five seconds: not told apart
+        self.world.do(a_change(self.world.head, schedule, **limits, **_sound(rules)))
+
+    @rule(trigger=st.sampled_from([Trigger.RUN_NOW, Trigger.RETRY]))
+    def order(self, trigger: Trigger) -> None:
+        self.orders += 1
+        self._twice(StartRun(f"p{self.orders}", trigger))
+
+    @rule(n=st.integers(1, 4))
+    def backfill(self, n: int) -> None:
+        self.orders += 1
+        self._twice(Backfill(tuple((f"b{self.orders}-{i}", after(-60 * i)) for i in range(n))))
+
+    @invariant()
+    def every_occurrence_has_its_place(self) -> None:
+        self.world.check_ledger()
+
+    @invariant()
+    def what_is_to_come_has_a_timer(self) -> None:
+        at = self.world.head.timer_at
+        assert at is None or at in self.world.timers
+
+    @invariant()
+    def the_head_is_small(self) -> None:
+        assert len(msgspec.json.encode(self.world.head)) < 390_000
+
+    def teardown(self) -> None:
+        """Left alone with executors that work, it comes to rest: done, or waiting for its time."""
+        if not hasattr(self, "world"):
+            return
+        world = self.world
+        if world.state() == "PAUSED":
+            world.resume()
+        if len(world.line) > 50 or world.head.behind is not None:
+            world.cancel()  # to work off so many shows nothing more
+        self._settle(world)
+        world.check_ledger()
+        assert not world.line
+        assert not world.head.runs
+        if world.head.state is JobStatus.SCHEDULED:
+            assert world.head.timer_at is not None
+            assert world.head.timer_at > world.now
+            assert world.head.timer_at in world.timers
+
+    def _settle(self, world: World) -> None:
+        for _ in range(4_000):
+            ready = [run for run in world.queued if run.due_at <= world.now]
+            waits = [run.next_at for run in world.head.runs if run.next_at is not None]
+            waits += [run.due_at for run in world.queued]
+            if world.held:
+                world.finish(world.held[0])
+            elif ready:
+                world.do(Claim(ready[0].run_id, "e", "n"))
+            elif any(at <= world.now for at in world.timers):
+                world.look()
+            elif waits:
+                world.now = min(waits)
+            else:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def _twice(self, event: Any) -> None:
+        """What a person asks for twice is done once."""
+        self.world.do(event)
+        catching_up = self.world.head.behind is not None
+        again = self.world.do(event, recorded=False)
+        assert not isinstance(event, Pause | Resume | Cancel) or not again.changed
+        assert catching_up or not again.sends
+
+    def _holder(self, pick: int) -> tuple[str, int]:
+        return self.seen[-1 - pick % min(len(self.seen), 5)]
+
+
+def _sound(rules: dict[str, Any]) -> dict[str, Any]:
+    return {**rules, "max_retries": 0} if rules["at_most_once"] else rules
+
+
+Machine.TestCase.settings = settings(
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,
+    phases=(Phase.explicit, Phase.generate),  # to shrink takes minutes: the trail tells enough
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
+TestDecide = Machine.TestCase

@@ -1,0 +1,117 @@
+"""`decide` against a model of QUEUE and SKIP that shares nothing with it."""
+
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from punctual.domain.decide import Verdict
+from punctual.domain.events import Claim
+from punctual.domain.identifiers import occurrence_id
+from punctual.domain.job_state import Misfire, Overlap
+from punctual.domain.run import Trigger
+from tests.support.builders_jobs import JOB_ID, NOON, a_job, after, every
+from tests.support.decide.decide_ledger import World
+from tests.support.decide.decide_model import Model
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["fire"] * 4 + ["claim"] * 4 + ["end"] * 3 + ["order", "limit", "pause", "resume"]
+        ),
+        st.integers(0, 7),
+    ),
+    max_size=60,
+)
+
+
+class Pair:
+    """The same done to a job and to the model."""
+
+    def __init__(self, overlap: Overlap, limit: int, max_waiting: int) -> None:
+        job = a_job(
+            every(10),
+            overlap=overlap,
+            max_concurrency=limit,
+            max_waiting=max_waiting,
+            misfire=Misfire.SKIP,
+        )
+        self.world = World(job, NOON)
+        self.model = Model(limit, overlap is Overlap.SKIP, max_waiting)
+        self.names: dict[str, str] = {}
+        self.fired = self.ordered = 0
+
+    def fire(self, _: int) -> None:
+        self.fired += 1
+        at = after(10 * self.fired)
+        self.names[occurrence_id(JOB_ID, at)] = f"o{self.fired}"
+        self.model.fire(f"o{self.fired}")
+        self.world.now = at
+        self.world.look()
+
+    def claim(self, pick: int) -> None:
+        if not self.names:
+            return
+        run_id = sorted(self.names)[pick % len(self.names)]
+        answer = self.world.do(Claim(run_id, "e", f"{len(self.world.trail)}"))
+        assert (answer.verdict is Verdict.OK) == self.model.claim(self.names[run_id])
+
+    def end(self, pick: int) -> None:
+        held = self.world.held
+        if held:
+            run = held[pick % len(held)]
+            self.world.finish(run)
+            self.model.end(self.names[run.run_id])
+
+    def order(self, _: int) -> None:
+        self.ordered += 1
+        name = f"p{self.ordered}"
+        self.names[name] = name
+        self.world.order(name)
+        self.model.order(name)
+
+    def limit(self, pick: int) -> None:
+        self.world.change(max_concurrency=1 + pick % 3)
+        self.model.set_limit(1 + pick % 3)
+
+    def pause(self, _: int) -> None:
+        self.world.pause()
+        self.model.pause()
+
+    def resume(self, _: int) -> None:
+        self.world.resume()
+        self.model.resume()
+
+    def compare(self) -> None:
+        head = self.world.head
+        assert {self.names[run.run_id] for run in head.runs} == set(self.model.active)
+        assert {self.names[run.run_id] for run in self.world.held} == self.model.held
+        assert [self.names[waiting.run_id] for waiting in head.line] == self.model.line
+        if not self.model.paused:
+            assert self._skipped() == self.model.skipped
+        self.world.check_ledger()
+
+    def _skipped(self) -> set[str]:
+        found = set()
+        for run in self.world.ledger.values():
+            if run.trigger is Trigger.SCHEDULE and run.status.value == "SKIPPED":
+                for n in range(run.count):
+                    at = run.scheduled_at + n * timedelta(seconds=10)
+                    found.add(self.names[occurrence_id(JOB_ID, at)])
+        return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    overlap=st.sampled_from([Overlap.QUEUE, Overlap.SKIP]),
+    limit=st.integers(1, 3),
+    max_waiting=st.integers(1, 3),
+    steps=STEPS,
+)
+def test_decide_does_what_the_model_does(
+    overlap: Overlap, limit: int, max_waiting: int, steps: list[tuple[str, int]]
+) -> None:
+    pair = Pair(overlap, limit, max_waiting)
+    for name, pick in steps:
+        getattr(pair, name)(pick)
+        pair.compare()

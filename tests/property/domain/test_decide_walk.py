@@ -1,0 +1,198 @@
+"""Every order of events over two occurrences and two holders, to the depth that time allows."""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from punctual.domain.decide import Decision
+from punctual.domain.events import (
+    Backfill,
+    Cancel,
+    CancelRun,
+    Claim,
+    DeadLetter,
+    Event,
+    Finish,
+    Pause,
+    Resume,
+    ReturnClaim,
+    Started,
+    StartRun,
+)
+from punctual.domain.job_state import JobState, Misfire, Overlap
+from punctual.domain.run import RunStatus
+from tests.support.builders_jobs import NOON, a_change, a_job, after, every
+from tests.support.decide.decide_ledger import World
+from tests.support.decide.decide_rules import JOB_STEPS, RUN_STEPS, steps_of
+
+NODES = 900  # heads looked at in each case
+
+
+def beat_all(world: World) -> None:
+    for run in world.held:
+        world.beat(run)
+
+
+class Case(NamedTuple):
+    job: JobState
+    missed: Misfire | None = None
+    begin: Callable[[World], object] = lambda world: world  # where the walk sets out
+
+
+def one_held(world: World) -> None:
+    world.fires(10).claim()
+
+
+END = after(25)  # occurrences at 10 and 20
+CASES = {
+    "queue": Case(a_job(every(10, end_at=END), max_concurrency=2, max_retries=1)),
+    "queue of one": Case(a_job(every(10, end_at=END), max_retries=0)),
+    "skip": Case(a_job(every(10, end_at=END), overlap=Overlap.SKIP, max_retries=0)),
+    "replace": Case(a_job(every(10, end_at=END), overlap=Overlap.REPLACE, max_retries=1)),
+    "short grace": Case(
+        a_job(every(10, end_at=END), misfire_grace_seconds=0, misfire=Misfire.SKIP), Misfire.SKIP
+    ),
+    "once at most": Case(
+        a_job(every(10, end_at=END), at_most_once=True, max_retries=0, max_runs=1)
+    ),
+    "deadline": Case(
+        a_job(every(10, end_at=END), max_retries=0, deadline_seconds=8), begin=one_held
+    ),
+    "two held": Case(
+        a_job(every(10, end_at=END), max_concurrency=2, overlap=Overlap.REPLACE),
+        begin=lambda world: world.fires(10, 20) and (world.claim(), world.claim()),
+    ),
+}
+
+
+def events_of(head: JobState, case: Case) -> Iterator[Event]:
+    """Each event that may happen to this head, those of late messages and old tokens too."""
+    yield Pause()
+    yield Resume(case.missed)
+    yield Cancel()
+    if head.edition < 4:
+        other = 1 if head.limits.max_concurrency == 2 else 2
+        yield a_change(head, max_concurrency=other)
+        yield a_change(head, every(10, end_at=after(45), anchor_at=after(5)))
+    for run in head.runs:
+        if run.status is RunStatus.QUEUED:
+            yield Claim(run.run_id, "e", "n")
+            yield Claim(run.run_id, "e", "n", staged=True)
+            yield DeadLetter(run.run_id)
+        if run.token:
+            for status in (
+                RunStatus.SUCCESS,
+                RunStatus.FAILED,
+                RunStatus.TIMED_OUT,
+                RunStatus.CANCELLED,
+            ):
+                yield Finish(run.run_id, run.token, status)
+            yield ReturnClaim(run.run_id, run.token)
+            yield ReturnClaim(run.run_id, run.token, begun=False)
+            yield Started(run.run_id, run.token)
+        yield CancelRun(run.run_id)
+    for waiting in head.line:
+        yield CancelRun(waiting.run_id)
+
+
+def moves(world: World, case: Case) -> Iterator[Callable[[World], object]]:
+    # A run that left the head for the history is not asked for again: who asks looks there first.
+    orders: list[Event] = [] if "mine" in world.ledger else [StartRun("mine")]
+    orders += [] if "b" in world.ledger else [Backfill((("b", after(-10)),))]
+    for event in (*events_of(world.head, case), *orders):
+        yield lambda w, event=event: w.do(event)  # type: ignore[misc]
+    yield lambda w: w.look()
+    yield lambda w: w.look(horizon=12)
+    if world.now < after(60):
+        yield lambda w: w.wait(5 if w.now.second % 10 else 10)
+        yield lambda w: (w.wait(10), w.look())
+    if world.held:
+        yield beat_all
+
+
+def fork(world: World) -> World:
+    new = World.__new__(World)
+    new.__dict__.update(world.__dict__)
+    for name in ("timers", "ledger", "leases", "sent", "killed", "attempts", "reigns"):
+        setattr(new, name, world.__dict__[name].copy())
+    return new
+
+
+def key_of(world: World) -> bytes:
+    """What tells this head from others, versions and what follows from them left out."""
+    head = world.head
+    runs = tuple(
+        replace(run, token=bool(run.token), sends=0, sent_at=None, changed_at=NOON)
+        for run in head.runs
+    )
+    bare = replace(
+        head, version=0, writers=(), runs=runs, ended=(), rules={}, updated_at=NOON, ended_at=None
+    )
+    leases = [lease.until for lease in world.leases.values()]
+    outcomes = [(run.run_id, run.status, run.reason) for run in world.ledger.values()]
+    return msgspec.json.encode((bare, world.now, leases, sorted(outcomes)))
+
+
+class Walk:
+    """Breadth first from one job; each head is met once."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.run_steps: set[tuple[str, str]] = set()
+        self.job_steps: set[tuple[str, str]] = set()
+
+    def go(self, nodes: int) -> int:
+        start = World(self.case.job, NOON)
+        start.silent = True
+        self.case.begin(start)
+        seen = {key_of(start)}
+        todo = deque([start])
+        met = 0
+        while todo and met < nodes:
+            world = todo.popleft()
+            met += 1
+            for move in moves(world, self.case):
+                new = fork(world)
+                try:
+                    move(new)
+                    self._note(world, new)
+                    new.check_ledger()
+                except AssertionError as error:
+                    for at, event in new.trail:
+                        error.add_note(f"{at:%H:%M:%S} {event}")
+                    raise
+                key = key_of(new)
+                if key not in seen:
+                    seen.add(key)
+                    todo.append(new)
+        return met
+
+    def _note(self, old: World, new: World) -> None:
+        recorded = tuple(run for key, run in new.ledger.items() if old.ledger.get(key) != run)
+        self.run_steps |= set(steps_of(old.head, Decision(new.head, True, records=recorded)))
+        if old.head.state != new.head.state:
+            self.job_steps.add((old.head.state.value, new.head.state.value))
+
+
+@pytest.fixture(scope="module")
+def walked() -> dict[str, Walk]:
+    walks = {name: Walk(case) for name, case in CASES.items()}
+    for walk in walks.values():
+        assert walk.go(NODES) > 100
+    return walks
+
+
+def test_the_walk_meets_every_step_of_a_run_that_is_drawn_and_no_other(
+    walked: dict[str, Walk],
+) -> None:
+    assert set().union(*(walk.run_steps for walk in walked.values())) == RUN_STEPS
+
+
+def test_the_walk_meets_every_step_of_a_job_that_is_drawn_and_no_other(
+    walked: dict[str, Walk],
+) -> None:
+    assert set().union(*(walk.job_steps for walk in walked.values())) == JOB_STEPS

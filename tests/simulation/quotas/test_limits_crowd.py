@@ -1,0 +1,99 @@
+"""Rows that other instances write at the same time, or whose answers are lost."""
+
+from random import Random
+
+import pytest
+
+from punctual.domain.errors import LimitExceeded, Unavailable
+from punctual.domain.tenants.limits import Limits
+from punctual.engine.ports.quota_rows import QuotaRow
+from punctual.engine.quotas.leased_quotas import LeasedQuotas
+from punctual.engine.quotas.leased_row import MAX_SWAPS
+from punctual.engine.quotas.run_permits import RunPermits
+from punctual.node.clock import ManualClock
+from tests.simulation.quotas.test_limits_calls import MOST, allowed, load
+from tests.support.simulation.instances import NOON, EventLog, MemoryQuotaRows, no_log, quotas
+
+FEW = Limits(calls_per_second=10, jobs=100, runs_per_minute=20, concurrent_runs=5)
+
+
+class ContendedRows(MemoryQuotaRows):
+    """Another instance writes first, `times` times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__()
+        self.times = times
+
+    def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
+        if self.times:
+            self.times -= 1
+            present = self.rows.get((tenant, what), QuotaRow("", 0))
+            self.rows[tenant, what] = QuotaRow(present.text, present.version + 1)
+        return super().swap(tenant, what, expect, text)
+
+
+def contended(times: int) -> tuple[LeasedQuotas, ContendedRows, ManualClock]:
+    clock, rows = ManualClock(NOON), ContendedRows(times)
+    return LeasedQuotas(lambda _: FEW, rows, lambda _: 0, clock, no_log), rows, clock
+
+
+def test_calls_that_lose_every_swap_are_refused_for_a_second() -> None:
+    instance, rows, clock = contended(MAX_SWAPS)
+    for _ in range(20):
+        with pytest.raises(LimitExceeded) as refused:
+            instance.call("acme")
+    assert 0 < refused.value.again_after <= 1
+    assert rows.counts["writes"] == MAX_SWAPS
+    clock.set(NOON.replace(second=1))
+    instance.call("acme")
+
+
+def test_orders_and_jobs_that_lose_every_swap_are_unavailable() -> None:
+    instance, _, _ = contended(2 * MAX_SWAPS)
+    with pytest.raises(Unavailable, match="try again"):
+        instance.orders("acme", 1)
+    with pytest.raises(Unavailable, match="try again"):
+        instance.jobs("acme", 1)
+    assert (instance.orders("acme", 1).number, instance.jobs("acme", 1)) == (1, 1)
+
+
+def test_runs_that_lose_every_swap_wait_for_a_second() -> None:
+    clock, rows = ManualClock(NOON), ContendedRows(MAX_SWAPS)
+    instance = RunPermits(lambda _: FEW, rows, "instance", clock, no_log)
+    permitted = instance.ask("acme", 10)
+    assert (permitted.number, permitted.again_after) == (0, 1)
+    clock.set(NOON.replace(second=2))
+    assert instance.ask("acme", 10).number == 5
+
+
+@pytest.mark.parametrize("rate", [5, 20, 100])
+def test_calls_that_lose_one_swap_of_four_are_hardly_refused(rate: int) -> None:
+    chance = Random(17)
+
+    class Rows(MemoryQuotaRows):
+        def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
+            if chance.random() < 0.25:
+                present = self.rows.get((tenant, what), QuotaRow("", 0))
+                self.rows[tenant, what] = QuotaRow(present.text, present.version + 1)
+            return super().swap(tenant, what, expect, text)
+
+    fleet = quotas(Limits(calls_per_second=rate), (1,) * 20, rows=Rows())
+    assert load(fleet, (0.8 * rate, 120)).refused <= 0.02
+
+
+@pytest.mark.parametrize("rate", [5, 100])
+def test_calls_hold_the_limit_although_writes_happen_whose_answers_are_lost(rate: int) -> None:
+    """Such a lease is lost; what passes in the meantime is owed."""
+    chance = Random(17)
+
+    class Rows(MemoryQuotaRows):
+        def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
+            present = super().swap(tenant, what, expect, text)
+            if chance.random() < 0.25:
+                raise Unavailable("The answer is lost.")
+            return present
+
+    fleet = quotas(Limits(calls_per_second=rate), (1,) * 20, log=EventLog(), rows=Rows())
+    figures = load(fleet, (2.0 * rate, 90))
+    assert figures.accepted >= 0.7 * 90 * rate
+    assert figures.most <= MOST * allowed(rate)

@@ -1,0 +1,252 @@
+"""A client of the API that holds every answer to what the contract says of all of them."""
+
+import json
+import os
+import re
+import ssl
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, TypeVar
+
+import httpx
+
+from tests.support import openapi_answers
+
+Json = Any
+Seen = TypeVar("Seen")
+
+TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+ENDED = {"SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"}
+EVERY_SECOND = {"schedule_type": "CRON", "cron_expression": "* * * * * *"}
+NEVER_SOON = {"schedule_type": "CRON", "cron_expression": "0 0 29 2 *"}
+
+
+def iso(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def instant(text: str) -> datetime:
+    assert TIME.fullmatch(text), text
+    return datetime.fromisoformat(text)
+
+
+def soon(seconds: float) -> str:
+    return iso(datetime.now(UTC) + timedelta(seconds=seconds))
+
+
+def unique(prefix: str) -> str:
+    return f"{prefix}-{uuid.uuid4().hex[:12]}"
+
+
+def script(code: str, **fields: Json) -> Json:
+    return {"type": "script", "runtime": "bash", "code": code, **fields}
+
+
+# How many times slower than the local node the installation may be: an emulator of AWS that
+# shares two cores with the tests, or one at the other end of a network.
+PATIENCE = float(os.environ.get("PUNCTUAL_PATIENCE") or 1)
+LOOKS_EACH = min(0.03 * PATIENCE, 0.1)  # seconds
+
+
+def eventually(look: Callable[[], Seen], within: float = 15) -> Seen:
+    """The first thing it sees that counts as true."""
+    until = time.monotonic() + within * PATIENCE
+    while not (seen := look()):
+        assert time.monotonic() < until, f"it did not come about: {seen!r}"
+        time.sleep(LOOKS_EACH)
+    return seen
+
+
+def fields_of(answer: httpx.Response) -> set[str]:
+    assert answer.status_code == 422, (answer.status_code, answer.text[:500])
+    return {error["field"] for error in answer.json().get("errors", [])}
+
+
+def trusted() -> ssl.SSLContext:
+    """PUNCTUAL_AUTHORITY is a file with the certificate of whoever vouches for the installation."""
+    return ssl.create_default_context(cafile=os.environ.get("PUNCTUAL_AUTHORITY"))
+
+
+def a_client(url: str, token: str | None) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    return httpx.Client(
+        base_url=url,
+        headers=headers,
+        timeout=max(30, 5 * PATIENCE),
+        trust_env=False,
+        verify=trusted(),
+    )
+
+
+class Api:
+    """One caller. It knows the jobs it made, to end them when a test is over."""
+
+    def __init__(self, http: httpx.Client) -> None:
+        self.http = http
+        self.url = str(http.base_url).rstrip("/")
+        self.made: list[str] = []
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is the node itself that answers, with nothing before it."""
+        url = self.http.base_url
+        return url.scheme == "http" and url.host in ("127.0.0.1", "localhost")
+
+    def clear(self) -> None:
+        for job_id in self.made:
+            eventually(partial(self._cancelled, job_id))
+        self.made.clear()
+
+    def _cancelled(self, job_id: str) -> bool:
+        """Whoever meets too many changes of a busy job is told to try again: not by the node, whose
+        one thread nobody else comes between."""
+        answer = self.http.delete(f"/jobs/{job_id}")
+        if answer.status_code == 503 and not self.is_local:
+            return False
+        check_answer(answer)
+        return True
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Json = None,
+        *,
+        content: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        **params: Any,
+    ) -> httpx.Response:
+        sent = dict(headers or {})
+        if body is not None:
+            content = json.dumps(body).encode()
+        if content is not None:
+            sent.setdefault("Content-Type", "application/json")
+        asked = {name.rstrip("_"): value for name, value in params.items()}
+        answer = self.http.request(method, path, content=content, headers=sent, params=asked)
+        check_answer(answer)
+        self._check_by_the_document(answer)
+        return answer
+
+    def _check_by_the_document(self, answer: httpx.Response) -> None:
+        request = answer.request
+        root = self.http.base_url.raw_path.decode().rstrip("/")
+        path = request.url.raw_path.decode().partition("?")[0].removeprefix(root)
+        about = request.method, path, answer.status_code
+        openapi_answers.check(*about, answer.headers, answer.content)
+        openapi_answers.check_sent(*about, request.content)
+
+    def get(self, path: str, **params: Any) -> Json:
+        answer = self("GET", path, **params)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    def create(self, headers: dict[str, str] | None = None, /, **fields: Json) -> Json:
+        answer = self("POST", "/jobs", {"name": "acceptance", **fields}, headers=headers)
+        assert answer.status_code == 202, answer.text
+        job = answer.json()
+        self.made.append(job["job_id"])
+        return job
+
+    def order(self, job_id: str, what: str, body: Json = None) -> Json:
+        answer = self("POST", f"/jobs/{job_id}/{what}", {} if body is None else body)
+        assert answer.status_code in (200, 202), answer.text
+        return answer.json()
+
+    def run_now(self, job_id: str, **body: Json) -> Json:
+        return self.order(job_id, "runNow", body)
+
+    def run(self, job_id: str, run_id: str) -> Json:
+        run = self.get(f"/jobs/{job_id}/runs/{run_id}")
+        check_run(run)
+        return run
+
+    def runs(self, job_id: str, **filters: Any) -> list[Json]:
+        """All of them, oldest first."""
+        return list(reversed(list(self.pages(f"/jobs/{job_id}/runs", "runs", **filters))))
+
+    def pages(self, path: str, items: str, **filters: Any) -> Iterable[Json]:
+        page = self.get(path, **filters)
+        yield from page[items]
+        while page["next_token"] is not None:
+            page = self.get(path, **filters, next_token=page["next_token"])
+            yield from page[items]
+
+    def ended(self, run: Json, within: float = 20) -> Json:
+        def look() -> Json:
+            seen = self.run(run["job_id"], run["run_id"])
+            return seen if seen["status"] in ENDED else None
+
+        return eventually(look, within)
+
+    def in_status(self, run: Json, *statuses: str, within: float = 20) -> Json:
+        def look() -> Json:
+            seen = self.run(run["job_id"], run["run_id"])
+            return seen if seen["status"] in statuses else None
+
+        return eventually(look, within)
+
+    def first_run(self, job_id: str, **filters: Any) -> Json:
+        return eventually(lambda: self.runs(job_id, **filters))[0]
+
+    def only_run(self, job_id: str, within: float = 20) -> Json:
+        """The outcome of a job that runs once."""
+        run = self.ended(self.first_run(job_id), within)
+        assert [other["run_id"] for other in self.runs(job_id)] == [run["run_id"]]
+        return run
+
+    def job_in(self, job_id: str, status: str) -> Json:
+        def look() -> Json:
+            job = self.get(f"/jobs/{job_id}")
+            return job if job["status"] == status else None
+
+        return eventually(look)
+
+    def output(self, run: Json, what: str = "output", **params: Any) -> bytes:
+        answer = self("GET", f"/jobs/{run['job_id']}/runs/{run['run_id']}/{what}", **params)
+        if answer.status_code == 302:
+            answer = httpx.get(answer.headers["Location"], timeout=30, verify=trusted())
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+
+def check_answer(answer: httpx.Response) -> None:
+    """No answer is a 500, and every refusal is a whole problem document."""
+    probes = ("/health", "/health/live", "/health/ready")
+    if answer.request.url.path.endswith(probes) and answer.status_code in (200, 503):
+        assert answer.json()["status"] in ("ok", "late", "down")  # it may be late or new
+        return
+    assert answer.status_code < 500, answer.text
+    if answer.status_code < 400 or answer.request.method == "HEAD":
+        return
+    assert answer.headers["Content-Type"].startswith("application/problem+json"), answer.headers
+    problem = answer.json()
+    assert {"type", "title", "status", "detail", "code", "request_id"} <= set(problem), problem
+    assert problem["status"] == answer.status_code
+    assert "Traceback" not in answer.text
+    for error in problem.get("errors", []):
+        assert set(error) == {"field", "message"}
+        assert error["message"]
+
+
+def check_run(run: Json) -> None:
+    """What holds of a single run at any time."""
+    for name in ("scheduled_time", "due_time", "created_at", "modified_time"):
+        instant(run[name])
+    if run["start_time"] is not None and run["lateness_ms"] is not None:
+        late = instant(run["start_time"]) - instant(run["due_time"])
+        first = run["attempts"][0]["start_time"] if run["attempts"] else None
+        if first == run["start_time"]:
+            assert abs(late / timedelta(milliseconds=1) - run["lateness_ms"]) <= 2
+    if run["end_time"] is not None:
+        assert run["status"] in ENDED
+        if run["start_time"] is not None:
+            assert instant(run["start_time"]) <= instant(run["end_time"])
+    numbers = [attempt["attempt_number"] for attempt in run["attempts"]]
+    assert numbers == sorted(set(numbers))
+    if run["status"] in ("SKIPPED", "MISSED"):
+        assert run["reason"]["code"]
+        assert run["reason"]["text"]
+        assert run["start_time"] is None

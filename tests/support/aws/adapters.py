@@ -1,0 +1,115 @@
+"""Each adapter as the contract suite meets it: its ports, its clock, and what was delivered."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
+from punctual.node.clock import ManualClock
+from punctual.node.limits import Admission
+from punctual.node.run_queue.queue import RunQueue
+from punctual.node.run_queue.slots import SLOTS
+from punctual.node.sqlite.store import Store
+from tests.support.aws.moto_adapter import moto
+from tests.support.simulation.memory import Memory
+from tests.support.simulation.torn import Repeating, torn
+
+
+def _at_once() -> None:
+    """Nothing to wait for: what is written is read."""
+
+
+@dataclass(frozen=True)
+class World:
+    """`settle` lets lists that are kept behind the writes catch up, where an adapter has such."""
+
+    ports: Ports
+    clock: ManualClock
+    delivered: Callable[[datetime], Sequence[Message]]
+    told: Callable[[datetime], Sequence[Notification]]
+    settle: Callable[[], None] = _at_once
+
+
+@dataclass
+class SilentWake:
+    """Takes note of what it is told, as the node's own does."""
+
+    nudged: list[Timer] = field(default_factory=list)
+    killed: list[tuple[Key, tuple[str, ...]]] = field(default_factory=list)
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        self.nudged.extend(timers)
+
+    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+        self.killed.append((key, tuple(run_ids)))
+
+
+Factory = Callable[[Path, ManualClock], AbstractContextManager[World]]
+
+
+def run_queue(store: Store) -> RunQueue:
+    """Return the queue of a node without limits."""
+    return RunQueue(store.work(), store.heads, Admission(None, datetime.now, store.starts))
+
+
+@contextmanager
+def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
+    store = Store.open(folder / "data", clock)
+    queue = run_queue(store)
+
+    def delivered(now: datetime) -> Sequence[Message]:
+        return [run for slot in SLOTS for run in queue.take(slot, now, 1_000)]
+
+    def told(now: datetime) -> Sequence[Notification]:
+        return [one.notice for one in store.notices.due(now, 1_000, ())]
+
+    try:
+        yield World(store.ports(queue, SilentWake()), clock, delivered, told)
+    finally:
+        store.close()
+
+
+@contextmanager
+def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
+    with moto(clock) as made:
+        yield World(made.ports, clock, lambda _now: made.delivered(), lambda _now: made.told())
+
+
+@contextmanager
+def memory(_folder: Path, clock: ManualClock) -> Iterator[World]:
+    """The plain one that simulations run on: it must not be kinder than the others."""
+    made = Memory(clock)
+    yield World(made.ports, clock, lambda _now: _received(made), lambda _now: _told(made))
+
+
+@contextmanager
+def repeating(_folder: Path, clock: ManualClock) -> Iterator[World]:
+    """What an adapter's own retries do twice comes to the same."""
+    made = Memory(clock)
+    ports = torn(made.ports, Repeating(), "client")
+    yield World(ports, clock, lambda _now: _received(made), lambda _now: _told(made))
+
+
+def _received(made: Memory) -> Sequence[Message]:
+    deliveries = made.queue.receive(1_000)
+    for delivery in deliveries:
+        made.queue.acknowledge(delivery)
+    return [delivery.message for delivery in deliveries]
+
+
+def _told(made: Memory) -> Sequence[Notification]:
+    return list(made.notices.notices.values())
+
+
+ADAPTERS: Mapping[str, Factory] = {
+    "aws": aws,
+    "embedded": embedded,
+    "memory": memory,
+    "torn": repeating,
+}

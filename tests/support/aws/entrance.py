@@ -1,0 +1,125 @@
+"""The authorizer of the deployed API with its own store, and the token calls of an admin."""
+
+import importlib.util
+from base64 import b64encode
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from punctual.auth.authenticator import admin_hash
+from punctual.aws.dynamodb.control.tokens import DynamoTokens
+from punctual.aws.ports import Clients, aws_dynamo
+from punctual.aws.retries import RetryPolicy
+from punctual.domain.tenants.roles import Role
+from punctual.domain.tenants.tokens import secret
+from punctual.engine.commands.tokens import Tokens
+from punctual.lambdas.authorizer.authenticator import deployed_door
+from punctual.lambdas.authorizer.handler import Authorizer
+from punctual.node.clock import ManualClock
+from tests.support.aws.moto_adapter import Moto
+from tests.support.builders import an_id
+
+ROOT = Path(__file__).parents[3]
+LAYER = ROOT / "layers/core/python"
+KEY = bytes(range(32))
+TOKEN = secret(KEY, b"r" * 32)
+PLAIN = sha256(TOKEN.encode()).hexdigest()
+ADMIN = {"tenant": "default", "caller": "admin", "role": "admin"}
+IN = {"isAuthorized": True, "context": ADMIN}
+OUT: dict[str, Any] = {"isAuthorized": True, "context": {}}
+UNSURE = {"isAuthorized": True, "context": {"unsure": "yes"}}
+KNOBS = "/punctual/test/"
+
+
+def an_event(**headers: str) -> dict[str, Any]:
+    """Return the event of a REQUEST authorizer, payload 2.0."""
+    return {
+        "version": "2.0",
+        "type": "REQUEST",
+        "routeArn": "arn:aws:execute-api:eu-central-1:123456789012:x/v1/GET/jobs",
+        "identitySource": None,
+        "routeKey": "GET /jobs",
+        "rawPath": "/v1/jobs",
+        "rawQueryString": "",
+        "headers": {"host": "x", **headers},
+        "requestContext": {"stage": "v1", "http": {"method": "GET", "path": "/v1/jobs"}},
+    }
+
+
+class Entrance:
+    """The authorizer with a store, and the token calls of an admin."""
+
+    def __init__(self, store: Moto, clock: ManualClock) -> None:
+        self.store = store
+        self.clock = clock
+        self.problems: list[str] = []
+        self.numbers = iter(range(1, 1_000))
+        rows = DynamoTokens(aws_dynamo(store.clients), store.settings.control_table)
+        self.tokens = Tokens(
+            rows,
+            lambda: KEY,
+            clock,
+            lambda: an_id(next(self.numbers)),
+            self._random,
+            "default",
+            store.ports.audit,
+        )
+        self.put("token-key", b64encode(KEY).decode(), "SecureString")
+        self.put("token-hash", admin_hash(KEY, TOKEN))
+        self.renew()
+
+    def renew(self) -> None:
+        """Start a new environment with empty caches."""
+        env = {
+            "PUNCTUAL_KNOBS": KNOBS,
+            "PUNCTUAL_CONTROL_TABLE": self.store.settings.control_table,
+        }
+        patience = RetryPolicy(lambda _: None, "test", tries=1)
+        door = deployed_door(env, self.store.clients, self._seconds, patience, self.problems.append)
+        self.authorizer = Authorizer(door, self.problems.append)
+
+    def _seconds(self) -> float:
+        return self.clock().timestamp()
+
+    def _id(self) -> str:
+        return an_id(next(self.numbers))
+
+    def _random(self, size: int) -> bytes:
+        return next(self.numbers).to_bytes(size, "big")
+
+    def put(self, name: str, value: str, kind: str = "String") -> None:
+        self.store.clients.ssm.put_parameter(
+            Name=KNOBS + name, Value=value, Type=kind, Overwrite=True
+        )
+
+    def drop(self, name: str) -> None:
+        self.store.clients.ssm.delete_parameter(Name=KNOBS + name)
+
+    def __call__(self, token: str | None = TOKEN, scheme: str = "Bearer ") -> Any:
+        headers = {} if token is None else {"authorization": f"{scheme}{token}"}
+        return self.authorizer.answer(an_event(**headers))
+
+    def make(self, tenant: str = "acme", role: Role = Role.EDITOR, **more: Any) -> tuple[str, str]:
+        token, text = self.tokens.create(tenant, "ci", role, more.get("until"), "me")
+        return token.token_id, text
+
+
+def away(**_: Any) -> Any:
+    from botocore.exceptions import EndpointConnectionError
+
+    raise EndpointConnectionError(endpoint_url="https://x.invalid")
+
+
+def loaded(monkeypatch: pytest.MonkeyPatch, clients: Clients) -> Any:
+    monkeypatch.setenv("PUNCTUAL_KNOBS", KNOBS)
+    monkeypatch.setenv("PUNCTUAL_CONTROL_TABLE", "control")
+    monkeypatch.setattr("punctual.aws.clients.Clients", lambda: clients)
+    path = ROOT / "functions/authorizer/handler.py"
+    spec = importlib.util.spec_from_file_location("authorizer_handler", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.handler

@@ -1,0 +1,84 @@
+"""Records of the jobs table's stream, in the form in which Lambda hands them to a function."""
+
+from base64 import b64encode
+from collections.abc import Mapping
+from itertools import count
+from typing import Any
+
+from punctual.aws.dynamodb.jobs.state_rows import to_row
+from punctual.domain.job_state import JobState
+from tests.support.aws.moto_adapter import Moto
+from tests.support.builders import NOON
+
+BY_TTL = {"type": "Service", "principalId": "dynamodb.amazonaws.com"}
+
+Row = dict[str, Any]
+
+
+class Stream:
+    """Numbers what it records, as a stream does; `catch` sees what changed in the table."""
+
+    def __init__(self, store: Moto | None = None) -> None:
+        self._store = store
+        self._numbers = count(1)
+        self._seen: dict[tuple[str, str], Row] = {}
+
+    def of(self, old: JobState | None, new: JobState | None, **extra: Any) -> Row:
+        return self.record(
+            None if old is None else to_row(old), None if new is None else to_row(new), **extra
+        )
+
+    def record(self, old: Row | None, new: Row | None, **extra: Any) -> Row:
+        row = new or old
+        assert row is not None
+        number = next(self._numbers)
+        change: Row = {
+            "ApproximateCreationDateTime": NOON.timestamp(),
+            "Keys": {name: row[name] for name in ("pk", "sk")},
+            "SequenceNumber": str(100_000_000_000_000_000_000 + number),
+            "SizeBytes": 512,
+            "StreamViewType": "NEW_AND_OLD_IMAGES",
+        }
+        if old is not None:
+            change["OldImage"] = as_sent(old)
+        if new is not None:
+            change["NewImage"] = as_sent(new)
+        name = "INSERT" if old is None else "REMOVE" if new is None else "MODIFY"
+        return {
+            "eventID": f"event{number:027d}",
+            "eventName": name,
+            "eventVersion": "1.1",
+            "eventSource": "aws:dynamodb",
+            "awsRegion": "eu-central-1",
+            "dynamodb": change,
+            "eventSourceARN": "arn:aws:dynamodb:eu-central-1:123456789012:table/jobs/stream/x",
+            **extra,
+        }
+
+    def catch(self, **extra: Any) -> list[Row]:
+        """What happened since it was last asked, each row once."""
+        assert self._store is not None
+        rows = self._store.rows(self._store.settings.jobs_table)
+        now = {(row["pk"]["S"], row["sk"]["S"]): row for row in rows}
+        places = [
+            place for place in {**self._seen, **now} if self._seen.get(place) != now.get(place)
+        ]
+        caught = [self.record(self._seen.get(at), now.get(at), **extra) for at in sorted(places)]
+        self._seen = now
+        return caught
+
+
+def as_sent(row: Mapping[str, Any]) -> Row:
+    """Bytes are base64 in an event."""
+    return {name: _sent(value) for name, value in row.items()}
+
+
+def _sent(attribute: Mapping[str, Any]) -> Row:
+    ((kind, value),) = attribute.items()
+    if kind == "B":
+        return {kind: b64encode(value).decode()}
+    if kind == "L":
+        return {kind: [_sent(part) for part in value]}
+    if kind == "M":
+        return {kind: {name: _sent(part) for name, part in value.items()}}
+    return {kind: value}

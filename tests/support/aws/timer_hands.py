@@ -1,0 +1,30 @@
+"""Processes that put, read and delete timers in one table on moto."""
+
+from datetime import UTC, datetime
+from itertools import count
+
+from punctual.aws.dynamodb.client import DynamoClient
+from punctual.aws.dynamodb.timers.row_cache import KnownTimers
+from punctual.aws.dynamodb.timers.timers import DynamoTimers
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.engine.ports.timers import Timer, Timers
+from tests.support.aws.moto_adapter import Moto
+from tests.support.builders import NOON
+
+FOREVER = datetime.max.replace(tzinfo=UTC)
+_marks = count(1)
+
+
+def another(aws: Moto, known: KnownTimers | None = None) -> DynamoTimers:
+    """Another process, which has read and put nothing yet, or what `known` says."""
+    patience = RetryPolicy(aws.slept.append, seed="other", tries=4)
+    dynamo = DynamoClient(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
+    return DynamoTimers(
+        dynamo, aws.settings.timers_table, lambda: f"{next(_marks):012x}", known or KnownTimers()
+    )
+
+
+def due(timers: Timers, limit: int = 1_000) -> list[Timer]:
+    """The first page of noon's minute, sorted."""
+    return sorted(timers.due(NOON, 0, FOREVER, None, limit).timers)

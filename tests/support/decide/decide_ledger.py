@@ -1,0 +1,138 @@
+"""Each occurrence has exactly one outcome, or is alive, or is still to come."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import NamedTuple
+
+from punctual.domain.decide import Decision, Verdict
+from punctual.domain.events import Event, Update
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import Run, Trigger, WaitingRun
+from punctual.domain.schedules.schedule import Every, Once, Schedule, occurrences
+from tests.support.builders_jobs import Story
+from tests.support.decide.decide_rules import decided
+
+_FOREVER = datetime.max.replace(tzinfo=UTC)
+_INSTANT = timedelta(microseconds=1)
+_SLACK = timedelta(seconds=5)
+
+
+class Reign(NamedTuple):
+    """A schedule, and the nominal times that it answers for: after `since`, up to `until`."""
+
+    schedule: Schedule
+    since: datetime
+    until: datetime
+
+
+@lru_cache(maxsize=64)
+def _times(schedule: Schedule, since: datetime, until: datetime) -> tuple[datetime, ...]:
+    return tuple(occurrences(schedule, since, until))
+
+
+def counts_from_completion(schedule: Schedule) -> bool:
+    return isinstance(schedule, Every) and schedule.from_completion
+
+
+class World(Story):
+    """A story whose every step is checked, and whose occurrences are counted apart."""
+
+    def __init__(self, head: JobState, now: datetime) -> None:
+        super().__init__(head, now)
+        assert head.schedule is not None
+        assert head.mark is not None
+        self.reigns = [Reign(head.schedule, head.mark, _FOREVER)]
+        self.used_up = False
+        self.trail: tuple[tuple[datetime, Event], ...] = ()  # all that happened
+
+    def decide(self, event: Event, known: frozenset[str]) -> Decision:
+        before = self.head
+        self.trail = (*self.trail, (self.now, event))
+        decision = decided(before, event, self.now, "w", known)
+        for run in decision.records:
+            assert self.ledger.get(run.run_id, run) == run, "an outcome has changed"
+        self._follow(before, event, decision)
+        return decision
+
+    def _follow(self, before: JobState, event: Event, decision: Decision) -> None:
+        if isinstance(event, Update) and event.schedule is not None:
+            if decision.verdict is Verdict.OK:
+                self._change_reign(event.schedule, decision)
+        elif before.state is not JobStatus.CANCELLED and decision.head.state is JobStatus.CANCELLED:
+            self._end_reign(decision)
+        limit = decision.head.limits.max_runs
+        self.used_up = self.used_up or (limit is not None and decision.head.started >= limit)
+
+    def _end_reign(self, decision: Decision) -> datetime:
+        """It answers up to now, or up to the last that was fired by a clock a little ahead."""
+        last = self.reigns.pop()
+        runs = (*self.ledger.values(), *decision.records, *decision.head.runs)
+        alive: list[Run | WaitingRun] = [*runs, *decision.head.line]
+        fired = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
+        fired += [run.last_at for run in runs if run.last_at is not None]
+        until = max([self.now, last.since, *fired])
+        self.reigns.append(last._replace(until=until))
+        return until
+
+    def _change_reign(self, schedule: Schedule, decision: Decision) -> None:
+        since = self._end_reign(decision)
+        just_gone_by = isinstance(schedule, Once) and self.now - _SLACK <= schedule.at <= since
+        if isinstance(schedule, Once) and just_gone_by:
+            has_run = any(schedule.at in _times(*reign) for reign in self.reigns)
+            since = since if has_run else schedule.at - _INSTANT
+        self.reigns.append(Reign(schedule, since, _FOREVER))
+
+    def was_answered_long_ago(self, at: datetime) -> bool:
+        """By a schedule before the present one."""
+        return any(at in _times(*reign) for reign in self.reigns[:-1])
+
+    def check_ledger(self) -> None:
+        """Compare what is on record, alive and to come with what the schedules say."""
+        if self.head.behind is not None:
+            return
+        if any(counts_from_completion(reign.schedule) for reign in self.reigns):
+            self._check_singles()
+            return
+        expected = Counter(at for reign in self.reigns for at in self._times(reign))
+        found = Counter(at for run in self.ledger.values() for at in self._stands_for(run))
+        alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.line]
+        found += Counter(run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE)
+        assert not found - expected, "more than the schedule says"
+        if not self.used_up:
+            assert not expected - found, "an occurrence is lost"
+
+    def _check_singles(self) -> None:
+        """Where each time follows from the end before, there is only that none is twice."""
+        alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.line]
+        found = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
+        ended = [
+            run.scheduled_at for run in self.ledger.values() if run.trigger is Trigger.SCHEDULE
+        ]
+        assert len(found + ended) == len(set(found + ended))
+
+    def _times(self, reign: Reign) -> tuple[datetime, ...]:
+        until = min(reign.until, self._judged_until()) if reign is self.reigns[-1] else reign.until
+        return _times(reign.schedule, reign.since, until)
+
+    def _judged_until(self) -> datetime:
+        """Up to here each occurrence of the present schedule must stand somewhere."""
+        if self.head.next_at is not None:
+            return self.head.next_at - _INSTANT
+        return max(self.now, self.head.mark or self.now)
+
+    def _stands_for(self, run: Run) -> tuple[datetime, ...]:
+        if run.trigger is not Trigger.SCHEDULE:
+            return ()
+        if run.count == 1:
+            return (run.scheduled_at,)
+        assert run.last_at is not None
+        times = self._between(run.scheduled_at, run.last_at)
+        assert len(times) == run.count
+        return times
+
+    def _between(self, first: datetime, last: datetime) -> tuple[datetime, ...]:
+        for reign in self.reigns:
+            if reign.since < first <= reign.until:
+                return _times(reign.schedule, first - _INSTANT, last)
+        raise AssertionError("an entry of no schedule")

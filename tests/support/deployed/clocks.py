@@ -1,0 +1,35 @@
+"""What the rules of the template start by time, read from what they say."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from tests.support.deployed.deployed import Rule
+
+_RATE = re.compile(r"rate\((\d+) (minute|hour)s?\)")
+
+
+@dataclass
+class Clock:
+    """Starts the function `short`, `at` that moment and then each so often."""
+
+    short: str
+    every: timedelta
+    at: datetime
+
+    def rings(self, now: datetime) -> bool:
+        """Once, however long ago: those of an outage do not come all at once."""
+        if self.at > now:
+            return False
+        self.at += self.every * ((now - self.at) // self.every + 1)
+        return True
+
+
+def every(rule: Rule) -> timedelta:
+    """
+    >>> every(Rule("tick", "rate(5 minutes)", None, "default", ()))
+    datetime.timedelta(seconds=300)
+    """
+    found = _RATE.fullmatch(rule.schedule)
+    assert found is not None, rule.schedule
+    return timedelta(**{f"{found[2]}s": int(found[1])})

@@ -1,0 +1,214 @@
+"""A life with everything in it that a deployment does, once: for the rights that this takes."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from bench.meter import Written
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.control.limits import limits_row
+from punctual.settings import Settings
+from tests.support.deployed import left, mending
+from tests.support.deployed.gateway import Gateway
+from tests.support.deployed.scenes import PAYLOAD, SMALL, opened, submitted
+from tests.support.deployed.seen import runs_of
+from tests.support.deployed.world import MINUTE, SECOND, World
+
+EVENT = {"type": "event", "detail_type": "Paid"}
+MINUTELY = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
+INBOX = "https://sqs.us-east-1.amazonaws.com/123456789012/task-inbox"
+THEIR_INBOX = "https://sqs.us-east-1.amazonaws.com/123456789012/acme-inbox"
+HUGE = {"order": 1, "text": "x" * 90_000}
+
+
+def lived(world: World) -> None:
+    api = opened(world)
+    if (
+        Settings.from_env(world.deployed.functions[world.name("job-service")].env).limits
+        is not None
+    ):
+        _limited(world)
+    world.run(MINUTE)
+    _prepared(world)
+    if world.stage == "rehearsal":
+        _own_targets(world, api)
+    jobs = _all_tasks(world, api, {**MINUTELY, **left.QUICK})
+    _all_tasks(world, api, {"schedule_type": "IMMEDIATE", **left.LONG})
+    world.run(2 * MINUTE)
+    _read_it_all(api, jobs)
+    _changed(world, api, jobs[0])
+    _tokens(world, api)
+    for job in jobs:
+        api.call("DELETE", f"/jobs/{job}")
+    _stopped_and_started(world)
+    _died(world, api)
+    left.held_by_nobody(world, api)
+    left.ends_are_found(world, api)
+    left.others_are_let_in(world, api)
+    left.buried(world, api)
+    left.torn(world, api)
+    _poisoned(world)
+    mending.mended(world, api)
+    _grown(world)
+    mending.lost_before_its_head(world, api, "BatchWriteItem")
+    _expired(world)
+    mending.orphans_removed(world)
+    submitted(api, schedule_type="CRON", cron_expression="0 0 1 1 *")
+    world.run(5 * SECOND)
+    mending.recounted(world, {"job_SCHEDULED": 100})
+
+
+def _tokens(world: World, api: Gateway) -> None:
+    made = api.post("/tokens", {"name": "ci", "role": "viewer", "tenant": "acme"}).json
+    theirs = Gateway(world, made["token"])
+    assert theirs.get("/whoami").json["token_id"] == made["token_id"]
+    assert theirs.post("/jobs", SMALL).status == 403
+    mine = api.post("/tokens", {"name": "mine", "role": "admin"}).json["token_id"]
+    assert api.get("/tokens").json["tokens"][0]["token_id"] == mine
+    assert api.call("DELETE", f"/tokens/{mine}").json["revoked_at"]
+
+
+def _limited(world: World) -> None:
+    """As an operator writes it for one tenant: far more than is used here."""
+    many = {"calls_per_second": 9_000, "runs_per_minute": 9_000, "concurrent_runs": 900}
+    row = limits_row("default", many)
+    world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
+
+
+def _prepared(world: World) -> None:
+    """What tasks reach."""
+    secrets = world.session.client("secretsmanager")
+    secrets.create_secret(Name=f"punctual/{world.stage}/default/name", SecretString="Paid")
+    world.session.client("ssm").put_parameter(
+        Name=f"/punctual/{world.stage}/secrets/default/other", Value="Paid", Type="SecureString"
+    )
+    world.add_queue(INBOX)
+    world.work = lambda payload: payload
+
+
+def _all_tasks(world: World, api: Gateway, says: Mapping[str, Any]) -> list[str]:
+    work = {"type": "lambda", "function": "task-work"}
+    tasks: list[dict[str, Any]] = [
+        EVENT,
+        work,
+        {"type": "sqs", "queue_url": INBOX},
+        {"type": "http", "url": "https://192.0.2.1/"},
+        {"type": "event", "detail_type": "{{secret:name}}"},
+        {"type": "event", "detail_type": "{{secret:other}}"},
+    ]
+    backoff = {"backoff_seconds": 1}
+    jobs = [submitted(api, **says, task=task, retry=backoff) for task in tasks]
+    at_once = {"schedule_type": "IMMEDIATE", "timeout_seconds": says["timeout_seconds"]}
+    large = submitted(api, **at_once, task=work, payload=HUGE)
+    alone = submitted(api, **at_once, task=work, payload=PAYLOAD)
+    hook = [{"on": ["SUCCESS"], "url": "https://192.0.2.1/"}]
+    submitted(api, **at_once, task=EVENT, notify=hook)
+    batch = {"jobs": [{"name": "n", **at_once, "task": EVENT}] * 3}
+    assert api.post("/jobs/batch", batch).status < 300
+    asked, key = (
+        {"name": "n", **at_once, "task": EVENT},
+        {"idempotency_key": f"in {says['timeout_seconds']} s"},
+    )
+    assert {api.call("POST", "/jobs", asked, key).status for _ in range(2)} <= {200, 202}
+    return [*jobs, large, alone]
+
+
+def _own_targets(world: World, api: Gateway) -> None:
+    """Tasks of a tenant that the stage lets reach a function and a queue of its own."""
+    made = api.post("/tokens", {"name": "ci", "role": "editor", "tenant": "acme"}).json
+    theirs = Gateway(world, made["token"])
+    world.add_queue(THEIR_INBOX)
+    tasks = [
+        {"type": "lambda", "function": "acme-answers"},
+        {"type": "lambda", "function": "acme-answers:live"},
+        {"type": "sqs", "queue_url": THEIR_INBOX},
+    ]
+    for lane in (left.QUICK, left.LONG):
+        jobs = [submitted(theirs, schedule_type="IMMEDIATE", **lane, task=task) for task in tasks]
+        world.run(MINUTE)
+        assert {run["status"] for job in jobs for run in runs_of(theirs, job)} == {"SUCCESS"}
+
+
+def _read_it_all(api: Gateway, jobs: list[str]) -> None:
+    for target in ("/audit", "/jobs", "/runs", "/stats", "/health", "/schedules/upcoming"):
+        assert api.get(target).status == 200, target
+    preview = {"schedule_type": "CRON", "cron_expression": "0 9 * * *"}
+    assert api.post("/schedules/preview", preview).status == 200
+    for job in jobs:
+        for target in ("", "/status", "/explain?at=2026-03-02T12:01:00Z", "/runs"):
+            assert api.get(f"/jobs/{job}{target}").status == 200, target
+        for run in runs_of(api, job)[:2]:
+            for target in ("", "/output", "/logs"):
+                status = api.get(f"/jobs/{job}/runs/{run['run_id']}{target}").status
+                assert status in (200, 302, 307, 404), (target, status)
+    assert api.get("/jobs/no-such-job").status == 404
+    assert api.get("/webhook-secret").json["secret"].startswith("whsec_")
+
+
+def _changed(world: World, api: Gateway, job: str) -> None:
+    for method, target, value in (
+        ("PATCH", "", {"name": "other"}),
+        ("PATCH", "", {"payload": HUGE}),
+        ("POST", "/pause", None),
+        ("POST", "/resume", None),
+        ("POST", "/runNow", {"payload": HUGE}),
+        ("POST", "/runNow", None),
+    ):
+        assert api.call(method, f"/jobs/{job}{target}", value).status < 300, (method, target)
+    world.run(MINUTE)
+    ended = next(run for run in runs_of(api, job) if run["end_time"])
+    assert api.post(f"/jobs/{job}/runs/{ended['run_id']}/retry").status < 300
+    times = {"start": "2026-03-02T12:00:00Z", "end": "2026-03-02T12:02:00Z"}
+    assert api.post(f"/jobs/{job}/backfill", times).status < 500
+    later = submitted(api, schedule_type="FUTURE", schedule_time="2026-03-03T12:00:00Z")
+    world.run(5 * SECOND)
+    for step in ("pause", "resume"):  # which comes to nothing in the counts
+        assert api.post(f"/jobs/{later}/{step}").status == 200
+    world.run(5 * SECOND)
+    assert api.call("DELETE", f"/jobs/{later}").status == 200
+    world.run(MINUTE)
+
+
+def _stopped_and_started(world: World) -> None:
+    world.put_dispatch("off")
+    world.run(2 * MINUTE)
+    world.put_dispatch("on")
+    world.run(2 * MINUTE)
+
+
+def _died(world: World, api: Gateway) -> None:
+    """After its claim, and after its output was packed."""
+    for operation in ("UpdateItem", "PutObject"):
+        hit = left.by(world, "executor-quick", operation, answered=True)
+        at = (world.clock() + 30 * SECOND).isoformat()
+        with left.struck(world, hit, left.GONE):
+            jobs = [
+                submitted(api, schedule_type="FUTURE", schedule_time=at, payload=PAYLOAD)
+                for _ in range(9)
+            ]
+            world.run(7 * MINUTE)
+        assert {run["status"] for job in jobs for run in runs_of(api, job)} == {"SUCCESS"}
+
+
+def _poisoned(world: World) -> None:
+    """A record that nobody can read."""
+    (stream,) = world.streams.values()
+    key = keys.head("default", "poison")
+    row = {**key.item(), keys.STATE: {"S": "NONE"}, keys.FORMAT: {"N": "1"}}
+    stream.append(Written(world.table(keys.JOBS), key, None, row), world.clock())
+    world.run(5 * MINUTE)
+
+
+def _grown(world: World) -> None:
+    """More shards, which the planner writes down for all."""
+    world.put_knob("shards", "2")
+    world.run(2 * MINUTE)
+
+
+def _expired(world: World) -> None:
+    """A month after their end DynamoDB forgets jobs, and `status` what belonged to them."""
+    world.run(MINUTE)
+    world.ticks = False
+    world.clock.advance(timedelta(days=40))
+    assert world.expire(keys.JOBS)
+    world.run(5 * SECOND)

@@ -1,0 +1,157 @@
+"""What Lambda does between queues, streams and functions: hand out, delete, try again, give up."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from bench.meter import Call, Meter, Unit
+from punctual.node.clock import ManualClock
+from tests.support.deployed.actors import Actor, Actors
+from tests.support.deployed.deployed import REGION, Deployed, Source
+from tests.support.deployed.sqs import Letter, Queue, Sqs, record
+from tests.support.deployed.stream import SHARD, Reader, Stream
+
+
+class Feeding:
+    """The part of a world that moves what waits."""
+
+    clock: ManualClock
+    deployed: Deployed
+    meter: Meter
+    actors: Actors
+    sqs: Sqs
+    streams: Mapping[str, Stream]
+    throttled: set[str]  # functions of which Lambda starts none
+    _streamed: int
+
+    def start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
+        raise NotImplementedError
+
+    def pump(self) -> None:
+        """Hand out all that can be handed out now."""
+        while self.actors.wake() + self._pump_queues() + self._pump_streams():
+            pass
+
+    def _pump_queues(self) -> int:
+        moved = 0
+        for queue in self.deployed.queues:
+            source = self.deployed.fed_by(queue.arn)
+            if source is None:
+                continue
+            letters = self.sqs.receive(queue, source.batch)
+            if letters:
+                moved += 1
+                self.deliver(source, queue, letters)
+        return moved
+
+    def deliver(self, source: Source, queue: Queue, letters: Sequence[Letter]) -> None:
+        """One batch to the function; what it does not report as failed is deleted."""
+        self._polled(source.function, queue, "ReceiveMessage")
+        if source.function in self.throttled:
+            return  # Lambda does not start it: the messages come back when they are seen again
+        event = {"Records": [record(queue, one, REGION) for one in letters]}
+        receipts = {one.id: one.receipt for one in letters}
+
+        def done(actor: Actor) -> None:
+            if actor.error is not None:
+                return
+            again = _failed(actor.answer) if source.partial else []
+            assert set(again) <= receipts.keys(), "only what was handed out can fail"
+            gone = [one for one in letters if one.id not in again]
+            if gone:
+                self._polled(source.function, queue, "DeleteMessageBatch")
+                held = [one for one in gone if one.receipt == receipts[one.id]]
+                self.sqs.delete(queue, held)
+
+        self.start(source.function, event, done)
+
+    def _polled(self, function: str, queue: Queue, operation: str) -> None:
+        """Lambda's poller works with the function's rights, and on the account's bill."""
+        unit = Unit.FIFO if queue.fifo else Unit.SQS
+        params = {"QueueUrl": queue.url}
+        units = {(unit, f"{queue.name}: {operation}"): 1.0}
+        self.meter.add(Call(function, "sqs", operation, params, units, by_lambda=True))
+
+    def _pump_streams(self) -> int:
+        self._gather()
+        return sum(
+            self._hand_out(self.deployed.fed_by(arn), arn, reader)
+            for arn, stream in self.streams.items()
+            for reader in stream.readers
+        )
+
+    def _gather(self) -> None:
+        """What was written since goes into the streams."""
+        tables = {table: arn for arn, table in self.deployed.streams.items()}
+        for call in self.meter.calls[self._streamed :]:
+            for one in call.writes:
+                if one.table in tables:
+                    self.streams[tables[one.table]].append(one, self.clock())
+        self._streamed = len(self.meter.calls)
+
+    def _stream_at(self) -> datetime | None:
+        """When the first batch that is gathered now is handed out."""
+        sources = [(stream, self.deployed.fed_by(arn)) for arn, stream in self.streams.items()]
+        moments = [
+            reader.due_at(source)
+            for stream, source in sources
+            if source and source.function not in self.throttled
+            for reader in stream.readers
+            if reader.records and not reader.busy
+        ]
+        return min(moments, default=None)
+
+    def _hand_out(self, source: Source | None, arn: str, reader: Reader) -> int:
+        """One batch of a reader at a time, for its records are in order."""
+        if source is None:
+            reader.done(len(reader.records))
+            return 0
+        held = reader.busy or source.function in self.throttled
+        batch = [] if held else reader.batch(source)
+        if not batch or reader.due_at(source) > self.clock():
+            return 0
+        for operation in ("DescribeStream", "GetShardIterator", "GetRecords"):
+            params = {"StreamArn": arn}
+            self.meter.add(Call(source.function, "dynamodb", operation, params, {}, by_lambda=True))
+        reader.busy = True
+
+        def done(actor: Actor) -> None:
+            reader.busy = False
+            wrong = _failed(actor.answer) if source.partial and actor.error is None else []
+            if actor.error is None and not wrong:
+                reader.done(len(batch))
+                return
+            numbers = [one["dynamodb"]["SequenceNumber"] for one in batch]
+            handled = min(numbers.index(one) for one in wrong) if wrong else 0
+            given_up = reader.failed(source, len(batch), handled)
+            if given_up:
+                self._give_up(source, given_up)
+
+        self.start(source.function, {"Records": batch}, done)
+        return 1
+
+    def _give_up(self, source: Source, records: Sequence[Mapping[str, Any]]) -> None:
+        """Where they are, not what they are: that is all the on-failure queue is told."""
+        queue = self.sqs.by_arn[source.failed_to]
+        numbers = [one["dynamodb"]["SequenceNumber"] for one in records]
+        body = {
+            "requestContext": {
+                "functionArn": source.function,
+                "condition": "RetryAttemptsExhausted",
+            },
+            "DDBStreamBatchInfo": {
+                "startSequenceNumber": numbers[0],
+                "endSequenceNumber": numbers[-1],
+                "batchSize": len(numbers),
+                "streamArn": source.arn,
+                "shardId": SHARD,
+            },
+        }
+        params = {"QueueUrl": queue.url, "MessageBody": json.dumps(body)}
+        self.meter.add(Call(source.function, "sqs", "SendMessage", params, {}, by_lambda=True))
+        self.sqs.send(queue, params)
+
+
+def _failed(answer: Any) -> list[str]:
+    return [one["itemIdentifier"] for one in (answer or {}).get("batchItemFailures", [])]

@@ -1,0 +1,101 @@
+"""What policies grant: which of it nobody used, and which is wider than one thing."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from bench.meter import short
+from tests.support.deployed.privilege import Right, Statement, listed, matches
+
+
+class Grant(NamedTuple):
+    """One action on one resource, as a policy says it."""
+
+    role: str
+    action: str
+    resource: str
+    rows: str = ""  # of a table: what partition keys must be like; empty: any
+
+
+class Named(NamedTuple):
+    """A grant as it is called on every stage."""
+
+    function: str
+    action: str
+    what: str
+
+
+def grants(role: str, statements: Sequence[Statement]) -> list[Grant]:
+    return [
+        Grant(role, action, resource, rows)
+        for one in statements
+        if one["Effect"] == "Allow"
+        for action in listed(one["Action"])
+        for resource in listed(one["Resource"])
+        for rows in _rows(one)
+    ]
+
+
+def _rows(statement: Statement) -> list[str]:
+    wanted = statement.get("Condition", {}).get("ForAllValues:StringLike", {})
+    return listed(wanted.get("dynamodb:LeadingKeys", ""))
+
+
+def unused(granted: Iterable[Grant], rights: Iterable[Right]) -> list[Grant]:
+    """What no call of the whole run needed."""
+    by_role = defaultdict(set)
+    for right in rights:
+        by_role[right.role].add(right)
+    return [
+        grant
+        for grant in granted
+        if not any(_serves(grant, right) for right in by_role[grant.role])
+    ]
+
+
+def _serves(grant: Grant, right: Right) -> bool:
+    return (
+        matches(grant.action, right.action, fold=True)
+        and matches(grant.resource, right.resource)
+        and (not grant.rows or matches(grant.rows, right.rows))
+    )
+
+
+def named(grant: Grant, stage: str) -> Named:
+    """
+    >>> table = "arn:aws:dynamodb:eu-west-1:1:table/Punctual-dev-Data-ControlTable7-X"
+    >>> named(Grant("punctual-dev-planner", "dynamodb:PutItem", table, "#token#*"), "dev").what
+    'control, rows #token#*'
+    >>> queue, blobs = "arn:aws:sqs:eu-west-1:1:punctual-dev-wake", "arn:aws:s3:::b/outputs/*"
+    >>> [named(Grant("punctual-dev-poller", "a:b", one), "dev").what for one in (queue, blobs)]
+    ['wake', 'outputs/*']
+    """
+    prefix = f"punctual-{stage}-"
+    what = _what(grant.resource).replace(prefix, "").replace(f"/{stage}/", "/STAGE/")
+    what = what.replace(f"punctual-{stage}", "punctual-STAGE")
+    rows = f", rows {grant.rows}" if grant.rows else ""
+    return Named(grant.role.removeprefix(prefix), grant.action, what + rows)
+
+
+def _what(resource: str) -> str:
+    """The part of an ARN that tells it from others of its kind."""
+    if ":table/" in resource:
+        table, *inside = resource.split("/")[1:3]
+        return short(table) + (f", its {inside[0]}" if inside else "")
+    if resource.startswith("arn:aws:s3:::"):
+        _, _, prefix = resource.partition("/")
+        return prefix or "the bucket"
+    if resource == "*":
+        return resource
+    service, _, _, name = resource.removeprefix("arn:aws:").split(":", 3)
+    return {"logs": "its log group, " + name.rpartition(":")[2]}.get(service, name)
+
+
+def is_wide(grant: Grant) -> bool:
+    """
+    >>> is_wide(Grant("f", "s3:GetObject", "arn:aws:s3:::bucket/a"))
+    False
+    >>> is_wide(Grant("f", "s3:Get*", "arn:aws:s3:::bucket/a")), is_wide(Grant("f", "a:b", "*"))
+    (True, True)
+    """
+    return "*" in grant.action or "*" in grant.resource

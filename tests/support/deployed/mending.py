@@ -1,0 +1,116 @@
+"""What the daily walk mends: timers gone or too late, payloads without a job, and counts."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import to_item
+from punctual.aws.dynamodb.control import counter_keys, walk_progress
+from punctual.aws.dynamodb.sort_keys import moment
+from punctual.aws.dynamodb.timers.rows import read_row, rows_for
+from punctual.domain.identifiers import bucket_of
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.reconciler.recount import LAG
+from tests.support.deployed.gateway import Gateway
+from tests.support.deployed.left import (
+    AT_ONCE,
+    EVENT,
+    GONE,
+    OFTEN,
+    by,
+    is_over,
+    queues,
+    struck,
+    unreadable,
+    unrecorded,
+    ways,
+    without_executors,
+)
+from tests.support.deployed.scenes import SMALL, submitted
+from tests.support.deployed.world import MINUTE, SECOND, World
+
+
+def mended(world: World, api: Gateway) -> None:
+    """What the daily walk finds: timers that are gone, and those that nobody would look at."""
+    at = (world.clock() + 2 * MINUTE).isoformat()
+    gone = submitted(api, schedule_type="FUTURE", schedule_time=at, task=EVENT)
+    _forget_timers(world, gone)
+    ended = unrecorded(world, api, "quick")
+    with without_executors(world):
+        waiting = [submitted(api, **AT_ONCE, **says) for says in ways(world)]
+        few = [submitted(api, **OFTEN) for _ in range(6)]
+        for queue in queues(world):
+            queue.letters.clear()
+        world.run(20 * SECOND)
+        walk_from(world, world.clock.now - 70 * MINUTE)
+        _behind(world, [*waiting, *few, ended, "no-such-job"])
+        with unreadable(world, few[0]):
+            world.tick("reconciler")
+            world.run(SECOND)
+    world.run(4 * MINUTE)
+    for job in (gone, *waiting, ended):
+        is_over(api, job)
+
+
+def _forget_timers(world: World, job: str) -> None:
+    for row in world.rows(keys.TIMERS):
+        found = read_row(row)
+        if any(timer.job_id == job for timer in found.timers):
+            world.bare.delete_item(TableName=world.table(keys.TIMERS), Key=found.key.item())
+
+
+def walk_from(world: World, minute: datetime) -> None:
+    """Today's walk is to go on there with its sweep: two days of minutes take their time."""
+    _put_progress(
+        world, {walk_progress.SWEEP: moment(bucket_of(minute)), walk_progress.WALKED: False}
+    )
+
+
+def lost_before_its_head(world: World, api: Gateway, operation: str) -> None:
+    """The function that takes a large submission dies when this call of it is answered."""
+    large = {"name": "n", **OFTEN, "payload": {**SMALL, "text": "x" * 10_000}}
+    with struck(world, by(world, "job-service", operation, answered=True), GONE):
+        assert api.post("/jobs", large).status >= 500
+
+
+def orphans_removed(world: World) -> None:
+    """The last part of the walk."""
+    _put_progress(world, {walk_progress.WALKED: True, walk_progress.SWEPT: True})
+    world.tick("reconciler")
+    world.run(SECOND)
+
+
+def recounted(world: World, wrong: Mapping[str, int]) -> None:
+    """What two invocations do that are apart: the counts of a tenant are wrong by so much."""
+    world.bare.update_item(
+        TableName=world.table(keys.CONTROL),
+        Key=counter_keys.totals("default", 0).item(),
+        UpdateExpression="ADD " + ", ".join(f"{name} :{name}" for name in wrong),
+        ExpressionAttributeValues=to_item({f":{name}": number for name, number in wrong.items()}),
+    )
+    walk_from(world, world.clock.now - MINUTE)
+    world.tick("reconciler")
+    world.run(LAG + MINUTE)
+    world.tick("reconciler")
+    world.run(10 * SECOND)
+
+
+def _put_progress(world: World, says: Mapping[str, Any]) -> None:
+    values = {
+        keys.FORMAT: keys.LAYOUT,
+        walk_progress.STARTED: moment(world.clock.now),
+        walk_progress.OVER: False,
+        walk_progress.STEP: 1,
+        **says,
+    }
+    row = {**keys.walk().item(), **to_item(values)}
+    world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
+
+
+def _behind(world: World, jobs: Sequence[str]) -> None:
+    """Timers that came an hour too late for their minute."""
+    at = bucket_of(world.clock()) - 60 * MINUTE
+    timers = [Timer(at, 0, at, "default", job, 1) for job in jobs]
+    for row in rows_for(timers, "late"):
+        world.bare.put_item(TableName=world.table(keys.TIMERS), Item=row.item())

@@ -1,0 +1,229 @@
+"""Which rights a call needs, and whether a role's policies grant them: IAM's rules, as far as used.
+
+An emulator's own enforcement is not asked: those at hand deny batches that AWS allows.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from bench.meter import Call
+from tests.support.deployed.deployed import ACCOUNT, REGION
+
+Statement = Mapping[str, Any]
+MISSING = frozenset({"NoSuchKey", "404", "NotFound"})
+
+
+class Right(NamedTuple):
+    role: str
+    action: str
+    resource: str
+    rows: str = ""  # of a table: the partition key, where the call names one
+
+
+class Rule(NamedTuple):
+    """The actions behind an operation, and why they are not just its name."""
+
+    actions: tuple[str, ...]
+    why: str = ""
+
+
+RULES: Mapping[tuple[str, str], Rule] = {
+    ("sqs", "SendMessageBatch"): Rule(("sqs:SendMessage",), "batches have no action of their own"),
+    ("sqs", "DeleteMessageBatch"): Rule(("sqs:DeleteMessage",), "as above"),
+    ("sqs", "ChangeMessageVisibilityBatch"): Rule(("sqs:ChangeMessageVisibility",), "as above"),
+    ("dynamodb", "TransactGetItems"): Rule(("dynamodb:GetItem",), "transactions have none either"),
+    ("s3", "HeadObject"): Rule(("s3:GetObject",), "reading the head of an object is reading it"),
+    ("s3", "DeleteObjects"): Rule(("s3:DeleteObject",), "on each of the objects"),
+    ("s3", "ListObjectsV2"): Rule(("s3:ListBucket",), "on the bucket"),
+    ("lambda", "Invoke"): Rule(("lambda:InvokeFunction",), "the action is not called as the call"),
+}
+"""BatchGetItem and BatchWriteItem have actions of their own, and need no other."""
+
+TRANSACTED = {
+    "Put": "dynamodb:PutItem",
+    "Update": "dynamodb:UpdateItem",
+    "Delete": "dynamodb:DeleteItem",
+    "ConditionCheck": "dynamodb:ConditionCheckItem",
+}
+"""TransactWriteItems asks for the right to each thing it does."""
+
+
+def arn(service: str, resource: str) -> str:
+    return f"arn:aws:{service}:{REGION}:{ACCOUNT}:{resource}"
+
+
+def needed(call: Call) -> list[Right]:
+    """What the role must have been granted for this call to be answered by AWS as it was here."""
+    if call.service == "billing":
+        return []
+    if call.operation == "TransactWriteItems":
+        return [
+            Right(
+                call.role,
+                TRANSACTED[kind],
+                arn("dynamodb", f"table/{what['TableName']}"),
+                _rows(what),
+            )
+            for action in call.params["TransactItems"]
+            for kind, what in action.items()
+        ]
+    if call.operation == "BatchGetItem":
+        return [
+            Right(
+                call.role,
+                "dynamodb:BatchGetItem",
+                arn("dynamodb", f"table/{table}"),
+                str(key["pk"]["S"]),
+            )
+            for table, wanted in call.params["RequestItems"].items()
+            for key in wanted["Keys"]
+        ]
+    if call.operation == "BatchWriteItem":
+        return [
+            Right(call.role, "dynamodb:BatchWriteItem", arn("dynamodb", f"table/{table}"), row)
+            for table, requests in call.params["RequestItems"].items()
+            for row in {_written(request) for request in requests} or {""}
+        ]
+    rule = RULES.get((call.service, call.operation))
+    actions = rule.actions if rule else (f"{call.service}:{call.operation}",)
+    rows = _rows(call.params) if call.service == "dynamodb" else ""
+    found = [
+        Right(call.role, action, resource, rows)
+        for action in actions
+        for resource in _resources(call)
+    ]
+    if call.service == "s3" and call.error in MISSING:
+        # Without this right AWS says 403 of an object that is not there, not 404.
+        bucket = f"arn:aws:s3:::{call.params['Bucket']}"
+        found.append(Right(call.role, "s3:ListBucket", bucket))
+    return found
+
+
+def _written(request: Mapping[str, Any]) -> str:
+    """The partition of a row that a batch puts or deletes."""
+    put = request.get("PutRequest", {}).get("Item")
+    return str((put or request["DeleteRequest"]["Key"])["pk"]["S"])
+
+
+def _rows(params: Mapping[str, Any]) -> str:
+    """The partition that a call for one row names, or a query."""
+    key = params.get("Key") or params.get("Item")
+    if key and "pk" in key:
+        return str(key["pk"]["S"])
+    return str(params.get("ExpressionAttributeValues", {}).get(":pk", {}).get("S", ""))
+
+
+def _resources(call: Call) -> list[str]:
+    return RESOURCES[call.service](call.params)
+
+
+def _dynamodb(params: Mapping[str, Any]) -> list[str]:
+    if "StreamArn" in params:
+        return [params["StreamArn"]]
+    if "IndexName" in params:  # and the table itself is not read by that
+        return [arn("dynamodb", f"table/{params['TableName']}/index/{params['IndexName']}")]
+    tables = [params["TableName"]] if "TableName" in params else list(params["RequestItems"])
+    return [arn("dynamodb", f"table/{table}") for table in tables]
+
+
+def _s3(params: Mapping[str, Any]) -> list[str]:
+    bucket = f"arn:aws:s3:::{params['Bucket']}"
+    if "Delete" in params:
+        return [f"{bucket}/{one['Key']}" for one in params["Delete"]["Objects"]]
+    return [f"{bucket}/{params['Key']}"] if "Key" in params else [bucket]
+
+
+def _ssm(params: Mapping[str, Any]) -> list[str]:
+    names = params.get("Names") or [params.get("Name") or params["Path"]]
+    return [arn("ssm", f"parameter/{name.strip('/')}") for name in names]
+
+
+def _secrets(params: Mapping[str, Any]) -> list[str]:
+    name = params["SecretId"]
+    return [name if name.startswith("arn:") else arn("secretsmanager", f"secret:{name}-AbCdEf")]
+
+
+def _function(params: Mapping[str, Any]) -> list[str]:
+    name = params["FunctionName"]
+    return [name if name.startswith("arn:") else arn("lambda", f"function:{name}")]
+
+
+def _events(params: Mapping[str, Any]) -> list[str]:
+    names = {entry.get("EventBusName", "default") for entry in params["Entries"]}
+    return [
+        name if name.startswith("arn:") else arn("events", f"event-bus/{name}") for name in names
+    ]
+
+
+RESOURCES: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
+    "dynamodb": _dynamodb,
+    "events": _events,
+    "lambda": _function,
+    "logs": lambda params: [arn("logs", f"log-group:{params['logGroupName']}:log-stream:one")],
+    "s3": _s3,
+    "secretsmanager": _secrets,
+    "sqs": lambda params: [arn("sqs", params["QueueUrl"].rsplit("/", 1)[-1])],
+    "ssm": _ssm,
+    "xray": lambda _: ["*"],
+}
+
+
+def allowed(right: Right, statements: Sequence[Statement], about: Mapping[str, str]) -> bool:
+    """A denial wins; without a grant there is none. `about` answers the conditions."""
+    speaking = [one for one in statements if _speaks(one, right) and _holds(one, right, about)]
+    effects = {one["Effect"] for one in speaking}
+    return "Allow" in effects and "Deny" not in effects
+
+
+def denied(
+    calls: Iterable[Call], policies: Mapping[str, Sequence[Statement]], about: Mapping[str, str]
+) -> list[Right]:
+    """What functions called and may not; whoever has no policy is none of them."""
+    rights = {right for call in calls if call.role in policies for right in needed(call)}
+    return sorted(right for right in rights if not allowed(right, policies[right.role], about))
+
+
+def _speaks(statement: Statement, right: Right) -> bool:
+    for word in ("NotAction", "NotResource", "Principal"):
+        if word in statement:
+            raise NotImplementedError(f"a statement with {word}: {statement}")
+    actions = listed(statement["Action"])
+    return any(matches(one, right.action, fold=True) for one in actions) and any(
+        matches(one, right.resource) for one in listed(statement["Resource"])
+    )
+
+
+def _holds(statement: Statement, right: Right, about: Mapping[str, str]) -> bool:
+    for operator, wanted in statement.get("Condition", {}).items():
+        if operator == "ForAllValues:StringLike" and list(wanted) == ["dynamodb:LeadingKeys"]:
+            (patterns,) = wanted.values()
+            if not any(matches(one, right.rows) for one in listed(patterns)):
+                return False
+            continue
+        if operator not in ("StringEquals", "StringLike", "ArnLike", "ArnEquals", "Bool"):
+            raise NotImplementedError(f"a condition {operator}: {statement}")
+        for key, values in wanted.items():
+            given = about.get(key)
+            if given is None or not any(matches(str(one), given) for one in listed(values)):
+                return False
+    return True
+
+
+@lru_cache(maxsize=4096)
+def _pattern(pattern: str, fold: bool) -> re.Pattern[str]:
+    escaped = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.compile(escaped, re.IGNORECASE | re.DOTALL if fold else re.DOTALL)
+
+
+def matches(pattern: str, text: str, fold: bool = False) -> bool:
+    """
+    >>> matches("dynamodb:Batch*", "dynamodb:batchGetItem", fold=True), matches("a", "ab")
+    (True, False)
+    """
+    return _pattern(pattern, fold).fullmatch(text) is not None
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]

@@ -1,0 +1,239 @@
+"""Pieces of life whose cost is counted; the same calls on any machine."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from functools import cache
+from typing import Any, NamedTuple
+
+from bench.accounts import Line, Spent, less, lines, spent
+from bench.meter import Call, Unit, purpose
+from bench.prices import prices
+from bench.sizes import INDEXED, item_bytes
+from tests.support.deployed.gateway import Answer, Gateway
+from tests.support.deployed.latency import Latency
+from tests.support.deployed.world import MINUTE, SECOND, World, a_world
+
+SMALL = {"order": 4711, "mail": "ada@example.com"}
+PAYLOAD = {**SMALL, "lines": [{"n": n, "sku": f"A-{n * 7919 % 9973}"} for n in range(35)]}  # 1 KB
+OUTPUT = {"did": 4711, "text": "all is well; " * 150}  # 2 KB
+WATERMARK = (Unit.WRITE, "control: #watermark")
+MOMENTS = 5
+TOKEN = "a-token-that-only-these-tests-know"
+
+
+class Counted(NamedTuple):
+    """The lines of one run, submission or minute, and what it leaves in store, in bytes."""
+
+    what: str
+    lines: Sequence[Line]
+    stored: Mapping[str, float]
+
+
+def opened(world: World) -> Gateway:
+    """The API with its token put in place, as a deployment does."""
+    world.put_token(TOKEN)
+    return Gateway(world, TOKEN)
+
+
+def a_task() -> dict[str, Any]:
+    """Return a task that calls the `work` of the world."""
+    return {"type": "lambda", "function": "task-work"}
+
+
+def submitted(gateway: Gateway, **document: Any) -> str:
+    wanted = {"name": "count", "task": a_task(), "payload": PAYLOAD, **document}
+    answer: Answer = gateway.post("/jobs", wanted)
+    assert answer.status in (201, 202), answer.body
+    return str(answer.json["job_id"])
+
+
+def spent_in(world: World, calls: Sequence[Call]) -> Spent:
+    memory = {name: one.memory for name, one in world.deployed.functions.items()}
+    return spent(calls, memory, prices())
+
+
+def stored_by(calls: Sequence[Call], by: float) -> dict[str, float]:
+    """Bytes that stand after these calls and did not before, as storage counts them."""
+    found: Counter[str] = Counter()
+    for call in calls:
+        for one in call.writes:
+            what = purpose(one.table, one.key)
+            found[what] += _kept(one.after) - _kept(one.before)
+        if call.operation == "PutObject" and not call.error:
+            found["outputs"] += len(call.params["Body"])
+    return {what: size / by for what, size in sorted(found.items()) if size > 0}
+
+
+def _kept(item: Mapping[str, Any] | None) -> int:
+    return 0 if item is None else item_bytes(item) + INDEXED
+
+
+def empty_minute(world: World) -> Counted:
+    """Nothing is due in it, and nobody asks."""
+    world.run(5 * MINUTE)
+    began = len(world.meter.calls)
+    world.run(10 * MINUTE)
+    calls = world.meter.calls[began:]
+    return Counted("an empty minute", lines(spent_in(world, calls), 10, prices()), {})
+
+
+def reconciled(world: World) -> Counted:
+    """The daily walk, where there is nothing to find."""
+    world.run(5 * MINUTE)
+    world.ticks = False
+    began = len(world.meter.calls)
+    world.tick("reconciler")
+    world.run(MINUTE)
+    calls = world.meter.calls[began:]
+    return Counted("a day's walk", lines(spent_in(world, calls), 1, prices()), {})
+
+
+def buried(world: World) -> Counted:
+    """A round over all dead-letter queues, where there is nothing to find."""
+    world.ticks = False
+    world.tick("dead-letters")
+    world.run(MINUTE)
+    began = len(world.meter.calls)
+    world.tick("dead-letters")
+    world.run(MINUTE)
+    calls = world.meter.calls[began:]
+    return Counted("a round", lines(spent_in(world, calls), 1, prices()), {})
+
+
+def recurring(
+    world: World, jobs: int, minutes: int, returned: Any = None, **document: Any
+) -> Counted:
+    """Count one run of jobs that run each minute, less a minute without any run.
+
+    `returned` is what each task returns, and `document` what is special in the definition.
+    """
+    world.work = lambda _: returned
+    gateway = opened(world)
+    world.run(5 * MINUTE)
+    idle = _idle(world, 10)
+    world.run(MINUTE / 2)
+    for _ in range(jobs):
+        submitted(gateway, schedule_type="CRON", cron_expression="* * * * *", **document)
+    world.run(2 * MINUTE)
+    began, seen = len(world.meter.calls), len(world.ended())
+    world.run(minutes * MINUTE)
+    calls = world.meter.calls[began:]
+    runs = len(world.ended()) - seen
+    assert (runs, world.failures) == (jobs * minutes, [])
+    left = _own(less(spent_in(world, calls), idle, minutes / 10))
+    what = "alone" if jobs == 1 else f"{jobs} at a time"
+    return Counted(what, lines(left, runs, prices()), stored_by(calls, runs))
+
+
+def with_outputs(world: World, jobs: int) -> Counted:
+    """Count one run of jobs whose output is stored, each in an object of its own."""
+    found = recurring(world, jobs, 7, OUTPUT)
+    return found._replace(what=f"{found.what}, each with 2 KB of output")
+
+
+def with_discarded_outputs(world: World, jobs: int) -> Counted:
+    """Count one run of jobs that return the same, and discard it."""
+    found = recurring(world, jobs, 7, OUTPUT, output="discard")
+    return found._replace(what=f"{found.what}, each with 2 KB of output that it discards")
+
+
+def one_shot(world: World, jobs: int) -> Counted:
+    """Submitted before; what is counted is what its one run costs.
+
+    The planner ticks at one fraction of a second: moments at several are the same as ticks at
+    several.
+    """
+    world.work = lambda _: None
+    gateway = opened(world)
+    world.run(5 * MINUTE)
+    idle = _idle(world, 10)
+    for number in range(MOMENTS):
+        later = timedelta(minutes=5 + number, seconds=10 + number / MOMENTS)
+        at = (world.clock() + later).isoformat()
+        for _ in range(jobs):
+            submitted(gateway, schedule_type="FUTURE", schedule_time=at)
+    world.run(MINUTE)
+    began, seen, minutes = len(world.meter.calls), len(world.ended()), 4 + MOMENTS
+    world.run(minutes * MINUTE)
+    calls = world.meter.calls[began:]
+    runs = len(world.ended()) - seen
+    assert (runs, world.failures) == (jobs * MOMENTS, [])
+    left = _own(less(spent_in(world, calls), idle, minutes / 10))
+    return Counted(f"{jobs} at a time", lines(left, runs, prices()), stored_by(calls, runs))
+
+
+SCENES: Mapping[str, Callable[[World], Counted]] = {
+    "hundred": lambda world: recurring(world, 100, 3),
+    "many": lambda world: recurring(world, 20, 4),
+    "ten": lambda world: recurring(world, 10, 7),
+    "alone": lambda world: recurring(world, 1, 14),
+    "discards": lambda world: with_discarded_outputs(world, 10),
+    "outputs": lambda world: with_outputs(world, 10),
+    "output": lambda world: with_outputs(world, 1),
+    "one-shot": lambda world: one_shot(world, 10),
+    "submission": lambda world: submission(world, 10, SMALL),
+    "large submission": lambda world: submission(world, 10, PAYLOAD),
+    "minute": empty_minute,
+    "day": reconciled,
+    "round": buried,
+}
+IDLE = ("minute", "round", "day")
+
+
+@cache
+def measured(scene: str, stage: str = "dev") -> Counted:
+    """One of the scenes that docs/cost.md tells of, in a deployment of its own."""
+    with a_world(stage) as world:
+        # They come each five minutes, whatever runs: one is counted by itself.
+        world.clocks = [one for one in world.clocks if one.short != "dead-letters"]
+        world.latency = Latency(slow=("poller",))  # it waits for the moment, and works until then
+        return SCENES[scene](world)
+
+
+@cache
+def metrics_of(stage: str) -> int:
+    """How many metrics of our own a life with everything in it emits: each is paid by the month."""
+    with a_world(stage) as world:
+        gateway = opened(world)
+        minutely = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
+        # Such as every stage lets its tasks reach.
+        submitted(gateway, **minutely, task={"type": "event", "detail_type": "Paid"})
+        submitted(gateway, **minutely, task={"type": "http", "url": "https://192.0.2.1/"})
+        world.run(3 * MINUTE)
+        found = set()
+        for line in world.told():
+            for told in line.get("_aws", {}).get("CloudWatchMetrics", []):
+                for names in told["Dimensions"]:
+                    values = tuple(line[name] for name in names)
+                    found |= {(one["Name"], values) for one in told["Metrics"]}
+        return len(found)
+
+
+def _own(left: Spent) -> Spent:
+    """The watermark is written every few minutes, whatever runs: how often fell here is chance."""
+    return {place: n for place, n in left.items() if place[0::2] != WATERMARK}
+
+
+def _idle(world: World, minutes: int) -> Spent:
+    began = len(world.meter.calls)
+    world.run(minutes * MINUTE)
+    return spent_in(world, world.meter.calls[began:])
+
+
+def submission(world: World, count: int, payload: Any) -> Counted:
+    """Jobs of days to come: the request, what it stores, and what the stream makes of it."""
+    world.ticks = False
+    gateway = opened(world)
+    daily = {"schedule_type": "CRON", "cron_expression": "0 0 * * *", "payload": payload}
+    submitted(gateway, **daily)
+    world.run(5 * SECOND)
+    began = len(world.meter.calls)
+    for _ in range(count):
+        submitted(gateway, **daily)
+    world.run(5 * SECOND)
+    calls = world.meter.calls[began:]
+    spent_here = spent_in(world, calls)
+    what = f"{len(json.dumps(payload)):,} bytes of payload"
+    return Counted(what, lines(spent_here, count, prices()), stored_by(calls, count))

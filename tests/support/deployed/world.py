@@ -1,0 +1,372 @@
+"""A deployment in one process: the stacks in moto, the real handlers, SQS and time by hand."""
+
+import io
+import json
+import os
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
+from functools import cache
+from itertools import count
+from typing import Any
+from unittest import mock
+
+import boto3
+from botocore.response import StreamingBody
+from moto import mock_aws
+
+from bench.meter import Call, Meter, Unit, Written, keys_of
+from punctual.auth.authenticator import admin_hash
+from punctual.aws.clients import Clients
+from punctual.aws.dynamodb import keys
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.domain.identifiers import sortable_id
+from punctual.lambdas.runtime import Runtime, share_of
+from punctual.lambdas.ssm_secrets import key_of
+from punctual.lambdas.telemetry import PowertoolsTelemetry
+from punctual.node.clock import ManualClock
+from punctual.settings import Settings
+from tests.support.builders import NOON
+from tests.support.deployed.actors import Actor, Actors
+from tests.support.deployed.clocks import Clock, every
+from tests.support.deployed.deployed import REGION, Deployed, Rule, deploy
+from tests.support.deployed.faults import Faults
+from tests.support.deployed.feeding import Feeding
+from tests.support.deployed.functions import Environment
+from tests.support.deployed.latency import NONE
+from tests.support.deployed.privilege import denied
+from tests.support.deployed.sqs import Answer, Queue, Sqs
+from tests.support.deployed.stream import Stream, is_expired_row
+from tests.support.deployed.template import Stack, synthesised
+
+SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
+SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
+OVER_TLS = {"aws:SecureTransport": "true"}
+
+
+class Watched(Clients):
+    """One client of Lambda for all that ask it, however long they wait."""
+
+    def invoking(self, _seconds: float) -> Any:
+        return super().invoking(0)
+
+
+class World(Feeding):
+    def __init__(
+        self, session: Any, stacks: Sequence[Stack], stage: str, now: datetime, tick_second: float
+    ) -> None:
+        self.stage = stage
+        self.stacks = stacks
+        self.clock = ManualClock(now)
+        self.session = session
+        self.bare = session.client("dynamodb")
+        self.deployed: Deployed = deploy(session, stacks)
+        self.latency = NONE
+        self.sqs = Sqs(self.clock, self.deployed.queues, lambda: self.latency.delivery())
+        self.meter = Meter(self.bare)
+        self.actors = Actors(self.clock, self.meter)
+        self.faults = Faults(lambda: self.meter.role)
+        self.clients = Watched(session)
+        self.environments: dict[str, list[Environment]] = {
+            name: [] for name in self.deployed.functions
+        }
+        self._born: list[Environment] = []
+        self.streams = {arn: Stream(arn) for arn in self.deployed.streams}
+        self.failures: list[tuple[str, BaseException]] = []
+        self.work: Callable[[Any], Any] = lambda payload: {"did": payload["order"]}
+        self._numbers = count(1)
+        self._streamed = 0
+        self.ticks = True
+        self.throttled: set[str] = set()  # functions of which Lambda starts none
+        first = now.replace(second=0, microsecond=0) + timedelta(seconds=tick_second)
+        self.clocks = [
+            Clock(short, every(self.rule(short)), first) for short in ("planner", "dead-letters")
+        ]
+        for service in SERVICES:
+            client = self.client(service)
+            client.meta.events.register_first("before-parameter-build.*.*", self._takes_time)
+            self.faults.watch(client)
+            self.meter.watch(client)
+            if service == "sqs":
+                self.sqs.answer(client)
+            if service == "lambda":
+                client.meta.events.register_last("before-call.lambda.Invoke", self._worked)
+
+    # What stands in for the outside of a function
+
+    def runtime(self, service: str, env: Mapping[str, str]) -> Runtime:
+        settings = Settings.from_env(env)
+        return Runtime(
+            settings,
+            PowertoolsTelemetry(service, settings.stage, settings.metrics),
+            clients=self.clients,
+            clock=self.clock,
+            steady=self.clock.monotonic,
+            make_id=self.new_id,
+            pause=self.actors.pause,
+            share=share_of(env),
+            crew=ThreadPool(1),
+            patience=RetryPolicy(self.actors.pause, seed="test"),
+        )
+
+    def new_id(self) -> str:
+        return sortable_id(self.clock(), (next(self._numbers) << 6).to_bytes(10, "big"))
+
+    def _takes_time(self, **_: Any) -> None:
+        actor = self.actors.mine()
+        if actor is not None:
+            memory = actor.environment.function.memory
+            self.actors.spend(actor, self.latency.call(actor.name, memory))
+
+    def put_token(self, token: str) -> None:
+        """What `make deploy` does once the stacks stand."""
+        key = b64encode(bytes(range(32))).decode()
+        self.put_knob("token-key", key, "SecureString")
+        self.put_knob("token-hash", admin_hash(key_of(key), token))
+        self.put_knob("webhook-key", b64encode(bytes(range(32, 64))).decode(), "SecureString")
+
+    def put_dispatch(self, value: str) -> None:
+        """What an operator does to stop everything, or to go on."""
+        self.put_knob("dispatch", value)
+
+    def put_knob(self, name: str, value: str, kind: str = "String") -> None:
+        self.session.client("ssm").put_parameter(
+            Name=f"/punctual/{self.stage}/{name}", Value=value, Type=kind, Overwrite=True
+        )
+
+    def client(self, service: str) -> Any:
+        if service == "lambda":
+            return self.clients.invoking(0)
+        return getattr(self.clients, service)
+
+    def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
+        """The function that a job of type `lambda` invokes is `work`, whatever its name."""
+        said = self.work(json.loads(params["body"] or b"null"))
+        answer = said if isinstance(said, bytes) else json.dumps(said).encode()
+        body = StreamingBody(io.BytesIO(answer), len(answer))
+        return Answer(200), {"StatusCode": 200, "Payload": body}
+
+    # Events
+
+    def name(self, short: str) -> str:
+        return f"punctual-{self.stage}-{short}"
+
+    def queue(self, short: str) -> Queue:
+        return next(
+            one for one in self.deployed.queues if one.name == f"punctual-{self.stage}-{short}"
+        )
+
+    def feeding(self, short: str) -> list[Queue]:
+        """The queues of a function: of a lane one for each priority, or one for all."""
+        arns = [one.arn for one in self.deployed.sources if one.function == self.name(short)]
+        return [self.sqs.by_arn[arn] for arn in arns if arn in self.sqs.by_arn]
+
+    def lane(self, lane: str) -> Queue:
+        """The queue of its jobs of usual priority."""
+        names = (self.name(f"{lane}.fifo"), self.name(f"{lane}-normal.fifo"))
+        return next(one for one in self.deployed.queues if one.name in names)
+
+    def invoke(self, name: str, event: Any) -> Any:
+        """Call a function and wait for its answer; None where it died or failed."""
+        actor = self.start(name, event, lambda _: None)
+        while not actor.over:
+            self._until(actor.wake_at or self.clock.now)
+        return actor.answer
+
+    def start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
+        environment = self._free(name)
+        self.meter.spend(name, Unit.REQUEST, name)
+        logged = len(environment.log)
+
+        def over(actor: Actor) -> None:
+            if isinstance(actor.error, (AssertionError, KeyboardInterrupt)):
+                raise actor.error
+            if actor.error is not None:
+                environment.die()
+                self.failures.append((name, actor.error))
+            waited = (self.clock.now - actor.began).total_seconds() - actor.called
+            if waited > 0:
+                gigabytes = environment.function.memory / 1024
+                self.meter.spend(name, Unit.GB_SECOND, "waiting", gigabytes * waited)
+            size = sum(len(line.encode()) + 1 for line in environment.log[logged:])
+            self.meter.spend(name, Unit.LOG_BYTE, name, size)
+            self._logs(name)
+            done(actor)
+
+        first = timedelta() if environment.invocations else self.latency.start(name)
+        return self.actors.begin(environment, event, over, first)
+
+    def deploy_again(self) -> None:
+        """No environment outlives a deploy: those at work end what they began, others are new."""
+        for name, pool in self.environments.items():
+            self.environments[name] = [one for one in pool if one.busy]
+
+    def _free(self, name: str) -> Environment:
+        """A warm environment that nothing runs in, or a new one: Lambda shares none."""
+        pool = self.environments[name]
+        deployed = self.deployed.functions[name]
+        found = next((one for one in pool if not one.busy and one.function is deployed), None)
+        if found is None:
+            found = Environment(deployed)
+            pool.append(found)
+            self._born.append(found)
+        return found
+
+    def _logs(self, name: str) -> None:
+        for operation in ("CreateLogStream", "PutLogEvents"):
+            params = {"logGroupName": f"/aws/lambda/{name}"}
+            self.meter.add(Call(name, "logs", operation, params, {}, by_lambda=True))
+
+    def rule(self, short: str) -> Rule:
+        """The one that starts it by time."""
+        target = f":{self.name(short)}"
+        found = [one for one in self.deployed.rules if one.targets[0]["Arn"].endswith(target)]
+        return found[0]
+
+    def tick(self, short: str = "planner") -> None:
+        """The rule of a scheduled function fires; what failed is tried again as the rule says."""
+        name = self.name(short)
+        if name in self.throttled:
+            return  # EventBridge tries until the next is due
+        rule = self.rule(short)
+        (target,) = [one for one in rule.targets if one["Arn"].endswith(f":{name}")]
+        event = (
+            json.loads(target["Input"])
+            if "Input" in target
+            else rule.event(self.new_id(), self.clock())
+        )
+        tries = [target.get("RetryPolicy", {}).get("MaximumRetryAttempts", 2)]
+
+        def done(actor: Actor) -> None:
+            if actor.error is not None and tries[0]:
+                tries[0] -= 1
+                self.start(name, event, done)
+
+        self.start(name, event, done)
+
+    # Time
+
+    def run(self, for_: timedelta) -> None:
+        """Let time go by: a tick each minute, and whatever comes due handed out at its moment."""
+        self._until(self.clock.now + for_)
+
+    def _until(self, end: datetime) -> None:
+        while True:
+            for clock in self.clocks if self.ticks else ():
+                if clock.rings(self.clock.now):
+                    self.tick(clock.short)
+            self.pump()
+            if self.clock.now >= end:
+                return
+            later = (
+                *(clock.at for clock in self.clocks if self.ticks),
+                self.sqs.next_at(self.clock.now),
+                self._stream_at(),
+                self.actors.next_at(),
+            )
+            self.clock.set(min([end, *(at for at in later if at is not None)]))
+
+    def expire(self, table: keys.Table) -> int:
+        """What DynamoDB's TTL removes, and tells in the stream as its own doing."""
+        name = self.table(table)
+        arn = next(arn for arn, streamed in self.deployed.streams.items() if streamed == name)
+        rows = [row for row in self.rows(table) if is_expired_row(row, self.clock())]
+        for row in rows:
+            key = keys_of(row)
+            self.bare.delete_item(TableName=name, Key=key.item())
+            self.streams[arn].append(Written(name, key, row, None), self.clock(), by_expiry=True)
+        return len(rows)
+
+    def add_queue(self, url: str) -> None:
+        """A queue of somebody else's, for tasks to send to."""
+        arn = f"arn:aws:sqs:{REGION}:123456789012:{url.rsplit('/', 1)[-1]}"
+        self.sqs.add(Queue(url.rsplit("/", 1)[-1], url, arn, MINUTE / 2, timedelta(days=4)))
+
+    # What there is to see
+
+    def table(self, table: keys.Table) -> str:
+        """Its physical name."""
+        names: list[str] = self.bare.list_tables()["TableNames"]
+        return next(name for name in names if table.name in name.lower())
+
+    def rows(self, table: keys.Table) -> list[dict[str, Any]]:
+        pages = self.bare.get_paginator("scan").paginate(TableName=self.table(table))
+        return [dict(row) for page in pages for row in page["Items"]]
+
+    def ended(self) -> list[dict[str, Any]]:
+        """The lines of history: one a run that ended."""
+        return [row for row in self.rows(keys.HISTORY) if row[keys.SK]["S"].startswith("run#")]
+
+    def object(self, key: str) -> bytes:
+        """Return what an object holds, of the only bucket that has this key."""
+        s3 = self.session.client("s3")
+        (bucket,) = [
+            bucket["Name"]
+            for bucket in s3.list_buckets()["Buckets"]
+            if s3.list_objects_v2(Bucket=bucket["Name"], Prefix=key).get("KeyCount")
+        ]
+        data: bytes = s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return data
+
+    def payloads(self) -> list[str]:
+        """Names of the large payloads in the bucket."""
+        buckets = self.clients.s3.list_buckets()["Buckets"]
+        return [
+            one["Key"]
+            for bucket in buckets
+            for one in self.clients.s3.list_objects_v2(
+                Bucket=bucket["Name"], Prefix="payloads/"
+            ).get("Contents", [])
+        ]
+
+    def published(self) -> list[Mapping[str, Any]]:
+        """All that was put on the bus, in order."""
+        return [
+            entry
+            for call in self.meter.calls
+            if call.operation == "PutEvents" and not call.error
+            for entry in call.params["Entries"]
+        ]
+
+    def told(self) -> list[dict[str, Any]]:
+        """What the functions logged."""
+        lines = [line for one in self._born for line in one.log]
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+
+@cache
+def _session() -> Any:
+    return boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
+
+
+@contextmanager
+def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -> Iterator[World]:
+    """`tick_second`: EventBridge counts a minute's rate from whenever the rule was made.
+
+    Whatever a test looks at: it fails if a function called what its policies do not grant.
+    """
+    stacks = synthesised(stage)
+    with mock_aws():
+        world = World(_session(), stacks, stage, now, tick_second)
+        with (
+            mock.patch.object(
+                Runtime, "from_env", lambda service: world.runtime(service, os.environ)
+            ),
+            # Who asks for nothing but a client gets one that is watched, too.
+            mock.patch.object(Clients, "_client", lambda _, service: world.client(service)),
+            mock.patch(
+                "moto.s3.models.utcnow", side_effect=lambda: world.clock().replace(tzinfo=None)
+            ),
+        ):
+            try:
+                yield world
+            finally:
+                world.actors.close()
+        # Only here: a function that is refused something may well go on, and say nothing of it.
+        refused = [
+            f"{one.role} may not {one.action} on {one.resource} {one.rows}".rstrip()
+            for one in denied(world.meter.calls, world.deployed.policies, OVER_TLS)
+        ]
+        assert refused == [], "\n".join(refused)

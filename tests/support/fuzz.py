@@ -1,0 +1,118 @@
+"""A campaign of generated calls against the local node: `make fuzz`.
+
+The node is a process of its own on loopback, with a folder that is thrown away, and asks for
+tokens as it does for other people. Its tasks do nothing (`tests/support/fuzz_node.py`).
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+
+ROOT = Path(__file__).parents[2]
+CAMPAIGN = ("--max-examples", "10", "--max-time", "300")
+WANTED = 10_000
+_ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/v1")
+_CASES = re.compile(r"^\s+([\d,]+) generated", re.MULTILINE)
+
+
+class Node(NamedTuple):
+    address: str
+    token: str
+    log: Path
+
+    def faults(self) -> list[str]:
+        """What went wrong inside, as its log tells it."""
+        lines = self.log.read_text().splitlines()
+        return [line for line in lines if "_failed" in line and "attempt_failed" not in line]
+
+
+class Campaign(NamedTuple):
+    cases: int
+    code: int
+    said: str
+    faults: list[str]
+
+
+@contextmanager
+def a_node(folder: Path, program: str = "tests.support.fuzz_node") -> Iterator[Node]:
+    """One that asks for tokens, and the first admin's."""
+    env = {
+        **os.environ,
+        "PUNCTUAL_AUTH": "on",
+        "PUNCTUAL_PORT": "0",
+        "PUNCTUAL_DATA": str(folder / "data"),
+    }
+    log = folder / "node.log"
+    with log.open("w") as told:
+        command = [sys.executable, "-m", program]
+        process = subprocess.Popen(
+            command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=told, text=True
+        )
+    assert process.stdout is not None
+    try:
+        address = ""
+        for line in process.stdout:
+            if ready := _ADDRESS.search(line):
+                address = ready[0]
+                break
+        assert address, "the node did not start"
+        token = (folder / "data" / "admin-token").read_text().strip()
+        yield Node(address, token, log)
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        process.stdout.close()
+
+
+def campaign(options: Sequence[str]) -> Campaign:
+    """One run of schemathesis by `schemathesis.toml`; whatever it says on the way is kept."""
+    with tempfile.TemporaryDirectory() as made, a_node(Path(made)) as node:
+        whoami = httpx.get(
+            f"{node.address}/whoami",
+            headers={"Authorization": f"Bearer {node.token}"},
+            trust_env=False,
+        )
+        env = {
+            **os.environ,
+            "PUNCTUAL_TOKEN": node.token,
+            "PUNCTUAL_TOKEN_ID": whoami.json()["token_id"],
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+        }
+        command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"]
+        command += ["run", f"{node.address}/openapi.json", *options]
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        found = _CASES.search(done.stdout)
+        cases = int(found[1].replace(",", "")) if found else 0
+        return Campaign(cases, done.returncode, done.stdout, node.faults())
+
+
+def main(options: Sequence[str]) -> int:
+    done = campaign(options or CAMPAIGN)
+    print(done.said)
+    print(f"{done.cases:,} cases, {len(done.faults)} faults inside the node")
+    for line in done.faults[:20]:
+        print(line)
+    if done.cases < WANTED and not options:
+        print(f"These are fewer than {WANTED:,}.")
+        return 1
+    return done.code or bool(done.faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

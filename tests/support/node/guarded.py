@@ -1,0 +1,124 @@
+"""Installations that need tokens: a node, and the deployed API with its authorizer."""
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from punctual.auth.authenticator import TokenAuthenticator, TokenSecrets
+from punctual.domain.errors import Unavailable
+from punctual.domain.tenants.roles import Role
+from punctual.engine.commands.tokens import Tokens
+from punctual.identity import new_id
+from punctual.node.files.token_key import TokenKey
+from punctual.node.http.application import application
+from punctual.node.http.authentication import Issuer, NodeAuthenticator
+from tests.integration.web.test_http_engine import NodeClient
+from tests.support.aws.gateway_server import TOKEN, Gateway
+from tests.support.aws.serverless_api import Hand, deployed
+from tests.support.web_client import Answer
+
+PEER = "127.0.0.9"
+
+
+async def at_once(work: Callable[[], Any], /) -> Any:
+    return work()
+
+
+class GuardedNode(NodeClient):
+    """A node with `PUNCTUAL_AUTH=on`. `admin` is the token that its first start prints."""
+
+    def __init__(self, folder: Path, issuer: Issuer | None = None) -> None:
+        super().__init__(folder)
+        self.key = TokenKey(folder)
+        self.tokens = Tokens(
+            self.store.tokens,
+            self.key.read,
+            self.clock,
+            new_id(self.clock),
+            os.urandom,
+            "local",
+            self.store.audit,
+        )
+        self.unread = False
+        door = TokenAuthenticator(
+            self._secrets,
+            self.store.tokens,
+            self.clock,
+            self.clock.monotonic,
+            lambda error: self._log("token_use_not_noted", error=error),
+            cache_seconds=0,
+        )
+        self._app = application(
+            self.node.jobs,
+            self.node.search,
+            self._perform,
+            self._log,
+            self.tokens,
+            clock=self.clock,
+            door=NodeAuthenticator(door, issuer, at_once, self._log),
+        )
+        _, self.admin = self.tokens.create("local", "first", Role.ADMIN, None, "punctual")
+
+    def _secrets(self) -> TokenSecrets:
+        if self.unread:
+            raise Unavailable("The key cannot be read.")
+        return TokenSecrets(self.key.read())
+
+    async def _call(self, scope: dict[str, Any], chunks: list[bytes], *rest: Any) -> Answer:
+        return await super()._call({**scope, "client": (PEER, 50_000)}, chunks, *rest)
+
+
+class Installation(NamedTuple):
+    """`ask` takes a token, a method, a path below the root, a body and headers."""
+
+    ask: Callable[..., Answer]
+    admin: str  # the token of an admin of `home`
+    home: str
+    wait: Callable[[float], None]
+
+    def token(self, tenant: str, role: str = "admin", name: str = "ci") -> Any:
+        body = {"name": name, "role": role, "tenant": tenant}
+        made = self.ask(self.admin, "POST", "/tokens", body)
+        assert made.status == 201, made.body
+        return made.json
+
+
+@contextmanager
+def a_guarded_node(folder: Path) -> Iterator[Installation]:
+    node = GuardedNode(folder)
+
+    def ask(token: str, method: str, path: str, value: Any = None, **headers: str) -> Answer:
+        body = None if value is None else json.dumps(value).encode()
+        sent = {"authorization": f"Bearer {token}", **headers}
+        return node.call(method, f"/v1{path}", body, sent)
+
+    def wait(seconds: float) -> None:
+        node.until(node.clock.now + timedelta(seconds=seconds))
+
+    try:
+        yield Installation(ask, node.admin, "local", wait)
+    finally:
+        node.close()
+
+
+@contextmanager
+def a_guarded_deployment(_folder: Path) -> Iterator[Installation]:
+    clock = Hand()
+    with deployed(clock) as api:
+        gateway = Gateway(api, clock)
+
+        def ask(token: str, method: str, path: str, value: Any = None, **headers: str) -> Answer:
+            body = b"" if value is None else json.dumps(value).encode()
+            sent: Mapping[str, str] = {
+                "authorization": f"Bearer {token}",
+                **({"content-type": "application/json"} if body else {}),
+                **{name.replace("_", "-"): text for name, text in headers.items()},
+            }
+            said = gateway.answer(method, f"/v1{path}", dict(sent), body)
+            return Answer(said.status, said.headers, said.body)
+
+        yield Installation(ask, TOKEN, "default", clock.move)

@@ -1,0 +1,53 @@
+"""Writes units without an end, and says after each that it is kept; its test kills it."""
+
+import os
+import sys
+from pathlib import Path
+
+from punctual.domain.run import Lease, RunStatus
+from punctual.engine.ports.job_states import Swap
+from punctual.node.clock import ManualClock
+from punctual.node.sqlite.store import Store
+from tests.support.builders import NOON, RUN, a_body, a_head, a_row, a_run, a_timer, after, an_id
+
+JOBS_A_UNIT = 5
+
+
+def write(store: Store, unit: int) -> None:
+    """Jobs that are made in one unit, then claimed, then ended: each unit does a step of three."""
+    for age, step in ((0, made), (1, claimed), (2, ended)):
+        if unit >= age:
+            for n in range(JOBS_A_UNIT):
+                step(store, an_id((unit - age) * JOBS_A_UNIT + n))
+
+
+def made(store: Store, job_id: str) -> None:
+    store.timers.put([a_timer(job_id=job_id)])
+    store.heads.put_bodies([a_body(job_id, payload="x" * 1_000)])
+    store.heads.swap([Swap(a_head(job_id), 0)])
+
+
+def claimed(store: Store, job_id: str) -> None:
+    running = a_head(job_id, 2, runs=(a_run(status=RunStatus.RUNNING, token=2),))
+    store.heads.swap([Swap(running, 1, {RUN: Lease(token=2, until=after(30))})])
+    store.timers.delete([a_timer(job_id=job_id)])
+
+
+def ended(store: Store, job_id: str) -> None:
+    store.heads.swap([Swap(a_head(job_id, 3), 2, {RUN: None})])
+    store.history.put([a_row(job_id=job_id)])
+    store.feed.publish([{"job_id": job_id}])
+
+
+def main(folder: Path) -> None:
+    store = Store.open(folder, ManualClock(NOON))
+    unit = 0
+    while True:
+        with store.work():
+            write(store, unit)
+        os.write(1, b"%d\n" % unit)
+        unit += 1
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

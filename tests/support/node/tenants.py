@@ -1,0 +1,64 @@
+"""Two tenants of one installation, each with a token, a job and a run, and all that it can read."""
+
+from typing import Any, NamedTuple
+
+from punctual.web.contract import API_CALLS, ApiCall
+from tests.support.node.guarded import Installation, a_guarded_deployment, a_guarded_node
+
+KINDS = {"aws": a_guarded_deployment, "node": a_guarded_node}
+DAILY = {"name": "theirs", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
+BODIES: dict[tuple[str, str], Any] = {
+    ("POST", "/jobs"): DAILY,
+    ("POST", "/jobs/batch"): {"jobs": [DAILY]},
+    ("POST", "/tokens"): {"name": "x", "role": "viewer"},
+    ("POST", "/schedules/preview"): {"schedule_type": "CRON", "cron_expression": "0 0 * * *"},
+    ("PUT", "/jobs/{job_id}"): {"name": "mine now"},
+    ("PATCH", "/jobs/{job_id}"): {"name": "mine now"},
+    ("POST", "/jobs/{job_id}/backfill"): {
+        "from": "2026-11-01T00:00:00Z",
+        "to": "2026-11-02T00:00:00Z",
+    },
+}
+QUERIES = {"/jobs/{job_id}/explain": "?at=2026-11-18T00:00:00Z"}
+LISTS = ("/jobs", "/runs", "/tokens", "/audit")
+
+
+class Theirs(NamedTuple):
+    """What a tenant has, and everything that it can read of it."""
+
+    token: str
+    ids: dict[str, str]
+
+    def path(self, call: ApiCall) -> str:
+        path = call.path
+        for name, value in self.ids.items():
+            path = path.replace(f"{{{name}}}", value)
+        return path + QUERIES.get(call.path, "")
+
+
+class World(NamedTuple):
+    at: Installation
+    acme: Theirs
+    globex: Theirs
+
+    def state(self, whose: Theirs) -> dict[str, Any]:
+        """All that a tenant reads, as it reads it; but the audit of its own calls."""
+        asked = [call for call in API_CALLS if call.method == "GET" and not call.is_public]
+        answers = {}
+        for call in asked:
+            answer = self.at.ask(whose.token, "GET", whose.path(call))
+            if "stats" not in call.path:
+                answers[call.path] = answer.body if answer.status == 200 else answer.json["code"]
+        return answers
+
+
+def a_tenant(at: Installation, name: str) -> Theirs:
+    made = at.token(name)
+    token = made["token"]
+    job = at.ask(token, "POST", "/jobs", DAILY, idempotency_key="same").json
+    run = at.ask(token, "POST", f"/jobs/{job['job_id']}/runNow", {}).json
+    assert at.ask(token, "POST", "/jobs", {**DAILY, "name": "second"}).status == 202
+    at.token(name, "viewer")
+    at.wait(1)
+    ids = {"job_id": job["job_id"], "run_id": run["run_id"], "token_id": made["token_id"]}
+    return Theirs(token, ids)

@@ -1,0 +1,268 @@
+"""The example calls of the OpenAPI document, sent to a whole node with a stopped clock.
+
+`python -m tests.support.openapi_scene` records the calls and answers for the document. A test
+repeats the calls and compares the answers.
+"""
+
+import json
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.job_state import Lane
+from punctual.domain.tenants.webhooks import shown_secret
+from punctual.engine.commands.tokens import Tokens
+from punctual.node.clock import ManualClock
+from punctual.node.files.process_groups import GroupFiles
+from punctual.node.http.application import application
+from punctual.node.node import Node
+from punctual.node.sqlite.store import Store
+from punctual.node.workers import Workers
+from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
+from punctual.tasks.registry import Registry
+from punctual.web.openapi.document import EXAMPLES_FILE
+from tests.support.web_client import Answer, Client
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+REPORT = {
+    "name": "Daily report",
+    "schedule_type": "CRON",
+    "cron_expression": "30 2 * * *",
+    "timezone": "Europe/Berlin",
+    "task": {"type": "http", "url": "https://reports.example/run"},
+    "payload": {"kind": "daily"},
+    "tags": {"team": "data"},
+}
+HELLO = {
+    "name": "Say hello",
+    "schedule_type": "IMMEDIATE",
+    "task": {"type": "script", "runtime": "bash", "code": "echo hello"},
+}
+NEW_YEAR = {
+    "name": "New year",
+    "schedule_type": "FUTURE",
+    "schedule_time": "2027-01-01T00:00:00+01:00",
+}
+WRONG = {
+    "name": "Two mistakes",
+    "schedule_type": "CRON",
+    "cron_expression": "0 25 * * *",
+    "retry": {"multiplier": 0},
+}
+
+
+class Said:
+    """A task that only prints."""
+
+    def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
+        recorder.log(b"hello\n")
+        return Outcome("SUCCESS", output=b"hello\n", output_type="text/plain", exit_code=0)
+
+
+class Scene(Client):
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.recorded: dict[str, dict[str, Any]] = {}
+        self.clock = ManualClock(NOON)
+        self._numbers = count(1)
+        self._woken = threading.Event()
+        self.store = Store.open(folder, self.clock)
+        self.workers = {name.value: Workers(name.value, 1) for name in (Lane.QUICK, Lane.LONG)}
+        self.node = Node(
+            self.store,
+            Registry({"http": Said(), "script": Said()}),
+            GroupFiles(folder / "groups"),
+            self.clock,
+            self.clock.monotonic,
+            self.new_id,
+            self._log,
+            self.workers,
+            self._woken.set,
+            executor_id="node-1",
+        )
+        tokens = Tokens(
+            self.store.tokens,
+            lambda: b"a key of the examples, for no token",
+            self.clock,
+            self.new_id,
+            bytes,
+            "local",
+            self.store.audit,
+        )
+        self._app = application(
+            self.node.jobs,
+            self.node.search,
+            self._perform,
+            self._log,
+            tokens,
+            clock=self.clock,
+            new_id=self.new_id,
+            webhook_secret=lambda *_: shown_secret(b"the secret of the examples alone"),
+        )
+        self.node.start()
+        self.node.step()
+
+    def new_id(self) -> str:
+        return sortable_id(self.clock.now, next(self._numbers).to_bytes(10, "big"))
+
+    async def _perform(self, request: Callable[[], Any]) -> Any:
+        (answer,) = self.node.perform([request])
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def send(
+        self,
+        operation: str,
+        name: str,
+        target: str,
+        body: Any = None,
+        **headers: str,
+    ) -> Any:
+        """Send a call that the document shows, and return its answer."""
+        method, _, path = target.partition(" ")
+        sent = None if body is None else json.dumps(body).encode()
+        answer = self.call(method, f"/v1{path}", sent, headers)
+        shown: dict[str, Any] = {"target": f"{method} /v1{path}", "status": answer.status}
+        if headers:
+            shown["headers"] = {one.replace("_", "-"): text for one, text in headers.items()}
+        if body is not None:
+            shown["body"] = body
+        shown["answer"] = _shown(answer)
+        self.recorded.setdefault(operation, {})[name] = shown
+        return shown["answer"]
+
+    def settle(self) -> None:
+        """Step until no worker holds a run and all outcomes are stored."""
+        for _ in range(100):
+            self.node.step()
+            if not len(self.node.holding):
+                return
+            assert self._woken.wait(10), "a task did not end"
+            self._woken.clear()
+        raise AssertionError("there is no end to what runs")
+
+    def later(self, **by: float) -> None:
+        end = self.clock.now + timedelta(**by)
+        for _ in range(1_000):
+            at = self.node.next_at()
+            if at > self.clock.monotonic() + (end - self.clock.now).total_seconds():
+                break
+            self.clock.go_on_to(at)
+            self.settle()
+        self.clock.set(end)
+        self.settle()
+
+    def close(self) -> None:
+        for workers in self.workers.values():
+            workers.close(10)
+        self.store.close()
+
+
+def _shown(answer: Answer) -> Any:
+    return answer.json if answer.headers["content-type"].endswith("json") else answer.body.decode()
+
+
+@contextmanager
+def a_scene() -> Iterator[Scene]:
+    with tempfile.TemporaryDirectory() as folder:
+        scene = Scene(Path(folder))
+        try:
+            yield scene
+        finally:
+            scene.close()
+
+
+def play() -> dict[str, dict[str, Any]]:
+    """Return all examples by operation and name."""
+    with a_scene() as scene:
+        _jobs(scene)
+        return scene.recorded
+
+
+def _jobs(scene: Scene) -> None:
+    send = scene.send
+    report = send("createJob", "a_report_each_night", "POST /jobs", REPORT)
+    job = f"/jobs/{report['job_id']}"
+    hello = send("createJob", "a_script_at_once", "POST /jobs", HELLO, idempotency_key="hello-1")
+    send("createJob", "two_mistakes", "POST /jobs", WRONG)
+    send("createJobs", "one_right_one_wrong", "POST /jobs/batch", {"jobs": [NEW_YEAR, WRONG]})
+    scene.later(seconds=1)
+    send("listJobs", "of_a_team", "GET /jobs?tag=team:data&status=SCHEDULED&limit=10")
+    send("getJob", "the_report", f"GET {job}")
+    send("changeJob", "an_hour_later", f"PATCH {job}", {"cron_expression": "30 3 * * *"})
+    put = {"priority": "HIGH", "max_retries": 5}
+    send("replaceJob", "if_it_is_version_2", f"PUT {job}", put, if_match='"2"')
+    send("replaceJob", "if_it_were_version_1", f"PUT {job}", put, if_match='"1"')
+    send("pauseJob", "the_report", f"POST {job}/pause", {})
+    send("resumeJob", "without_what_was_missed", f"POST {job}/resume", {"missed": "SKIP"})
+    send("getJobStatus", "the_report", f"GET {job}/status")
+    at = "2026-11-19T02:30:00Z"
+    send("explainJob", "tomorrow", f"GET {job}/explain?at={at}")
+    _runs(scene, job, hello)
+    _rest(scene)
+    send("cancelJob", "the_report", f"DELETE {job}")
+    send("runJobNow", "of_a_cancelled_job", f"POST {job}/runNow", {})
+    send("listAudit", "of_the_report", f"GET /audit?job_id={report['job_id']}&limit=2")
+
+
+def _runs(scene: Scene, job: str, hello: Any) -> None:
+    send = scene.send
+    run = send("runJobNow", "of_another_payload", f"POST {job}/runNow", {"payload": {"kind": "x"}})
+    one = f"{job}/runs/{run['run_id']}"
+    scene.settle()
+    send("getRun", "one_that_has_ended", f"GET {one}")
+    send("cancelRun", "one_that_has_ended", f"POST {one}/cancel", {})
+    send("retryRun", "once_more", f"POST {one}/retry", {}, idempotency_key="again-1")
+    waiting = send("runJobNow", "as_it_is", f"POST {job}/runNow", {})
+    send("cancelRun", "one_that_waits", f"POST {job}/runs/{waiting['run_id']}/cancel", {})
+    scene.settle()
+    done = f"/jobs/{hello['job_id']}/runs"
+    (said,) = scene.get(f"/v1{done}").json["runs"]
+    send("listRunsOfJob", "those_that_succeeded", f"GET {done}?status=SUCCESS")
+    send("getRunOutput", "what_it_printed", f"GET {done}/{said['run_id']}/output")
+    send("getRunLogs", "from_the_third_byte", f"GET {done}/{said['run_id']}/logs?after=2")
+    send("listRuns", "the_latest", "GET /runs?limit=1")
+    week = {"from": "2026-11-11T00:00:00Z", "to": "2026-11-14T00:00:00Z"}
+    send("backfillJob", "what_would_run", f"POST {job}/backfill", {**week, "dry_run": True})
+    send("backfillJob", "three_days", f"POST {job}/backfill", week)
+    scene.settle()
+
+
+def _rest(scene: Scene) -> None:
+    send = scene.send
+    night = {
+        "schedule_type": "CRON",
+        "cron_expression": "30 2 * * *",
+        "timezone": "Europe/Berlin",
+        "from": "2027-03-27T00:00:00Z",
+        "count": 3,
+    }
+    send("previewSchedule", "over_a_clock_change", "POST /schedules/preview", night)
+    send("listUpcoming", "the_next", "GET /schedules/upcoming?limit=2")
+    wanted = {"name": "deploy", "role": "operator", "expires_at": "2027-11-18T00:00:00Z"}
+    token = send("createToken", "for_a_pipeline", "POST /tokens", wanted)
+    one = f"/tokens/{token['token_id']}"
+    send("listTokens", "all", "GET /tokens")
+    send("getToken", "one", f"GET {one}")
+    send("revokeToken", "one", f"DELETE {one}")
+    send("getWebhookSecret", "of_the_tenant", "GET /webhook-secret")
+    send("whoami", "on_a_node_without_tokens", "GET /whoami")
+    send("getStats", "of_one_node", "GET /stats")
+    send("getHealth", "of_one_node", "GET /health")
+    send("getLiveness", "of_one_node", "GET /health/live")
+    send("getReadiness", "of_one_node", "GET /health/ready")
+
+
+def text() -> str:
+    return json.dumps(play(), ensure_ascii=False, indent=1) + "\n"
+
+
+if __name__ == "__main__":
+    EXAMPLES_FILE.write_text(text())

@@ -1,0 +1,64 @@
+"""Runs a program of ours as ourselves or as another user, who has no rights but its own."""
+
+import os
+import subprocess
+import sys
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+NOBODY = 65_534
+PATHS = os.pathsep.join((str(ROOT), *filter(None, sys.path)))
+NEEDED = "tests.support.scripts.attacked_node"
+
+
+def run_python(user: str, *arguments: str, said: str = "", **env: str) -> str:
+    """What Python prints, as `ours` or as `nobody`; it must succeed."""
+    ran = subprocess.run(
+        [python_for(user), *arguments],
+        input=said,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+        cwd="/",
+        env=environment(**env),
+        **identity(user),
+    )
+    assert ran.returncode == 0, ran.stderr
+    return str(ran.stdout)
+
+
+def environment(**env: str) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": PATHS, **env}
+
+
+def identity(user: str) -> dict[str, Any]:
+    return {"user": NOBODY, "group": NOBODY, "extra_groups": []} if user == "nobody" else {}
+
+
+@lru_cache
+def python_for(user: str) -> str:
+    """An interpreter that the user may execute, with what the node needs."""
+    if user == "ours":
+        return sys.executable
+    if os.geteuid() != 0:
+        pytest.skip("only root can become another user")
+    for python in (sys.executable, "/usr/bin/python3", "/usr/local/bin/python3"):
+        try:
+            tried = subprocess.run(
+                [python, "-c", f"import {NEEDED}"],
+                cwd="/",
+                env=environment(),
+                capture_output=True,
+                check=False,
+                **identity(user),
+            )
+        except OSError:
+            continue
+        if tried.returncode == 0:
+            return python
+    pytest.skip("no interpreter here that another user may execute has what the node needs")

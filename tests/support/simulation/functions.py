@@ -1,0 +1,256 @@
+"""Planner and pollers as functions: they end, forget, are called by messages, and die anywhere."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from punctual.aws.operator_settings import OperatorSettings
+from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.clock import Clocks
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
+from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
+from punctual.engine.dispatch.on_demand.poller import OnDemandPoller
+from punctual.engine.dispatch.on_demand.throughput import Pace
+from punctual.engine.dispatch.retries import EvaluationRetries
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from punctual.lambdas.planner.handler import PlannerHandler
+from punctual.lambdas.poller.handler import OwnWakeUps, PollerSession
+from punctual.lambdas.telemetry import Metric
+from tests.support.simulation.processes import PlannerProcess, PollerProcess
+from tests.support.simulation.scenario import Scenario
+from tests.support.simulation.torn import Call, Fault
+from tests.support.simulation.world import Process, World
+
+VISIBILITY = timedelta(seconds=90)
+TIMEOUT = timedelta(seconds=60)
+BATCH = 10
+SOME = 50
+
+
+@dataclass
+class Letter:
+    body: str
+    visible_at: datetime
+
+
+@dataclass
+class WakeQueue:
+    """A standard queue as `SqsWakeUps` writes to it: delays, visibility, redelivery."""
+
+    world: World
+    letters: list[Letter] = field(default_factory=list)
+    sent: int = 0
+    lost: bool = False
+
+    def send(self, _url: str, entries: Sequence[Mapping[str, Any]]) -> list[bool]:
+        now = self.world.now
+        for entry in entries:
+            late = self.world.setup.late[self.sent % len(self.world.setup.late)]
+            at = now + timedelta(seconds=entry["DelaySeconds"] + late)
+            self.sent += 1
+            if not self.lost:
+                self.letters.append(Letter(entry["MessageBody"], at))
+        return [True] * len(entries)
+
+    def receive(self) -> list[Letter]:
+        now = self.world.now
+        found = [one for one in self.letters if one.visible_at <= now][:BATCH]
+        for letter in found:
+            letter.visible_at = now + VISIBILITY
+        return found
+
+    def next_at(self) -> datetime | None:
+        return min((one.visible_at for one in self.letters), default=None)
+
+
+class _Sent:
+    """The queue as one process reaches it: each call may break."""
+
+    def __init__(self, process: Process, queue: WakeQueue) -> None:
+        self._process = process
+        self._queue = queue
+
+    def send(self, url: str, entries: Sequence[Mapping[str, Any]]) -> list[bool]:
+        if not entries:
+            return []
+        call = Call(self._process.name, "wakes", "send_wakes", len(entries))
+        plan = self._process.world.plan
+        answer: list[bool] = plan.run(call, lambda some: self._queue.send(url, some), (entries,))
+        return answer
+
+
+class _Silent:
+    def __init__(self, process: Process) -> None:
+        self._log = process.log
+
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        self._log(event, **fields)
+
+    problem = __call__
+
+    def measure(self, metric: Metric, value: float = 1) -> None:
+        pass
+
+    def told(self) -> Any:
+        return nullcontext()
+
+
+class _Switch:
+    def __init__(self, buckets: Buckets) -> None:
+        self._buckets = buckets
+
+    def shards(self) -> int:
+        return self._buckets.shards()
+
+    def open(self) -> bool:
+        return True
+
+    def set(self, is_open: bool) -> None:
+        assert is_open
+
+
+class Forgetful:
+    """The Wake port of everybody else: a process that remembers no call makes each anew."""
+
+    def __init__(self, world: World, queue: WakeQueue) -> None:
+        self._world = world
+        self._queue: Any = queue
+
+    def nudge(self, timers: Sequence[Timer]) -> None:
+        if not self._world.setup.nudges_lost:
+            SqsWakeUps(self._queue, "", lambda: self._world.now).nudge(timers)
+
+    def kill(self, key: Key, run_ids: Sequence[str]) -> None:
+        pass
+
+
+class PlannerFunction(Process):
+    def __init__(self, world: World, queue: WakeQueue, name: str = "planner") -> None:
+        self._queue = queue
+        self._next_at = world.now
+        super().__init__(world, name)
+
+    def begin(self) -> None:
+        ports, sent = self.ports, _Sent(self, self._queue)
+        self._planning = PlannerHandler(
+            PeekingPlanner(ports.timers, ports.buckets, ports.buckets),
+            ports.buckets,
+            SqsWakeUps(sent, "", self.clock),  # type: ignore[arg-type]
+            lambda: OperatorSettings(shards=self.world.setup.shards),
+            _Switch(ports.buckets),
+            Clocks(self.clock, self.monotonic),
+            _Silent(self),
+        )
+
+    def step(self) -> None:
+        setup = self.world.setup
+        self._next_at = self.world.now + timedelta(seconds=setup.tick_seconds)
+        silent = setup.no_ticks
+        if silent is None or not silent[0] <= self.monotonic() < silent[1]:
+            self._planning.tick()
+
+    def next_at(self) -> datetime | None:
+        return self._next_at
+
+
+class PollerFunction(Process):
+    """One environment: a batch of wake-ups at a time, acknowledged only when it is seen to."""
+
+    def __init__(self, world: World, queue: WakeQueue, name: str) -> None:
+        self._queue = queue
+        self._invocations = 0
+        super().__init__(world, name)
+
+    def begin(self) -> None:
+        self._failing = EvaluationRetries()
+        wake = SqsWakeUps(_Sent(self, self._queue), "", self.clock)  # type: ignore[arg-type]
+        self._wake = wake.from_poller()
+
+    def step(self) -> None:
+        letters = self._queue.receive()
+        if not letters:
+            return
+        places = [place for one in letters for place in parse_wake(one.body)]
+        until = self.clock() + TIMEOUT
+        self._visit().run(places, until)
+        for letter in letters:
+            if letter in self._queue.letters:  # else it is another's by now, or gone
+                self._queue.letters.remove(letter)
+
+    def _visit(self) -> PollerSession:
+        self._invocations += 1
+        ports, pace = self.ports, self.world.setup.pace
+        if self.world.setup.works:
+            ports = Ports(**{**vars(ports), **_at_work(ports, pace, self._pause)})
+        early, wake = EarlyMessages(ports.messages, self.clock, pace), OwnWakeUps(self._wake)
+        mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
+        steps = ChangeApplier(mine, self.clock, self.monotonic, self.log)
+        looker = Evaluator(steps, self.new_id)
+        visitor = OnDemandPoller(
+            ports.timers, ports.buckets, ports.buckets, looker, early, self._failing, pace
+        )
+        wake.visitor = visitor
+        owner = f"{self.name}/{self._invocations}"
+        return PollerSession(
+            visitor, mine, self._wake, owner, self.clock, self._pause, lambda: True, _Silent(self)
+        )
+
+    def _pause(self, seconds: float) -> None:
+        self.world.sleep(seconds)
+
+    def next_at(self) -> datetime | None:
+        return self._queue.next_at()
+
+
+class _Slow:
+    """A port whose `name` takes what a processor needs for so many things, some at a time."""
+
+    def __init__(self, port: Any, name: str, rate: float, pause: Callable[[float], None]) -> None:
+        self._port, self._name, self._rate, self._pause = port, name, rate, pause
+
+    def __getattr__(self, name: str) -> Any:
+        return self._some if name == self._name else getattr(self._port, name)
+
+    def _some(self, things: Sequence[Any]) -> list[bool]:
+        answers: list[bool] = []
+        for start in range(0, len(things), SOME):
+            some = things[start : start + SOME]
+            self._pause(len(some) / self._rate)
+            answers += getattr(self._port, self._name)(some)
+        return answers
+
+
+def _at_work(ports: Ports, pace: Pace, pause: Callable[[float], None]) -> dict[str, _Slow]:
+    return {
+        "heads": _Slow(ports.heads, "swap", pace.fired, pause),
+        "messages": _Slow(ports.messages, "send", pace.sent, pause),
+    }
+
+
+class OnFunctions(Scenario):
+    """The same story where planner and pollers are functions."""
+
+    def world(self, faults: Sequence[Fault] = (), **setup: Any) -> World:
+        world = super().world(faults, **setup)
+        queue = WakeQueue(world)
+        memory = world.memory
+        memory.ports = Ports(**{**vars(memory.ports), "wake": Forgetful(world, queue)})
+        others = [
+            one for one in world.processes if not isinstance(one, PlannerProcess | PollerProcess)
+        ]
+        planners = ["planner", "planner2"] if world.setup.twin_ticks else ["planner"]
+        for process in others:
+            process.begin()  # with the ports of this world
+        world.processes[:] = [
+            *(PlannerFunction(world, queue, name) for name in planners),
+            *(PollerFunction(world, queue, name) for name in ("poller", "poller2")),
+            *others,
+        ]
+        return world

@@ -1,0 +1,164 @@
+"""An installation led by hand: each process is stepped, and calls can be interrupted."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from punctual.domain.job_state import JobState
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.planner import Planner
+from punctual.engine.dispatch.poller import Poller
+from punctual.engine.execution.executor import Assignment, Executor, Finished
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.rows import Detail, Key
+from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.timers import Timer
+from punctual.engine.queries.jobs import JobQueries
+from tests.support.simulation.laws import Laws
+from tests.support.simulation.memory import Memory
+from tests.support.simulation.torn import Call, Plan, torn
+
+NOON = datetime(2026, 3, 2, 12, tzinfo=UTC)
+TENANT = "acme"
+
+
+class Interrupted(Plan):
+    """Calls back once, before or after the first call of a port's method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._before: dict[str, Callable[[], object]] = {}
+        self._after: dict[str, Callable[[], object]] = {}
+
+    def before(self, method: str, what: Callable[[], object]) -> None:
+        self._before[method] = what
+
+    def after(self, method: str, what: Callable[[], object]) -> None:
+        self._after[method] = what
+
+    def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        name = f"{call.port}.{call.method}"
+        self._before.pop(name, _nothing)()
+        answer = super().run(call, real, args)
+        self._after.pop(name, _nothing)()
+        return answer
+
+
+def _nothing() -> None:
+    pass
+
+
+class Hand:
+    """The API's calls go through `plan`, those of everybody else are never interrupted."""
+
+    def __init__(self) -> None:
+        self.now = NOON
+        self.laws = Laws(self.clock)
+        self.memory = Memory(self.clock, self.laws)
+        self.plan = Interrupted()
+        self._ids = 0
+        self.jobs = self.api()
+        self.poller = self.new_poller()
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def monotonic(self) -> float:
+        return (self.now - NOON).total_seconds()
+
+    def new_id(self) -> str:
+        self._ids += 1
+        return f"01900000-0000-7000-8000-{self._ids:012x}"
+
+    def wait(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def steps(self, ports: Ports | None = None) -> ChangeApplier:
+        return ChangeApplier(ports or self.memory.ports, self.clock, self.monotonic, _no_log)
+
+    def api(self) -> Jobs:
+        ports = torn(self.memory.ports, self.plan, "api")
+        search = JobQueries(ports, self.clock, _Silent())
+        return Jobs(ports, self.steps(ports), search, self.clock, self.new_id)
+
+    def new_poller(self, ahead: float = 0, ports: Ports | None = None) -> Poller:
+        reached = ports or self.memory.ports
+        looker = Evaluator(self.steps(reached), self.new_id)
+        return Poller(reached.timers, reached.buckets, looker, timedelta(seconds=ahead))
+
+    def executor(self, name: str = "e1", ports: Ports | None = None) -> Executor:
+        reached = ports or self.memory.ports
+        return Executor(reached, self.steps(reached), self.new_id, name)
+
+    def interrupted(self, process: str) -> Ports:
+        return torn(self.memory.ports, self.plan, process)
+
+    def planner(self, owner: str = "planner") -> Planner:
+        return Planner(self.memory.buckets, owner)
+
+    def tick(self, owner: str = "planner") -> int:
+        """The planner's tick; what it hands out goes to the poller."""
+        leases = self.planner(owner).tick(self.now).leases
+        for lease in leases:
+            self.poller.open(lease)
+        return len(leases)
+
+    def step(self) -> None:
+        """The poller's step, with what it was nudged for."""
+        nudges = self.memory.wake.nudges
+        self.poller.nudge(list(nudges))
+        nudges.clear()
+        self.poller.step(self.now)
+
+    def step_until(self, at: float, every: float = 5) -> None:
+        """Step until so many seconds after noon."""
+        while self.now < NOON + timedelta(seconds=at):
+            self.wait(every)
+            self.step()
+
+    def submit(self, tenant: str = TENANT, **fields: Any) -> Key:
+        document = {"name": "a job", "schedule_type": "IMMEDIATE", **fields}
+        (view,) = self.jobs.submit(tenant, "client", [Submission(document)])
+        assert not isinstance(view, Exception)
+        return Key(tenant, view.head.job_id)
+
+    def stored(self, key: Key) -> StoredState:
+        return self.memory.heads.rows[key]
+
+    def head(self, key: Key) -> JobState:
+        return self.stored(key).head
+
+    def timers(self) -> list[Timer]:
+        return sorted(self.memory.timers.all(), key=lambda timer: timer.order)
+
+    def look(self, *timers: Timer) -> None:
+        Evaluator(self.steps(), self.new_id).look(timers or self.timers())
+
+    def message(self) -> Message:
+        """The one that waits in the queue."""
+        (entry,) = self.memory.queue.entries
+        return entry.message
+
+    def claim(self, name: str = "e1") -> Assignment:
+        (assignment,) = self.executor(name).claim([self.message()]).granted
+        return assignment
+
+
+def a_finish(assignment: Assignment, status: Any, output: str = "") -> Finished:
+    run = assignment.run
+    return Finished(assignment.key, run.run_id, run.token, status, True, Detail(output_blob=output))
+
+
+def _no_log(event: str, **fields: Any) -> None:
+    pass
+
+
+class _Silent:
+    def stats(self, tenant: str, now: datetime) -> Any:
+        raise NotImplementedError
+
+    def health(self, now: datetime) -> Any:
+        raise NotImplementedError

@@ -1,0 +1,176 @@
+"""Stories that nobody wrote: a seed draws a job, what clients ask of it, and how its runs go."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from punctual.domain.job_state import Misfire
+from punctual.domain.run import RunStatus
+from punctual.engine.commands.jobs import Jobs
+from punctual.engine.execution.executor import Assignment
+from tests.support.simulation.processes import Action, Back, Plot
+from tests.support.simulation.scenario import (
+    SKEWS,
+    TENANT,
+    Scenario,
+    at,
+    backfill,
+    change,
+    document,
+    job_id,
+    on_job,
+    run_now,
+    run_with,
+    submit,
+    text,
+)
+from tests.support.simulation.world import Setup
+
+LARGE = "x" * 9_000  # more than a row keeps
+HOOKS = [{"on": ["FAILED", "MISSED", "SUCCESS"], "url": "https://a.example"}]
+LIMIT = 7_200  # seconds: a run a minute, and all of an outage, one after another
+END = 240  # seconds after the start; whatever is paused is resumed by then
+
+
+def invented(seed: int) -> Scenario:
+    chance = random.Random(f"a story {seed}")
+    actions = [_action(chance, number) for number in range(chance.choice((0, 1, 2, 3, 5, 8)))]
+    others = [action for action in actions if chance.random() < 0.3]
+    fields = _document(chance)
+    return Scenario(
+        f"story {seed}",
+        [
+            Action(1, "submit", submit("k", fields)),
+            *(action for action in actions if action not in others),
+            Action(END, "the last resume", on_job("resume")),
+        ],
+        plot=_plot(seed, chance),
+        setup=_setup(chance),
+        others=others,
+        limit=LIMIT,
+    )
+
+
+def _setup(chance: random.Random) -> Setup:
+    begin = chance.uniform(0, 150)
+    outage = (begin, begin + chance.uniform(30, 250)) if chance.random() < 0.25 else None
+    return Setup(skews=SKEWS, no_ticks=outage)
+
+
+def _document(chance: random.Random) -> dict[str, Any]:
+    fields = {**document(), **_schedule(chance), **_limits(chance)}
+    if chance.random() < 0.15:
+        fields |= {"delivery": "AT_MOST_ONCE", "max_retries": 0}
+    else:
+        fields["max_retries"] = chance.choice((0, 1, 2, 3))
+        jitter, seconds = chance.random() < 0.5, chance.choice((1, 4, 9))
+        fields["retry"] = {"backoff_seconds": seconds, "multiplier": 2, "jitter": jitter}
+    if chance.random() < 0.3:
+        fields["deadline_seconds"] = chance.choice((3, 15, 40))
+    if chance.random() < 0.4:
+        fields["payload"] = chance.choice(({"n": 1}, LARGE))
+    if chance.random() < 0.2:
+        fields["notify"] = HOOKS
+    return fields
+
+
+def _schedule(chance: random.Random) -> dict[str, Any]:
+    kind = chance.choice(("INTERVAL", "INTERVAL", "INTERVAL", "COMPLETED", "CRON", "CRON", "ONCE"))
+    if kind == "ONCE":
+        seconds = chance.choice((None, 20, chance.uniform(2, 150)))
+        if seconds is None:
+            return {"schedule_type": "IMMEDIATE"}
+        return {"schedule_type": "FUTURE", "in_seconds": seconds}
+    end = at(chance.choice((60, 140, 200, chance.uniform(40, 200))))
+    fields: dict[str, Any] = {"end_time": text(end)}
+    if chance.random() < 0.3:
+        fields["start_time"] = text(at(chance.choice((20, 40, 80))))
+    if kind == "CRON":
+        expression = chance.choice(("* * * * *", "*/20 * * * * *", "10-50/10 * * * * *"))
+        return {"schedule_type": "CRON", "cron_expression": expression, **fields}
+    seconds = chance.choice((5, 10, 20, chance.randint(3, 60)))
+    fields |= {"schedule_type": "INTERVAL", "interval_seconds": seconds}
+    if kind == "COMPLETED":
+        fields["interval_from"] = "COMPLETED"
+    return fields
+
+
+def _limits(chance: random.Random) -> dict[str, Any]:
+    return {
+        "max_concurrency": chance.choice((1, 1, 1, 2, 3)),
+        "overlap_policy": chance.choice(("QUEUE", "QUEUE", "SKIP", "REPLACE")),
+        "max_waiting": chance.choice((1, 2, 100)),
+        "misfire_policy": chance.choice(("RUN_ONCE", "RUN_ALL", "SKIP")),
+        "misfire_grace_seconds": chance.choice((1, 5, 20, 60)),
+        "max_runs": chance.choice((None, None, None, 1, 2, 4)),
+        "jitter_seconds": chance.choice((0, 0, 0, 8, 40)),
+    }
+
+
+def _change(chance: random.Random) -> dict[str, Any]:
+    kind = chance.random()
+    if kind < 0.3:
+        fields: dict[str, Any] = {"interval_from": None, "start_time": None, **_schedule(chance)}
+        return fields
+    if kind < 0.8:
+        limits = _limits(chance)
+        names = chance.sample(sorted(limits), chance.randint(1, 3))
+        return {name: limits[name] for name in names}
+    return {
+        "payload": chance.choice((None, 7, LARGE)),
+        "deadline_seconds": chance.choice((None, 9)),
+    }
+
+
+def _action(chance: random.Random, number: int) -> Action:
+    calls: list[Callable[[], Any]] = [
+        lambda: on_job("pause"),
+        lambda: on_job("pause"),
+        lambda: on_job("resume", chance.choice((None, None, *Misfire))),
+        lambda: on_job("resume"),
+        lambda: change(**_change(chance)),
+        lambda: change(**_change(chance)),
+        lambda: change(**_change(chance)),
+        lambda: run_now(chance.choice(("one key", f"key {number}"))),
+        lambda: run_with(chance.choice((None, number, LARGE))),
+        lambda: _on_some_run("cancel_run", chance.random()),
+        lambda: _on_some_run("cancel_run", chance.random()),
+        lambda: _on_some_run("retry", chance.random()),
+        lambda: backfill(at(-80), at(chance.choice((-40, 0)))),
+    ]
+    if chance.random() < 0.05:
+        calls = [lambda: on_job("cancel")]
+    moment = chance.choice((chance.uniform(2, 200), chance.randint(0, 10) * 20 + 0.5))
+    return Action(max(2.0, moment), f"action {number}", chance.choice(calls)())
+
+
+def _on_some_run(method: str, share: float) -> Any:
+    """On one of the runs that a client has seen, if it has seen any."""
+
+    def call(jobs: Jobs, answers: dict[str, Any]) -> Any:
+        key = job_id(answers)
+        runs = answers["runs"](key)
+        if not runs:
+            return None
+        return getattr(jobs, method)(TENANT, key, runs[int(share * len(runs))])
+
+    return call
+
+
+def _plot(seed: int, chance: random.Random) -> Callable[[Assignment], Plot]:
+    longest = chance.choice((2, 20, 90))
+    ends = chance.choice(("well", "well", "mixed"))
+
+    def plot(assignment: Assignment) -> Plot:
+        run = assignment.run
+        mine = random.Random(f"{seed} {run.scheduled_at} {run.trigger} {run.attempt}")
+        seconds = 0.3 * (longest / 0.3) ** mine.random()
+        if ends == "well" or mine.random() < 0.5:
+            return Plot(seconds)
+        status = mine.choice((RunStatus.FAILED, RunStatus.TIMED_OUT))
+        back = Back(mine.random() < 0.4 or run.returns > 3, waits=mine.random() < 0.4)
+        return mine.choice(
+            (Plot(seconds, status), Plot(seconds, dies=True), Plot(seconds, back=back))
+        )
+
+    return plot

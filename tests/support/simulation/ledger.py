@@ -1,0 +1,248 @@
+"""Each job's occurrences: which there were, by independent times, and what came of each."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from punctual.domain.job_state import JobState, JobStatus
+from punctual.domain.run import Run, Trigger, WaitingRun
+from punctual.domain.schedules.schedule import Every, Once, Schedule
+from tests.support.simulation.attempts import SKEW
+from tests.support.simulation.reasons import (
+    Asked,
+    Moved,
+    check_ended,
+    check_fired,
+    check_order,
+    check_taken_back,
+)
+from tests.support.simulation.times import first_of, is_time, times
+
+_INSTANT = timedelta(microseconds=1)
+AHEAD = timedelta(seconds=65)  # fired so early at most, and by a clock that is ahead
+
+
+@dataclass
+class Span:
+    """From `since`, not included, to `until`; None while it lasts."""
+
+    since: datetime
+    until: datetime | None = None
+
+    def holds(self, at: datetime) -> bool:
+        return self.since < at and (self.until is None or at <= self.until)
+
+
+@dataclass
+class Period:
+    schedule: Schedule
+    span: Span
+
+
+def counts_from_completion(schedule: Schedule) -> bool:
+    return isinstance(schedule, Every) and schedule.from_completion
+
+
+class Book:
+    """What is known of one job."""
+
+    def __init__(self) -> None:
+        self.asked = Asked()
+        self.periods: list[Period] = []
+        self.used_up: list[Span] = []  # while the last of max_runs had begun
+        self.begun = 0  # scheduled runs, since the schedule last changed
+        self.fired: dict[str, datetime] = {}  # occurrences that became runs, and when they were
+        self.ended: dict[str, Run] = {}
+
+    def watch(self, old: JobState | None, new: JobState) -> None:
+        """A swap: is each change of it as the schedule and the policies say?"""
+        assert new.schedule is not None
+        if old is None or old.blank:
+            self._begin(new)
+            old = replace(new, runs=(), line=(), ended=())
+        moved = Moved(old, new, self.asked, self.begun)
+        if moved.is_rescheduled:
+            self.begun = 0
+            moved.begun = 0
+        self._check_alive(moved)
+        self._check_ended(moved)
+        check_order(moved)
+        check_taken_back(moved)
+        self._turn(moved)
+
+    def _begin(self, new: JobState) -> None:
+        assert new.schedule is not None
+        since = new.created_at
+        if isinstance(new.schedule, Once):
+            since = min(since, new.schedule.at - _INSTANT)
+        self.periods.append(Period(new.schedule, Span(since)))
+
+    def _check_alive(self, moved: Moved) -> None:
+        old, new = moved.old, moved.new
+        left = {run.run_id for run in (*new.runs, *new.ended)} | {w.run_id for w in new.line}
+        for run in old.runs:
+            if run.run_id not in left:
+                self.fired.pop(run.run_id, None)  # taken back
+        was = {run.run_id: run for run in old.runs}
+        for run in new.runs:
+            before = was.get(run.run_id)
+            starts = run.begun and not (before is not None and before.begun)
+            if starts and run.trigger is Trigger.SCHEDULE:
+                self.begun += 1
+                most = new.limits.max_runs
+                assert most is None or self.begun <= most, f"{self.begun} runs begin of {most}"
+        for waiting in new.line:
+            self._meet(moved, waiting, in_line=True)
+        for run in new.runs:
+            self._meet(moved, run, in_line=False)
+        moved.begun = self.begun
+
+    def _meet(self, moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
+        if run.trigger is not Trigger.SCHEDULE or run.run_id in self.fired:
+            return
+        assert run.run_id not in self.ended, "rule 2: a run that has its outcome came back"
+        self._check_time(moved, run.scheduled_at)
+        self.fired[run.run_id] = run.scheduled_at
+        check_fired(moved, run, in_line)
+
+    def _check_time(self, moved: Moved, at: datetime) -> None:
+        schedules = [moved.old.schedule, moved.new.schedule]
+        assert any(
+            schedule is not None and (counts_from_completion(schedule) or is_time(schedule, at))
+            for schedule in schedules
+        ), f"rule 2: {at} is no occurrence of {schedules}"
+
+    def _check_ended(self, moved: Moved) -> None:
+        was: dict[str, Run | WaitingRun] = {run.run_id: run for run in moved.old.runs}
+        was.update((waiting.run_id, waiting) for waiting in moved.old.line)
+        for run in moved.new.ended:
+            known = self.ended.get(run.run_id)
+            if known is not None and known.count == run.count:
+                continue
+            self.ended[run.run_id] = run
+            if run.trigger is Trigger.SCHEDULE and run.run_id not in self.fired:
+                for at in self.times_of(run):
+                    self._check_time(moved, at)
+                if run.count == 1:
+                    self.fired[run.run_id] = run.scheduled_at
+            check_ended(moved, was.get(run.run_id), run)
+
+    def times_of(self, run: Run) -> list[datetime]:
+        """The occurrences that an entry stands for."""
+        if run.count == 1:
+            return [run.scheduled_at]
+        assert run.last_at is not None
+        for period in reversed(self.periods):
+            found = times(period.schedule, run.scheduled_at - _INSTANT, run.last_at)
+            if len(found) == run.count and (found[0], found[-1]) == (run.scheduled_at, run.last_at):
+                return found
+        raise AssertionError(f"rule 2: {run.count} occurrences from {run.scheduled_at}: not so")
+
+    def _last_fired(self) -> datetime | None:
+        ended = [run.last_at for run in self.ended.values() if run.last_at is not None]
+        return max([*self.fired.values(), *ended], default=None)
+
+    def _last_end(self, old: JobState) -> datetime | None:
+        """What counts from completion is dealt with up to there, by the clock that saw the end."""
+        if old.schedule is None or not counts_from_completion(old.schedule):
+            return None
+        mine = [run for run in self.ended.values() if run.trigger is Trigger.SCHEDULE]
+        return max([run.ended_at for run in mine if run.ended_at is not None], default=None)
+
+    def _turn(self, moved: Moved) -> None:
+        """Open and close the spans in which occurrences are to be expected."""
+        new, now = moved.new, moved.new.updated_at
+        assert new.schedule is not None
+        last = self._last_fired()
+        most = new.limits.max_runs
+        is_used_up = most is not None and self.begun >= most
+        was_used_up = bool(self.used_up) and self.used_up[-1].until is None
+        if is_used_up:
+            self._check_nothing_comes(new)
+        if is_used_up and not was_used_up:
+            assert last is not None
+            self.used_up.append(Span(last))
+        elif was_used_up and not is_used_up:
+            self.used_up[-1].until = max(now, last or now)
+        current = self.periods[-1].span
+        if moved.is_rescheduled:
+            current.until = now
+            since = max(now, last or now, self._last_end(moved.old) or now)
+            if isinstance(new.schedule, Once):
+                since = min(since, new.schedule.at - _INSTANT)
+            self.periods.append(Period(new.schedule, Span(since)))
+        elif new.state is JobStatus.CANCELLED and current.until is None:
+            current.until = now
+
+    def _check_nothing_comes(self, head: JobState) -> None:
+        waiting: list[Run | WaitingRun] = [run for run in head.runs if not run.begun]
+        waiting += head.line
+        left = [run.scheduled_at for run in waiting if run.trigger is Trigger.SCHEDULE]
+        assert not left, f"the last of max_runs has begun, and {left} wait"
+        assert head.next_at is None, "the last of max_runs has begun, and more is to come"
+
+    def at_the_end(self, now: datetime) -> None:
+        """Each occurrence has exactly one outcome, and there is none besides."""
+        mine = [run for run in self.ended.values() if run.trigger is Trigger.SCHEDULE]
+        mine.sort(key=lambda run: run.scheduled_at)
+        covered = Counter(at for run in mine for at in self.times_of(run))
+        doubled = [str(at) for at, number in covered.items() if number > 1]
+        assert not doubled, f"rule 2: two outcomes for {doubled}"
+        for period in self.periods:
+            if counts_from_completion(period.schedule):
+                self._check_chain(period, mine, now)
+        lost = sorted(str(at) for at in self._expected(now) if at not in covered)
+        assert not lost, f"rule 2: no outcome for {lost}"
+        invented = sorted(str(at) for at in covered if not self._was_to_come(at, now))
+        assert not invented, f"rule 2: an outcome for what is no occurrence: {invented}"
+
+    def _expected(self, now: datetime) -> Iterator[datetime]:
+        for period in self.periods:
+            span = period.span
+            if not counts_from_completion(period.schedule):
+                for at in times(period.schedule, span.since, span.until or now):
+                    if not any(used_up.holds(at) for used_up in self.used_up):
+                        yield at
+
+    def _was_to_come(self, at: datetime, now: datetime) -> bool:
+        return any(
+            counts_from_completion(period.schedule)
+            or (
+                is_time(period.schedule, at)
+                and period.span.since < at <= (period.span.until or now) + AHEAD
+            )
+            for period in self.periods
+        )
+
+    def _check_chain(self, period: Period, runs: list[Run], now: datetime) -> None:
+        """An interval that counts from completion goes on from each end."""
+        schedule, span = period.schedule, period.span
+        assert isinstance(schedule, Every)
+        mine = [run for run in runs if span.holds(run.scheduled_at) and not self._is_fixed(run)]
+        step = timedelta(seconds=schedule.seconds)
+        if mine:
+            first = mine[0].scheduled_at
+            assert first == first_of(schedule) or first >= span.since, (
+                "a chain that begins anywhere"
+            )
+        for after in mine[1:]:
+            former = [run for run in runs if run.scheduled_at < after.scheduled_at]
+            ends = [max(run.ended_at or now, run.scheduled_at) for run in former]
+            # Of several that ended at about the same time, by clocks that differ, any may be last.
+            counts_from = [end for end in ends if end >= max(ends) - SKEW]
+            # Once max_runs is raised it counts on from that change, by another's clock.
+            counts_from += [raised.until for raised in self.used_up if raised.until is not None]
+            assert after.scheduled_at - step in counts_from, (
+                "rule 2: an interval from completion lost its count"
+            )
+
+    def _is_fixed(self, run: Run) -> bool:
+        """Whether its time is one of a schedule that does not count from completion."""
+        return any(
+            not counts_from_completion(period.schedule)
+            and is_time(period.schedule, run.scheduled_at)
+            for period in self.periods
+        )

@@ -1,0 +1,266 @@
+"""Every port over plain dicts: what the processes of a simulated world share."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from zlib import crc32
+
+from punctual.domain.draft import expires_at
+from punctual.domain.job_state import JobState
+from punctual.domain.run import Lease, Run
+from punctual.domain.schedules.upcoming import in_order
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
+from punctual.engine.ports.rows import (
+    AttemptRow,
+    Coming,
+    DefinitionRow,
+    Detail,
+    HeadPage,
+    Key,
+    RunKey,
+    RunRow,
+    Walk,
+)
+from punctual.engine.ports.timers import Timer, TimerPage
+from tests.support.memory_audit import MemoryAudit
+from tests.support.simulation.control import (
+    MemoryBlobs,
+    MemoryBuckets,
+    MemoryFeed,
+    MemoryNotices,
+    MemoryReceipts,
+    MemoryWake,
+)
+from tests.support.simulation.fifo import FifoQueue
+
+
+class Watch:
+    """Sees what is written, right before it stands."""
+
+    def swapped(self, old: StoredState | None, new: StoredState) -> None:
+        """A head, with its leases: before, if there was one, and after."""
+
+    def row_put(self, old: RunRow | None, new: RunRow) -> None:
+        """A line of history."""
+
+
+class MemoryHeads:
+    def __init__(self, clock: Clock, watch: Watch) -> None:
+        self.rows: dict[Key, StoredState] = {}
+        self._bodies: dict[tuple[Key, str], DefinitionRow] = {}
+        self._clock = clock
+        self._watch = watch
+        self.audit = MemoryAudit()
+
+    def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
+        found = {key: self._standing(key) for key in keys}
+        return {key: stored for key, stored in found.items() if stored is not None}
+
+    def _standing(self, key: Key) -> StoredState | None:
+        stored = self.rows.get(key)
+        if stored is None:
+            return None
+        at = expires_at(stored.head)
+        return None if at is not None and at <= self._clock() else stored
+
+    def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
+        return [self._swap(swap) for swap in swaps]
+
+    def _swap(self, swap: Swap) -> bool:
+        standing = self._standing(swap.key)
+        if (standing.head.version if standing else 0) != swap.expect:
+            return standing is not None and _bears_the_mark(standing.head, swap.head)
+        leases = dict(standing.leases) if standing else {}
+        if any(leases.get(run_id) != lease for run_id, lease in swap.required.items()):
+            return False
+        for run_id, lease in swap.leases.items():
+            if lease is None:
+                leases.pop(run_id, None)
+            else:
+                leases[run_id] = lease
+        new = StoredState(swap.head, leases)
+        self._watch.swapped(standing, new)
+        self.rows[swap.key] = new
+        if swap.note is not None:
+            self.audit.changed(swap.note, swap.head)
+        return True
+
+    def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
+        return [self._beat(beat) for beat in beats]
+
+    def _beat(self, beat: LeaseRenewal) -> JobState | None:
+        stored = self._standing(beat.key)
+        lease = stored.leases.get(beat.run_id) if stored else None
+        if stored is None or lease is None or lease.token != beat.token:
+            return None
+        renewed = Lease(token=beat.token, until=beat.until, beaten=True)
+        self.rows[beat.key] = StoredState(stored.head, {**stored.leases, beat.run_id: renewed})
+        return stored.head
+
+    def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None:
+        for body in bodies:
+            self._bodies.setdefault((Key(body.tenant, body.job_id), body.ref), body)
+
+    def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
+        return {place: self._bodies[place] for place in wanted if place in self._bodies}
+
+    def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
+        heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
+        heads = [h for h in heads if not h.blank and (before is None or h.job_id < before)]
+        heads.sort(key=lambda head: head.job_id, reverse=True)
+        shown = heads[:limit]
+        wanted = [(Key(tenant, head.job_id), head.current.body) for head in shown]
+        return HeadPage.of(shown, wanted, self.bodies(wanted), len(heads) > limit)
+
+    def coming(
+        self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
+    ) -> Coming | None:
+        mine = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
+        before, _ = in_order(mine, after, end, 0)
+        return None if len(before) > most else Coming(*in_order(mine, after, end, limit))
+
+    def busy(self, tenant: str) -> Sequence[JobState]:
+        heads = [stored.head for stored in self._alive() if stored.head.tenant == tenant]
+        return [head for head in heads if head.runs or head.line or head.ended]
+
+    def walk(self, cursor: str | None, limit: int) -> Walk:
+        heads = [self.rows[key].head for key in sorted(self.rows) if self._standing(key)]
+        start = int(cursor or 0)
+        more = len(heads) > start + limit
+        return Walk(heads[start : start + limit], str(start + limit) if more else None)
+
+    def _alive(self) -> list[StoredState]:
+        return [stored for key in self.rows if (stored := self._standing(key)) is not None]
+
+
+def _bears_the_mark(standing: JobState, mine: JobState) -> bool:
+    newer = standing.version - mine.version
+    mark = mine.writers[-1] if mine.writers else ""
+    return bool(mark) and newer >= 0 and mark in standing.writers[-newer - 1 :]
+
+
+def _mixed(timer: Timer) -> tuple[str, int, str]:
+    """Fixed in width up to where two of one moment differ, so that text sorts as it does."""
+    text = f"{timer.tenant} {timer.job_id} {timer.version}"
+    return (timer.at.isoformat(timespec="microseconds"), 10**10 + crc32(text.encode()), text)
+
+
+class MemoryTimers:
+    def __init__(self) -> None:
+        self.rows: dict[tuple[datetime, int], set[Timer]] = {}
+
+    def put(self, timers: Sequence[Timer]) -> None:
+        for timer in timers:
+            self.rows.setdefault((timer.bucket, timer.shard), set()).add(timer)
+
+    def delete(self, timers: Sequence[Timer]) -> None:
+        for timer in timers:
+            self.rows.get((timer.bucket, timer.shard), set()).discard(timer)
+
+    def due(
+        self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
+    ) -> TimerPage:
+        """In no order within a moment, and the last of a page comes with the next as well."""
+        rows = [t for t in self.rows.get((bucket, shard), ()) if t.at <= until]
+        rows = sorted(rows, key=_mixed)
+        if cursor is None:
+            found = rows[:limit]
+        else:
+            found = [t for t in rows if str(_mixed(t)) >= cursor][: limit + 1]
+        more = bool(found) and found[-1] != rows[-1]
+        return TimerPage(found, str(_mixed(found[-1])) if more else None)
+
+    def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
+        return frozenset(
+            one
+            for one in wanted
+            for timer in self.rows.get((one.bucket, one.shard), ())
+            if (timer.at, timer.key) == (one.at, one.key)
+        )
+
+    def all(self) -> list[Timer]:
+        return [timer for rows in self.rows.values() for timer in rows]
+
+
+class MemoryHistory:
+    def __init__(self, watch: Watch) -> None:
+        self.rows: dict[RunKey, RunRow] = {}
+        self.attempt_rows: dict[tuple[RunKey, int, int, bool], AttemptRow] = {}
+        self._watch = watch
+
+    def put(self, rows: Sequence[RunRow]) -> None:
+        for row in rows:
+            key = RunKey(row.tenant, row.job_id, row.run.run_id)
+            self._watch.row_put(self.rows.get(key), row)
+            self.rows[key] = row
+
+    def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
+        for row in rows:
+            key = RunKey(row.tenant, row.job_id, row.run_id)
+            self.attempt_rows[key, row.number, row.token, row.lost] = row
+
+    def put_ends(self, rows: Sequence[AttemptRow]) -> None:
+        self.put_attempts(rows)
+
+    def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
+        mine = [row for row in self.attempts(key, now) if row.token == run.token and not row.lost]
+        return mine[-1].detail if mine else None
+
+    def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
+        return frozenset(key for key in keys if key in self.rows)
+
+    def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]:
+        found = {key: self.rows[key] for key in keys if key in self.rows}
+        return {key: row for key, row in found.items() if row.expires_at > now}
+
+    def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
+        mine = [row for place, row in self.attempt_rows.items() if place[0] == key]
+        mine = [row for row in mine if row.expires_at is None or row.expires_at > now]
+        return sorted(mine, key=lambda row: (row.number, row.token, row.lost))
+
+    def page(
+        self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        rows = [row for row in self.rows.values() if (row.tenant, row.job_id) == key]
+        rows = [row for row in rows if row.expires_at > now]
+        rows = [row for row in rows if before is None or row.run.run_id < before]
+        rows = [row for row in rows if after is None or row.run.run_id > after]
+        return sorted(rows, key=lambda row: row.run.run_id, reverse=True)[:limit]
+
+    def page_all(
+        self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
+    ) -> Sequence[RunRow]:
+        rows = [row for row in self.rows.values() if row.tenant == tenant and row.expires_at > now]
+        rows = [row for row in rows if before is None or (row.run.run_id, row.job_id) < before]
+        return sorted(rows, key=lambda row: (row.run.run_id, row.job_id), reverse=True)[:limit]
+
+
+class Memory:
+    """The stores of one installation."""
+
+    def __init__(self, clock: Clock, watch: Watch | None = None) -> None:
+        watch = watch or Watch()
+        self.heads = MemoryHeads(clock, watch)
+        self.timers = MemoryTimers()
+        self.queue = FifoQueue(clock)
+        self.notices = MemoryNotices()
+        self.history = MemoryHistory(watch)
+        self.blobs = MemoryBlobs()
+        self.buckets = MemoryBuckets(clock)
+        self.wake = MemoryWake()
+        self.receipts = MemoryReceipts()
+        self.feed = MemoryFeed()
+        self.ports = Ports(
+            heads=self.heads,
+            timers=self.timers,
+            messages=self.queue,
+            notices=self.notices,
+            history=self.history,
+            blobs=self.blobs,
+            buckets=self.buckets,
+            wake=self.wake,
+            receipts=self.receipts,
+            feed=self.feed,
+            audit=self.heads.audit,
+        )

@@ -1,0 +1,372 @@
+"""Why each run was fired, refused, ended or dropped: what the product says must be so.
+
+Each rule looks at one swap: the job before and after it, and what clients have asked for. A
+decision's time is the one that it wrote itself, so that these rules need no tolerance.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from punctual.domain.job_state import JobState, JobStatus, Limits, Misfire, Overlap
+from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
+from punctual.domain.schedules.schedule import Every
+from tests.support.simulation.times import next_time
+
+FAR = timedelta(hours=1)  # no story has times further apart
+
+
+@dataclass
+class Asked:
+    """What clients have asked of one job, whether it was done or not."""
+
+    cancelled: bool = False
+    cancelled_runs: set[str] = field(default_factory=set)
+    missed: set[Misfire | None] = field(default_factory=set)  # by resume
+
+
+@dataclass
+class Moved:
+    """One swap of one job."""
+
+    old: JobState
+    new: JobState
+    asked: Asked
+    begun: int  # scheduled runs that have begun since the schedule last changed
+
+    @property
+    def limits(self) -> list[Limits]:
+        """In force before it, and after it: a change settles what is due by both."""
+        return [self.old.limits, self.new.limits]
+
+    @property
+    def is_resumed(self) -> bool:
+        return self.old.state is JobStatus.PAUSED and self.new.state in (
+            JobStatus.SCHEDULED,
+            JobStatus.COMPLETED,
+        )
+
+    @property
+    def is_rescheduled(self) -> bool:
+        return self.old.schedule != self.new.schedule
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self.old.state is not JobStatus.CANCELLED and self.new.state is JobStatus.CANCELLED
+
+    @property
+    def at(self) -> datetime | None:
+        """When it was decided, where it is a client's doing."""
+        if self.old.edition != self.new.edition:
+            return self.new.updated_at
+        known = {run.run_id for run in self.old.runs} | {one.run_id for one in self.old.line}
+        made = [run.created_at for run in self.new.runs if run.run_id not in known]
+        made += [one.created_at for one in self.new.line if one.run_id not in known]
+        return max(made, default=None)
+
+    def policies(self, limits: Limits) -> set[Misfire]:
+        """By which missed occurrences are judged now."""
+        found = {limits.misfire}
+        if self.is_resumed and self.asked.missed:
+            found = {missed or limits.misfire for missed in self.asked.missed}
+        if self.old.behind is not None:
+            found.add(self.old.behind.policy)
+        return found
+
+    def is_overdue(self, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
+        """Whether the misfire policy decides on it: it is later than the grace, or was paused."""
+        due = scheduled_at + limits.jitter
+        return due <= at if self.is_resumed else due < at - limits.grace
+
+    def may_be_missed(self, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
+        """The same with the moment at which the grace ends: a catch-up takes it along."""
+        due = scheduled_at + limits.jitter
+        return due <= (at if self.is_resumed else at - limits.grace)
+
+    def following(self, scheduled_at: datetime) -> datetime | None:
+        """The occurrence behind this one; None for what counts from completion."""
+        schedule = self.old.schedule
+        if schedule is None or (isinstance(schedule, Every) and schedule.from_completion):
+            return None
+        return next_time(schedule, scheduled_at, FAR)
+
+
+def check_fired(moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
+    """A new run of the schedule: due, not missed, and with a right to its place."""
+    at, name = run.created_at, f"the occurrence of {run.scheduled_at}"
+    assert moved.new.state is not JobStatus.CANCELLED, f"{name} is fired after a cancel"
+    assert moved.old.state is not JobStatus.PAUSED or moved.is_resumed, (
+        f"{name} is fired in a pause"
+    )
+    jitters = {limits.jitter for limits in moved.limits}
+    assert run.due_at - run.scheduled_at in jitters, f"{name} is due at {run.due_at}"
+    most = [limits.max_runs for limits in moved.limits if limits.max_runs is not None]
+    assert not most or moved.begun < max(most), f"{name} is fired beyond max_runs"
+    if isinstance(run, WaitingRun) or not run.begun:
+        limit = _deadline_of(moved, run)
+        assert limit is None or limit > at, f"{name} is fired after its deadline"
+    if all(moved.is_overdue(run.scheduled_at, at, limits) for limits in moved.limits):
+        assert any(_may_catch_up(moved, run.scheduled_at, at, limits) for limits in moved.limits), (
+            f"{name} was missed, and runs by no policy of {moved.limits}"
+        )
+    elif in_line and moved.old.edition == moved.new.edition:
+        _check_line(moved, name)
+
+
+def _may_catch_up(moved: Moved, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
+    """Of what was missed the latest runs, or all, or none."""
+    policies = moved.policies(limits)
+    if Misfire.RUN_ALL in policies:
+        return True
+    following = moved.following(scheduled_at)
+    is_latest = following is None or not moved.is_overdue(following, at, limits)
+    return Misfire.RUN_ONCE in policies and is_latest
+
+
+def _check_line(moved: Moved, name: str) -> None:
+    """A run that waits for room does so by the overlap policy."""
+    limits, new = moved.new.limits, moved.new
+    counted = [one for one in new.line if _counts(one)]
+    if limits.overlap is Overlap.SKIP:
+        raise AssertionError(f"{name} waits, and the policy is SKIP")
+    if limits.overlap is Overlap.QUEUE:
+        before = sum(_counts(one) for one in moved.old.line)
+        assert len(counted) <= max(limits.max_waiting, before), f"{name} is one too many in line"
+        return
+    known = {run.run_id for run in moved.old.runs}
+    active = [run for run in new.runs if not run.cancel and run.run_id in known]
+    mine = [run for run in active if run.trigger is Trigger.SCHEDULE]
+    places = len(active) + len(counted)
+    assert places <= limits.max_concurrency or len(mine) + len(counted) <= 1, (
+        f"{name} replaces nothing"
+    )
+
+
+def _counts(waiting: WaitingRun) -> bool:
+    return waiting.trigger is Trigger.SCHEDULE and not waiting.caught_up
+
+
+def _deadline_of(moved: Moved, run: Run | WaitingRun) -> datetime | None:
+    rules = {**moved.old.rules, **moved.new.rules}.get(run.definition)
+    if rules is None or rules.deadline_seconds is None:
+        return None
+    return run.due_at + timedelta(seconds=rules.deadline_seconds)
+
+
+def check_ended(moved: Moved, was: Run | WaitingRun | None, run: Run) -> None:
+    """A run has ended in this swap, or never came to life: its reason must hold."""
+    rule = _RULES.get(run.reason)
+    assert rule is not None, f"no run ends as {run.status} with {run.reason}"
+    assert run.ended_at is not None
+    at = run.changed_at if run.count > 1 else run.ended_at
+    begun = isinstance(was, Run) and was.begun
+    if run.status in (RunStatus.SKIPPED, RunStatus.MISSED):
+        assert not begun, f"{run.status}, and it had begun"
+    assert rule(moved, was, run, at), (
+        f"{run.status} {run.reason} at {at}: not so for {run.scheduled_at} to {run.last_at}"
+    )
+
+
+Rule = Callable[[Moved, Run | WaitingRun | None, Run, datetime], bool]
+
+
+def _finished(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    return isinstance(was, Run) and was.held
+
+
+def _lost(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    return isinstance(was, Run) and was.held and run.status is RunStatus.FAILED
+
+
+def _deadline(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    limit = _deadline_of(moved, run)
+    return run.status is RunStatus.MISSED and limit is not None and limit <= at
+
+
+def _outage(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    if moved.is_cancelled and moved.old.state is not JobStatus.PAUSED:
+        overdue = (moved.is_overdue(run.scheduled_at, at, limits) for limits in moved.limits)
+        return run.status is RunStatus.MISSED and any(overdue)
+    if run.status is not RunStatus.MISSED or was is not None:
+        return False
+    last = run.last_at or run.scheduled_at
+    return any(
+        Misfire.SKIP in moved.policies(limits) and moved.may_be_missed(last, at, limits)
+        for limits in moved.limits
+    )
+
+
+def _coalesced(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    following = moved.following(run.last_at or run.scheduled_at)
+    return (
+        run.status is RunStatus.SKIPPED
+        and was is None
+        and following is not None
+        and any(
+            Misfire.RUN_ONCE in moved.policies(limits)
+            and moved.may_be_missed(following, at, limits)
+            for limits in moved.limits
+        )
+    )
+
+
+def _paused(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    by_policy = moved.is_resumed and any(
+        Misfire.SKIP in moved.policies(limits) for limits in moved.limits
+    )
+    return (
+        run.status is RunStatus.SKIPPED
+        and was is None
+        and moved.old.state is JobStatus.PAUSED
+        and (by_policy or moved.is_cancelled)
+        and (run.last_at or run.scheduled_at) <= at
+    )
+
+
+def _rescheduled(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    last = run.last_at or run.scheduled_at
+    held_up = moved.old.state is JobStatus.PAUSED or moved.old.behind is not None
+    return (
+        run.status is RunStatus.SKIPPED
+        and moved.is_rescheduled
+        and last <= at
+        and (held_up or last + moved.old.limits.jitter > at)
+    )
+
+
+def _overlap(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    last = run.last_at or run.scheduled_at
+    return (
+        run.status is RunStatus.SKIPPED
+        and was is None
+        and any(limits.overlap is Overlap.SKIP for limits in moved.limits)
+        and _is_judged_in_time(moved, last, at)
+        and _is_full(moved)
+    )
+
+
+def _queue_full(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    last = run.last_at or run.scheduled_at
+    waiting = sum(_counts(one) for one in moved.new.line)
+    least = min(limits.max_waiting for limits in moved.limits)
+    return (
+        run.status is RunStatus.SKIPPED
+        and was is None
+        and any(limits.overlap is Overlap.QUEUE for limits in moved.limits)
+        and _is_judged_in_time(moved, last, at)
+        and _is_full(moved)
+        and (waiting >= least or moved.old.edition != moved.new.edition)
+    )
+
+
+def _is_judged_in_time(moved: Moved, last: datetime, at: datetime) -> bool:
+    """Not ahead of its time, nor after an outage of which everything is to run."""
+    return any(
+        last + limits.jitter <= at
+        and not (moved.is_overdue(last, at, limits) and moved.policies(limits) == {Misfire.RUN_ALL})
+        for limits in moved.limits
+    )
+
+
+def _is_full(moved: Moved) -> bool:
+    if moved.old.edition != moved.new.edition:
+        return True  # a client's change may have taken the runs away that were in the way
+    return len(moved.new.runs) >= min(limits.max_concurrency for limits in moved.limits)
+
+
+def _max_runs(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    most = [limits.max_runs for limits in moved.limits if limits.max_runs is not None]
+    return run.status is RunStatus.SKIPPED and bool(most) and moved.begun >= min(most)
+
+
+def _replaced(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    """A later one has come. A run that is held was told so before, maybe by a former policy."""
+    if isinstance(was, Run) and was.cancel is Reason.REPLACED:
+        return run.status is RunStatus.CANCELLED
+    new, last = moved.new, run.last_at or run.scheduled_at
+    others: list[Run | WaitingRun] = [*new.runs, *new.line, *new.ended]
+    is_later = any(one.trigger is Trigger.SCHEDULE and one.scheduled_at > last for one in others)
+    return (
+        run.status is RunStatus.CANCELLED
+        and any(limits.overlap is Overlap.REPLACE for limits in moved.limits)
+        and is_later
+    )
+
+
+def _cancelled(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
+    asked = moved.asked.cancelled or run.run_id in moved.asked.cancelled_runs
+    return run.status is RunStatus.CANCELLED and asked and (was is not None or moved.is_cancelled)
+
+
+_RULES: dict[Reason, Rule] = {
+    Reason.NONE: _finished,
+    Reason.LOST: _lost,
+    Reason.DEADLINE: _deadline,
+    Reason.OUTAGE: _outage,
+    Reason.COALESCED: _coalesced,
+    Reason.PAUSED: _paused,
+    Reason.RESCHEDULED: _rescheduled,
+    Reason.OVERLAP: _overlap,
+    Reason.QUEUE_FULL: _queue_full,
+    Reason.MAX_RUNS: _max_runs,
+    Reason.REPLACED: _replaced,
+    Reason.CANCELLED: _cancelled,
+}
+
+
+def check_order(moved: Moved) -> None:
+    """The oldest is replaced, and the line keeps its order."""
+    was = {run.run_id: run for run in moved.old.runs}
+    for run in moved.new.runs:
+        before = was.get(run.run_id)
+        if before is None or before.cancel or not run.cancel:
+            continue
+        if run.cancel is Reason.CANCELLED:
+            asked = moved.asked.cancelled or run.run_id in moved.asked.cancelled_runs
+            assert asked, f"{run.run_id} is told to stop, and nothing asked for that"
+        else:
+            policies = {limits.overlap for limits in moved.limits}
+            assert Overlap.REPLACE in policies, f"{run.run_id} is replaced, by {policies}"
+            older = [
+                one.run_id
+                for one in moved.new.runs
+                if one.trigger is Trigger.SCHEDULE
+                and not one.cancel
+                and one.scheduled_at < run.scheduled_at
+                and one.run_id in was
+            ]
+            assert not older, f"{run.run_id} is replaced, and {older} are older"
+    queued = [
+        run
+        for run in moved.new.runs
+        if run.trigger is Trigger.SCHEDULE and run.status is RunStatus.QUEUED and not run.begun
+    ]
+    for waiting in moved.new.line:
+        for run in queued:  # of one definition, for a changed schedule may name an earlier time
+            if waiting.trigger is Trigger.SCHEDULE and waiting.definition == run.definition:
+                in_order = run.scheduled_at <= waiting.scheduled_at
+                assert in_order, f"{run.scheduled_at} goes before {waiting.scheduled_at}"
+
+
+def check_taken_back(moved: Moved) -> None:
+    """A run that leaves no trace was fired ahead, and no executor had it."""
+    left = {run.run_id for run in (*moved.new.runs, *moved.new.ended)}
+    left |= {one.run_id for one in moved.new.line}
+    for run in moved.old.runs:
+        if run.run_id not in left:
+            early = moved.at is not None and run.due_at > moved.at
+            unclaimed = run.status is RunStatus.QUEUED and not run.begun
+            is_ahead = early and unclaimed and run.trigger is Trigger.SCHEDULE
+            assert is_ahead, f"{run} left no trace"
+    if moved.old.state is not JobStatus.PAUSED and moved.new.state is JobStatus.PAUSED:
+        was = {run.run_id: run for run in moved.old.runs}
+        for waiting in moved.new.line:
+            is_early = waiting.run_id in was and waiting.due_at > moved.new.updated_at
+            assert not is_early, f"{waiting.due_at} is held by a pause as if it were due before it"
+    if not moved.is_rescheduled:
+        return
+    for run in moved.new.runs:
+        is_early = run.due_at > moved.new.updated_at and run in moved.old.runs
+        assert not (is_early and run.trigger is Trigger.SCHEDULE and not run.begun), (
+            f"{run.scheduled_at} of the former schedule is not taken back"
+        )

@@ -1,0 +1,261 @@
+"""The processes of one installation over shared stores, each with its clock, each mortal.
+
+Each call of a port takes time, and meanwhile the others go on: a process may find that what it
+read a call ago has changed. `turns.py` gives each process that is in the middle of a call a stack
+of its own. The seed decides how long calls take, and which of two goes first.
+"""
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar, NamedTuple
+
+from punctual.domain.errors import Unavailable
+from punctual.engine.dispatch.on_demand.throughput import A_CORE, Pace
+from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.ports.rows import Key
+from punctual.engine.ports.timers import Timer
+from tests.support.simulation.laws import StoryLaws
+from tests.support.simulation.memory import Memory
+from tests.support.simulation.torn import Crash, Fault, Plan, torn, torn_port
+from tests.support.simulation.turns import Give, Turns, Worker
+
+START = datetime(2026, 3, 2, 11, 59, 40, tzinfo=UTC)
+CALL = 0.003  # seconds that a port call takes where all take the same
+RESTART = timedelta(seconds=2)
+BREATH = timedelta(milliseconds=50)  # between two steps of one process
+EVENTS = 100_000
+PACE = A_CORE.on(512 / 1769)
+
+
+class ClockStep(NamedTuple):
+    """A process's clock is set: `skew` is what it is ahead by from then on."""
+
+    at: float  # seconds after the start
+    process: str
+    skew: float
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a world is arranged."""
+
+    skews: dict[str, float] = field(default_factory=dict)  # seconds a process's clock is ahead
+    ahead: float = 60  # how long before its time the poller fires
+    nudges_lost: bool = False
+    kills_lost: bool = True
+    seed: int = 0
+    tick_seconds: float = 60
+    no_ticks: tuple[float, float] | None = None  # the planner's ticks are lost from, to
+    twin_ticks: bool = False
+    shards: int = 2
+    pace: Pace = PACE  # of pollers that are functions
+    works: bool = False  # whether what they do takes them so long
+    late: Sequence[float] = (0,)  # seconds until a wake-up and a function is there, by turns
+    repeats: float = 0  # how often the queue delivers once more what is being worked on
+    slowest: float = CALL  # seconds that a port call takes at most, log-uniform; 3 ms at least
+    clock_steps: Sequence[ClockStep] = ()
+    mended: bool = False  # whether the reconciler may find something to mend
+
+
+class Process:
+    """Something with a memory of its own, which a crash takes away."""
+
+    def __init__(self, world: "World", name: str) -> None:
+        self.world = world
+        self.name = name
+        self.wake_at = world.now
+        self.busy = False
+        self.stands_until: datetime | None = None  # within a call
+        self.stands_with: Worker | None = None
+        self.begin()
+
+    @property
+    def ports(self) -> Any:
+        return torn(self.world.memory.ports, self.world.plan, self.name)
+
+    @property
+    def queue(self) -> Any:
+        """The queue as a consumer reaches it: each of these calls may break as well."""
+        return torn_port(self.world.memory.queue, self.world.plan, self.name, "queue")
+
+    @property
+    def skew(self) -> timedelta:
+        setup, elapsed = self.world.setup, self.monotonic()
+        skew = setup.skews.get(self.name, 0)
+        for step in setup.clock_steps:
+            if step.process == self.name and step.at <= elapsed:
+                skew = step.skew
+        return timedelta(seconds=skew)
+
+    def clock(self) -> datetime:
+        return self.world.now + self.skew
+
+    def true(self, at: datetime) -> datetime:
+        """A moment of this process's clock, by the world's."""
+        return at - self.skew
+
+    def monotonic(self) -> float:
+        return (self.world.now - START).total_seconds()
+
+    def new_id(self) -> str:
+        return self.world.new_id(self.name)
+
+    def log(self, event: str, **fields: Any) -> None:
+        self.world.logged.append((event, fields))
+
+    def begin(self) -> None:
+        """Make everything anew, as after a start."""
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+    def next_at(self) -> datetime | None:
+        """When, by the world's clock, there is something to do."""
+        raise NotImplementedError
+
+    def run(self) -> None:
+        self.busy = True
+        try:
+            self.step()
+            self.wake_at = self.world.now + BREATH
+        except Unavailable:
+            self.wake_at = self.world.now + timedelta(seconds=1)
+        except Crash:
+            self.world.crashes += 1
+            self.wake_at = self.world.now + RESTART
+            self.begin()
+        finally:
+            self.busy = False
+
+    def ready_at(self) -> datetime | None:
+        """When it goes on, or begins its next step."""
+        if self.stands_until is not None:
+            return max(self.stands_until, self.world.now)
+        at = None if self.busy else self.next_at()
+        return None if at is None else max(at, self.wake_at, self.world.now)
+
+
+class World:
+    open: ClassVar[list["World"]] = []  # in which a process may stand within a call
+
+    def __init__(self, setup: Setup, faults: Sequence[Fault] = ()) -> None:
+        self.setup = setup
+        self.now = START
+        self.random = random.Random(setup.seed)
+        self.laws = StoryLaws(lambda: self.now)
+        self.memory = Memory(lambda: self.now, self.laws)
+        self.plan = Plan(tuple(faults), self._begin_call, self.sleep)
+        self.processes: list[Process] = []
+        self.handed: list[BucketLease] = []
+        self.answers: dict[str, Any] = {}
+        self.logged: list[tuple[str, dict[str, Any]]] = []
+        self.crashes = 0
+        self.mended = 0  # jobs, by the reconciler
+        self._ids = 0
+        self._turns = Turns()
+        self._active: Process | None = None
+        self._until = START
+        self._done: Callable[[], bool] = lambda: False
+        self._events = 0
+        World.open.append(self)
+
+    def new_id(self, name: str) -> str:
+        self._ids += 1
+        ms = int((self.now - START) / timedelta(milliseconds=1))
+        return f"01900000-{ms >> 16 & 0xFFFF:04x}-7{ms & 0xFFF:03x}-8000-{self._ids:012x}"
+
+    def take_nudges(self) -> list[Timer]:
+        found, self.memory.wake.nudges[:] = list(self.memory.wake.nudges), []
+        return [] if self.setup.nudges_lost else found
+
+    def take_kills(self) -> list[tuple[Key, str]]:
+        found, self.memory.wake.kills[:] = list(self.memory.wake.kills), []
+        return [] if self.setup.kills_lost else found
+
+    def _begin_call(self) -> float:
+        """Wait until a call takes effect; how long it is from then on until its answer."""
+        before, after = self._call_takes()
+        self.sleep(before)
+        return after
+
+    def _call_takes(self) -> tuple[float, float]:
+        slowest = self.setup.slowest
+        if slowest <= CALL:
+            return CALL, 0
+        seconds = CALL * (slowest / CALL) ** self.random.random()
+        before = self.random.choice((0, 1, self.random.random()))
+        return seconds * before, seconds * (1 - before)
+
+    def sleep(self, seconds: float) -> None:
+        """The process whose turn it is stands still while the others go on."""
+        self._turns.check()
+        process = self._active
+        if process is None:
+            self.now += timedelta(seconds=seconds)
+            return
+        process.stands_until = self.now + timedelta(seconds=seconds)
+        following = self._choose()
+        if following is not process:
+            process.stands_with = self._turns.here
+            self._turns.stand(self._turn_of(following))
+        self.now = max(self.now, process.stands_until)
+        process.stands_until = process.stands_with = None
+        self._active = process
+
+    def run(self, until: datetime, done: Callable[[], bool] = lambda: False) -> None:
+        """Let the processes live until then, or until it is `done`."""
+        self._until, self._done = until, done
+        self._turns.play(self._drive)
+        self._active = None
+        if not done():
+            self.now = max(self.now, until)
+
+    def _drive(self, first: Process | None = None) -> Give:
+        """Step processes that are between two steps, until one is next that stands in a call."""
+        while True:
+            if first is None and self._done():
+                return self._turns.end
+            following, first = first or self._choose(), None
+            if following is None or following.stands_with is not None:
+                return self._turn_of(following)
+            at = following.ready_at()
+            assert at is not None
+            self.now = max(self.now, at)
+            self._active = following
+            following.run()
+
+    def _turn_of(self, process: Process | None) -> Give:
+        if process is None:
+            return self._turns.end
+        if process.stands_with is not None:
+            return process.stands_with.go_on
+        return lambda: self._turns.begin(lambda: self._drive(process))
+
+    def _choose(self) -> Process | None:
+        """The next to go on; of those that are ready at the same time any. None: not before."""
+        self._events += 1
+        assert self._events < EVENTS, "rule 7: the world does not come to rest"
+        first: datetime | None = None
+        ready: list[Process] = []
+        for process in self.processes:
+            at = process.ready_at()
+            if at is None:
+                continue
+            if first is None or at < first:
+                first, ready = at, [process]
+            elif at == first:
+                ready.append(process)
+        if first is None or first > self._until:
+            return None
+        return ready[0] if len(ready) == 1 else self.random.choice(ready)
+
+    def close(self) -> None:
+        """Nothing goes on: processes that stand in a call leave it."""
+        if self in World.open:
+            World.open.remove(self)
+        for process in self.processes:
+            if process.stands_with is not None:
+                self._turns.abandon(process.stands_with)
+                process.stands_with = None

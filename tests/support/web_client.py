@@ -1,0 +1,129 @@
+"""Call the ASGI application of the node without a socket."""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from punctual.engine.quotas.limits import LimitsOf, Quotas, unlimited
+from punctual.node.http.application import ROOT, application
+from tests.support import openapi_answers
+from tests.support.web_engine import MemoryEngine
+
+Scope = dict[str, Any]
+
+
+class Answer(NamedTuple):
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return msgspec.json.decode(self.body)
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """Return the wrong fields that an error names."""
+        return {error["field"]: error["message"] for error in self.json["errors"]}
+
+
+class Client:
+    """One node with one engine. The `chunks` of a body arrive as from a socket."""
+
+    def __init__(
+        self,
+        engine: MemoryEngine | None = None,
+        quotas: Quotas | None = None,
+        limits_of: LimitsOf = unlimited,
+    ) -> None:
+        self.engine = engine or MemoryEngine()
+        self.logged: list[dict[str, Any]] = []
+        self.turn_error: Exception | None = None
+        self._app = application(
+            self.engine.as_jobs,
+            self.engine.as_search,
+            self._turn,
+            self._log,
+            self.engine.tokens,
+            clock=self.engine.clock,
+            access=self._log,
+            quotas=quotas,
+            limits_of=limits_of,
+        )
+
+    def get(self, target: str, **headers: str) -> Answer:
+        return self.call("GET", target, headers=headers)
+
+    def post(self, target: str, value: Any = None, **headers: str) -> Answer:
+        return self.call("POST", target, _json(value), headers)
+
+    def call(
+        self,
+        method: str,
+        target: str,
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        extra: Iterable[tuple[bytes, bytes]] = (),
+    ) -> Answer:
+        sent = {"host": "127.0.0.1:8080"}
+        if body is not None:
+            sent |= {"content-type": "application/json", "content-length": str(len(body))}
+        sent |= {name.replace("_", "-"): text for name, text in (headers or {}).items()}
+        pairs = [(name.encode(), text.encode("latin-1")) for name, text in sent.items() if text]
+        return self.raw(method, target, [*pairs, *extra], [body or b""])
+
+    def raw(
+        self,
+        method: str,
+        target: str,
+        headers: list[tuple[bytes, bytes]],
+        chunks: list[bytes],
+    ) -> Answer:
+        path, _, query = target.partition("?")
+        scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "raw_path": path.encode("latin-1"),
+            "query_string": query.encode("latin-1"),
+            "headers": headers,
+        }
+        return asyncio.run(self._call(scope, list(chunks)))
+
+    async def _call(self, scope: Scope, chunks: list[bytes]) -> Answer:
+        sent_body = b"".join(chunks)
+        sent: list[dict[str, Any]] = []
+
+        async def receive() -> dict[str, Any]:
+            if not chunks:
+                return {"type": "http.disconnect"}
+            chunk = chunks.pop(0)
+            return {"type": "http.request", "body": chunk, "more_body": bool(chunks)}
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        await self._app(scope, receive, send)
+        start, *bodies = sent
+        headers = {name.decode(): value.decode("latin-1") for name, value in start["headers"]}
+        body = b"".join(message["body"] for message in bodies)
+        assert headers["content-length"] == str(len(body))
+        if scope["path"].startswith(f"{ROOT}/"):
+            path = scope["path"].removeprefix(ROOT)
+            openapi_answers.check(scope["method"], path, start["status"], headers, body)
+            openapi_answers.check_sent(scope["method"], path, start["status"], sent_body)
+        return Answer(start["status"], headers, body)
+
+    async def _turn(self, request: Callable[[], Any]) -> Any:
+        if self.turn_error is not None:
+            raise self.turn_error
+        return request()
+
+    def _log(self, event: str, /, **fields: Any) -> None:
+        self.logged.append({"event": event, **fields})
+
+
+def _json(value: Any) -> bytes | None:
+    return None if value is None else msgspec.json.encode(value)

@@ -1,0 +1,451 @@
+"""An engine for tests of the web. It keeps jobs and runs in dictionaries and runs nothing."""
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any, cast
+
+import msgspec
+from msgspec import UNSET
+
+from punctual.domain.errors import (
+    Conflict,
+    FieldError,
+    Invalid,
+    NotFound,
+    PreconditionFailed,
+    PunctualError,
+)
+from punctual.domain.identifiers import sortable_id
+from punctual.domain.job_state import JobState, JobStatus, Misfire
+from punctual.domain.run import ENDED, Run, RunStatus, Trigger
+from punctual.domain.schedules.schedule import next_after
+from punctual.domain.tenants.tokens import Token
+from punctual.engine.commands.definition import compile_definition
+from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.commands.tokens import Counted, Tokens
+from punctual.engine.ports.rows import DefinitionRow, Detail
+from punctual.engine.queries.audit import AuditQueries
+from punctual.engine.queries.jobs import JobFilters, JobQueries, RunFilters
+from punctual.engine.queries.slices import Sliced
+from punctual.engine.queries.views import (
+    Explanation,
+    Health,
+    JobView,
+    LogPiece,
+    Output,
+    Page,
+    RunView,
+    Stats,
+    Upcoming,
+)
+from tests.support.memory_audit import MemoryAudit
+
+NOON = datetime(2026, 11, 18, 12, tzinfo=UTC)
+replace = msgspec.structs.replace
+
+
+class MemoryTokens:
+    """Token rows by id and by hash."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Token] = {}
+        self.wishes: dict[tuple[str, str], str] = {}
+
+    def put(self, token: Token, hashed: str) -> None:
+        self.rows[hashed] = token
+
+    def get(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        return next((one for one in self._kept(tenant, now) if one.token_id == token_id), None)
+
+    def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> list[Token]:
+        mine = sorted(self._kept(tenant, now), key=lambda one: one.token_id, reverse=True)
+        return [one for one in mine if before is None or one.token_id < before][:limit]
+
+    def wished(self, tenant: str, token_id: str, wish: str, old: str = "") -> str | None:
+        if old and self.wishes.get((tenant, token_id)) == old:
+            self.wishes[tenant, token_id] = wish
+        return self.wishes.setdefault((tenant, token_id), wish)
+
+    def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
+        token = self.get(tenant, token_id, now)
+        if token is None or token.revoked_at is not None:
+            return token
+        (hashed,) = (at for at, one in self.rows.items() if one == token)
+        self.rows[hashed] = token._replace(revoked_at=now)
+        return self.rows[hashed]
+
+    def count(self, tenant: str, now: datetime) -> Counted:
+        kept = self._kept(tenant, now)
+        return Counted(sum(one.good(now) for one in kept), len(kept))
+
+    def find(self, hashed: str) -> Token | None:
+        return self.rows.get(hashed)
+
+    def used(self, hashed: str, now: datetime) -> None:
+        self.rows[hashed] = self.rows[hashed]._replace(last_used_at=now)
+
+    def _kept(self, tenant: str, now: datetime) -> list[Token]:
+        return [
+            one
+            for one in self.rows.values()
+            if one.tenant == tenant and ((at := one.forgotten_at()) is None or at > now)
+        ]
+
+
+class MemoryEngine:
+    """Both services in one. Every call raises `error` if it is set."""
+
+    def __init__(self, now: datetime = NOON) -> None:
+        self.now = now
+        self.error: Exception | None = None
+        self.views: dict[tuple[str, str], JobView] = {}
+        self.ordered: dict[tuple[str, str], dict[str, RunView]] = {}
+        self.receipts: dict[tuple[str, str], tuple[str, Any]] = {}
+        self.outputs: dict[str, Output] = {}
+        self.asked: list[tuple[Any, ...]] = []
+        self._ids = count(1)
+        self.log = MemoryAudit()
+        self.audit = AuditQueries(self.log, cast(Any, self))
+        self.tokens = Tokens(
+            MemoryTokens(),
+            lambda: bytes(32),
+            self.clock,
+            self.new_id,
+            self._random,
+            "local",
+            self.log,
+        )
+
+    def _random(self, size: int) -> bytes:
+        return next(self._ids).to_bytes(size, "big")
+
+    @property
+    def as_jobs(self) -> Jobs:
+        return cast(Jobs, self)
+
+    @property
+    def as_search(self) -> JobQueries:
+        return cast(JobQueries, self)
+
+    def clock(self) -> datetime:
+        return self.now
+
+    def new_id(self) -> str:
+        return sortable_id(self.now, next(self._ids).to_bytes(10, "big"))
+
+    def submit(
+        self, tenant: str, caller: str, wanted: Sequence[Submission], by: Any = None
+    ) -> list[JobView | PunctualError]:
+        self._ask("submit", tenant, caller, len(wanted))
+        return [self._submit(tenant, caller, one) for one in wanted]
+
+    def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
+        known = self.receipts.get((tenant, idempotency_key))
+        return known[1] if known is not None and known[0] == fingerprint else None
+
+    def _submit(self, tenant: str, caller: str, one: Submission) -> JobView | PunctualError:
+        try:
+            view: JobView = self._once(
+                tenant,
+                one.idempotency_key,
+                one.fingerprint,
+                lambda: self._create(tenant, caller, one.document),
+            )
+        except PunctualError as error:
+            return error
+        return view
+
+    def _once(self, tenant: str, key: str | None, fingerprint: str, make: Callable[[], Any]) -> Any:
+        if key is None:
+            return make()
+        known = self.receipts.get((tenant, key))
+        if known is None:
+            self.receipts[tenant, key] = known = (fingerprint, make())
+        if known[0] != fingerprint:
+            raise Invalid.of(FieldError("Idempotency-Key", "was used for another request"))
+        return known[1]
+
+    def _create(self, tenant: str, caller: str, document: dict[str, Any]) -> JobView:
+        job_id = self.new_id()
+        view = JobView(
+            self._head(tenant, job_id, document, 1), self._body(job_id, document, caller)
+        )
+        self.views[tenant, job_id] = view
+        self.ordered[tenant, job_id] = {}
+        return view
+
+    def _head(self, tenant: str, job_id: str, document: dict[str, Any], edition: int) -> JobState:
+        meaning = compile_definition(document, job_id, "b", self.now)
+        at = next_after(meaning.schedule, self.now - timedelta(microseconds=1))
+        return JobState(
+            tenant=tenant,
+            job_id=job_id,
+            version=edition,
+            edition=edition,
+            definition=1,
+            state=JobStatus.SCHEDULED,
+            kind=meaning.kind,
+            created_at=self.now,
+            updated_at=self.now,
+            schedule=meaning.schedule,
+            rules={1: meaning.rules},
+            limits=meaning.limits,
+            next_at=at,
+        )
+
+    def _body(self, job_id: str, document: dict[str, Any], caller: str) -> DefinitionRow:
+        kept = {name: value for name, value in document.items() if name != "payload"}
+        return DefinitionRow(
+            "t",
+            job_id,
+            "b",
+            1,
+            self.now,
+            document["name"],
+            kept,
+            caller,
+            document.get("tags") or {},
+            document.get("payload"),
+        )
+
+    def change(
+        self,
+        tenant: str,
+        job_id: str,
+        revise: Callable[[dict[str, Any]], dict[str, Any]],
+        if_match: int | None = None,
+        by: Any = None,
+    ) -> JobView:
+        view = self._matching(tenant, job_id, if_match)
+        if view.head.state is JobStatus.CANCELLED:
+            raise Conflict("The job is CANCELLED.")
+        old = dict(view.body.document)
+        if view.body.payload is not None:
+            old["payload"] = view.body.payload
+        document = revise(old)
+        head = self._head(tenant, job_id, document, view.head.edition + 1)
+        body = self._body(job_id, document, view.body.created_by)
+        return self._put(JobView(replace(head, state=view.head.state), body))
+
+    def pause(
+        self, tenant: str, job_id: str, if_match: int | None = None, by: Any = None
+    ) -> JobView:
+        return self._to(JobStatus.PAUSED, tenant, job_id, if_match)
+
+    def resume(
+        self,
+        tenant: str,
+        job_id: str,
+        missed: Misfire | None = None,
+        if_match: int | None = None,
+        by: Any = None,
+    ) -> JobView:
+        self._ask("resume", missed)
+        return self._to(JobStatus.SCHEDULED, tenant, job_id, if_match)
+
+    def cancel(
+        self, tenant: str, job_id: str, if_match: int | None = None, by: Any = None
+    ) -> JobView:
+        return self._to(JobStatus.CANCELLED, tenant, job_id, if_match, final=True)
+
+    def _to(
+        self, state: JobStatus, tenant: str, job_id: str, if_match: int | None, final: bool = False
+    ) -> JobView:
+        view = self._matching(tenant, job_id, if_match)
+        if view.head.state is JobStatus.CANCELLED and not final:
+            raise Conflict("The job is CANCELLED.")
+        return self._put(view._replace(head=replace(view.head, state=state)))
+
+    def _matching(self, tenant: str, job_id: str, if_match: int | None) -> JobView:
+        view = self.job(tenant, job_id)
+        if if_match is not None and view.head.edition != if_match:
+            raise PreconditionFailed("The job has another version by now.")
+        return view
+
+    def _put(self, view: JobView) -> JobView:
+        self.views[view.head.tenant, view.head.job_id] = view
+        return view
+
+    def run_now(
+        self,
+        tenant: str,
+        job_id: str,
+        payload: Any = UNSET,
+        key: str | None = None,
+        fingerprint: str = "",
+        by: Any = None,
+    ) -> RunView:
+        self.job(tenant, job_id)
+        return cast(
+            RunView,
+            self._once(tenant, key, fingerprint, lambda: self._order(tenant, job_id, payload, "")),
+        )
+
+    def retry(
+        self,
+        tenant: str,
+        job_id: str,
+        run_id: str,
+        key: str | None = None,
+        fingerprint: str = "",
+        by: Any = None,
+    ) -> Sliced[RunView]:
+        yield
+        if self.run(tenant, job_id, run_id).run.status not in ENDED:
+            raise Conflict("This run is alive.")
+        return cast(
+            RunView,
+            self._once(
+                tenant, key, fingerprint, lambda: self._order(tenant, job_id, UNSET, run_id)
+            ),
+        )
+
+    def _order(self, tenant: str, job_id: str, payload: Any, of: str) -> RunView:
+        run = Run(
+            self.new_id(),
+            RunStatus.QUEUED,
+            1,
+            self.now,
+            self.now,
+            self.now,
+            self.now,
+            Trigger.RETRY if of else Trigger.RUN_NOW,
+            own_payload=payload is not UNSET,
+            retried_from=of,
+        )
+        given = payload is not UNSET
+        return self.put_run(
+            RunView(
+                tenant,
+                job_id,
+                run,
+                Detail(),
+                "2026b",
+                payload=payload if given else None,
+                has_payload=given,
+            )
+        )
+
+    def put_run(self, view: RunView) -> RunView:
+        self.ordered[view.tenant, view.job_id][view.run.run_id] = view
+        return view
+
+    def cancel_run(self, tenant: str, job_id: str, run_id: str, by: Any = None) -> RunView:
+        view = self.run(tenant, job_id, run_id)
+        if view.run.status in ENDED:
+            raise Conflict("The run has ended already.")
+        run = replace(view.run, status=RunStatus.CANCELLED, ended_at=self.now)
+        return self.put_run(view._replace(run=run))
+
+    def backfill(
+        self,
+        tenant: str,
+        job_id: str,
+        start: datetime,
+        end: datetime,
+        dry_run: bool,
+        by: Any = None,
+    ) -> Sliced[Sequence[datetime]]:
+        self.job(tenant, job_id)
+        yield
+        return [start]
+
+    def job(self, tenant: str, job_id: str) -> JobView:
+        self._ask("job", tenant, job_id)
+        view = self.views.get((tenant, job_id))
+        if view is None:
+            raise NotFound("There is no such job.")
+        return view
+
+    def jobs(
+        self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
+    ) -> Sliced[Page]:
+        self._ask("jobs", filters, limit, after)
+        yield
+        mine = sorted((k[1] for k in self.views if k[0] == tenant), reverse=True)
+        found = [
+            view
+            for job_id in mine
+            if (after is None or job_id < after[0])
+            and filters.admit((view := self.views[tenant, job_id]).head, view.body)
+        ]
+        more = len(found) > limit
+        return Page(found[:limit], (found[limit - 1].head.job_id,) if more else None)
+
+    def run(self, tenant: str, job_id: str, run_id: str) -> RunView:
+        self.job(tenant, job_id)
+        view = self.ordered[tenant, job_id].get(run_id)
+        if view is None:
+            raise NotFound("There is no such run.")
+        return view
+
+    def runs(
+        self,
+        tenant: str,
+        job_id: str | None,
+        filters: RunFilters,
+        limit: int,
+        after: tuple[str, ...] | None,
+    ) -> Sliced[Page]:
+        self._ask("runs", job_id, filters, limit, after)
+        yield
+        if job_id is not None:
+            self.job(tenant, job_id)
+        found = [
+            view
+            for (owner, job), runs in self.ordered.items()
+            if owner == tenant and job_id in (None, job)
+            for view in runs.values()
+            if filters.admit(view.run)
+        ]
+        found.sort(key=lambda view: view.run.run_id, reverse=True)
+        kept = [view for view in found if after is None or view.run.run_id < after[0]]
+        more = len(kept) > limit
+        return Page(kept[:limit], (kept[limit - 1].run.run_id,) if more else None)
+
+    def output(self, tenant: str, job_id: str, run_id: str) -> Output:
+        self.run(tenant, job_id, run_id)
+        if run_id not in self.outputs:
+            raise NotFound("The run has no output, or none yet.")
+        return self.outputs[run_id]
+
+    def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:
+        return LogPiece(self.output(tenant, job_id, run_id).data[after:])
+
+    def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:
+        yield
+        self.job(tenant, job_id)
+        self._ask("explain", at)
+        at = at or self.now
+        return Explanation(at, at, "PLANNED", "It is still to come.", None, None, at)
+
+    def upcoming(
+        self, tenant: str, start: datetime, end: datetime, limit: int, after: tuple[str, ...] | None
+    ) -> Sliced[Page]:
+        self._ask("upcoming", start, end, limit, after)
+        yield
+        found = [
+            Upcoming(view.head.next_at, view.head.next_at, view.head.job_id, view.body.name)
+            for view in self.views.values()
+            if view.head.next_at is not None
+        ]
+        return Page(found[:limit], None)
+
+    def stats(self, tenant: str) -> Stats:
+        self._ask("stats", tenant)
+        lateness = {"p50": 0.1, "p99": 0.2, "max": 0.3}
+        counts = {"started": 1, "succeeded": 1, "failed": 0}
+        minute = {"minute": self.now, **counts, "lateness_ms": lateness}
+        return Stats(
+            {"SCHEDULED": 1}, {}, [minute], lateness, {"depth": 0, "oldest_seconds": 0}, []
+        )
+
+    def health(self) -> Health:
+        self._ask("health")
+        return Health("ok", 0.5, self.now, self.now, ("http", "event"))
+
+    def _ask(self, *call: Any) -> None:
+        self.asked.append(call)
+        if self.error is not None:
+            raise self.error

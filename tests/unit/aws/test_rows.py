@@ -1,0 +1,214 @@
+"""Rows: what a head weighs, what comes back, and what a later version's row does to this one."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.dynamodb.attributes import from_attribute, from_item, to_attribute, to_item
+from punctual.aws.dynamodb.jobs import state_rows
+from punctual.domain.errors import Unavailable
+from punctual.domain.job_state import CatchUp, JobState, JobStatus, Misfire, Retry
+from punctual.domain.run import Lease, Reason, Run, RunStatus, WaitingRun
+from punctual.domain.schedules.schedule import Cron
+from punctual.engine.ports.job_states import Swap
+from tests.support.builders_jobs import JOB_ID, NOON, a_job, after
+from tests.support.item_size import item_size
+
+RUN_ID = "01900000-0000-7000-8000-0000000000aa"
+MARK = "0123456789ab.%d"
+CLOCK = timedelta(microseconds=123_456)
+
+json = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63)
+    | st.floats(-1e100, 1e100).filter(lambda x: x == 0 or abs(x) > 1e-100)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+    | st.binary(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+
+
+def a_run(**fields: Any) -> Run:
+    """One that is being executed, as an executor's claim leaves it."""
+    built: dict[str, Any] = {
+        "run_id": RUN_ID,
+        "status": RunStatus.RUNNING,
+        "definition": 3,
+        "scheduled_at": NOON,
+        "due_at": NOON,
+        "created_at": NOON - CLOCK,
+        "changed_at": NOON + CLOCK,
+        "token": 17,
+        "claimer": RUN_ID,
+        "nonce": MARK % 9,
+        "started_at": NOON + CLOCK,
+        "attempt_at": NOON + CLOCK,
+    }
+    return Run(**{**built, **fields})
+
+
+def a_busy_job() -> JobState:
+    """The usual one: a cron job that calls an API, with the run of this moment alive."""
+    job = a_job(
+        Cron("*/5 * * * *", "Europe/Berlin"),
+        tenant="acme-production",
+        version=17,
+        edition=3,
+        definition=3,
+        created_at=NOON - CLOCK,
+        updated_at=NOON - CLOCK,
+        next_at=after(300),
+        timer_at=after(300),
+        started=1_441,
+        runs=(a_run(),),
+        latest=RUN_ID,
+        writers=tuple(MARK % n for n in range(4)),
+        task_type="http",
+    )
+    return replace(job, rules={3: replace(job.rules[1], body="3-0123456789ab")})
+
+
+@given(json)
+def test_values_come_back_as_they_were(value: Any) -> None:
+    assert from_attribute(to_attribute(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "weight"),
+    [("é", 2), (b"abc", 3), (0, 2), (100, 2), (12345, 4), (-7, 3), (2.5, 2), ([], 3), (None, 1)],
+)
+def test_a_value_weighs_what_dynamodb_says(value: Any, weight: int) -> None:
+    assert item_size({"a": to_attribute(value)}) == 1 + weight
+
+
+def test_what_has_no_attribute_is_an_error_and_not_a_guess() -> None:
+    with pytest.raises(TypeError, match="set"):
+        to_attribute({"a": {1, 2}})
+
+
+def test_the_usual_head_stays_under_a_kilobyte() -> None:
+    lease = {RUN_ID: Lease(17, after(20), beaten=True)}
+    alone, leased = (item_size(state_rows.to_row(a_busy_job(), held)) for held in (None, lease))
+    print(f"a cron job with one live run: {alone} bytes, {leased} with its lease")
+    assert leased < 1_024
+
+
+def test_a_live_run_adds_little_to_a_head() -> None:
+    job = a_busy_job()
+    more = replace(job, runs=(*job.runs, a_run(run_id=JOB_ID)))
+    grown = item_size(state_rows.to_row(more)) - item_size(state_rows.to_row(job))
+    print(f"one more live run: {grown} bytes")
+    assert grown < 400
+
+
+@pytest.mark.parametrize("length", [0, 1, 4, 5, 1_000])
+def test_a_line_of_any_length_comes_back_and_a_long_one_is_packed(length: int) -> None:
+    line = tuple(
+        WaitingRun(f"{RUN_ID[:-4]}{n:04x}", 1, after(n), after(n), after(n + 0.123456))
+        for n in range(length)
+    )
+    job = a_job(line=line)
+    row = state_rows.to_row(job)
+    print(f"{length} runs in line: {item_size(row)} bytes")
+    assert state_rows.from_row(row).head == job
+    assert item_size(row) < 500 + 140 * min(length, 4) + 40 * length
+
+
+def test_a_head_comes_back_as_it_was_with_its_leases() -> None:
+    waiting = WaitingRun("w", 3, NOON, NOON, NOON)
+    job = replace(
+        a_busy_job(),
+        rules={3: replace(a_busy_job().rules[3], retry=Retry(2.5, 1000, 1.1, False))},
+        line=(waiting, replace(waiting, run_id="x", caught_up=True)),
+        ended=(a_run(status=RunStatus.SKIPPED, reason=Reason.OVERLAP, ended_at=NOON, nonce="n"),),
+        behind=CatchUp(NOON, Misfire.RUN_ALL),
+        state=JobStatus.PAUSED,
+        tenant="té#nant",
+        job_id="01900000#é",
+        writers=("w1", MARK % 1, MARK % 2 + "x"),
+    )
+    leases = {RUN_ID: Lease(17, after(20), beaten=True), "é b": Lease(3, after(0.25))}
+    stored = state_rows.from_row(state_rows.to_row(job, leases))
+    assert stored.head == job
+    assert stored.leases == leases
+
+
+def test_a_row_reads_plainly_in_the_console() -> None:
+    row = from_item(state_rows.to_row(a_busy_job()))
+    assert row["state"] == "SCHEDULED"
+    assert row["schedule"] == {"is": "cron", "cron": "*/5 * * * *", "tz": "Europe/Berlin"}
+    assert row["runs"][0]["st"] == "RUNNING"
+    assert row["next_at"] == "2026-03-02T12:05:00Z"
+
+
+def test_a_row_of_a_later_layout_is_refused_and_not_misread() -> None:
+    row = state_rows.to_row(a_busy_job())
+    row[keys.FORMAT] = to_attribute(keys.LAYOUT + 1)
+    with pytest.raises(Unavailable, match="later version"):
+        state_rows.from_row(row)
+
+
+@pytest.mark.parametrize(
+    ("blank", "kept"), [(False, timedelta(days=30)), (True, timedelta(hours=1))]
+)
+def test_a_head_at_its_end_expires_and_a_blank_one_soon(blank: bool, kept: timedelta) -> None:
+    row = state_rows.to_row(a_job(ended_at=NOON, blank=blank, state=JobStatus.COMPLETED))
+    assert not state_rows.is_expired(row, NOON + kept - timedelta(microseconds=1))
+    assert state_rows.is_expired(row, NOON + kept)
+
+
+def test_a_head_that_has_things_to_come_does_not_expire() -> None:
+    assert keys.TTL not in state_rows.to_row(a_job())
+
+
+def test_a_change_sets_what_is_there_and_removes_what_is_gone() -> None:
+    job = replace(a_job(), version=2, next_at=None, writers=("w",))
+    swap = Swap(job, 1, {"new": Lease(2, NOON), "old": None}, {"held": Lease(1, NOON)})
+    change = state_rows.change(swap, NOON)
+    set_part, removed_part = change.change.split(" REMOVE ")
+    gone = {change.names[mark] for mark in removed_part.split(", ")}
+    put = {change.names[pair.split(" ")[0]] for pair in set_part[4:].split(", ")}
+    assert {"next_at", "runs", "expires", "lease_old"} <= gone
+    assert {"version", "writers", "lease_new", keys.FORMAT} <= put
+    assert not put & gone
+    assert "lease_held" not in put | gone
+
+
+@pytest.mark.parametrize(
+    ("version", "writers", "own"),
+    [
+        (2, ("a", "me"), True),
+        (3, ("a", "me", "b"), True),
+        (5, ("me", "b", "c", "d"), True),
+        (2, ("a", "b"), False),
+        (2, ("me", "b"), False),  # it won an earlier swap and lost this one
+        (1, ("a", "me"), False),
+        (9, ("b", "c", "d", "e"), False),
+    ],
+)
+def test_a_swap_is_its_own_where_its_mark_stands_at_its_version_or_later(
+    version: int, writers: tuple[str, ...], own: bool
+) -> None:
+    mine = a_job(version=2, writers=("a", "me"))
+    row = state_rows.to_row(a_job(version=version, writers=writers))
+    assert state_rows.is_own(mine, row) is own
+
+
+def test_nothing_stands_where_there_is_no_row_or_no_mark() -> None:
+    assert not state_rows.is_own(a_job(writers=("w",)), {})
+    assert not state_rows.is_own(a_job(), state_rows.to_row(a_job()))
+
+
+def test_a_head_is_filed_under_its_tenant_and_slot() -> None:
+    row = state_rows.to_row(a_job(tenant="acme"))
+    assert row[keys.PK]["S"].startswith("acme#")
+    assert row[keys.SK]["S"] == JOB_ID
+    assert "tenant" not in row
+    assert to_item({"n": 1}) == {"n": {"N": "1"}}

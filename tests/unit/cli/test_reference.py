@@ -1,0 +1,64 @@
+"""The page of the command line says what the program says, and the program says all there is."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from punctual.web.models.defaults import DEFAULTS
+from punctual.web.models.job import JobFields
+from punctual_cli import errors, reference, shapes
+from punctual_cli.apply.fields import FIELD_ORDER
+from punctual_cli.program import app
+
+PAGE = Path(__file__).parents[3] / "docs" / "cli.md"
+
+
+def commands() -> list[tuple[str, Any]]:
+    root = typer.main.get_command(app)
+    return [(" ".join(path), one) for path, one in reference._commands(("punctual",), root)]
+
+
+def test_the_page_is_what_the_program_writes() -> None:
+    text = PAGE.read_text()
+    assert reference.with_reference(text) == text
+
+
+def test_every_command_of_the_contract_is_there() -> None:
+    names = {name.removeprefix("punctual ") for name, _ in commands()}
+    jobs = "create list show update pause resume cancel run backfill explain"
+    rest = "preview upcoming apply export stats health audit login logout whoami dev completion"
+    runs = "list show logs output cancel retry watch"
+    assert names == {
+        *(f"jobs {one}" for one in jobs.split()),
+        *(f"runs {one}" for one in runs.split()),
+        *(f"tokens {one}" for one in ("create", "list", "revoke")),
+        "webhook-secret",
+        *rest.split(),
+    }
+    assert {name.split()[0] for name in names} == set(shapes.COMMAND_ORDER)
+
+
+def test_every_command_and_option_says_what_it_is_for() -> None:
+    for name, command in commands():
+        assert command.help, name
+        for param in reference._params(command):
+            assert param.help, f"{name} {param.name}"
+
+
+def test_every_command_answers_in_json_and_takes_what_all_take() -> None:
+    for name, command in commands():
+        options = {option for param in command.params for option in param.opts}
+        assert {"--json", "--url", "--token", "--profile", "--no-color"} <= options, name
+
+
+def test_every_exit_code_has_a_meaning() -> None:
+    assert set(errors.MEANINGS) == set(errors.Code)
+    listed = re.findall(r"^\| (\d+) \|", PAGE.read_text(), re.M)
+    assert [int(code) for code in listed] == [int(code) for code in errors.Code]
+
+
+def test_fields_of_a_job_are_those_that_the_api_takes() -> None:
+    assert set(FIELD_ORDER) == set(JobFields.model_fields)
+    assert set(DEFAULTS) == set(FIELD_ORDER) - {"name", "schedule_type"}

@@ -1,0 +1,156 @@
+"""Answers as values, of servers older and newer than this client too."""
+
+import pickle
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from punctual.client import Job, NotFound, RunFailed, Unexpected
+from punctual.client.error_mapping import of_problem, problem_in
+from punctual.client.installation import NewToken, Preview, Stats
+from punctual.client.model import one, parsed, seen
+from punctual.client.run import Output, Run
+from punctual.client.wire import Answer
+from tests.support.client_ways import JOB, RUN
+
+
+def a_run(**fields: Any) -> Run:
+    return seen(Run, {**RUN, **fields})
+
+
+def test_times_are_aware_and_durations_are_durations() -> None:
+    run = a_run(
+        start_time="2026-11-18T10:00:00.500Z", end_time="2026-11-18T10:00:02.000Z", lateness_ms=0.5
+    )
+    assert run.start_time == datetime(2026, 11, 18, 10, 0, 0, 500_000, tzinfo=UTC)
+    assert run.duration == timedelta(seconds=1.5)
+    assert run.lateness == timedelta(microseconds=500)
+    job = seen(Job, {**JOB, "interval_seconds": 300, "exclude": ["2026-12-24"]})
+    assert job.interval == job.timeout == timedelta(minutes=5)
+    assert job.exclude == (date(2026, 12, 24),)
+    assert job.deadline is None
+
+
+def test_what_has_not_happened_has_no_duration() -> None:
+    run = a_run(status="QUEUED")
+    assert (run.duration, run.lateness, run.ended) == (None, None, False)
+
+
+def test_a_local_time_keeps_its_offset() -> None:
+    found = seen(
+        Preview,
+        {"times": [{"utc": "2026-12-01T09:00:00Z", "local": "2026-12-01T10:00:00.000+01:00"}]},
+    )
+    assert found.times[0].local == found.times[0].utc
+    assert found.times[0].local.utcoffset() == timedelta(hours=1)
+
+
+def test_what_a_newer_server_adds_is_reachable_at_every_depth() -> None:
+    attempt = {"attempt_number": 1, "status": "LOST", "zone": 2}
+    newer = {
+        **JOB,
+        "colour": "red",
+        "latest_run": {**RUN, "host": "a", "attempts": [attempt]},
+    }
+    job = seen(Job, newer)
+    assert job.raw["colour"] == "red"
+    assert job.latest_run is not None
+    assert job.latest_run.raw["host"] == "a"
+    assert job.latest_run.attempts[0].raw["zone"] == 2
+
+
+def test_a_status_that_is_not_known_yet_is_kept() -> None:
+    assert not a_run(status="POSTPONED").ended
+    assert a_run(status="ABANDONED", end_time="2026-11-18T10:00:02Z").ended
+
+
+def test_what_an_older_server_leaves_out_or_has_null_has_its_default() -> None:
+    job = seen(Job, {**JOB, "exclude": None, "tags": None, "latest_run": None})
+    assert (job.exclude, job.tags, job.latest_run) == ((), {}, None)
+    assert seen(Stats, {}).jobs == {}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [[], "text", None, {}, {**JOB, "job_id": 5}, {**JOB, "created_at": "2026-11-18T10:00:00"}],
+    ids=str,
+)
+def test_what_is_no_job_says_so(value: Any) -> None:
+    with pytest.raises(Unexpected, match="is no Job"):
+        seen(Job, value)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"", b"\xff"], ids=repr)
+def test_what_is_no_json_asks_whether_the_address_is_right(body: bytes) -> None:
+    with pytest.raises(Unexpected, match="PUNCTUAL_URL"):
+        parsed(Answer(200, {}, body))
+
+
+def test_a_value_is_frozen() -> None:
+    with pytest.raises(AttributeError):
+        seen(Job, JOB).name = "b"  # type: ignore[misc]
+
+
+def test_showing_a_value_shows_what_is_its_own_and_no_secret() -> None:
+    shown = repr(seen(Job, {**JOB, "priority": "NORMAL"}))
+    assert "name='nightly'" in shown
+    assert "raw" not in shown
+    assert "priority" not in shown
+    secret = {"token_id": "t", "tenant": "a", "name": "n", "role": "admin", "token": "pnc_secret"}
+    made = one(NewToken, Answer(201, {}, msgspec.json.encode(secret)))
+    assert made.token == "pnc_secret"
+    assert "pnc_secret" not in repr(made)
+
+
+def test_a_success_raises_nothing() -> None:
+    run = a_run()
+    assert run.raise_for_outcome() is run
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"status": "FAILED", "error_message": "exit code 3"}, "has ended FAILED: exit code 3"),
+        (
+            {"status": "SKIPPED", "reason": {"code": "OVERLAP", "text": "One ran."}},
+            "has ended SKIPPED: One ran.",
+        ),
+        ({"status": "CANCELLED"}, "has ended CANCELLED."),
+        ({"status": "RUNNING"}, "has not ended: it is RUNNING."),
+    ],
+)
+def test_any_other_outcome_raises_and_says_why(fields: dict[str, Any], text: str) -> None:
+    run = a_run(**fields)
+    with pytest.raises(RunFailed) as told:
+        run.raise_for_outcome()
+    assert str(told.value).endswith(text)
+    assert told.value.run is run
+
+
+def test_an_output_is_bytes_text_and_json() -> None:
+    output = Output(b'{"a": "\xc3\xa9"}', "application/json", False)
+    assert output.text == '{"a": "é"}'
+    assert output.json() == {"a": "é"}
+
+
+def test_what_a_run_came_to_goes_to_another_process_and_back() -> None:
+    error = RunFailed("It failed.", a_run(status="FAILED"))
+    back = pickle.loads(pickle.dumps(error))
+    assert (str(back), back.run) == ("It failed.", error.run)
+
+
+def test_an_error_goes_to_another_process_and_back() -> None:
+    error = of_problem(problem_in({"detail": "No.", "code": "NOT_FOUND"}, 404), uncertain=True)
+    back = pickle.loads(pickle.dumps(error))
+    assert isinstance(back, NotFound)
+    assert (back.status, back.uncertain, str(back)) == (404, True, str(error))
+
+
+@pytest.mark.parametrize("value", [None, [], "x", {"errors": "x"}, {"errors": [1]}], ids=str)
+def test_a_gateways_refusal_is_a_problem_too(value: Any) -> None:
+    problem = problem_in(value, 502, "id-1")
+    assert (problem.status, problem.code, problem.errors) == (502, "HTTP_502", ())
+    assert "502" in problem.detail
+    assert "Request id-1 is in the server's log." in str(of_problem(problem))

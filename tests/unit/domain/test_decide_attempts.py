@@ -1,0 +1,371 @@
+"""From claim to end: holders, attempts, retries, losses, deadlines."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from punctual.domain.decide import Verdict
+from punctual.domain.durations import CLAIM_LEASE, LOST_AT_MOST, RETURNED_AT_MOST
+from punctual.domain.events import Claim, DeadLetter, Finish, ReturnClaim, Started
+from punctual.domain.identifiers import derived_id
+from punctual.domain.job_state import Retry
+from punctual.domain.run import Lease, Reason, Run, RunStatus
+from punctual.domain.schedules.schedule import Once
+from tests.support.builders_jobs import NOON, Story, a_job, after, every, seconds
+
+
+def a_claimed_run(once: bool = False, **fields: Any) -> tuple[Story, Run]:
+    schedule = Once(after(86_400)) if once else every(86_400)
+    story = Story(a_job(schedule, **fields)).fires(86_400).at(86_401)
+    return story, story.claim()
+
+
+def test_a_claim_draws_the_head_version_as_its_token_and_a_lease() -> None:
+    story, run = a_claimed_run()
+    assert (run.status, run.token) == (RunStatus.RUNNING, story.head.version)
+    assert story.leases == {run.run_id: Lease(run.token, story.now + CLAIM_LEASE)}
+    assert run.started_at == story.now
+
+
+def test_a_claim_made_twice_by_the_same_is_the_same() -> None:
+    story, run = a_claimed_run()
+    again = story.wait(1).do(Claim(run.run_id, "e1", "1"))
+    assert (again.verdict, again.changed, again.run) == (Verdict.OK, False, run)
+
+
+@pytest.mark.parametrize(("who", "nonce"), [("e2", "1"), ("e1", "2")])
+def test_a_run_that_is_held_is_nobody_elses(who: str, nonce: str) -> None:
+    story, run = a_claimed_run()
+    decision = story.do(Claim(run.run_id, who, nonce))
+    assert (decision.verdict, decision.changed) == (Verdict.HELD, False)
+
+
+def test_who_claims_what_is_not_there_learns_that_it_is_gone() -> None:
+    story = Story(a_job())
+    for event in (Claim("x", "e", "n"), DeadLetter("x")):
+        assert story.do(event).verdict is Verdict.GONE
+    for fenced in (Finish("x", 1, RunStatus.SUCCESS), ReturnClaim("x", 1), Started("x", 1)):
+        decision = story.do(fenced)
+        assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
+
+
+def test_a_container_is_claimed_first_and_runs_when_it_has_started() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    run_id = story.queued[0].run_id
+    story.do(Claim(run_id, "e", "n", staged=True))
+    (run,) = story.held
+    assert run.status is RunStatus.CLAIMED
+    story.wait(3).do(Started(run_id, run.token))
+    assert story.held[0].status is RunStatus.RUNNING
+    again = story.wait(3).do(Started(run_id, run.token))
+    assert (again.verdict, again.changed) == (Verdict.OK, False)
+
+
+def test_the_end_is_reported_twice_without_harm() -> None:
+    story, run = a_claimed_run()
+    first = story.finish(run)
+    assert first.run is not None
+    again = story.do(Finish(run.run_id, run.token, RunStatus.SUCCESS), recorded=False)
+    assert (again.verdict, again.changed, again.run) == (Verdict.OK, False, first.run)
+    assert again.records == (first.run,)
+
+
+def test_a_failed_attempt_reported_twice_is_one_attempt() -> None:
+    story, run = a_claimed_run()
+    story.fail(run)
+    again = story.wait(1).fail(run)
+    assert (again.verdict, again.changed) == (Verdict.OK, False)
+    assert story.head.runs[0].attempt == 2
+
+
+def test_an_old_token_changes_nothing() -> None:
+    story, old = a_claimed_run()
+    story.release(old)
+    new = story.claim()
+    assert new.token > old.token
+    for event in (
+        Finish(old.run_id, old.token, RunStatus.SUCCESS),
+        ReturnClaim(old.run_id, old.token),
+        Started(old.run_id, old.token),
+    ):
+        decision = story.do(event)
+        assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
+
+
+def test_an_ended_run_is_recorded_until_its_row_is_known() -> None:
+    story, run = a_claimed_run()
+    first = story.finish(run)
+    assert [r.status for r in first.records] == [RunStatus.SUCCESS]
+    again = story.do_look(recorded=False)
+    assert again.records == first.records
+    assert story.head.ended == first.records
+    story.fires(2 * 86_400)
+    assert story.head.ended == ()
+
+
+def test_retries_wait_longer_and_longer_and_then_end() -> None:
+    retry = Retry(backoff_seconds=5, max_backoff_seconds=30, multiplier=2, jitter=False)
+    story, run = a_claimed_run(max_retries=4, retry=retry)
+    waits = []
+    for _ in range(4):
+        decision = story.fail(run)
+        (waiting,) = story.head.runs
+        assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
+        assert waiting.next_at is not None
+        assert decision.timer_at == waiting.next_at
+        assert [letter for _, letter in decision.attempts] == ["F"]
+        waits.append((waiting.next_at - story.now).total_seconds())
+        story.now = waiting.next_at - seconds(0.001)
+        assert not story.look().changed
+        assert story.do(Claim(run.run_id, "e", "early")).verdict is Verdict.NOT_QUEUED
+        story.now = waiting.next_at
+        assert [sent.run_id for sent in story.look().sends] == [run.run_id]
+        run = story.claim()
+    assert waits == [5, 10, 20, 30]
+    assert run.attempt == 5
+    story.finish(run, RunStatus.TIMED_OUT)
+    assert [(r.status, r.attempt) for r in story.ledger.values()] == [(RunStatus.TIMED_OUT, 5)]
+
+
+def test_backoff_jitter_is_between_half_and_all_of_the_delay() -> None:
+    waits = set()
+    for n in range(40):
+        story = Story(a_job(every(86_400), retry=Retry(backoff_seconds=8)))
+        story.order(derived_id(NOON, str(n)))
+        story.fail(story.claim())
+        next_at = story.head.runs[0].next_at
+        assert next_at is not None
+        waits.add((next_at - story.now).total_seconds())
+    assert 4 <= min(waits) < 5
+    assert 7 < max(waits) <= 8
+
+
+@pytest.mark.parametrize(
+    "retry",
+    [
+        Retry(multiplier=1000, max_backoff_seconds=86_400, jitter=False),
+        Retry(multiplier=0, jitter=False),
+        Retry(multiplier=0.001, backoff_seconds=86_400, max_backoff_seconds=86_400),
+        Retry(backoff_seconds=0, max_backoff_seconds=0),
+        Retry(multiplier=1e300, max_backoff_seconds=1e6),
+        Retry(backoff_seconds=300, max_backoff_seconds=1, jitter=False),
+    ],
+)
+def test_a_hundred_retries_never_overflow(retry: Retry) -> None:
+    story, run = a_claimed_run(once=True, max_retries=100, retry=retry)
+    for _ in range(100):
+        story.fail(run)
+        next_at = story.head.runs[0].next_at
+        assert next_at is not None
+        wait = (next_at - story.now).total_seconds()
+        assert 0 <= wait <= retry.max_backoff_seconds
+        story.now = next_at
+        story.look()
+        run = story.claim()
+    story.fail(run)
+    assert [(r.status, r.attempt) for r in story.ledger.values()] == [(RunStatus.FAILED, 101)]
+
+
+def test_what_cannot_be_retried_is_not() -> None:
+    story, run = a_claimed_run(max_retries=5)
+    story.finish(run, RunStatus.FAILED, retryable=False)
+    assert [r.status for r in story.ledger.values()] == [RunStatus.FAILED]
+
+
+def test_a_lost_attempt_is_repeated_at_once_and_does_not_count_as_a_retry() -> None:
+    story, run = a_claimed_run(max_retries=1)
+    decision = story.release(run)
+    assert [sent.run_id for sent in decision.sends] == [run.run_id]
+    assert [letter for _, letter in decision.attempts] == ["L"]
+    run = story.claim()
+    assert run.attempt == 2
+    story.fail(run)
+    assert story.head.runs[0].reason is Reason.BACKOFF
+
+
+def test_after_five_lost_attempts_the_run_has_failed() -> None:
+    story, run = a_claimed_run(max_retries=100)
+    for _ in range(4):
+        story.release(run)
+        run = story.claim()
+    story.release(run)
+    assert [(r.status, r.reason, r.attempt) for r in story.ledger.values()] == [
+        (RunStatus.FAILED, Reason.LOST, 5)
+    ]
+
+
+@pytest.mark.parametrize("begun", [True, False])
+def test_at_most_once_has_no_attempt_after_a_claim(begun: bool) -> None:
+    story, run = a_claimed_run(at_most_once=True, max_retries=0)
+    story.release(run, begun=begun)
+    assert [r.status for r in story.ledger.values()] == [RunStatus.FAILED]
+    assert story.head.runs == ()
+
+
+def test_work_that_was_not_begun_is_given_back_without_an_attempt() -> None:
+    story, run = a_claimed_run()
+    decision = story.release(run, begun=False)
+    assert decision.attempts == ()
+    assert story.claim().attempt == 1
+    assert story.head.started == 1
+
+
+def test_a_claim_that_is_always_given_back_has_an_end() -> None:
+    story, run = a_claimed_run(once=True)
+    claims = 1
+    while story.do(ReturnClaim(run.run_id, run.token, begun=False)).head.runs:
+        run = story.claim()
+        claims += 1
+        assert claims < 100
+    (ended,) = story.head.ended
+    assert (ended.status, ended.reason, ended.past) == (RunStatus.FAILED, Reason.LOST, "LLLL")
+    assert claims == RETURNED_AT_MOST + LOST_AT_MOST
+
+
+def test_what_cannot_be_begun_waits_longer_each_time_without_an_attempt_and_has_an_end() -> None:
+    story, run = a_claimed_run(max_retries=0)
+    waits = []
+    for _ in range(10):
+        decision = story.release(run, begun=False, waits=True)
+        assert (decision.attempts, decision.sends) == ((), ())
+        (waiting,) = story.head.runs
+        assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
+        assert waiting.next_at is not None
+        assert decision.timer_at == waiting.next_at
+        waits.append((waiting.next_at - story.now).total_seconds())
+        story.now = waiting.next_at
+        story.look()
+        run = story.claim()
+        assert run.attempt == 1
+    assert waits == [15, 30, 60, 120, 240, 300, 300, 300, 300, 300]
+    decision = story.release(run, begun=False, waits=True)
+    assert [letter for _, letter in decision.attempts] == ["L"], "now it counts"
+    claims = 0
+    while not story.ledger:
+        claims += 1
+        story.release(story.claim(), begun=False, waits=True)
+        for waiting in story.head.runs:
+            story.now = waiting.next_at or story.now
+        story.look()
+    assert claims == 4 * 11
+    assert [(r.status, r.reason) for r in story.ledger.values()] == [
+        (RunStatus.FAILED, Reason.LOST)
+    ]
+
+
+@pytest.mark.parametrize("at_most_once", [True, False])
+def test_what_was_provably_not_started_waits_however_often_that_happens(
+    at_most_once: bool,
+) -> None:
+    story, run = a_claimed_run(at_most_once=at_most_once, max_retries=0)
+    for _ in range(100):
+        assert story.release(run, begun=False, unstarted=True).attempts == ()
+        (waiting,) = story.head.runs
+        assert (waiting.status, waiting.reason) == (RunStatus.WAITING, Reason.BACKOFF)
+        assert waiting.next_at is not None
+        assert timedelta(seconds=15) <= waiting.next_at - story.now <= timedelta(minutes=5)
+        story.now = waiting.next_at
+        story.look()
+        run = story.claim()
+        assert run.attempt == 1
+
+
+def test_what_was_not_started_and_is_cancelled_ends() -> None:
+    story, run = a_claimed_run(at_most_once=True, max_retries=0)
+    story.cancel_run(run)
+    story.release(run, begun=False, unstarted=True)
+    assert [r.status for r in story.ledger.values()] == [RunStatus.CANCELLED]
+
+
+def test_a_lease_that_is_over_makes_the_attempt_lost_and_requires_what_was_read() -> None:
+    story, run = a_claimed_run()
+    story.beat(run)
+    read = story.leases[run.run_id]
+    story.silent = True
+    assert not story.wait(19.9).look().changed
+    decision = story.wait(0.1).look()
+    assert decision.required == {run.run_id: read}
+    assert decision.leases == {run.run_id: None}
+    assert [sent.run_id for sent in decision.sends] == [run.run_id]
+    assert story.head.runs[0].past == "L"
+
+
+def test_a_renewed_lease_is_alive() -> None:
+    story, run = a_claimed_run()
+    for _ in range(10):
+        story.beat(run)
+        assert not story.wait(15).look().changed
+
+
+def test_a_claim_without_a_beat_lives_as_long_as_the_queue_hides_its_message() -> None:
+    story, _ = a_claimed_run()
+    story.silent = True
+    assert not story.wait(29.9).look().changed
+    assert story.wait(0.1).look().changed
+
+
+def test_a_lease_of_an_older_token_says_nothing() -> None:
+    story, run = a_claimed_run()
+    story.leases[run.run_id] = Lease(run.token - 1, story.now - seconds(60), beaten=True)
+    story.silent = True
+    assert not story.wait(1).look().changed
+    assert story.held[0].token == run.token
+
+
+def test_poison_of_an_earlier_attempt_does_no_harm() -> None:
+    story, run = a_claimed_run()
+    assert story.do(DeadLetter(run.run_id)).verdict is Verdict.HELD
+    story.fail(run)
+    decision = story.do(DeadLetter(run.run_id))
+    assert (decision.verdict, decision.changed) == (Verdict.NOT_QUEUED, False)
+
+
+def test_the_latest_run_is_the_one_last_made_that_was_not_skipped_or_missed() -> None:
+    story = Story(a_job(every(60, end_at=after(200)), deadline_seconds=90)).fires(60)
+    run = story.claim()
+    story.fires(120, 180)
+    assert story.head.latest == story.line[-1].run_id
+    story.fires(280)
+    assert story.head.latest == run.run_id
+
+
+def test_the_latest_run_is_not_one_that_was_taken_back() -> None:
+    story = Story(a_job(every(60), max_concurrency=2)).fires(60)
+    run = story.claim()
+    story.at(90).look(horizon=60)
+    story.pause()
+    assert story.head.latest == run.run_id
+
+
+def test_a_job_that_has_ended_keeps_its_end() -> None:
+    story = Story(a_job(Once(after(0)))).drain_at(5)
+    assert story.head.ended_at == after(5)
+    story.wait(60).cancel()
+    assert story.head.ended_at == after(5)
+
+
+@pytest.mark.parametrize("after_it", ["cancel while held", "cancel while queued", "at most once"])
+def test_a_lost_holder_is_fenced_also_when_its_run_has_ended(after_it: str) -> None:
+    """The run ended without what this holder reports, so nothing of that may be recorded."""
+    story = Story(a_job(every(60), at_most_once=after_it == "at most once")).fires(60)
+    run = story.claim()
+    if after_it == "cancel while held":
+        story.cancel_run(run)
+    story.release(run)
+    if after_it == "cancel while queued":
+        story.cancel_run(story.queued[0])
+    (ended,) = story.head.ended
+    assert ended.token == run.token
+    decision = story.finish(run)
+    assert (decision.verdict, decision.changed) == (Verdict.FENCED, False)
+    assert ended.reason in (Reason.CANCELLED, Reason.LOST)
+
+
+def test_the_holder_whose_run_ended_as_it_said_is_told_so_again() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    run = story.claim()
+    story.cancel_run(run)
+    for _ in range(2):
+        decision = story.do(Finish(run.run_id, run.token, RunStatus.CANCELLED), recorded=False)
+        assert decision.verdict is Verdict.OK

@@ -1,0 +1,293 @@
+"""When occurrences become runs: on time, ahead of time, after an outage."""
+
+from datetime import UTC, date, datetime
+
+import msgspec
+import pytest
+
+from punctual.domain.decide import Verdict
+from punctual.domain.events import Claim
+from punctual.domain.job_state import Misfire, Overlap
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.schedule import Cron, Once
+from tests.support.builders_jobs import NOON, Story, a_job, after, every, next_due_at, seconds
+
+
+def test_an_occurrence_becomes_a_queued_run_at_its_time_and_the_next_is_set() -> None:
+    story = Story(a_job(every(60)))
+    assert not story.at(59.999).look().changed
+    decision = story.at(60).look()
+    (run,) = story.head.runs
+    assert (run.status, run.scheduled_at, run.due_at) == (RunStatus.QUEUED, after(60), after(60))
+    assert decision.sends == (run,)
+    assert story.head.next_at == after(120)
+    assert decision.timer_at == story.head.timer_at == after(120)
+
+
+def test_the_same_look_twice_fires_once() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    again = story.look()
+    assert not again.changed
+    assert again.sends == ()
+    assert len(story.head.runs) == 1
+
+
+def test_the_run_of_an_occurrence_has_an_id_that_derives_from_it() -> None:
+    one = Story(a_job(every(60))).fires(60)
+    late = Story(a_job(every(60))).fires(63)
+    assert one.head.runs[0].run_id == late.head.runs[0].run_id
+    assert one.fires(120).line[0].run_id != late.head.runs[0].run_id
+
+
+def test_a_one_time_job_runs_and_is_completed() -> None:
+    story = Story(a_job(Once(after(10)))).fires(10)
+    assert story.state() == "SCHEDULED"
+    assert story.head.next_at is None
+    story.drain()
+    assert story.state() == "COMPLETED"
+    assert story.outcomes() == [(10, "SUCCESS", "", 1)]
+    assert story.head.timer_at is None
+
+
+def test_it_is_completed_whatever_the_outcome() -> None:
+    story = Story(a_job(Once(after(10)), max_retries=0)).fires(10)
+    story.fail(story.claim())
+    assert story.state() == "COMPLETED"
+    assert story.outcomes() == [(10, "FAILED", "", 1)]
+
+
+def test_the_end_time_is_exclusive_and_completes_the_job() -> None:
+    story = Story(a_job(every(60, end_at=after(180))))
+    for n in (60, 120, 180):
+        story.at(n).drain()
+    assert [o[0] for o in story.outcomes()] == [60, 120]
+    assert story.state() == "COMPLETED"
+
+
+def test_an_excluded_date_does_not_fire() -> None:
+    schedule = Cron("0 13 * * *", exclude=(date(2026, 3, 3),))
+    story = Story(a_job(schedule)).fires(3600).drain()
+    assert story.head.next_at == datetime(2026, 3, 4, 13, tzinfo=UTC)
+
+
+def test_jitter_moves_the_due_time_and_not_the_nominal_one() -> None:
+    story = Story(a_job(every(60), jitter_ms=7_500))
+    assert next_due_at(story.head) == after(67.5)
+    assert not story.at(67.499).look().changed
+    story.at(67.5).look()
+    (run,) = story.head.runs
+    assert (run.scheduled_at, run.due_at) == (after(60), after(67.5))
+    assert story.head.timer_at == after(127.5)
+
+
+def test_lateness_counts_from_the_due_time() -> None:
+    story = Story(a_job(every(60), jitter_ms=7_500)).fires(67.5)
+    assert story.wait(0.25).claim().lateness == seconds(0.25)
+
+
+def test_what_is_late_within_the_grace_is_not_missed() -> None:
+    story = Story(a_job(every(60), misfire=Misfire.SKIP, misfire_grace_seconds=60))
+    story.fires(119)
+    assert [run.scheduled_at for run in story.head.runs] == [after(60)]
+    assert story.ledger == {}
+
+
+def test_all_that_is_late_within_the_grace_fires() -> None:
+    story = Story(a_job(every(10), misfire=Misfire.SKIP, max_concurrency=5))
+    story.fires(45)
+    assert [run.scheduled_at for run in story.head.runs] == [after(n) for n in (10, 20, 30, 40)]
+
+
+MISSED = [
+    (Misfire.RUN_ONCE, [600], [(60, "SKIPPED", "COALESCED", 9)]),
+    (Misfire.RUN_ALL, [60 * n for n in range(1, 11)], []),
+    (Misfire.SKIP, [], [(60, "MISSED", "OUTAGE", 10)]),
+]
+
+
+@pytest.mark.parametrize(("policy", "run", "rest"), MISSED)
+def test_after_an_outage_the_policy_says_what_runs(
+    policy: Misfire, run: list[int], rest: list[tuple[int, str, str, int]]
+) -> None:
+    story = Story(a_job(every(60), misfire=policy, misfire_grace_seconds=5))
+    story.at(610).drain()
+    expected = [(n, "SUCCESS", "", 1) for n in run]
+    assert story.outcomes() == sorted(expected + rest)
+    assert story.head.next_at == after(660)
+
+
+@pytest.mark.parametrize(
+    ("policy", "outcome"),
+    [
+        (Misfire.RUN_ONCE, [(60, "SUCCESS", "", 1)]),
+        (Misfire.RUN_ALL, [(60, "SUCCESS", "", 1)]),
+        (Misfire.SKIP, [(60, "MISSED", "OUTAGE", 1)]),
+    ],
+)
+def test_a_missed_one_time_job_runs_late_but_under_skip(
+    policy: Misfire, outcome: list[tuple[int, str, str, int]]
+) -> None:
+    story = Story(a_job(Once(after(60)), misfire=policy)).at(86_400).drain()
+    assert story.outcomes() == outcome
+    assert story.state() == "COMPLETED"
+
+
+def test_run_once_runs_the_latest_missed_beside_what_is_merely_late() -> None:
+    story = Story(a_job(every(60), misfire_grace_seconds=90)).at(610).drain()
+    ran = [o[0] for o in story.outcomes() if o[1] == "SUCCESS"]
+    skipped = [(o[0], o[3]) for o in story.outcomes() if o[2] == "COALESCED"]
+    assert 600 in ran
+    assert len(ran) + skipped[0][1] == 10
+    assert skipped[0][0] == 60
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_a_very_long_outage_is_one_entry_with_the_exact_count(recorded: bool) -> None:
+    story = Story(a_job(every(1)))
+    story.at(7_300)
+    for _ in range(100):
+        story.do_look(recorded)
+        if story.head.behind is None:
+            break
+    story.drain()
+    bulk = [o for o in story.outcomes() if o[3] > 1]
+    ran = [o for o in story.outcomes() if o[1] == "SUCCESS"]
+    assert len(bulk) == 1
+    assert bulk[0][:3] == (1, "SKIPPED", "COALESCED")
+    assert bulk[0][3] + len(story.ledger) - 1 == 7_300
+    assert ran[-1][0] == 7_300
+
+
+def test_an_entry_that_grew_is_right_though_its_effects_were_cut_off_once() -> None:
+    story = Story(a_job(every(1), misfire_grace_seconds=0)).at(5_000)
+    while story.head.behind is not None or story.head.version == 1:
+        before = set(story.ledger)
+        story.look()
+        for run_id in set(story.ledger) - before:
+            del story.ledger[run_id]
+        story.do_look(recorded=True)
+    story.drain()
+    assert story.outcomes() == [(1, "SKIPPED", "COALESCED", 4_999), (5_000, "SUCCESS", "", 1)]
+
+
+def test_an_outage_in_the_middle_of_catching_up_is_missed_too() -> None:
+    story = Story(a_job(every(5), misfire_grace_seconds=0)).at(12_000)
+    story.look()
+    assert story.head.behind is not None
+    story.at(40_001).drain()
+    assert story.outcomes() == [(5, "SKIPPED", "COALESCED", 7_999), (40_000, "SUCCESS", "", 1)]
+
+
+def test_an_outage_after_a_resume_is_judged_by_the_policy() -> None:
+    story = Story(a_job(every(5), misfire=Misfire.SKIP, misfire_grace_seconds=0)).at(1)
+    story.pause()
+    story.at(12_000).resume(Misfire.SKIP)
+    story.at(40_001).drain()
+    assert sum(o[3] for o in story.outcomes()) == 8_000
+    assert {o[1:3] for o in story.outcomes()} == {("SKIPPED", "PAUSED"), ("MISSED", "OUTAGE")}
+
+
+def test_an_entry_goes_on_growing_while_runs_end_in_between() -> None:
+    story = Story(a_job(every(1), misfire_grace_seconds=0, max_concurrency=2)).at(0)
+    story.order("one")
+    story.order("two")
+    runs = [story.claim(), story.claim()]
+    story.at(7_000).silent = False
+    story.look()
+    for run in runs:
+        story.finish(run)
+    story.drain()
+    assert [o for o in story.outcomes() if o[1] == "SKIPPED"] == [
+        (1, "SKIPPED", "COALESCED", 6_999)
+    ]
+
+
+def test_run_all_runs_the_latest_thousand_in_order() -> None:
+    story = Story(a_job(every(1), misfire=Misfire.RUN_ALL, misfire_grace_seconds=0, max_waiting=5))
+    story.at(4_000)
+    while any(at <= story.now for at in story.timers):
+        story.look()
+    order = []
+    while story.queued or story.held:
+        run = story.claim()
+        order.append(run.scheduled_at)
+        story.finish(run)
+    assert order == [after(n) for n in range(3_001, 4_001)]
+    (rest,) = [o for o in story.outcomes() if o[1] != "SUCCESS"]
+    assert (rest[0], rest[3]) == (1, 3_000)
+
+
+def test_one_outage_after_another_never_fills_the_row() -> None:
+    story = Story(a_job(every(10), misfire=Misfire.RUN_ALL, misfire_grace_seconds=0))
+    for n in range(1, 6):
+        story.at(12_000 * n).drain_looks()
+        assert len(story.line) <= 1_000
+    assert sum(o[3] for o in story.outcomes()) + len(story.line) + 1 == 6_000
+    story.cancel()
+    assert len(msgspec.json.encode(story.head)) < 390_000
+
+
+def test_catching_up_is_paced_by_the_limit() -> None:
+    story = Story(a_job(every(1), misfire=Misfire.RUN_ALL, max_concurrency=3))
+    story.at(500).drain_looks()
+    assert len(story.head.runs) == 3
+
+
+@pytest.mark.parametrize("overlap", list(Overlap))
+def test_run_all_runs_all_whatever_the_overlap_policy(overlap: Overlap) -> None:
+    job = a_job(every(60), misfire=Misfire.RUN_ALL, overlap=overlap, misfire_grace_seconds=0)
+    story = Story(job).at(601).drain()
+    assert story.outcomes() == [(60 * n, "SUCCESS", "", 1) for n in range(1, 11)]
+
+
+def test_an_outage_of_two_months_ends_soon_and_leaves_one_entry() -> None:
+    story = Story(a_job(Cron("* * * * *"), misfire=Misfire.SKIP))
+    story.at(86_400 * 60 + 30).drain()
+    bulk = [o for o in story.outcomes() if o[1] == "MISSED"]
+    assert len(bulk) == 1
+    assert bulk[0][3] + len(story.ledger) - 1 == 1_440 * 60
+
+
+def test_what_is_fired_ahead_is_queued_and_cannot_be_claimed_before_its_time() -> None:
+    story = Story(a_job(every(60)))
+    decision = story.at(30).look(horizon=60)
+    (run,) = story.head.runs
+    assert (run.status, run.due_at) == (RunStatus.QUEUED, after(60))
+    assert decision.sends == (run,)
+    early = story.do(Claim(run.run_id, "e", "n"))
+    assert (early.verdict, early.again_at, early.changed) == (Verdict.EARLY, after(60), False)
+    story.at(60)
+    assert story.claim(run).status is RunStatus.RUNNING
+
+
+def test_nothing_beyond_the_horizon_is_fired_ahead() -> None:
+    story = Story(a_job(every(60)))
+    assert not story.at(30).look(horizon=29).changed
+
+
+@pytest.mark.parametrize("overlap", list(Overlap))
+def test_nothing_is_fired_ahead_while_a_run_could_be_in_its_way(overlap: Overlap) -> None:
+    story = Story(a_job(every(60), overlap=overlap)).fires(60)
+    story.claim()
+    story.at(110).look(horizon=60)
+    assert len(story.head.runs) == 1
+    assert story.line == ()
+    assert story.ledger == {}
+    assert not story.killed
+
+
+def test_a_run_fired_ahead_is_in_nobodys_way_before_its_time() -> None:
+    story = Story(a_job(every(60)))
+    story.at(20).look(horizon=60)
+    decision = story.at(25).order("now-1")
+    assert [run.run_id for run in decision.sends] == ["now-1"]
+    assert story.claim("now-1").lateness == seconds(0)
+    story.finish(story.held[0])
+    story.at(60).drain()
+    assert [o[:2] for o in story.outcomes()] == [(25, "SUCCESS"), (60, "SUCCESS")]
+
+
+def test_nothing_is_fired_before_the_creation() -> None:
+    story = Story(a_job(every(60, start_at=NOON - seconds(3600)))).at(1).drain()
+    assert story.ledger == {}
+    assert story.head.next_at == after(60)

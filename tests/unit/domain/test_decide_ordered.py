@@ -1,0 +1,124 @@
+"""Runs that a person orders: now, again, or of times gone by."""
+
+from typing import Any
+
+import pytest
+
+from punctual.domain.decide import Verdict, decide
+from punctual.domain.events import Backfill, StartRun
+from punctual.domain.job_state import Overlap
+from punctual.domain.run import RunStatus, Trigger
+from punctual.domain.schedules.schedule import Once
+from punctual.domain.transitions.wait_queue import LINE_MOST
+from tests.support.builders_jobs import Story, a_job, after, every
+
+
+def a_paused_job(**fields: Any) -> Story:
+    story = Story(a_job(every(60), **fields)).at(30)
+    story.pause()
+    return story
+
+
+@pytest.mark.parametrize("state", ["SCHEDULED", "PAUSED", "COMPLETED"])
+def test_run_now_starts_a_run_and_leaves_the_schedule(state: str) -> None:
+    story = Story(a_job(Once(after(0)))).drain() if state == "COMPLETED" else Story(a_job())
+    if state == "PAUSED":
+        story.pause()
+    upcoming = story.head.next_at
+    decision = story.at(7).order("mine")
+    assert decision.verdict is Verdict.OK
+    assert decision.run is not None
+    assert (decision.run.status, decision.run.trigger) == (RunStatus.QUEUED, Trigger.RUN_NOW)
+    assert (decision.run.scheduled_at, decision.run.due_at) == (after(7), after(7))
+    assert [run.run_id for run in decision.sends] == ["mine"]
+    story.finish(story.claim("mine"))
+    assert story.head.state.value == state
+    assert story.head.next_at == upcoming
+    assert story.ledger["mine"].status is RunStatus.SUCCESS
+
+
+def test_an_order_asked_twice_makes_one_run() -> None:
+    story = Story(a_job()).at(5)
+    story.order("mine")
+    again = story.wait(1).order("mine")
+    assert not again.changed
+    assert again.run is not None
+    assert again.run.run_id == "mine"
+    story.finish(story.claim("mine"))
+    ended = story.do(StartRun("mine"), recorded=False)
+    assert ended.run is not None
+    assert ended.run.status is RunStatus.SUCCESS
+    assert story.head.runs == ()
+
+
+def test_an_order_does_not_change_the_edition() -> None:
+    story = Story(a_job()).at(5)
+    story.order("mine")
+    assert story.head.edition == 1
+
+
+def test_a_retry_keeps_the_nominal_time_and_is_due_now() -> None:
+    story = Story(a_job(every(3600))).at(100)
+    decision = story.do(StartRun("again", Trigger.RETRY, True, "old", after(60)))
+    assert decision.run is not None
+    assert (decision.run.scheduled_at, decision.run.due_at) == (after(60), after(100))
+    assert (decision.run.retried_from, decision.run.own_payload) == ("old", True)
+
+
+def test_what_was_ordered_keeps_what_it_is_through_the_line() -> None:
+    story = Story(a_job()).at(5)
+    story.order("first")
+    story.do(StartRun("again", Trigger.RETRY, True, "old", after(-60)))
+    story.finish(story.claim("first"))
+    (run,) = story.queued
+    assert (run.run_id, run.trigger, run.retried_from) == ("again", Trigger.RETRY, "old")
+    assert (run.own_payload, run.scheduled_at, run.due_at) == (True, after(-60), after(5))
+
+
+def test_a_backfill_runs_in_order_within_the_limit_and_once() -> None:
+    story = Story(a_job(every(3600), max_concurrency=2)).at(10)
+    asked = Backfill(tuple((f"b{n}", after(-60 * (9 - n))) for n in range(9)))
+    story.do(asked)
+    assert [run.run_id for run in story.queued] == ["b0", "b1"]
+    assert not story.do(asked).changed
+    story.drain()
+    assert len(story.ledger) == 9
+    assert {run.trigger for run in story.ledger.values()} == {Trigger.BACKFILL}
+    assert story.head.next_at == after(3600)
+
+
+def test_what_is_fired_ahead_is_in_no_backfills_way() -> None:
+    story = Story(a_job(every(60), max_concurrency=2)).at(30)
+    story.look(horizon=60)
+    story.do(Backfill((("b1", after(-60)), ("b2", after(-120)))))
+    assert [run.run_id for run in story.queued] == ["b1", "b2"]
+    assert story.head.next_at == after(60)
+
+
+@pytest.mark.parametrize("overlap", list(Overlap))
+def test_a_backfill_is_not_subject_to_overlap_or_pause(overlap: Overlap) -> None:
+    story = a_paused_job(overlap=overlap, max_waiting=1)
+    story.do(Backfill(tuple((f"b{n}", after(-60 * n)) for n in range(5))))
+    story.drain()
+    assert [run.status for run in story.ledger.values()] == [RunStatus.SUCCESS] * 5
+
+
+def test_what_a_person_ordered_passes_what_a_pause_holds() -> None:
+    story = Story(a_job(every(60))).fires(60, 120)
+    story.pause()
+    assert [run.run_id for run in story.order("mine").sends] == ["mine"]
+    story.finish(story.claim("mine"))
+    assert [w.scheduled_at for w in story.line] == [after(60), after(120)]
+    assert story.head.runs == ()
+
+
+def test_a_line_that_is_full_takes_no_order_and_no_backfill() -> None:
+    story = Story(a_job()).at(5)
+    story.order("running")
+    asked = tuple((f"old-{n}", after(-60 * n)) for n in range(1, LINE_MOST + 1))
+    head = decide(story.head, Backfill(asked), story.now, "w").head
+    assert len(head.line) == LINE_MOST
+    for event in (StartRun("more"), Backfill((("one", after(0)),))):
+        decision = decide(head, event, story.now, "x")
+        assert (decision.verdict, decision.changed) == (Verdict.FULL, False)
+    assert decide(head, StartRun("old-1"), story.now, "x").verdict is Verdict.OK

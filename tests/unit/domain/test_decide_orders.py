@@ -1,0 +1,241 @@
+"""What a person may do to a job: pause, resume, cancel, order runs."""
+
+from typing import Any
+
+import pytest
+
+from punctual.domain.decide import Decision, Verdict
+from punctual.domain.events import Backfill, CancelRun, Claim
+from punctual.domain.job_state import JobStatus, Misfire
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.schedule import Once
+from tests.support.builders_jobs import Story, a_job, after, every
+
+
+def a_paused_job(**fields: Any) -> Story:
+    story = Story(a_job(every(60), **fields)).at(30)
+    story.pause()
+    return story
+
+
+def test_a_paused_job_fires_nothing_and_holds_what_is_queued() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    message = story.queued[0].run_id
+    story.at(60.5).pause()
+    assert story.state() == "PAUSED"
+    assert story.queued == []
+    assert [w.scheduled_at for w in story.line] == [after(60)]
+    assert story.do(Claim(message, "e", "n")).verdict in (Verdict.GONE, Verdict.NOT_QUEUED)
+    story.fires(120, 180)
+    assert not story.held
+    assert len(story.line) == 1
+
+
+def test_what_runs_goes_on_while_paused_with_its_retries() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    run = story.claim()
+    story.pause()
+    story.fail(run)
+    story.at(120).drain()
+    assert story.outcomes() == [(60, "SUCCESS", "", 1)]
+    assert story.state() == "PAUSED"
+
+
+def test_a_lost_attempt_is_repeated_while_paused() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    run = story.claim()
+    story.pause()
+    assert [sent.run_id for sent in story.release(run).sends] == [run.run_id]
+
+
+def test_what_is_held_goes_on_after_the_resume() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    story.pause()
+    assert [run.scheduled_at for run in story.at(90).resume().sends] == [after(60)]
+
+
+RESUMED = [
+    (Misfire.RUN_ONCE, [240], [(60, "SKIPPED", "COALESCED", 3)]),
+    (Misfire.RUN_ALL, [60, 120, 180, 240], []),
+    (Misfire.SKIP, [], [(60, "SKIPPED", "PAUSED", 4)]),
+]
+
+
+@pytest.mark.parametrize(("policy", "ran", "rest"), RESUMED)
+@pytest.mark.parametrize("asked", [True, False])
+def test_resume_deals_with_what_was_missed(
+    policy: Misfire, ran: list[int], rest: list[tuple[int, str, str, int]], asked: bool
+) -> None:
+    story = a_paused_job() if asked else a_paused_job(misfire=policy)
+    story.at(290).resume(policy if asked else None)
+    story.drain()
+    assert story.outcomes() == sorted([(n, "SUCCESS", "", 1) for n in ran] + rest)
+    assert story.head.next_at == after(300)
+
+
+@pytest.mark.parametrize("policy", list(Misfire))
+def test_a_one_time_job_missed_in_a_pause_runs_late_but_under_skip(policy: Misfire) -> None:
+    story = Story(a_job(Once(after(60))))
+    story.pause()
+    story.at(600).resume(policy)
+    story.drain()
+    expected = (60, "SKIPPED", "PAUSED", 1) if policy is Misfire.SKIP else (60, "SUCCESS", "", 1)
+    assert story.outcomes() == [expected]
+    assert story.state() == "COMPLETED"
+
+
+def test_a_pause_takes_back_what_was_fired_ahead() -> None:
+    story = Story(a_job(every(60))).at(30)
+    story.look(horizon=60)
+    story.pause()
+    assert (story.queued, story.line) == ([], ())
+    story.at(45).resume()
+    assert story.at(60).look().sends != ()
+    assert story.drain().outcomes() == [(60, "SUCCESS", "", 1)]
+
+
+def test_what_was_fired_ahead_and_cancelled_is_not_fired_again_after_a_pause() -> None:
+    story = Story(a_job(every(5), max_concurrency=2))
+    story.look(horizon=15)
+    while story.queued:
+        story.cancel_run(story.queued[-1])
+    story.look(horizon=15)
+    story.pause()
+    story.at(5).resume()
+    story.drain_at(30)
+    assert [o[0] for o in story.outcomes()] == [5, 10, 15, 20, 25, 30]
+
+
+@pytest.mark.parametrize("again", ["pause", "resume", "cancel"])
+def test_doing_it_twice_changes_nothing_more(again: str) -> None:
+    story = a_paused_job()
+    if again != "pause":
+        getattr(story, again)()
+    edition = story.head.edition
+    decision: Decision = getattr(story.wait(5), again)()
+    assert (decision.verdict, decision.changed) == (Verdict.OK, False)
+    assert story.head.edition == edition
+
+
+def test_resuming_what_is_not_paused_changes_nothing() -> None:
+    story = Story(a_job()).at(10)
+    assert not story.resume(Misfire.RUN_ALL).changed
+
+
+def test_each_change_of_a_person_raises_the_edition() -> None:
+    story = Story(a_job())
+    for n, act in enumerate((story.pause, story.resume, story.pause, story.cancel)):
+        act()
+        assert story.head.edition == n + 2
+
+
+@pytest.mark.parametrize("state", [JobStatus.COMPLETED, JobStatus.CANCELLED])
+def test_what_has_ended_is_neither_paused_nor_resumed(state: JobStatus) -> None:
+    story = Story(a_job(Once(after(0)))).at(0).drain()
+    if state is JobStatus.CANCELLED:
+        story.cancel()
+    assert story.state() == state.value
+    for act in (story.pause, story.resume):
+        decision = act()
+        assert (decision.verdict, decision.changed) == (Verdict.CONFLICT, False)
+
+
+def test_cancel_ends_what_waits_and_what_is_queued_and_tells_what_runs() -> None:
+    story = Story(a_job(every(60), max_concurrency=2)).fires(60)
+    run = story.claim()
+    story.fires(120, 180)
+    decision = story.cancel()
+    assert decision.kills == (run.run_id,)
+    assert story.outcomes() == [
+        (120, "CANCELLED", "CANCELLED", 1),
+        (180, "CANCELLED", "CANCELLED", 1),
+    ]
+    assert story.state() == "CANCELLED"
+    assert story.head.next_at is None
+    story.finish(story.held[0], RunStatus.CANCELLED)
+    assert story.outcomes()[0] == (60, "CANCELLED", "CANCELLED", 1)
+    assert story.head.ended_at == story.now
+
+
+@pytest.mark.parametrize("how", ["fail", "lose", "release", "give back"])
+def test_a_cancelled_run_never_starts_again(how: str) -> None:
+    story = Story(a_job(every(60))).fires(60)
+    run = story.claim()
+    story.cancel()
+    if how == "fail":
+        story.fail(run)
+    elif how == "lose":
+        story.silent = True
+        story.wait(60).look()
+    else:
+        story.release(run, begun=how == "release")
+    assert story.outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]
+    assert story.head.runs == ()
+
+
+def test_cancel_of_a_completed_job_is_allowed() -> None:
+    story = Story(a_job(Once(after(0)))).drain()
+    assert story.cancel().verdict is Verdict.OK
+    assert story.state() == "CANCELLED"
+
+
+def test_nothing_may_be_ordered_from_a_cancelled_job() -> None:
+    story = Story(a_job())
+    story.cancel()
+    assert story.order().verdict is Verdict.CONFLICT
+    assert story.do(Backfill((("b", after(-60)),))).verdict is Verdict.CONFLICT
+    assert story.change(max_concurrency=2).verdict is Verdict.CONFLICT
+    assert story.head.runs == ()
+
+
+def test_cancel_leaves_on_record_what_fell_into_the_pause() -> None:
+    story = a_paused_job().at(250)
+    story.cancel()
+    assert story.outcomes() == [(60, "SKIPPED", "PAUSED", 4)]
+
+
+def test_cancel_leaves_on_record_what_an_outage_missed() -> None:
+    story = Story(a_job(every(1), misfire=Misfire.SKIP)).at(5_100)
+    story.look()
+    assert story.head.behind is not None
+    story.cancel()
+    assert sum(o[3] for o in story.outcomes()) == 5_100
+    assert {o[1] for o in story.outcomes()} <= {"MISSED", "CANCELLED"}
+
+
+def test_cancelling_a_run_in_line_ends_it_and_a_held_one_gets_a_wish() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    run = story.claim()
+    story.fires(120)
+    assert story.cancel_run(story.line[0]).verdict is Verdict.OK
+    assert story.outcomes() == [(120, "CANCELLED", "CANCELLED", 1)]
+    wish = story.cancel_run(run)
+    assert wish.kills == (run.run_id,)
+    assert story.held[0].cancel
+    again = story.cancel_run(run)
+    assert (again.verdict, again.changed) == (Verdict.OK, False)
+    story.finish(story.held[0], RunStatus.CANCELLED)
+    assert story.do(CancelRun(run.run_id), recorded=False).verdict is Verdict.CONFLICT
+    assert story.state() == "SCHEDULED"
+
+
+def test_cancelling_a_queued_run_lets_the_next_in() -> None:
+    story = Story(a_job(every(60))).fires(60, 120)
+    decision = story.cancel_run(story.queued[0])
+    assert [run.scheduled_at for run in decision.sends] == [after(120)]
+
+
+def test_a_cancelled_run_between_attempts_ends_at_once() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    story.fail(story.claim())
+    story.cancel_run(story.head.runs[0])
+    assert story.outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]
+
+
+def test_an_occurrence_that_waits_for_its_jitter_is_cancelled_with_its_job() -> None:
+    """It was not missed: its time, the jitter included, is still to come."""
+    for horizon in (None, 60):
+        story = Story(a_job(every(60), jitter_ms=30_000)).at(65)
+        story.look(horizon=horizon)
+        story.at(70).cancel()
+        assert story.outcomes() == [(60, "CANCELLED", "CANCELLED", 1)]

@@ -1,0 +1,160 @@
+"""The short ways of `decide` are taken where they should be, and answer as it does at length."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from punctual.domain import fast_path
+from punctual.domain.decide import decide, decide_at_length
+from punctual.domain.events import Claim, Evaluate, Finish
+from punctual.domain.identifiers import EPOCH, occurrence_id, sortable_id
+from punctual.domain.job_state import JobState, Limits
+from punctual.domain.run import RunStatus
+from punctual.domain.schedules.schedule import Cron, Once, Schedule
+from tests.support.builders_jobs import a_job, after, every
+
+NOBODY: frozenset[str] = frozenset()
+T = after(60)
+SCHEDULES: list[Schedule] = [Once(T), every(60), every(1), Cron("* * * * *")]
+UNUSUAL: list[dict[str, Any]] = [
+    {"limits": Limits(max_runs=1)},
+    {"deadline_seconds": 30},
+    {"schedule": every(60, from_completion=True)},
+]
+
+
+def fired(head: JobState) -> JobState:
+    return decide(head, Evaluate(brought=(T,), horizon=T), after(59.5), "w").head
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_job_that_is_alone_takes_the_short_way(schedule: Schedule) -> None:
+    head = replace(a_job(schedule), next_at=T, timer_at=T)
+    look = Evaluate(brought=(T,), horizon=T)
+    first = fast_path.fire(head, look, after(59.5), "w", NOBODY, True)
+    assert first is not None
+    assert first == decide_at_length(head, look, after(59.5), "w", NOBODY, True)
+    claim = Claim(first.sends[0].run_id, "me", "n")
+    second = fast_path.claim(first.head, claim, T, "x", NOBODY, True)
+    assert second is not None
+    assert second.run is not None
+    assert second == decide_at_length(first.head, claim, T, "x", NOBODY, True)
+    finish = Finish(claim.run_id, second.run.token, RunStatus.SUCCESS)
+    third = fast_path.finish(second.head, finish, after(60.5), "y", NOBODY, True)
+    assert third is not None
+    assert third == decide_at_length(second.head, finish, after(60.5), "y", NOBODY, True)
+
+
+@pytest.mark.parametrize("fields", UNUSUAL)
+def test_what_is_unusual_goes_the_long_way(fields: dict[str, Any]) -> None:
+    head = a_job(fields.pop("schedule", Once(T)), **fields)
+    assert fast_path.fire(head, Evaluate(horizon=T), after(59), "w", NOBODY, True) is None
+    ready = fired(head)
+    claim = Claim(ready.runs[0].run_id, "me", "n")
+    assert fast_path.claim(ready, claim, T, "x", NOBODY, True) is None
+    claimed = decide(ready, claim, T, "x")
+    assert claimed.run is not None
+    finish = Finish(claim.run_id, claimed.run.token, RunStatus.SUCCESS)
+    assert fast_path.finish(claimed.head, finish, T, "y", NOBODY, True) is None
+
+
+def test_a_claim_that_is_early_or_of_another_goes_the_long_way() -> None:
+    ready = fired(a_job(Once(T)))
+    run_id = ready.runs[0].run_id
+    for event, now in (
+        (Claim(run_id, "me", "n"), after(59)),
+        (Claim(run_id, "me", "n", staged=True), T),
+        (Claim("another", "me", "n"), T),
+    ):
+        assert fast_path.claim(ready, event, now, "x", NOBODY, True) is None
+
+
+def test_an_end_that_failed_or_is_of_another_goes_the_long_way() -> None:
+    ready = fired(a_job(Once(T)))
+    run_id = ready.runs[0].run_id
+    claimed = decide(ready, Claim(run_id, "me", "n"), T, "x").head
+    token = claimed.runs[0].token
+    for event in (
+        Finish(run_id, token, RunStatus.FAILED),
+        Finish(run_id, token - 1, RunStatus.SUCCESS),
+        Finish("another", token, RunStatus.SUCCESS),
+    ):
+        assert fast_path.finish(claimed, event, T, "y", NOBODY, True) is None
+
+
+def test_an_end_whose_row_stands_or_falls_with_the_swap_leaves_the_head() -> None:
+    ready = fired(a_job(Once(T)))
+    claimed = decide(ready, Claim(ready.runs[0].run_id, "me", "n"), T, "x").head
+    finish = Finish(claimed.runs[0].run_id, claimed.runs[0].token, RunStatus.SUCCESS)
+    apart = decide(claimed, finish, T, "y")
+    together = decide(claimed, finish, T, "y", together=True)
+    assert together.records == apart.records == apart.head.ended
+    assert together.head == replace(apart.head, ended=())
+
+
+AROUND = st.sampled_from([-61, -60, -1, -0.5, 0, 0.5, 1, 3.7, 59, 60, 61, 3_600])
+
+
+@settings(max_examples=400, deadline=None)
+@given(
+    schedule=st.sampled_from([*SCHEDULES, every(60, from_completion=True)]),
+    limits=st.fixed_dictionaries(
+        {},
+        optional={
+            "max_runs": st.integers(1, 2),
+            "jitter_ms": st.sampled_from([1, 3_700, 70_000]),
+            "misfire_grace_seconds": st.integers(0, 61),
+            "deadline_seconds": st.sampled_from([1, 60]),
+            "max_concurrency": st.integers(1, 2),
+        },
+    ),
+    begin=AROUND,
+    ahead=st.none() | AROUND,
+    wait=AROUND,
+    timer=st.none() | AROUND,
+    brought=st.lists(AROUND, max_size=2),
+    together=st.booleans(),
+    work=st.sampled_from([0, 0.5, 59, 60, 3_600]),
+    note=st.sampled_from(["", "a note"]),
+)
+def test_both_ways_answer_alike(
+    schedule: Schedule,
+    limits: dict[str, Any],
+    begin: float,
+    ahead: float | None,
+    wait: float,
+    timer: float | None,
+    brought: list[float],
+    together: bool,
+    work: float,
+    note: str,
+) -> None:
+    now, later = after(60 + begin), after(60 + begin + wait)
+    head = a_job(schedule, timer_at=None if timer is None else after(60 + timer), **limits)
+    horizon = None if ahead is None else after(60 + begin + ahead)
+    look = Evaluate(brought=tuple(after(60 + n) for n in brought), horizon=horizon)
+    first = decide_at_length(head, look, now, "w", NOBODY, together)
+    assert decide(head, look, now, "w", NOBODY, together) == first
+    for run in first.head.runs:
+        claim = Claim(run.run_id, "me", "n")
+        recorded = frozenset(ended.run_id for ended in first.head.ended)
+        for known in (NOBODY, recorded):
+            second = decide_at_length(first.head, claim, later, "x", known, together)
+            assert decide(first.head, claim, later, "x", known, together) == second
+            for held in second.head.runs:
+                finish = Finish(held.run_id, held.token, RunStatus.SUCCESS, note=note)
+                end = later + timedelta(seconds=work)
+                third = decide_at_length(second.head, finish, end, "y", known, together)
+                assert decide(second.head, finish, end, "y", known, together) == third
+
+
+def test_ids_of_occurrences_stay_what_they_were() -> None:
+    assert occurrence_id("job", T) == "019cae6c-5060-77d6-a176-1461a160903e"
+    for at in (EPOCH, T, after(0.001), after(0.0015)):
+        same = occurrence_id("job", at)
+        assert same[:15] == sortable_id(at, bytes(10))[:15]
+        assert occurrence_id("job", at) == same != occurrence_id("jobs", at)

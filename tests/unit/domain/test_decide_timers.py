@@ -1,0 +1,226 @@
+"""Timers, messages and versions: what a decision asks for outside its head."""
+
+from datetime import datetime
+
+import msgspec
+import pytest
+
+from punctual.domain.decide import Verdict, decide
+from punctual.domain.events import (
+    Backfill,
+    Cancel,
+    CancelRun,
+    Claim,
+    DeadLetter,
+    Evaluate,
+    Event,
+    Finish,
+    Pause,
+    Resume,
+    ReturnClaim,
+    Started,
+    StartRun,
+)
+from punctual.domain.job_state import JobState, JobStatus, Kind
+from punctual.domain.run import RunStatus
+from tests.support.builders_jobs import NOON, Story, a_change, a_job, after, every
+
+EVENTS: list[Event] = [
+    Evaluate(),
+    Claim("x", "e", "n"),
+    Started("x", 1),
+    Finish("x", 1, RunStatus.SUCCESS),
+    ReturnClaim("x", 1),
+    DeadLetter("x"),
+    Pause(),
+    Resume(),
+    Cancel(),
+    CancelRun("x"),
+    StartRun("x"),
+    Backfill((("x", NOON),)),
+    a_change(a_job(), max_concurrency=3),
+]
+
+
+def test_the_first_look_of_a_job_puts_its_timer() -> None:
+    decision = decide(a_job(every(60)), Evaluate(), NOON, "w")
+    assert decision.timer_at == decision.head.timer_at == after(60)
+
+
+def test_no_timer_is_put_while_the_same_one_is_outstanding() -> None:
+    story = Story(a_job(every(60))).at(10)
+    assert story.order("mine").timer_at is None
+    assert story.finish(story.claim()).timer_at is None
+    assert story.timers == {after(60)}
+
+
+def test_a_timer_brought_early_is_kept() -> None:
+    story = Story(a_job(every(60))).at(30)
+    decision = story.look(brought=[after(60)])
+    assert (decision.changed, decision.timer_at) == (False, None)
+    assert story.head.timer_at == after(60)
+    assert story.timers == {after(60)}
+
+
+def test_a_timer_brought_ahead_whose_work_is_done_is_replaced() -> None:
+    story = Story(a_job(every(60))).at(30)
+    decision = story.look(horizon=60, brought=[after(60)])
+    assert decision.timer_at == after(120)
+    assert story.timers == {after(120)}
+
+
+def test_a_stranger_of_a_timer_moves_nothing() -> None:
+    story = Story(a_job(every(60))).at(30)
+    decision = story.look(brought=[after(17)])
+    assert (decision.changed, decision.timer_at) == (False, None)
+
+
+def test_the_earliest_of_all_that_is_to_come_is_timed() -> None:
+    story = Story(a_job(every(60), deadline_seconds=45, max_concurrency=2)).fires(60)
+    assert story.head.timer_at == after(105)
+    story.at(61).fail(story.claim())
+    next_at = story.head.runs[0].next_at
+    assert story.head.timer_at == next_at
+    story.order("mine")
+    assert story.head.timer_at == next_at
+
+
+@pytest.mark.parametrize("state", [JobStatus.PAUSED, JobStatus.CANCELLED, JobStatus.COMPLETED])
+def test_nothing_to_come_needs_no_timer(state: JobStatus) -> None:
+    story = Story(a_job(every(60, end_at=after(100))))
+    if state is JobStatus.PAUSED:
+        story.pause()
+    elif state is JobStatus.CANCELLED:
+        story.cancel()
+    else:
+        story.drain_at(60)
+    assert story.head.state is state
+    assert story.head.timer_at is None
+
+
+def test_what_nobody_claims_is_sent_again_slower_and_slower() -> None:
+    story = Story(a_job(every(86_400)))
+    story.order("mine")
+    sent: list[float] = []
+    for n in range(1, 2_000):
+        if story.at(n).look().sends:
+            sent.append(n)
+    assert [b - a for a, b in zip([0, *sent], sent, strict=False)][:8] == [
+        15,
+        30,
+        60,
+        120,
+        240,
+        300,
+        300,
+        300,
+    ]
+
+
+def test_what_is_fired_ahead_is_not_sent_again_before_its_time() -> None:
+    story = Story(a_job(every(86_400))).at(86_340)
+    assert len(story.look(horizon=60).sends) == 1
+    for n in (86_350, 86_399, 86_400, 86_414):
+        assert story.at(n).look().sends == ()
+    assert len(story.at(86_415).look().sends) == 1
+
+
+def test_what_is_held_or_waits_is_not_sent_again() -> None:
+    story = Story(a_job(every(86_400))).fires(86_400)
+    run = story.claim()
+    story.wait(1000)
+    assert story.look().sends == ()
+    story.fail(run)
+    assert story.look().sends == ()
+
+
+def test_each_swap_raises_the_version_by_one_and_names_its_writer() -> None:
+    job = a_job(every(60))
+    head, writers = job, []
+    for n in range(1, 12):
+        decision = decide(head, StartRun(f"r{n}"), after(n), f"w{n}")
+        assert decision.head.version == head.version + 1
+        head = decision.head
+        writers.append(f"w{n}")
+        assert head.writers[-1] == f"w{n}"
+        assert list(head.writers) == writers[-len(head.writers) :]
+    assert 2 <= len(head.writers) <= 8
+
+
+def test_what_changes_nothing_is_the_very_same_head() -> None:
+    head = Story(a_job(every(60))).head
+    decision = decide(head, Evaluate(), after(1), "w")
+    assert decision.head is head
+    assert not decision.changed
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_a_blank_place_answers_that_nobody_is_there(event: Event) -> None:
+    for state in JobStatus:
+        blank = JobState(
+            tenant="t",
+            job_id="j",
+            version=7,
+            edition=0,
+            definition=0,
+            state=state,
+            kind=Kind.IMMEDIATE,
+            created_at=NOON,
+            updated_at=NOON,
+            schedule=None,
+            rules={},
+            ended_at=NOON,
+            blank=True,
+        )
+        decision = decide(blank, event, after(100), "w")
+        assert (decision.verdict, decision.changed) == (Verdict.GONE, False)
+        assert decision.timer_at is None
+
+
+def test_catching_up_asks_to_be_looked_at_again_at_once() -> None:
+    story = Story(a_job(every(1))).at(10_000)
+    decision = story.look()
+    assert decision.timer_at == story.now
+    again = story.do(Claim("x", "e", "n"))
+    assert not again.changed
+
+
+def test_a_claim_of_nothing_changes_nothing_while_a_catch_up_goes_on() -> None:
+    story = Story(a_job(every(1))).at(10_000)
+    story.look()
+    assert not story.wait(1).do(Claim("x", "e", "n")).changed
+
+
+@pytest.mark.parametrize("size", [100, 1000])
+def test_a_full_head_fits_a_row(size: int) -> None:
+    job = a_job(every(1), max_waiting=size, max_concurrency=100, misfire_grace_seconds=86_400)
+    story = Story(job).at(4_000).drain_looks()
+    assert len(story.line) == size
+    assert len(msgspec.json.encode(story.head)) < 400_000
+    story.cancel()
+    assert len(msgspec.json.encode(story.head)) < 400_000
+
+
+def test_a_quiet_head_is_small() -> None:
+    story = Story(a_job(every(60))).fires(60)
+    story.claim()
+    assert len(msgspec.json.encode(story.head)) < 1_024
+
+
+def test_a_live_run_is_small() -> None:
+    sizes = []
+    for limit in (1, 11):
+        story = Story(a_job(every(1), max_concurrency=limit, max_waiting=1)).fires(11)
+        while story.queued:
+            story.claim(who="executor-1234")
+        sizes.append(len(msgspec.json.encode(story.head)))
+    assert (sizes[1] - sizes[0]) / 10 < 330
+
+
+def test_a_timer_is_never_behind_what_it_is_for() -> None:
+    story = Story(a_job(every(60)))
+    seen: list[datetime | None] = []
+    for n in (60, 120, 180):
+        story.fires(n)
+        seen.append(story.head.timer_at)
+    assert seen == [after(120), after(180), after(240)]

@@ -1,0 +1,82 @@
+"""A clock corrected by answers that name the second in which they were made."""
+
+from datetime import datetime, timedelta
+from random import Random
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from punctual.aws.server_time import ServerTime, second_of
+from punctual.engine.quotas.store_clock import StoreClock
+from punctual.node.clock import ManualClock
+from tests.support.builders import NOON
+
+SECOND = timedelta(seconds=1)
+
+
+def answered(clock: StoreClock, truth: datetime, took: float = 0.01) -> None:
+    own = clock.own()
+    clock.hear(truth.replace(microsecond=0), own - timedelta(seconds=took), own)
+
+
+@pytest.mark.parametrize("off", [-5.0, -2.5, -0.4, 0.0, 0.7, 5.0, 3_600.0])
+def test_store_clock_is_right_to_about_a_second_after_one_answer(off: float) -> None:
+    truth, chance = ManualClock(NOON), Random(1)
+    clock = StoreClock(lambda: truth() + timedelta(seconds=off))
+    for _ in range(50):
+        truth.advance(timedelta(seconds=chance.random()))
+        answered(clock, truth())
+        assert abs(clock() - truth()) <= 1.02 * SECOND
+    assert abs(clock() - truth()) <= min(abs(off), 0.15) * SECOND
+
+
+def test_store_clock_that_is_right_never_moves() -> None:
+    truth, chance = ManualClock(NOON), Random(2)
+    clock = StoreClock(truth)
+    for _ in range(200):
+        truth.advance(timedelta(seconds=chance.random()))
+        answered(clock, truth(), took=chance.random())
+        assert clock() == truth()
+
+
+def test_store_clock_that_is_set_is_corrected_by_the_next_answer() -> None:
+    truth, off = ManualClock(NOON), [0.0]
+    clock = StoreClock(lambda: truth() + timedelta(seconds=off[0]))
+    for jump in (4.0, -30.0, 0.0):
+        answered(clock, truth())
+        off[0] = jump
+        answered(clock, truth())
+        assert abs(clock() - truth()) <= 1.02 * SECOND
+        truth.advance(SECOND)
+
+
+def test_store_clock_ignores_slow_and_impossible_answers() -> None:
+    truth = ManualClock(NOON)
+    clock = StoreClock(lambda: truth() + 3 * SECOND)
+    clock.hear(NOON, clock.own() - 20 * SECOND, clock.own())
+    assert clock() - truth() == 3 * SECOND
+    other = StoreClock(lambda: truth() + 3 * SECOND)
+    other.hear(NOON, other.own(), other.own() - SECOND)
+    assert other() - truth() == 3 * SECOND
+
+
+def test_store_clock_hears_dynamodb_answers_that_have_a_date() -> None:
+    truth = ManualClock(NOON)
+    clock = StoreClock(lambda: truth() + 5 * SECOND)
+    dates = ServerTime(clock)
+    registered: dict[str, Any] = {}
+    client = SimpleNamespace(
+        meta=SimpleNamespace(events=SimpleNamespace(register=registered.__setitem__))
+    )
+    dates.watch(client)
+    assert set(registered) == {"before-call.dynamodb", "after-call.dynamodb"}
+    for date, off in ((None, 5), ("nonsense", 5), ("Mon, 02 Mar 2026 12:00:00 GMT", 0)):
+        context: dict[str, object] = {}
+        registered["before-call.dynamodb"](context=context)
+        headers = {} if date is None else {"Date": date}
+        registered["after-call.dynamodb"](
+            http_response=SimpleNamespace(headers=headers), context=context
+        )
+        assert abs(clock() - truth() - off * SECOND) <= SECOND, date
+    assert second_of("Mon, 02 Mar 2026 12:00:00 GMT") == NOON

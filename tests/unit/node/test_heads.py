@@ -1,0 +1,87 @@
+"""Which row a head becomes, and when a swap has met its own effect."""
+
+from collections import Counter
+
+import pytest
+from msgspec.structs import replace
+
+from punctual.domain.job_state import JobStatus
+from punctual.domain.run import Lease
+from punctual.domain.write_ids import is_own
+from punctual.engine.ports.job_states import StoredState
+from punctual.node.sqlite.state_rows import HEAD, JobStateRows, merged, queued_in
+from tests.support.builders import RUN, a_head, a_run, after, an_id
+
+LEASE = Lease(token=2, until=after(30))
+
+
+def statements(old: StoredState | None, new: StoredState) -> list[str]:
+    rows = JobStateRows(Counter())
+    rows.add(1, old, new)
+    return [" ".join(statement.split()[:3]) for statement, _ in rows.statements()]
+
+
+@pytest.mark.parametrize(
+    ("mine", "standing", "own"),
+    [
+        ((2, "m"), (2, "w m"), True),
+        ((2, "m"), (3, "w m x"), True),
+        ((2, "m"), (5, "m x y z"), True),
+        ((2, "m"), (6, "x y z u"), False),
+        ((2, "m"), (2, "w x"), False),
+        ((3, "m"), (2, "w m"), False),
+        ((3, "m"), (3, "w m x"), False),
+        ((4, "m"), (5, "m w x y"), False),
+        ((2, ""), (2, "w m"), False),
+    ],
+)
+def test_a_mark_counts_from_its_version_on(
+    mine: tuple[int, str], standing: tuple[int, str], own: bool
+) -> None:
+    writers = tuple(standing[1].split())
+    assert is_own(a_head(version=mine[0], writer=mine[1]), standing[0], writers) is own
+
+
+def test_a_new_head_is_inserted_and_a_known_one_updated() -> None:
+    old, new = StoredState(a_head(), {}), StoredState(a_head(version=2), {})
+    assert statements(None, old) == ["INSERT INTO heads"]
+    assert statements(old, new) == ["UPDATE heads SET"]
+
+
+def test_an_update_names_only_the_columns_that_changed() -> None:
+    head = a_head(next_at=after(60))
+    runs, over = (a_run(),), {"state": JobStatus.COMPLETED, "ended_at": after(60)}
+    for new, names in (
+        (replace(head, version=2), set()),
+        (replace(head, next_at=after(90)), {"coming", "again"}),
+        (replace(head, runs=runs), {"leased", "busy"}),
+        (replace(head, next_at=None, **over), {"state", "expires", "coming", "again"}),
+    ):
+        rows = JobStateRows(Counter())
+        rows.add(1, StoredState(head, {}), StoredState(new, {}))
+        (statement, ((packed, *_),)), *queue = rows.statements()
+        assert [rows for _, rows in queue] == [[row] for row in queued_in(new)]
+        named = statement.removeprefix("UPDATE heads SET ").removesuffix(" WHERE id = ?")
+        assert {one.partition(" = ")[0] for one in named.split(", ")} == {"head"} | names
+        assert HEAD.decode(packed) == new
+
+
+def test_a_renewed_lease_alone_is_written_alone() -> None:
+    old = StoredState(a_head(), {RUN: LEASE})
+    assert statements(old, StoredState(old.head, {RUN: Lease(2, after(50))})) == [
+        "INSERT INTO leases"
+    ]
+
+
+def test_only_leases_that_changed_are_written() -> None:
+    other = an_id(7)
+    old = StoredState(a_head(), {RUN: LEASE, other: LEASE})
+    assert statements(old, StoredState(a_head(version=2), dict(old.leases))) == ["UPDATE heads SET"]
+    gone = StoredState(a_head(version=2), {other: LEASE})
+    assert statements(old, gone) == ["UPDATE heads SET", "DELETE FROM leases"]
+
+
+def test_leases_are_merged_without_touching_what_was_read() -> None:
+    read = {RUN: LEASE}
+    assert merged(read, {RUN: None, "b": LEASE}) == {"b": LEASE}
+    assert read == {RUN: LEASE}

@@ -1,0 +1,201 @@
+"""One decision reads the clock once: who may hold a clock, and how often a function reads it.
+
+Two readings in one decision disagree when a call between them is slow. So the parts that decide,
+and those that carry a decision out, hold no clock: they take the time as an argument.
+"""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3] / "layers/core/python/punctual"
+PACKAGES = ("domain", "engine", "tasks", "node", "aws", "lambdas", "web", "auth")
+CLOCKS = {"clock", "_clock", "clocks", "_clocks", "Clock", "Clocks", "StoreClock"}
+
+# Of these packages only these modules may name a clock. `steps` reads it once for each round of
+# decisions; the others read it once for each call that a client, or the engine's own loop, makes.
+HOLDERS = {
+    "domain": set[str](),
+    "tasks": set[str](),
+    "engine": {
+        "clock",
+        "dispatch/on_demand/held_messages",
+        "execution/executor",
+        "commands/jobs",
+        "quotas/leased_quotas",
+        "quotas/run_permits",
+        "quotas/leased_window",
+        "quotas/limits",
+        "commands/runs",
+        "changes/timer_placement",
+        "ports/clock",
+        "dispatch/reconciler",
+        "queries/job_list",
+        "queries/jobs",
+        "changes/apply",
+        "quotas/store_clock",
+        "commands/submit",
+        "commands/tokens",
+    },
+}
+
+# Functions that read it again and again, each time for another decision or to measure a duration.
+AGAIN = {
+    "engine/changes/apply.py:apply": "each round is a decision of its own",
+    "engine/changes/timer_placement.py:put": "measures a put; a slow one chooses its minutes again",
+    "node/node.py:step": "each stage of a step is a decision of its own",
+    "lambdas/poller/handler.py:_enter": "each place is a decision of its own",
+    "lambdas/poller/handler.py:_stay": "a loop that waits between its decisions",
+    "lambdas/reconciler/handler.py:run": "a loop that ends when its time is over",
+}
+# Parameters that hold the time of a decision.
+GIVEN = {"now", "begun", "asked_at"}
+
+
+def readings(function: ast.AST) -> Iterator[tuple[ast.Call, bool]]:
+    """Each call that reads a clock, and whether it is in a loop."""
+
+    def walk(node: ast.AST, looped: bool) -> Iterator[tuple[ast.Call, bool]]:
+        for child in ast.iter_child_nodes(node):
+            inside = looped or _repeats(node, child)
+            if isinstance(child, ast.Call) and _reads(child):
+                yield child, inside
+            yield from walk(child, inside)
+
+    yield from walk(function, False)
+
+
+def _repeats(node: ast.AST, child: ast.AST) -> bool:
+    if isinstance(node, ast.For | ast.AsyncFor):
+        return child is not node.iter
+    if isinstance(node, ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp):
+        return child is not node.generators[0]
+    return isinstance(node, ast.While)
+
+
+def _reads(call: ast.Call) -> bool:
+    called = call.func
+    if isinstance(called, ast.Attribute) and called.attr == "read":
+        held = called.value
+        return (isinstance(held, ast.Attribute) and held.attr in CLOCKS) or (
+            isinstance(held, ast.Name) and held.id in CLOCKS
+        )
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in {"clock", "_clock", "real_clock", "wall"} and not call.args
+
+
+def wrong_readings(path: str, source: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        read = list(readings(node))
+        if not read or f"{path}:{node.name}" in AGAIN:
+            continue
+        where = f"{path}:{node.lineno} {node.name}"
+        if len(read) > 1 or any(looped for _, looped in read):
+            found.append(f"{where} reads the clock more than once")
+        given = GIVEN & {one.arg for one in (*node.args.args, *node.args.kwonlyargs)}
+        if given:
+            found.append(f"{where} reads the clock, and is given {', '.join(sorted(given))}")
+    return found
+
+
+def wrong_holder(path: str, source: str) -> list[str]:
+    package, _, module = path.removesuffix(".py").partition("/")
+    if package not in HOLDERS or module in HOLDERS[package]:
+        return []
+    named = sorted(
+        name for node in ast.walk(ast.parse(source)) for name in _named(node) if name in CLOCKS
+    )
+    return [f"{path} names {name}" for name in named]
+
+
+def _named(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Name):
+        return [node.id]
+    if isinstance(node, ast.Attribute):
+        return [node.attr]
+    if isinstance(node, ast.arg):
+        return [node.arg]
+    if isinstance(node, ast.alias):
+        return [node.name.rpartition(".")[2], node.asname or ""]
+    return []
+
+
+FILES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for package in PACKAGES
+    for path in (ROOT / package).rglob("*.py")
+)
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_a_function_reads_the_clock_once_or_is_given_the_time(path: str) -> None:
+    assert wrong_readings(path, (ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_what_decides_holds_no_clock(path: str) -> None:
+    assert wrong_holder(path, (ROOT / path).read_text()) == []
+
+
+def test_the_tables_name_only_what_is_there() -> None:
+    for package, modules in HOLDERS.items():
+        for module in modules:
+            assert wrong_holder(f"{package}/x.py", (ROOT / package / f"{module}.py").read_text())
+    for place in AGAIN:
+        path, _, function = place.partition(":")
+        read = [
+            len(list(readings(node)))
+            for node in ast.walk(ast.parse((ROOT / path).read_text()))
+            if isinstance(node, ast.FunctionDef) and node.name == function
+        ]
+        assert sum(read) > 0, place
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(self):\n    a = self._clock()\n    return self._clock() - a",
+        "def f(self):\n    begun = self._clocks.read()\n    return clock()",
+        "def f(self):\n    for one in []:\n        g(self._clock())",
+        "def f(self):\n    while self._clock() < until: pass",
+        "def f(self):\n    return [clock() for _ in range(3)]",
+        "def f(self, now):\n    return self._steps.clocks.read()",
+        "def f(self, begun):\n    return lambda: self._api.clock()",
+    ],
+)
+def test_a_planted_second_reading_is_found(source: str) -> None:
+    assert len(wrong_readings("engine/commands/jobs.py", source)) == 1
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "from punctual.engine.ports.clock import Clock",
+        "from punctual.engine.clock import Clocks as Time",
+        "def decide(head, clock): pass",
+        "def f(self):\n    return self._steps.clocks",
+    ],
+)
+@pytest.mark.parametrize(
+    "path", ["engine/changes/round.py", "engine/changes/plan.py", "domain/decide.py"]
+)
+def test_a_planted_clock_where_is_decided_is_found(path: str, source: str) -> None:
+    assert wrong_holder(path, source) != []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "def f(self):\n    for one in due(self._clock()): pass",
+        "def f(self):\n    return [one for one in due(self._clock())]",
+        "def f(self):\n    now = self._clock()\n    return now, self._steady(), self._steady()",
+        "def f(self, now):\n    return now",
+    ],
+)
+def test_one_reading_passes(source: str) -> None:
+    assert wrong_readings("engine/commands/jobs.py", source) == []

@@ -1,0 +1,354 @@
+"""Who may import whom, and who may name the clock: the table, and proof that breaking it shows."""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+OURS = "layers/core/python/punctual"
+
+ALLOWED: dict[str, frozenset[str]] = {
+    f"{OURS}/__init__.py": frozenset(),
+    f"{OURS}/settings.py": frozenset(),
+    f"{OURS}/identity.py": frozenset({"punctual.domain"}),
+    f"{OURS}/domain": frozenset({"msgspec", "tzdata"}),
+    f"{OURS}/engine": frozenset({"punctual.domain", "msgspec"}),
+    f"{OURS}/tasks": frozenset(
+        {
+            "punctual.domain",
+            "punctual.engine.execution.executor",
+            "punctual.engine.execution.notifications",
+            "punctual.engine.ports",
+            "httpx",
+            "httpcore",
+            "msgspec",
+        }
+    ),
+    f"{OURS}/node": frozenset(
+        {
+            "punctual.domain",
+            "punctual.engine",
+            "punctual.tasks",
+            "punctual.web",
+            "punctual.auth",
+            "punctual.identity",
+            "punctual.settings",
+            "msgspec",
+            "uvicorn",
+            "uvloop",
+        }
+    ),
+    f"{OURS}/aws": frozenset(
+        {
+            "punctual.domain",
+            "punctual.engine",
+            "punctual.tasks",
+            "punctual.settings",
+            "boto3",
+            "botocore",
+            "msgspec",
+        }
+    ),
+    f"{OURS}/web": frozenset(
+        {
+            "punctual.domain",
+            "punctual.engine",
+            "punctual.settings",
+            "pydantic",
+            "pydantic_core",
+            "aws_lambda_powertools",
+            "msgspec",
+        }
+    ),
+    f"{OURS}/lambdas": frozenset(
+        {
+            "punctual.domain",
+            "punctual.engine",
+            "punctual.tasks",
+            "punctual.aws",
+            "punctual.web",
+            "punctual.auth",
+            "punctual.identity",
+            "punctual.settings",
+            "aws_lambda_powertools",
+            "msgspec",
+        }
+    ),
+    f"{OURS}/auth": frozenset({"punctual.domain", "punctual.engine", "jwt", "cryptography"}),
+    f"{OURS}/client": frozenset({"punctual.settings", "httpx", "msgspec"}),
+    "cli": frozenset(
+        {
+            "punctual.client",
+            "punctual.domain",
+            "punctual.node",
+            "punctual.settings",
+            "punctual.web",
+            "punctual_cli",
+            "click",
+            "croniter",
+            "httpx",
+            "msgspec",
+            "rich",
+            "typer",
+            "yaml",
+        }
+    ),
+    "functions": frozenset({"aws_lambda_powertools", "punctual"}),
+    "infra": frozenset(
+        {
+            "aws_cdk",
+            "boto3",
+            "botocore",
+            "constructs",
+            "cdk_nag",
+            "punctual.settings",
+            "punctual.auth",
+            "punctual.domain.tenants.limits",
+            "punctual.domain.tenants.tokens",
+            "punctual.domain.tenants.webhooks",
+            "punctual.tasks.http.addresses",
+            "punctual.tasks.reach",
+            "punctual.engine.commands.audit",
+            "punctual.aws.dynamodb.audit.audit",
+            "punctual.aws.dynamodb.client",
+            "punctual.aws.dynamodb.keys",
+            "punctual.aws.dynamodb.control.limit_keys",
+            "punctual.aws.dynamodb.control.limits",
+            "punctual.aws.dynamodb.control.counter_keys",
+            "punctual.aws.dynamodb.timers.rows",
+            "punctual.aws.dynamodb.control.token_keys",
+            "punctual.aws.ports",
+            "punctual.lambdas.ssm_secrets",
+            "punctual.lambdas.telemetry",
+            "punctual.web.contract",
+        }
+    ),
+}
+"""What a package may import besides the standard library and itself."""
+
+IMPURE = frozenset({"asyncio", "random", "secrets", "socket", "sqlite3", "subprocess", "threading"})
+"""What of the standard library the domain does without: it decides, and does nothing."""
+
+AMBIENT = (
+    "datetime.date.today",
+    "datetime.datetime.now",
+    "datetime.datetime.today",
+    "datetime.datetime.utcnow",
+    "os.urandom",
+    "random.",
+    "secrets.",
+    "time.monotonic",
+    "time.perf_counter",
+    "time.sleep",
+    "time.time",
+    "uuid.uuid1",
+    "uuid.uuid4",
+)
+"""Time, chance and waiting are arguments; a trailing dot stands for the whole module."""
+
+AMBIENT_IN = (
+    f"{OURS}/node/",
+    f"{OURS}/identity.py",
+    f"{OURS}/aws/ports.py",
+    f"{OURS}/client/clock.py",
+    "functions/",
+)
+"""The places that hand them in."""
+
+
+class Named(NamedTuple):
+    """A dotted name that a file imports or uses, and where."""
+
+    dotted: str
+    line: int
+
+
+def imported(tree: ast.AST) -> Iterator[Named]:
+    """Every import wherever it stands, a relative one with its dots."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Named(alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            source = "." * node.level + (node.module or "")
+            yield from (Named(f"{source}.{alias.name}", node.lineno) for alias in node.names)
+
+
+def within(dotted: str, package: str) -> bool:
+    return dotted == package or dotted.startswith(f"{package}.")
+
+
+def row_of(path: str) -> str | None:
+    return next((row for row in ALLOWED if path == row or path.startswith(f"{row}/")), None)
+
+
+def itself(path: str) -> str:
+    """The package that a file may import because it belongs to it."""
+    if path.startswith("functions/"):
+        return "functions." + path.split("/")[1]
+    if path.startswith("cli/"):
+        return "punctual_cli"
+    if path.startswith("infra/"):
+        return "infra"
+    return ".".join(path.removeprefix("layers/core/python/").split("/")[:2]).removesuffix(".py")
+
+
+def wrong_imports(path: str, source: str) -> list[str]:
+    """What the file at `path` imports against the table."""
+    row = row_of(path)
+    if row is None:
+        return [f"{path}: no row in the table"]
+    allowed = set(ALLOWED[row]) | {itself(path)}
+    found = []
+    for dotted, line in imported(ast.parse(source)):
+        root = dotted.split(".")[0]
+        if root in sys.stdlib_module_names:
+            wrong = row == f"{OURS}/domain" and root in IMPURE
+        else:
+            wrong = not any(within(dotted, package) for package in allowed)
+        if wrong:
+            found.append(f"{path}:{line}: {dotted}")
+    return found
+
+
+def _aliases(tree: ast.AST) -> dict[str, str]:
+    known = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                known[alias.asname or alias.name.split(".")[0]] = (
+                    alias.name if alias.asname else alias.name.split(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            for alias in node.names:
+                known[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return known
+
+
+def _dotted(node: ast.expr, aliases: dict[str, str]) -> str | None:
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id)
+    if isinstance(node, ast.Attribute):
+        before = _dotted(node.value, aliases)
+        return before and f"{before}.{node.attr}"
+    return None
+
+
+def ambient_uses(path: str, source: str) -> list[str]:
+    """Where the file takes time, chance or a pause from its surroundings, called or handed on."""
+    if path.startswith(AMBIENT_IN):
+        return []
+    tree = ast.parse(source)
+    aliases = _aliases(tree)
+    uses = {
+        Named(dotted, node.lineno)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name | ast.Attribute)
+        and (dotted := _dotted(node, aliases))
+        and dotted.startswith(AMBIENT)
+    }
+    return [f"{path}:{line}: {dotted}" for dotted, line in sorted(uses, key=lambda use: use.line)]
+
+
+def sources(*trees: str) -> list[str]:
+    return sorted(
+        str(path.relative_to(ROOT)) for tree in trees for path in (ROOT / tree).rglob("*.py")
+    )
+
+
+@pytest.mark.parametrize("path", sources(OURS, "functions", "infra", "cli"))
+def test_a_file_imports_only_what_its_row_allows(path: str) -> None:
+    assert wrong_imports(path, (ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize("path", sources(OURS))
+def test_time_and_chance_are_arguments(path: str) -> None:
+    assert ambient_uses(path, (ROOT / path).read_text()) == []
+
+
+def test_there_is_something_to_check() -> None:
+    assert f"{OURS}/domain/errors.py" in sources(OURS)
+
+
+@pytest.mark.parametrize(
+    ("path", "source", "wrong"),
+    [
+        ("domain/job.py", "import boto3", "boto3"),
+        ("domain/job.py", "import croniter", "croniter"),
+        ("domain/job.py", "def f():\n    from punctual.engine import look", "punctual.engine.look"),
+        ("domain/job.py", "import random", "random"),
+        ("engine/look.py", "from punctual import aws", "punctual.aws"),
+        ("engine/look.py", "from ..domain import job", "..domain.job"),
+        (
+            "tasks/http/task.py",
+            "from punctual.engine.look import look",
+            "punctual.engine.look.look",
+        ),
+        ("tasks/http/task.py", "import punctual.engine", "punctual.engine"),
+        ("node/node.py", "import punctual.aws.dynamodb.keys", "punctual.aws.dynamodb.keys"),
+        ("aws/dynamodb/client.py", "import pydantic.fields", "pydantic.fields"),
+        ("web/routes.py", "import httpx, msgspec", "httpx"),
+        ("settings.py", "from punctual.domain import job", "punctual.domain.job"),
+    ],
+)
+def test_a_planted_import_is_found(path: str, source: str, wrong: str) -> None:
+    found = wrong_imports(f"{OURS}/{path}", source)
+    assert [line.rsplit(": ", 1)[1] for line in found] == [wrong]
+
+
+def test_a_handler_may_not_import_its_neighbour() -> None:
+    assert wrong_imports("functions/api/handler.py", "from functions.planner import handler") != []
+
+
+def test_a_file_outside_the_table_is_found() -> None:
+    assert wrong_imports(f"{OURS}/extra/thing.py", "") == [
+        f"{OURS}/extra/thing.py: no row in the table"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "source"),
+    [
+        (
+            "domain/job.py",
+            "import enum\nfrom msgspec import Struct\nfrom punctual.domain import run",
+        ),
+        (
+            "tasks/http/task.py",
+            "from punctual.engine import ports\nfrom punctual.engine.ports import X",
+        ),
+        (
+            "aws/dynamodb/client.py",
+            "import boto3.dynamodb.conditions\nfrom punctual.settings import Settings",
+        ),
+    ],
+)
+def test_what_the_table_allows_passes(path: str, source: str) -> None:
+    assert wrong_imports(f"{OURS}/{path}", source) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time\ntime.time()",
+        "import time as t\nt.monotonic_ns()",
+        "from time import perf_counter\nperf_counter()",
+        "import datetime\ndatetime.datetime.now(datetime.UTC)",
+        "from datetime import datetime as dt\nclock = dt.now",
+        "from uuid import uuid4\nuuid4()",
+        "import random\nrandom.random()",
+    ],
+)
+def test_a_planted_clock_is_found(source: str) -> None:
+    assert len(ambient_uses(f"{OURS}/engine/look.py", source)) == 1
+    assert ambient_uses(f"{OURS}/node/node.py", source) == []
+
+
+def test_a_clock_that_is_an_argument_passes() -> None:
+    source = (
+        "from datetime import datetime\ndef look(now: datetime, clock):\n    return clock() - now"
+    )
+    assert ambient_uses(f"{OURS}/engine/look.py", source) == []

@@ -1,0 +1,183 @@
+"""The text of the code and of the pages: forbidden words, long sentences, full folders, constants.
+
+A folder or page in `PENDING` still has its former text. Nothing may be added to it.
+"""
+
+import ast
+import io
+import re
+import tokenize
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+CORE = "layers/core/python/punctual"
+PRODUCT = (CORE, "cli/punctual_cli", "infra", "functions")
+TREES = (*PRODUCT, "tests", "bench")
+MAX_SENTENCE_WORDS = 25
+MAX_FOLDER_FILES = 20
+FORBIDDEN = ("who", "whoever", "whose", "whom", "nobody", "somebody", "everybody", "thereof")
+PENDING = (
+    "bench",
+    "cli/punctual_cli",
+    "docs/cli.md",
+    "docs/cost.md",
+    "docs/requirements.md",
+    "infra",
+    f"{CORE}/aws",
+    f"{CORE}/client",
+    f"{CORE}/domain",
+    f"{CORE}/engine",
+    f"{CORE}/lambdas",
+    f"{CORE}/node",
+    f"{CORE}/tasks",
+    "tests",
+)
+
+_FORBIDDEN = re.compile(rf"\b({'|'.join(FORBIDDEN)})\b", re.IGNORECASE)
+_QUOTED = re.compile(r"`[^`]*`")
+_EXAMPLE = re.compile(r"(?m)^\s*(>>>|\.\.\.).*(\n(?!\s*\n|\s*>>>).*)*")
+_INDENTED = re.compile(r"(?m)^ {4,}.*$")
+_PARAGRAPH = re.compile(r"\n\s*\n|\n\s*[-*] |\n\s*\d+\. ")
+_SENTENCE_END = re.compile(r"(?<=[.!?:])\s+")
+
+
+def is_pending(path: str) -> bool:
+    return any(path == entry or path.startswith(f"{entry}/") for entry in PENDING)
+
+
+def python_files(*trees: str) -> list[str]:
+    return sorted(
+        str(path.relative_to(ROOT)) for tree in trees for path in (ROOT / tree).rglob("*.py")
+    )
+
+
+def pages() -> list[str]:
+    found = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+    found += (ROOT / "docs").rglob("*.md")
+    return sorted(str(path.relative_to(ROOT)) for path in found if path.exists())
+
+
+def texts(source: str) -> Iterator[tuple[int, str]]:
+    """Return each comment and string of a file, with its first line's number."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type in (tokenize.STRING, tokenize.COMMENT):
+            yield token.start[0], token.string
+
+
+def forbidden_words(source: str) -> list[str]:
+    found = []
+    for first, text in texts(source):
+        for number, line in enumerate(_QUOTED.sub("", text).splitlines(), first):
+            found += [f"line {number}: {word}" for word in _FORBIDDEN.findall(line)]
+    return found
+
+
+def sentences(docstring: str) -> Iterator[str]:
+    """Return the sentences of a docstring, without its examples and its indented blocks."""
+    prose = _INDENTED.sub("", _EXAMPLE.sub("", docstring))
+    for paragraph in _PARAGRAPH.split(prose):
+        yield from _SENTENCE_END.split(" ".join(paragraph.split()))
+
+
+def long_sentences(source: str) -> list[str]:
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [
+        ast.get_docstring(node)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, documented)
+    ]
+    return [
+        sentence
+        for docstring in docstrings
+        for sentence in sentences(docstring or "")
+        if len(sentence.split()) > MAX_SENTENCE_WORDS
+    ]
+
+
+def page_words(text: str) -> list[str]:
+    """Return the forbidden words of a page outside its quoted code."""
+    found, in_code = [], False
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        elif not in_code:
+            words = _FORBIDDEN.findall(_QUOTED.sub("", line))
+            found += [f"line {number}: {word}" for word in words]
+    return found
+
+
+def constants(path: str, source: str) -> Iterator[tuple[str, str, str]]:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign) and node.value is not None:
+            targets, value = [node.target], node.value
+        else:
+            continue
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id.isupper():
+                yield target.id, path, ast.unparse(value)
+
+
+THIS = "tests/unit/project/test_plain_english.py"
+SOURCES = [path for path in python_files(*TREES) if not is_pending(path) and path != THIS]
+PAGES = [path for path in pages() if not is_pending(path)]
+FOLDERS = sorted({str(Path(path).parent) for path in python_files(*TREES)})
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_source_has_no_forbidden_word(path: str) -> None:
+    assert forbidden_words((ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_docstring_sentence_has_at_most_25_words(path: str) -> None:
+    assert long_sentences((ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_has_no_forbidden_word(path: str) -> None:
+    assert page_words((ROOT / path).read_text()) == []
+
+
+@pytest.mark.parametrize("folder", [folder for folder in FOLDERS if not is_pending(folder)])
+def test_folder_has_at_most_20_files(folder: str) -> None:
+    files = [path for path in (ROOT / folder).glob("*.py") if path.name != "__init__.py"]
+    assert len(files) <= MAX_FOLDER_FILES
+
+
+def test_constants_of_one_name_have_one_value() -> None:
+    values: dict[str, dict[str, str]] = defaultdict(dict)
+    for path in python_files(*PRODUCT):
+        if not is_pending(path):
+            for name, place, value in constants(path, (ROOT / path).read_text()):
+                values[name][value] = place
+    assert {name: places for name, places in values.items() if len(places) > 1} == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ('"""Tell whoever asks."""', 1),
+        ("# whose job this is\n", 1),
+        ('print("nobody waits")', 1),
+        ('"""Read the header `who`."""', 0),
+        ("who = 1", 0),
+    ],
+)
+def test_planted_word_is_found(source: str, count: int) -> None:
+    assert len(forbidden_words(source)) == count
+
+
+def test_planted_long_sentence_is_found() -> None:
+    words = " ".join(["word"] * (MAX_SENTENCE_WORDS + 1))
+    assert len(long_sentences(f'def f():\n    """Short. {words}."""')) == 1
+    assert long_sentences(f'def f():\n    """Short: {words[:-5]}."""') == []
+
+
+def test_planted_word_of_a_page_is_found_outside_code() -> None:
+    assert page_words("Ask whom?\n\n```\nwho\n```\n`who`") == ["line 1: whom"]
