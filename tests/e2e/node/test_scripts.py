@@ -271,7 +271,7 @@ def test_a_node_without_any_sandbox_warns(data: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(
-        "from punctual.tasks import landlock\nlandlock.CREATE_RULESET = 100_000\n"
+        "from punctual.tasks.script import landlock\nlandlock.CREATE_RULESET = 100_000\n"
     )
     env = {"PYTHONPATH": str(site), "PATH": "/nowhere"}
     with a_node(data, **env) as node, client(node) as http:

@@ -95,10 +95,13 @@ class Clients:
         from botocore.config import Config
 
         retries: Any = {"mode": "standard", "max_attempts": 2}
+        signature = None
         if service == "lambda":
             # A function that jobs invoke may take its time, and must not be run twice for that.
             retries = {"mode": "standard", "total_max_attempts": 1}
         elif service == "s3":
+            # Without it links are signed by version 2, which no bucket made since 2020 accepts.
+            signature = "s3v4"
             # Claims that are not renewed meanwhile must outlive this; and it takes its time with
             # megabytes, where the others answer in milliseconds or not at all.
             retries = {"mode": "standard", "total_max_attempts": 2}
@@ -107,6 +110,7 @@ class Clients:
             connect_timeout=1,
             read_timeout=read_timeout,
             retries=retries,
+            signature_version=signature,
             tcp_keepalive=True,
             max_pool_connections=CREW,
         )
