@@ -47,7 +47,7 @@ def test_the_contract_holds_where_tokens_are_asked_for(tmp_path: Path) -> None:
         ran = subprocess.run(
             [
                 *(sys.executable, "-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider"),
-                *(f"tests/e2e/acceptance/{name}" for name in files),
+                *(f"tests/e2e/acceptance/access/{name}" for name in files),
             ],
             cwd=ROOT,
             env={**os.environ, "PUNCTUAL_URL": url, "PUNCTUAL_TOKEN": token},

@@ -116,7 +116,9 @@ def test_a_dead_letter_goes_through_its_function(world: ExecutorWorld) -> None:
     assert world.records() == []
 
 
-@pytest.mark.parametrize("module", ["executor.handler", "executor.task_runners", "dead_letters.handler"])
+@pytest.mark.parametrize(
+    "module", ["executor.handler", "executor.task_runners", "dead_letters.handler"]
+)
 def test_what_no_task_has_asked_for_is_not_imported(module: str) -> None:
     heavy = ("boto3", "httpx", "httpcore", "pydantic", "punctual.web")
     code = (
