@@ -1,1 +1,1 @@
-"""The command line: `punctual`."""
+"""The command line `punctual`."""

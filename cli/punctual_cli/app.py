@@ -1,4 +1,4 @@
-"""The program `punctual`: where it begins."""
+"""Start the program `punctual`."""
 
 import io
 import os
@@ -9,7 +9,8 @@ from typing import TextIO, cast
 def main() -> None:
     try:
         _take_streams()
-        # Inside, so that Ctrl-C while it loads ends it as quietly as later.
+        # The import stands inside the `try`, so Ctrl-C during loading also ends the program
+        # quietly.
         from punctual_cli.commands import completion
         from punctual_cli.program import app
 
@@ -21,7 +22,7 @@ def main() -> None:
 
 
 def _take_streams() -> None:
-    """A stream that is closed swallows, and one that cannot say a letter says its number."""
+    """Replace closed standard streams, and escape characters that an encoding lacks."""
     sys.stdin = sys.stdin or _nothing("r")
     sys.stdout = sys.stdout or _nothing("w")
     sys.stderr = sys.stderr or _nothing("w")

@@ -1,4 +1,4 @@
-"""How a command is declared: with the options that all of them take, before or after its name."""
+"""Declare commands with common options, accepted before or after the name of a command."""
 
 import inspect
 import os
@@ -63,9 +63,9 @@ def group(help_text: str) -> typer.Typer:
 
 
 def command(app: typer.Typer, name: str, panel: str | None = None) -> Callable[[Command], Command]:
-    """Registers a function whose first argument is the Session.
+    """Return a decorator that registers a function with a Session as its first argument.
 
-    One whose type is a dataclass stands for the options that its fields declare.
+    A parameter with a dataclass as its type stands for the options that its fields declare.
     """
 
     def register(function: Command) -> Command:
@@ -109,13 +109,16 @@ def _expanded(kinds: Iterable[Any]) -> list[inspect.Parameter]:
 
 
 def _session(ctx: typer.Context, given: dict[str, Any]) -> Session:
-    """What stands behind the command's name counts before what stands in front of it."""
+    """Return the session of a command.
+
+    Options after the command's name override those before it.
+    """
     before: dict[str, Any] = ctx.obj if isinstance(ctx.obj, dict) else {}
     found = {name: given[name] or before.get(name) for name in EVERYWHERE}
     if found["token"] == "-":
         found["token"] = sys.stdin.readline().strip()
     if found["no_color"]:
-        os.environ["NO_COLOR"] = "1"  # for what Typer and Rich write themselves
+        os.environ["NO_COLOR"] = "1"  # Typer and Rich read it for their own output
     return Session(
         Asked(found["url"], found["token"], found["profile"]),
         bool(found["as_json"]),
@@ -143,5 +146,5 @@ def _run(session: Session, action: Callable[[], None]) -> None:
 
 
 def _give_up_writing() -> None:
-    """Nobody takes what is left in the buffer: it must not fail once more at the end."""
+    """Point stdout at /dev/null. The reader is gone, and a flush at exit would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

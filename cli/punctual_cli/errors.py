@@ -1,4 +1,4 @@
-"""What goes wrong as people and scripts see it: a line that says what to do, and an exit code."""
+"""Turn errors into a line that says what to do, and an exit code."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from punctual_cli.output.terminal_text import plain
 
 
 class Code(IntEnum):
-    """How the program ends."""
+    """Exit codes of the program."""
 
     OK = 0
     FAILED = 1
@@ -42,7 +42,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class Told:
-    """One failure, ready to be shown."""
+    """One failure, ready to show."""
 
     exit_code: Code
     message: str
@@ -54,7 +54,7 @@ class Told:
 
 
 class Trouble(Exception):
-    """A command cannot go on."""
+    """A command cannot continue."""
 
     def __init__(self, message: str, exit_code: Code = Code.USAGE, advice: str = "") -> None:
         super().__init__(message)
@@ -62,7 +62,7 @@ class Trouble(Exception):
 
 
 def told(error: Exception, url: str) -> Told | None:
-    """None: a fault of this program, not of whoever uses it."""
+    """Return the failure to show, or None for a bug in this program."""
     if isinstance(error, Trouble):
         return error.told
     if isinstance(error, OSError):
@@ -133,7 +133,7 @@ def _advice(error: Any) -> str:
 
 
 def show(found: Told, as_json: bool) -> None:
-    """On standard error."""
+    """Print a failure on standard error."""
     if as_json:
         value = {
             "exit_code": int(found.exit_code),
@@ -149,7 +149,7 @@ def show(found: Told, as_json: bool) -> None:
     head = typer.style("Error:", fg="red", bold=True)
     errors = [f"{name}: {text}" if name else text for name, text in found.errors]
     message = found.message
-    # A detail that only joins the fields says nothing that their own lines do not.
+    # Drop a detail that only joins the messages of the fields.
     if message.rstrip(".") == "; ".join(errors).rstrip("."):
         errors = errors if len(errors) > 1 else []
         message = f"{len(errors)} fields are wrong:" if errors else message

@@ -1,4 +1,7 @@
-"""Where the API is and with which token: flags, then the environment, then what login kept."""
+"""Find the address of the API and the token.
+
+Options come first, then the environment, then the profile that login stored.
+"""
 
 import json
 import os
@@ -20,11 +23,11 @@ PORT = "PUNCTUAL_PORT"
 class Place(NamedTuple):
     url: str
     token: str | None
-    source: str  # what said so
+    source: str  # the setting that gave the address
 
 
 class Asked(NamedTuple):
-    """What the command line says; None where it says nothing."""
+    """The options of the command line. A missing option is None."""
 
     url: str | None = None
     token: str | None = None
@@ -32,9 +35,12 @@ class Asked(NamedTuple):
 
 
 def place(asked: Asked, env: Mapping[str, str], path: Path) -> Place:
-    """A kept token is for the address it was kept with, and goes nowhere else."""
+    """Return the address and the token.
+
+    A stored token is sent only to the address stored with it.
+    """
     name = asked.profile or env.get(PROFILE) or None
-    # A profile that the command line names outdoes what the environment says.
+    # A profile named on the command line overrides the environment.
     env_url = "" if asked.profile else env.get(URL, "")
     env_token = "" if asked.profile else env.get(TOKEN_VARIABLE, "")
     kept = _profile(path, name) if not (asked.url and (asked.token or env_token)) else None
@@ -53,9 +59,10 @@ def place(asked: Asked, env: Mapping[str, str], path: Path) -> Place:
 
 
 def node_here(env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the address of the node on this machine, and what says so."""
+    """Return the address of the node on this machine, and the setting that gave it."""
     port = env.get(PORT, "")
-    if not port or port == "0":  # the system chooses port 0, so the variable does not tell it
+    # with port 0 the system chooses, so the variable does not tell the port
+    if not port or port == "0":
         return HERE, "the default"
     if not port.isdecimal() or int(port) > 65_535:
         raise Trouble(f"{PORT} must be a port from 1 to 65535; got {port!r}.")
@@ -63,7 +70,8 @@ def node_here(env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def normal_url(text: str) -> str:
-    """
+    """Return an API address with its scheme and the path of its version.
+
     >>> normal_url("http://127.0.0.1:8080/"), normal_url("https://api.example.com/prod/v1/")
     ('http://127.0.0.1:8080/v1', 'https://api.example.com/prod/v1')
     """
@@ -87,7 +95,7 @@ def config_path(env: Mapping[str, str], platform: str = sys.platform) -> Path:
         base = Path(env.get("APPDATA") or Path.home() / "AppData" / "Roaming")
     else:
         given = env.get("XDG_CONFIG_HOME") or ""
-        # The rules say that a relative path there counts as none.
+        # The XDG specification ignores a relative path.
         base = Path(given) if given.startswith("/") else Path.home() / ".config"
     return base / "punctual" / "config.json"
 
@@ -121,7 +129,7 @@ def keep(path: Path, name: str, url: str, token: str | None) -> None:
 
 
 def forget(path: Path, name: str) -> bool:
-    """Whether there was something to forget."""
+    """Delete a profile. Return True if it existed."""
     found = profiles(path)
     if found.pop(name, None) is None:
         return False
@@ -130,7 +138,7 @@ def forget(path: Path, name: str) -> bool:
 
 
 def _write(path: Path, found: Mapping[str, Any]) -> None:
-    """All or nothing, and for nobody else's eyes from its first byte."""
+    """Replace the file atomically. Only its owner can read it, from its first byte."""
     make_folder(path.parent)
     text = json.dumps({"profiles": dict(found)}, indent=2) + "\n"
     write_durably(path, text.encode(), path.with_name(f"{path.name}.{os.getpid()}"))

@@ -1,4 +1,4 @@
-"""All commands together."""
+"""The program with all its commands."""
 
 from typing import Annotated
 

@@ -1,6 +1,6 @@
-"""The reference of the commands, as the program itself knows them.
+"""Generate the reference of the commands.
 
-`python -m punctual_cli.reference docs/cli.md` writes it anew below the page's marker.
+`python -m punctual_cli.reference docs/cli.md` rewrites the part below the page's marker.
 """
 
 import sys
@@ -25,7 +25,7 @@ def reference() -> str:
 
 
 def with_reference(page: str) -> str:
-    """The page with what stands below its marker renewed."""
+    """Return the page with a new reference below its marker."""
     before, marker, _ = page.partition(MARKER)
     if not marker:
         raise ValueError(f"the page has no line {MARKER}")

@@ -1,4 +1,4 @@
-"""What a command is given: where to ask, how to answer, and the clock."""
+"""The session that a command receives, with the client, the output and the clock."""
 
 import os
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class Session:
 
     @property
     def address(self) -> str:
-        """Where it asks, or would: for what goes wrong."""
+        """Return the address of the API, for error messages."""
         try:
             return self.place.url
         except Trouble:
@@ -51,18 +51,18 @@ def connect(place: Place, **options: Any) -> "Punctual":
     from punctual.client import Punctual
 
     if place.token is None:
-        # The client would take it from there, and it may be meant for another address.
+        # The client would read this variable. Its token may belong to another address.
         os.environ.pop(profiles.TOKEN_VARIABLE, None)
     return Punctual(place.url, place.token, transport=_transport(place.url), **options)
 
 
 def _transport(url: str) -> "httpx.HTTPTransport | None":
-    """A node on this machine speaks no TLS: the certificates, which take 25 ms, stay unread."""
+    """Return a transport without certificates for a local node. Loading them takes 25 ms."""
     if not profiles.is_loopback(url) or not url.startswith("http:"):
         return None
     import ssl
 
     import httpx
 
-    # Without certificates it trusts nobody.
+    # An SSL context without certificates trusts no server.
     return httpx.HTTPTransport(verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))

@@ -1,4 +1,4 @@
-"""How commands and their groups show themselves in help."""
+"""Format the help of commands and groups, and their usage errors."""
 
 import sys
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ COMMAND_ORDER = (
 
 def _shaped(params: list[Any]) -> list[Any]:
     for param in params:
-        # A flag takes no value: that its type is <bool> helps nobody.
+        # A flag takes no value, so its type <bool> is not shown.
         if getattr(param, "is_flag", False) and param.metavar is None:
             param.metavar = ""
         param.get_runtime_param = _Coercing(param)
@@ -29,7 +29,10 @@ def _shaped(params: list[Any]) -> list[Any]:
 
 
 class _Coercing:
-    """Leaves alone what has its type already: what would look at it takes 60 ms to load."""
+    """Pass through values that have their type already.
+
+    The library's coercion takes 60 ms to load.
+    """
 
     def __init__(self, param: Any) -> None:
         self._param = param
@@ -51,7 +54,7 @@ class _Coercing:
 
 
 def _plain(message: str) -> str:
-    """Without the words of the library that checks.
+    """Return a message without the wording of the validation library.
 
     >>> _plain("Value error, 'x' is not one of 'a', 'b'.")
     "'x' is not one of 'a', 'b'."
@@ -70,7 +73,7 @@ class Leaf(TyperCommand):
 
 class Branch(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Help in place of what was asked for is no JSON."""
+        """Fail for a missing command with --json, because the help text is not JSON."""
         if not args and ctx.parent is not None and ctx.parent.params.get("as_json"):
             ctx.fail("Missing command.")
         return super().parse_args(ctx, args)
@@ -96,7 +99,7 @@ class Root(Branch):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """A command line that cannot be understood is told in JSON too, where that is asked for."""
+        """Run the program. With --json, usage errors are printed as JSON too."""
         given = list(sys.argv[1:] if args is None else args)
         as_json = standalone_mode and "--json" in takewhile(lambda one: one != "--", given)
         alone = standalone_mode and not as_json

@@ -1,4 +1,4 @@
-"""Doing what a plan says; what one job is refused does not hold up the others."""
+"""Carry out a plan. A step that fails does not stop the steps of other jobs."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Done(NamedTuple):
-    """What became of one step."""
+    """The outcome of one step of a plan."""
 
     action: str
     name: str
@@ -20,7 +20,7 @@ class Done(NamedTuple):
 
 
 def carry_out(client: "Punctual", plan: Plan) -> Iterator[Done]:
-    """Changes first: they end what should no longer be, before anything new begins."""
+    """Yield the outcome of each step. Changes and cancellations run before new jobs are created."""
     from punctual.client import Refused
 
     steps: list[Create | Change | Prune] = [*plan.changes, *plan.prunes, *plan.creates]

@@ -1,4 +1,4 @@
-"""A job's fields as they compare: what is declared and what is there, defaults filled in."""
+"""Compare declared job fields with present ones, after defaults are filled in."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ FIELD_ORDER = ("name", "schedule_type", *DEFAULTS)
 
 
 class Difference(NamedTuple):
-    """A field, or a part of one, that is to change; `ABSENT` where it is not there."""
+    """A field, or a part of one, that changes. `ABSENT` stands for a missing value."""
 
     path: str
     old: Any
@@ -29,7 +29,7 @@ ABSENT: Any = _Absent()
 
 
 def whole(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Every field with its default, what belongs to another type of schedule left null."""
+    """Return every field with its default. Fields of other schedule types are null."""
     kind = fields.get("schedule_type")
     found = {name: fields.get(name) for name in ("name", "schedule_type")}
     for name in DEFAULTS:
@@ -44,7 +44,7 @@ def whole(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _default(name: str, fields: Mapping[str, Any]) -> Any:
     if name == "max_retries" and fields.get("delivery") == "AT_MOST_ONCE":
         return 0
-    # EventBridge's own expressions skip what the clocks skip.
+    # EventBridge expressions always skip local times that do not exist.
     if name == "dst_gap" and ")" in str(fields.get("cron_expression") or ""):
         return "SKIP"
     return DEFAULTS[name]
@@ -70,7 +70,7 @@ def _without_nulls(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def declared_of(job: Mapping[str, Any]) -> dict[str, Any]:
-    """What would have to be declared for a job to be as it is: no default, nothing of the server's.
+    """Return the fields to declare for a job, without defaults and without fields of the server.
 
     >>> declared_of({"name": "x", "schedule_type": "IMMEDIATE", "status": "SCHEDULED", "version": 1,
     ...     "task": {"type": "http", "url": "http://a", "method": "POST"}, "max_retries": 3})
@@ -98,7 +98,7 @@ def _bare(name: str, value: Any) -> Any:
 
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[Difference]:
-    """What tells two jobs apart, both `whole`."""
+    """Return the differences between two jobs. Both are results of `whole`."""
     found: list[Difference] = []
     for name in FIELD_ORDER:
         found.extend(_between(name, old.get(name), new.get(name)))
@@ -117,12 +117,12 @@ def _between(path: str, old: Any, new: Any) -> Iterator[Difference]:
 
 
 def _opens(one: Any, other: Any) -> bool:
-    """Whether the parts of a mapping say more than it does as a whole."""
+    """Return True if a mapping is compared key by key instead of as a whole."""
     return isinstance(one, dict) and (isinstance(other, dict) or (other is ABSENT and bool(one)))
 
 
 def same(one: Any, other: Any) -> bool:
-    """As JSON: 1 and 1.0 are one number, 1 and true are not.
+    """Return True if two values are equal as JSON. 1 equals 1.0, but 1 does not equal true.
 
     >>> same({"a": [1]}, {"a": [1.0]}), same(1, True)
     (True, False)
@@ -137,7 +137,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def change_of(found: list[Difference], declared: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields to send, each whole: as declared, or null for its default."""
+    """Return the fields to send. Each is complete, as declared, or null for its default."""
     kind = declared.get("schedule_type")
     sent: dict[str, Any] = {}
     for difference in found:

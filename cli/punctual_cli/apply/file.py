@@ -1,6 +1,7 @@
-"""Jobs as files declare them: which set they belong to, and everything wrong with them at once.
+"""Read the jobs that files declare, and report all their faults at once.
 
-A file is one document or several. Each names its set, and may give fields to all its jobs:
+A file holds one or several documents. Each document names its set, and may set defaults for its
+jobs.
 
     set: billing
     defaults:
@@ -29,7 +30,7 @@ from punctual_cli.apply.yaml_lines import Document, Fault, Path, Unreadable, pla
 
 SET_TAG = "punctual-set"
 MOST_SET = 128
-# What an installation has is for it to say: here every type of task counts as known.
+# Every task type counts as known here, because only the server knows which ones it offers.
 ANYWHERE = Features(
     frozenset({"event", "http", "lambda", "sqs", "script", "container"}), True, True
 )
@@ -40,16 +41,16 @@ class Declared:
     """One job of a file."""
 
     name: str
-    fields: Mapping[str, Any]  # as the API takes them, the set's tag among them
+    fields: Mapping[str, Any]  # as the API takes them, with the tag of the set
     set_name: str | None
-    paused: bool | None  # None: as it is
-    job_id: str | None  # where names do not tell jobs apart
+    paused: bool | None  # None leaves the job as it is
+    job_id: str | None  # needed where several jobs have the same name
     place: "Place"
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a job stands in its file."""
+    """The position of a job in its file."""
 
     document: Document
     path: Path
@@ -60,10 +61,10 @@ class Place:
         return Fault(self.line(field), message, self.file)
 
     def line(self, field: str = "") -> int:
-        """Of a field by the API's name for it."""
+        """Return the line of a field, given by its name in the API."""
         parts = tuple(places(field)) if field else ()
         own = (*self.path, *parts)
-        # What does not stand with the job itself may come from the file's defaults.
+        # A field that the job itself lacks may come from the defaults of the file.
         if parts and (*self.path, parts[0]) not in self.document.lines:
             given = (*self.defaults, *parts)
             if (*self.defaults, parts[0]) in self.document.lines:
@@ -72,8 +73,6 @@ class Place:
 
 
 class Group(NamedTuple):
-    """The jobs of one document."""
-
     set_name: str | None
     jobs: tuple[Declared, ...]
 
@@ -86,7 +85,7 @@ class Source(NamedTuple):
 
 
 class Wrong(Exception):
-    """Everything wrong with the files, by file and line."""
+    """All faults of the files, by file and line."""
 
     def __init__(self, faults: Sequence[Fault], is_syntax: bool = False) -> None:
         self.faults = in_order(faults)
@@ -99,7 +98,7 @@ def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
 
 
 def groups(sources: Sequence[Source]) -> list[Group]:
-    """Return every document of every file; Wrong names every fault of every job."""
+    """Return every document of every file, or raise `Wrong` with all faults of all jobs."""
     read = _read(sources)
     faults: list[Fault] = []
     found: list[Group] = []
@@ -121,7 +120,7 @@ def groups(sources: Sequence[Source]) -> list[Group]:
 
 
 def _read(sources: Sequence[Source]) -> list[tuple[Source, list[Document]]]:
-    """Parse every file first: what is wrong with the fields of an unreadable file is unknown."""
+    """Return the documents of each file. All files must be readable before fields are checked."""
     faults: list[Fault] = []
     found = []
     for source in sources:
@@ -200,7 +199,7 @@ def _job(
 
 
 def _merged(defaults: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, Any]:
-    """A job's own fields in the place of the defaults, but for tags, which come together."""
+    """Return the defaults with a job's own fields over them. Tags of both are merged."""
     found = {**defaults, **job}
     common, own = defaults.get("tags"), job.get("tags")
     if isinstance(common, dict) and isinstance(own, dict):
@@ -209,7 +208,7 @@ def _merged(defaults: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, An
 
 
 def _name_doubles(found: Sequence[Group], faults: list[Fault]) -> None:
-    """Add a fault for each job that is declared a second time, in any of the files."""
+    """Add a fault for each job that is declared a second time in any file."""
     first: dict[tuple[str | None, str, str | None], Place] = {}
     for group in found:
         for job in group.jobs:
@@ -227,7 +226,10 @@ def _name_doubles(found: Sequence[Group], faults: list[Fault]) -> None:
 def wrong_fields(
     job: Declared, present: Mapping[str, Any] | None, now: datetime, features: Features
 ) -> Iterator[Fault]:
-    """By the rules of the API; `present`: the document that it would change."""
+    """Yield the faults that the API's rules find.
+
+    `present` is the job document to change, if any.
+    """
     try:
         parsed = parse_object(msgspec.json.encode(job.fields))
         if present is None:

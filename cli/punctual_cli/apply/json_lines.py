@@ -1,4 +1,4 @@
-"""JSON as it stands in a file, with the line of each part; what YAML refuses in it is read too."""
+"""Read JSON with the line of each part. It also accepts JSON that YAML rejects."""
 
 import json
 from bisect import bisect
@@ -22,11 +22,11 @@ _JSON_LITERALS = {"true": True, "false": False, "null": None}
 
 
 class NoJson(Exception):
-    """It may be YAML still."""
+    """The text is not JSON. It may be YAML."""
 
 
 def documents(text: str) -> list[Document]:
-    """Of a file that holds JSON, or else YAML."""
+    """Return the documents of a text that holds JSON or YAML."""
     reader = _Reader(text)
     try:
         value = reader.whole()
@@ -38,7 +38,7 @@ def documents(text: str) -> list[Document]:
 
 
 class _Reader:
-    """Goes through the text once, and on after a fault that is no matter of form."""
+    """A parser that makes one pass. It continues after faults that do not break the syntax."""
 
     def __init__(self, text: str) -> None:
         self.faults: list[Fault] = []
@@ -50,7 +50,7 @@ class _Reader:
 
     def whole(self) -> Any:
         self._skip()
-        if self._next() not in ("{", "["):  # a word alone is YAML's to read
+        if self._next() not in ("{", "["):  # YAML reads a bare word
             raise NoJson
         value = self._value(())
         self._skip()
@@ -105,7 +105,7 @@ class _Reader:
         return value
 
     def _more(self, end: str) -> None:
-        """Behind a part comes the end, or a comma and another part."""
+        """Return after the end of a container, or after a comma that another part follows."""
         self._skip()
         if self._next() == end:
             return
@@ -131,7 +131,7 @@ class _Reader:
         whole, fraction, exponent = found.groups()
         try:
             number = float(found[0]) if fraction or exponent else int(whole)
-        except ValueError:  # thousands of digits
+        except ValueError:  # Python limits the number of digits
             self.faults.append(Fault(self._line(), f"{found[0][:40]!r} is no number"))
             return None
         if number in (float("inf"), float("-inf")):

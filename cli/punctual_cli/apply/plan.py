@@ -1,4 +1,4 @@
-"""What to do so that what is there becomes what is declared: a decision, without doing it."""
+"""Plan the steps that turn the present jobs into the declared jobs. Nothing is changed here."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ Job = Mapping[str, Any]  # as the API shows it
 @dataclass(frozen=True)
 class Create:
     declared: Declared
-    key: str  # of two who apply the same file at once one makes the job
+    key: str  # two clients that apply the same file at once create one job
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Change:
     differences: tuple[Difference, ...]
     sent: Mapping[str, Any]
     pause: Literal["pause", "resume"] | None
-    adopted: bool  # it was of no set before
+    adopted: bool  # it had no set before
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Plan:
     changes: tuple[Change, ...] = ()
     prunes: tuple[Prune, ...] = ()
     unchanged: tuple[Declared, ...] = ()
-    left: tuple[Prune, ...] = ()  # of a set, and not in the file: --prune would cancel them
+    left: tuple[Prune, ...] = ()  # in a set but not in the file, so --prune cancels them
 
     @property
     def steps(self) -> int:
@@ -55,26 +55,29 @@ class Plan:
 
 
 class Present:
-    """The jobs that are there, by how a file may mean them."""
+    """The present jobs, by set and name and by id."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._named: dict[tuple[str | None, str], list[Job]] = {}
         self._by_id: dict[str, Job] = {}
         for job in jobs:
-            # What ran at once is history: it has no schedule that could be declared.
+            # A job that ran at once has no schedule to declare.
             if job["schedule_type"] != "IMMEDIATE":
                 self._named.setdefault((set_of(job), job["name"]), []).append(job)
                 self._by_id[job["job_id"]] = job
 
     def meant(self, declared: Declared) -> list[Job]:
-        """One, none, or several that nothing tells apart."""
+        """Return the jobs that a declaration may mean.
+
+        Several are returned if they share the name.
+        """
         if declared.job_id is not None:
             found = self._by_id.get(declared.job_id)
             return [] if found is None else [found]
         own = _standing(self._named.get((declared.set_name, declared.name), []))
         if own or declared.set_name is None:
             return own
-        # A job that no set has yet is taken over: made again it would run twice.
+        # Adopt a job without a set. A second job of this name would double its runs.
         return [job for job in self._named.get((None, declared.name), []) if job["status"] in ALIVE]
 
     def of_set(self, name: str) -> list[Job]:
@@ -87,7 +90,7 @@ class Present:
         ]
 
     def ended(self, declared: Declared) -> str:
-        """The last that had the name and was cancelled."""
+        """Return the id of the last cancelled job with this name."""
         jobs = self._named.get((declared.set_name, declared.name), [])
         return max((job["job_id"] for job in jobs if job["status"] == "CANCELLED"), default="")
 
@@ -98,7 +101,7 @@ def set_of(job: Job) -> str | None:
 
 
 def _standing(jobs: Sequence[Job]) -> list[Job]:
-    """Those alive, else the newest that has completed."""
+    """Return the live jobs, or else the newest completed one."""
     alive = [job for job in jobs if job["status"] in ALIVE]
     completed = [job for job in jobs if job["status"] == "COMPLETED"]
     return alive or sorted(completed, key=lambda job: str(job["created_at"]))[-1:]
@@ -111,7 +114,7 @@ def plan(
     now: datetime,
     features: Features,
 ) -> tuple[Plan, list[Fault]]:
-    """And what stands against it, by its lines."""
+    """Return the plan, and the faults that prevent it, each with its line."""
     present = Present(jobs)
     faults: list[Fault] = []
     creates: list[Create] = []
@@ -165,7 +168,7 @@ def _against(
 
 
 def _document(job: Job) -> dict[str, Any]:
-    """As the server keeps it: nulls left out, and what belongs to other schedules."""
+    """Return a job as the server stores it, without nulls and fields of other schedule types."""
     kind = job["schedule_type"]
     return {
         name: value
@@ -177,7 +180,7 @@ def _document(job: Job) -> dict[str, Any]:
 
 
 def _change(declared: Declared, present: Job) -> Change | None:
-    # A default where there was nothing is none of the file's doing: another type of schedule is.
+    # A default that fills an empty field is not a change of the file. A new schedule type is.
     found = [
         one
         for one in differences(whole(present), whole(declared.fields))
@@ -195,7 +198,7 @@ def _change(declared: Declared, present: Job) -> Change | None:
 
 
 def _key(declared: Declared, present: Present) -> str:
-    """The same for who declares the same at the same time; another after it was cancelled."""
+    """Return an idempotency key. It is equal for equal declarations, and changes after a cancel."""
     said = [declared.set_name, declared.name, dict(declared.fields), present.ended(declared)]
     text = msgspec.json.encode(said, order="deterministic")
     return f"apply/{blake2b(text, digest_size=16).hexdigest()}"

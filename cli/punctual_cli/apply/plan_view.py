@@ -1,4 +1,4 @@
-"""A plan as people read it before they say yes."""
+"""Render a plan for the confirmation prompt."""
 
 import difflib
 import re
@@ -44,7 +44,8 @@ def lines(plan: Plan) -> Iterator[Line]:
 
 
 def summary(plan: Plan, done: bool = False) -> str:
-    """
+    """Return the counts of a plan as one sentence.
+
     >>> summary(Plan())
     '0 to create, 0 to change, 0 to cancel; 0 unchanged.'
     """
@@ -121,7 +122,7 @@ def _without_set(name: str, value: Any) -> Any:
 
 
 def _is_secret(path: str, value: Any) -> bool:
-    """What looks like a secret that somebody wrote out, where a placeholder ought to stand."""
+    """Return True if a literal value stands where a secret's placeholder is expected."""
     last = path.rpartition(".")[2]
     return (
         isinstance(value, str)
@@ -144,7 +145,7 @@ def _veiled_inside(value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """As short as it stays clear: text without quotes where it could be nothing else."""
+    """Return a value in its shortest clear form. Plain text has no quotes."""
     if value is ABSENT:
         return "(none)"
     if value is None:

@@ -1,6 +1,6 @@
-"""YAML as JSON's equal: the same values, and the line of each; what a person sees as text is text.
+"""Read YAML as JSON values, with the line of each part.
 
-Dates stay text, and so do on, yes and 0777: only true and false are truth, only JSON's numbers are
+Dates, on, yes and 0777 stay text. Only true and false are booleans, and only JSON's numbers are
 numbers.
 """
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-MOST_VALUES = 200_000  # in one text, aliases counted as often as they stand
+MOST_VALUES = 200_000  # per text; each use of an alias counts
 MOST_DEEP = 100
 TOO_MUCH = f"must hold at most {MOST_VALUES:,} values, nested {MOST_DEEP} deep"
 MAX_YAML_BYTES = 2_000_000
@@ -30,7 +30,7 @@ Path = tuple[str | int, ...]
 
 
 class Fault(NamedTuple):
-    """What is wrong with a text, on which line, and in which file where several are read."""
+    """A fault in a text, with its line and, if several files are read, its file."""
 
     line: int
     message: str
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 class Unreadable(Exception):
-    """Not YAML, or not what JSON could say as well; `faults` are all that were found."""
+    """The text is not YAML, or holds values that JSON lacks. `faults` lists all faults found."""
 
     def __init__(self, *faults: Fault) -> None:
         super().__init__("; ".join(f"line {f.line}: {f.message}" for f in faults))
@@ -52,7 +52,7 @@ class Document(NamedTuple):
     lines: dict[Path, int]
 
     def line(self, path: Path) -> int:
-        """Of the nearest part that stands in the text."""
+        """Return the line of the nearest enclosing part that stands in the text."""
         while path and path not in self.lines:
             path = path[:-1]
         return self.lines[path]
@@ -80,7 +80,7 @@ class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[mi
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what either of YAML's versions would take for something else than text."""
+    """A YAML dumper that quotes text which YAML 1.1 or 1.2 would read as another type."""
 
     yaml_implicit_resolvers = _resolvers(yaml.SafeDumper.yaml_implicit_resolvers)
 
@@ -91,7 +91,7 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
 
-# What YAML takes for a line's end, or will not print: written escaped.
+# YAML takes these characters for line ends or cannot print them, so they are escaped.
 _ODD = re.compile(
     "[^\\n\\t\\x20-\\x7e\\xa0-\\u2027\\u202a-\\ud7ff\\ue000-\\ufefe\\uff00-\\ufffd\\U00010000-\\U0010ffff]"
 )
@@ -112,12 +112,12 @@ _Dumper.add_representer(str, _represent_text)
 
 
 def written(value: Any) -> str:
-    """As people write YAML; what is read again is the same."""
+    """Return a value as YAML in block style. Reading it again gives the same value."""
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=96))
 
 
 def documents(text: str) -> list[Document]:
-    """Every document of the text that is not empty."""
+    """Return every document of the text that is not empty."""
     _check_size(text)
     try:
         _refuse_depth(text)
@@ -146,7 +146,7 @@ def _check_size(text: str) -> None:
 
 
 def _refuse_depth(text: str) -> None:
-    """What makes nodes descends once for each level, without a look at how far it may."""
+    """Refuse deep nesting before nodes are composed. The composer recurses without a limit."""
     depth = 0
     for event in yaml.parse(text, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -168,7 +168,7 @@ def _first_line(error: Exception) -> str:
 
 
 class _Reader:
-    """Makes values of nodes, and goes on after what is wrong."""
+    """A converter from nodes to values. It continues after a fault."""
 
     def __init__(self) -> None:
         self.faults: list[Fault] = []
@@ -250,7 +250,7 @@ class _Reader:
 
 
 def places(path: str) -> Iterator[str | int]:
-    """The parts of a field's path as the API names it.
+    """Yield the parts of a field's path as the API names it.
 
     >>> tuple(places("notify.0.url"))
     ('notify', 0, 'url')

@@ -1,4 +1,4 @@
-"""punctual login, logout, whoami."""
+"""The commands punctual login, logout and whoami."""
 
 import os
 import sys
@@ -28,7 +28,7 @@ def login(asker: Session) -> None:
     if token is None and sys.stdin.isatty():
         token = prompting.asked_in_secret("Token (empty for a node without tokens)")
     client = session.connect(Place(url, token or None, "login"))
-    # Health needs no token: it tells a wrong address from a wrong token.
+    # Health needs no token, so a wrong address differs from a wrong token.
     client.health()
     found = client.whoami()
     profiles.keep(path, name, url, token or None)

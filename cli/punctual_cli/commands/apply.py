@@ -1,4 +1,4 @@
-"""punctual apply."""
+"""The command punctual apply."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn

@@ -1,4 +1,4 @@
-"""punctual audit."""
+"""The command punctual audit."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -77,13 +77,13 @@ def _table(session: Session, entries: "list[AuditEntry]") -> None:
 
 
 def _what(entry: "AuditEntry") -> str:
-    """What it was done to, by its name where the entry knows one, and which fields changed."""
+    """Return the target of an entry, by name if known, and the fields that changed."""
     named = (entry.after or entry.before or {}).get("name")
     known = entry.run_id or entry.job_id or entry.subject_token_id or ""
     times = f" ×{entry.count:,}" if entry.count > 1 else ""
     fields = ", ".join(_changed(entry))
     if fields and entry.action == "job.update" and not named:
-        # They tell more than the id: a narrow terminal cuts off what comes last.
+        # The fields come first, because a narrow terminal cuts off the end of a line.
         return f"{fields} ({known}){times}"
     return f"{named or known}{times}{fields and f': {fields}'}"
 

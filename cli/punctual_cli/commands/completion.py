@@ -1,4 +1,4 @@
-"""punctual completion: what a shell needs to complete words."""
+"""The command punctual completion, which prints a shell's completion script."""
 
 import os
 import sys
@@ -42,7 +42,10 @@ def completion(
 
 
 def prepare() -> None:
-    """Typer knows the shells only once it was asked for the options that it would add itself."""
+    """Register Typer's shells.
+
+    Typer does this only when its own completion options are requested.
+    """
     get_completion_inspect_parameters()
 
 

@@ -1,4 +1,4 @@
-"""The times that croniter computes for a cron expression, beside those of Punctual."""
+"""Compare the times of a cron expression in croniter with those in Punctual."""
 
 import re
 from collections.abc import Sequence

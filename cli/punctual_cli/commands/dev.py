@@ -1,4 +1,4 @@
-"""punctual dev: the local node."""
+"""The command punctual dev, which runs a local node."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""punctual export."""
+"""The command punctual export."""
 
 import sys
 from collections import Counter
@@ -48,7 +48,7 @@ def export(
 
 
 def documents(jobs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """One for each set, by their names; what belongs to none comes first."""
+    """Return one document for each set, sorted by name. Jobs without a set come first."""
     from punctual_cli.apply.plan import set_of
 
     by_set: dict[str | None, list[Mapping[str, Any]]] = {}
@@ -62,7 +62,7 @@ def documents(jobs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _declared(jobs: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """By name; an id only where the name is not enough."""
+    """Return declarations sorted by name. An id is added only where a name is not unique."""
     from punctual_cli.apply.fields import declared_of
     from punctual_cli.apply.file import SET_TAG
 

@@ -1,4 +1,4 @@
-"""punctual jobs: pause, resume, cancel, run, backfill."""
+"""The commands punctual jobs pause, resume, cancel, run and backfill."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 

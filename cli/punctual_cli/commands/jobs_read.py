@@ -1,4 +1,4 @@
-"""punctual jobs: list, show, explain."""
+"""The commands punctual jobs list, show and explain."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
@@ -68,7 +68,10 @@ def show(session: Session, job: JobName) -> None:
 
 
 def _moment(session: Session, text: str, zone: "tzinfo | None") -> datetime | str:
-    """Return a time as the server takes it, which knows what the clocks of the zone skip."""
+    """Return a time for the server.
+
+    A local time stays local, because the server handles DST gaps.
+    """
     if zone is None:
         return moment_of("--at", text, session.clock())
     at = read("--at", lambda: moments.local_or_utc(text, session.clock(), zone))

@@ -1,4 +1,4 @@
-"""punctual jobs: create, update."""
+"""The commands punctual jobs create and update."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +16,7 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from punctual.client import Job
 
-JOBS_PER_CALL = 100  # jobs in one call, so that progress shows
+JOBS_PER_CALL = 100  # small enough that progress shows
 
 File = Annotated[
     str | None,
@@ -52,7 +52,7 @@ def create(
     if name is not None:
         given = {**given, "name": name}
     wanted = flags.over(given, session.clock())
-    if "name" not in wanted and file is None:  # of a file the server says all that is wrong
+    if "name" not in wanted and file is None:  # the server reports all faults of a file
         raise Trouble("A job needs a name: punctual jobs create NAME …")
     wanted.setdefault("schedule_type", "IMMEDIATE")
     _answer(session, session.client.jobs.create(idempotency_key=key, **wanted), "Created")
@@ -114,7 +114,7 @@ def update(
     if name is not None:
         given["name"] = name
     if flags.reaches_inside:
-        # What is sent takes the place of the former field whole: start from what is there.
+        # The server replaces a field as a whole, so start from the present value.
         present = session.client.jobs.get(job_id)
         given = {**flags.touched(present.raw), **given}
         if_version = present.version if if_version is None else if_version

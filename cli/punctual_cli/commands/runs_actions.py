@@ -1,4 +1,4 @@
-"""punctual runs: cancel, retry."""
+"""The commands punctual runs cancel and retry."""
 
 from punctual_cli.input.options import Key
 from punctual_cli.input.references import LATEST, JobName, RunName, run_of

@@ -1,4 +1,4 @@
-"""punctual runs: list, show, output, logs, watch."""
+"""The commands punctual runs list, show, output, logs and watch."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -91,9 +91,9 @@ def list_runs(
 
 
 def _names(session: Session, runs: list[Any]) -> dict[str, str]:
-    """Of the jobs of these runs: the newest jobs at once, some others one by one.
+    """Return job names for these runs, from one list of new jobs and a few single reads.
 
-    A run whose job has no name here shows the job's id.
+    A run shows its job's id if the name is missing here.
     """
     from punctual.client import NotFound
 
@@ -106,7 +106,7 @@ def _names(session: Session, runs: list[Any]) -> dict[str, str]:
         try:
             names[job_id] = session.client.jobs.get(job_id).name
         except NotFound:
-            continue  # its runs are kept longer than it
+            continue  # runs are kept longer than their job
     return names
 
 
@@ -199,7 +199,7 @@ def _absent(run: "Run", what: str) -> Iterator[None]:
 
 
 def _show_text(pieces: Iterable[str], raw: bool) -> None:
-    """Write each piece at once. The text is a job's own, so a terminal must not obey it."""
+    """Write each piece at once. The text comes from a job, so control characters are escaped."""
     text = ColouredText()
     for piece in pieces:
         sys.stdout.write(piece if raw else text.piece(piece))

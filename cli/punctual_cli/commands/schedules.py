@@ -1,4 +1,4 @@
-"""punctual preview, punctual upcoming."""
+"""The commands punctual preview and punctual upcoming."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +18,7 @@ from punctual_cli.session import Session
 if TYPE_CHECKING:
     from punctual.client import Upcoming
 
-SOME = 20  # what is due soon fills a screen
+SOME = 20  # one screen
 
 
 def preview(

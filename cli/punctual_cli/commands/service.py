@@ -1,4 +1,4 @@
-"""punctual stats, punctual health: how the installation does."""
+"""The commands punctual stats and punctual health."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -63,7 +63,8 @@ def _ms(value: float | None) -> str:
 
 
 def sparks(numbers: list[int]) -> str:
-    """
+    """Return a bar chart of the numbers in one line of text.
+
     >>> sparks([0, 1, 4, 8])
     ' ▁▄█'
     """

@@ -1,4 +1,4 @@
-"""punctual tokens: create, list, revoke; punctual webhook-secret."""
+"""The commands punctual tokens create, list and revoke, and punctual webhook-secret."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -38,7 +38,7 @@ def create(
     if session.as_json:
         answers.as_json(found.raw)
         return
-    # Alone on standard output, so that it can be piped to where it is to be kept.
+    # Only the token goes to standard output, so it can be piped to a secret store.
     sys.stdout.write(found.token + "\n")
     note = session.screen.note
     note(f"{found.token_id}: {found.name}, {found.role} of {found.tenant}.")
@@ -102,11 +102,11 @@ def webhook_secret(session: Session) -> None:
     if session.as_json:
         answers.as_json({"secret": secret})
     else:
-        sys.stdout.write(secret + "\n")  # alone, so that it can be piped to where it is kept
+        sys.stdout.write(secret + "\n")  # only the secret, so it can be piped to a secret store
 
 
 def _id_of(session: Session, reference: str) -> str:
-    """A name stands for the one token of that name that is not revoked."""
+    """Return a token's id. A name stands for the only token of that name that is not revoked."""
     listed = list(session.client.tokens.list())
     if any(token.token_id == reference for token in listed):
         return reference

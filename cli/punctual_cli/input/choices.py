@@ -1,4 +1,4 @@
-"""The words that options take."""
+"""The enumerated words that options take."""
 
 from enum import StrEnum
 

@@ -1,4 +1,4 @@
-"""The real clock, and waiting: named here alone."""
+"""The real clock and sleep. No other module of the command line names them."""
 
 import time
 from datetime import UTC, datetime

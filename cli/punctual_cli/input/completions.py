@@ -1,4 +1,4 @@
-"""What the shell may offer for a word that is begun."""
+"""Completions for a word on the command line."""
 
 import os
 import shlex
@@ -6,19 +6,19 @@ from typing import Any
 
 import typer
 
-COMPLETION_SECONDS = 1.0  # seconds: whoever presses Tab does not wait
+COMPLETION_SECONDS = 1.0  # a user who presses Tab does not wait longer
 MAX_COMPLETIONS = 50
 
 
 def jobs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Names of jobs, or ids where a shell would not take the name as one word."""
+    """Return names of jobs, or ids where a shell would split the name."""
     from punctual.client import PunctualError
     from punctual_cli.errors import Trouble
 
     try:
         return _jobs(ctx, incomplete)
     except (PunctualError, Trouble, OSError):
-        return []  # there is nothing to offer, and nowhere to say why
+        return []  # completion has no place for an error message
 
 
 def _jobs(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]]:

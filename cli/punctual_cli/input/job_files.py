@@ -28,7 +28,7 @@ def text_of(name: str) -> str:
 
 
 def files_of(names: Sequence[str]) -> list[str]:
-    """Return each file once, with those of folders and of their subfolders, sorted by name."""
+    """Return each file once. Folders yield the files below them, sorted by name."""
     found: dict[str, str] = {}
     for name in names:
         files = _files_in(Path(name)) if name != "-" and Path(name).is_dir() else iter([name])
@@ -40,7 +40,7 @@ def files_of(names: Sequence[str]) -> list[str]:
 
 
 def _files_in(folder: Path) -> Iterator[str]:
-    """Yield the YAML and JSON files below a folder; hidden ones are left out."""
+    """Yield the YAML and JSON files below a folder, without hidden ones."""
     is_empty = True
     for path in sorted(folder.rglob("*")):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
@@ -59,7 +59,7 @@ def shown(name: str) -> str:
 
 
 def jobs_in(name: str) -> list[dict[str, Any]] | dict[str, Any]:
-    """One job, or the list of many."""
+    """Return one job, or a list of jobs."""
     from punctual_cli.apply import json_lines, yaml_lines
 
     try:

@@ -1,4 +1,4 @@
-"""The options that say what a job is."""
+"""The options that set the fields of a job."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ class JobFlags:
     ] = None
 
     def over(self, given: dict[str, Any], now: datetime) -> dict[str, Any]:
-        """The fields given otherwise, with what the options say in their place."""
+        """Return the given fields, overridden by the options."""
         found = {**given, **self._when(now), **self._rest()}
         task = self._task()
         if task is not None:
@@ -128,11 +128,11 @@ class JobFlags:
 
     @property
     def reaches_inside(self) -> bool:
-        """Whether parts of fields are to change, and the rest of each to stay."""
+        """Return True if an option changes a part of a field and the rest of the field stays."""
         return bool(self.tag) or any("." in text.partition("=")[0] for text in self.assign or ())
 
     def touched(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Those fields, as they are."""
+        """Return the present values of the fields that options change in part."""
         names = {text.partition("=")[0].partition(".")[0].strip() for text in self.assign or ()}
         names |= {"tags"} if self.tag else set()
         return {name: job[name] for name in names if isinstance(job.get(name), dict)}
@@ -198,13 +198,13 @@ def _seconds(option: str, text: str) -> int:
 
 
 def moment_of(option: str, text: str, now: datetime, zone: str | None = None) -> datetime:
-    """A time as a person wrote it after an option."""
+    """Return the time that an option's text means."""
     info = zone_of(zone)
     return read(option, lambda: moments.moment(text, now, info))
 
 
 def zone_of(name: str | None) -> tzinfo | None:
-    """Return a zone by its IANA name; None, which is this machine's zone, for none."""
+    """Return a zone by its IANA name. None stands for the zone of this machine."""
     from punctual.domain.schedules import timezones
 
     return None if name is None else read("--tz", lambda: timezones.zone(name))

@@ -1,4 +1,4 @@
-"""Times as people write and read them: in the zone of whoever asks, with how far off they are."""
+"""Parse and format times in the user's zone, with their distance from now."""
 
 import re
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
@@ -25,7 +25,8 @@ FORMS = "2026-12-01T10:00:00Z, '2026-12-01 10:00', 10:00, tomorrow, -2h or +30m"
 
 
 def duration(text: str) -> timedelta:
-    """
+    """Return the duration that a text means. A bare number counts seconds.
+
     >>> duration("1h30m"), duration("90")
     (datetime.timedelta(seconds=5400), datetime.timedelta(seconds=90))
     """
@@ -41,7 +42,9 @@ def duration(text: str) -> timedelta:
 
 
 def moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
-    """What a person means by a time, in UTC; one without an offset is in `zone`, None: this one's.
+    """Return the time that a text means, in UTC.
+
+    A time without an offset is in `zone`. None stands for the zone of this machine.
 
     >>> moment("2026-12-01 10:00", datetime(2026, 11, 1, tzinfo=UTC), UTC).isoformat()
     '2026-12-01T10:00:00+00:00'
@@ -54,7 +57,7 @@ def moment(text: str, now: datetime, zone: tzinfo | None) -> datetime:
 
 
 def local_or_utc(text: str, now: datetime, zone: tzinfo | None) -> datetime:
-    """Return what a person means by a time: in UTC, or without a zone where the text names none.
+    """Return the time that a text means, in UTC, or without a zone if the text names none.
 
     >>> local_or_utc("09:30", datetime(2026, 11, 1, tzinfo=UTC), UTC).isoformat()
     '2026-11-01T09:30:00'
@@ -92,7 +95,7 @@ def _local(at: datetime, zone: tzinfo | None) -> datetime:
 
 
 def wire(at: datetime) -> str:
-    """As the API takes it.
+    """Return a time as the API takes it.
 
     >>> wire(datetime(2026, 12, 1, 10, tzinfo=UTC))
     '2026-12-01T10:00:00.000Z'
@@ -101,7 +104,7 @@ def wire(at: datetime) -> str:
 
 
 def far(distance: timedelta) -> str:
-    """In its largest unit, and in two below ten.
+    """Return a distance in its largest unit, and in two units below ten.
 
     >>> far(timedelta(seconds=272)), far(timedelta(hours=30)), far(timedelta(days=12.9))
     ('4 min 32 s', '1 d 6 h', '12 d')
@@ -121,7 +124,7 @@ def far(distance: timedelta) -> str:
 
 
 def lasted(distance: timedelta) -> str:
-    """How long something took.
+    """Return a duration as text. Durations under 10 s have one decimal.
 
     >>> lasted(timedelta(seconds=1.27)), lasted(timedelta(milliseconds=84))
     ('1.3 s', '84 ms')
@@ -131,7 +134,8 @@ def lasted(distance: timedelta) -> str:
 
 
 def hint(at: datetime, now: datetime) -> str:
-    """
+    """Return the distance of a time from now as text.
+
     >>> noon = datetime(2026, 12, 1, 12, tzinfo=UTC)
     >>> hint(noon, noon - timedelta(minutes=5)), hint(noon, noon + timedelta(hours=2, minutes=7))
     ('in 5 min', '2 h ago')
@@ -152,7 +156,7 @@ def _largest(distance: timedelta) -> str:
 
 
 def short(at: datetime, now: datetime, zone: tzinfo | None) -> str:
-    """For a table: no longer than it must be.
+    """Return a time in its shortest form, for a table.
 
     >>> noon = datetime(2026, 12, 1, 12, tzinfo=UTC)
     >>> short(noon, noon - timedelta(minutes=5), UTC)
@@ -170,7 +174,8 @@ def short(at: datetime, now: datetime, zone: tzinfo | None) -> str:
 
 
 def long(at: datetime, now: datetime, zone: tzinfo | None) -> str:
-    """
+    """Return a time in full, with its zone and its distance from now.
+
     >>> noon = datetime(2026, 12, 1, 12, tzinfo=UTC)
     >>> long(noon, noon - timedelta(minutes=5), UTC)
     '2026-12-01 12:00:00 UTC (in 5 min)'

@@ -35,7 +35,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without being aske
 
 
 def first(session: Session, limit: int, listed: Callable[[int | None], Iterable[T]]) -> list[T]:
-    """As many as asked for, with a word when there are more."""
+    """Return at most `limit` items, and print a note if there are more."""
     if limit == 0:
         return list(listed(None))
     found = list(listed(limit + 1))
@@ -45,7 +45,7 @@ def first(session: Session, limit: int, listed: Callable[[int | None], Iterable[
 
 
 def words(chosen: Iterable[Any] | None) -> Any:
-    """Of enumerated words, as the client takes them."""
+    """Return enumerated words as the client takes them."""
     return [str(one) for one in chosen] if chosen else None
 
 

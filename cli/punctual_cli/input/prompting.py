@@ -1,4 +1,4 @@
-"""Questions to whoever sits there."""
+"""Ask the user at the terminal."""
 
 import getpass
 import sys

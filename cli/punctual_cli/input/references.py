@@ -1,4 +1,4 @@
-"""Which job and which run a person means."""
+"""Find the job and the run that an argument means."""
 
 import re
 from typing import TYPE_CHECKING, Annotated
@@ -31,7 +31,7 @@ RunName = Annotated[
 
 
 def job_of(client: "Punctual", reference: str) -> "Job":
-    """Of several with that name the one that has not ended; if all have, the newest."""
+    """Return the live job of a name, or the newest job if all have ended."""
     if _UUID_FORM.fullmatch(reference.lower()):
         return client.jobs.get(reference.lower())
     named = [job for job in client.jobs.list(name_prefix=reference) if job.name == reference]
@@ -58,13 +58,13 @@ def job_of(client: "Punctual", reference: str) -> "Job":
 
 
 def job_id_of(client: "Punctual", reference: str) -> str:
-    """An id needs no look: the call that follows says whether there is such a job."""
+    """Return a job's id. An id is not checked, because the next call fails if it is unknown."""
     lowered = reference.lower()
     return lowered if _UUID_FORM.fullmatch(lowered) else job_of(client, reference).job_id
 
 
 def run_of(client: "Punctual", job: str, run: str) -> "Run":
-    """With its attempts."""
+    """Return a run with its attempts."""
     job_id = job_id_of(client, job)
     if run != LATEST:
         return client.runs.get(job_id, _run_id(run))

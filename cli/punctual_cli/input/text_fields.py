@@ -1,4 +1,4 @@
-"""Fields of a job as the command line writes them."""
+"""Parse the fields of a job as the command line writes them."""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from punctual_cli.errors import Trouble
 
 
 def assigned(fields: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """`task.url=https://…`, `max_retries=5`: a value is JSON if it can be, else text.
+    """Return the fields with each `field=value` applied. A value is JSON if it parses, else text.
 
     >>> assigned({"task": {"type": "http"}}, ["task.url=http://a", "max_retries=5", "tags.a=b"])
     {'task': {'type': 'http', 'url': 'http://a'}, 'max_retries': 5, 'tags': {'a': 'b'}}
@@ -39,7 +39,8 @@ def _assign(fields: dict[str, Any], parts: list[str], value: Any, text: str) -> 
 
 
 def json_or_text(text: str) -> Any:
-    """
+    """Return the JSON value of a text, or the text itself if it is not JSON.
+
     >>> json_or_text('[1]'), json_or_text('*/5 * * * *'), json_or_text('"5"')
     ([1], '*/5 * * * *', '5')
     """
@@ -54,7 +55,7 @@ def _no_constant(name: str) -> Any:
 
 
 def payload(text: str) -> Any:
-    """JSON, or @file with JSON in it; anything else is a mistake, not text."""
+    """Return the JSON of a text or of an @file. Any other text is an error."""
     source = _content(text[1:]) if text.startswith("@") else text
     try:
         return json.loads(source, parse_constant=_no_constant)
@@ -67,7 +68,8 @@ def payload(text: str) -> Any:
 
 
 def tags(pairs: Iterable[str], option: str = "--tag") -> dict[str, str]:
-    """
+    """Return tags from `key=value` or `key:value` texts.
+
     >>> tags(["team=data", "env:prod"])
     {'team': 'data', 'env': 'prod'}
     """
@@ -81,7 +83,8 @@ def tags(pairs: Iterable[str], option: str = "--tag") -> dict[str, str]:
 
 
 def webhooks(texts: Iterable[str]) -> list[dict[str, Any]]:
-    """
+    """Return webhooks from `STATUS=URL` texts.
+
     >>> webhooks(["failed,TIMED_OUT=https://a/?b=c"])
     [{'on': ['FAILED', 'TIMED_OUT'], 'url': 'https://a/?b=c'}]
     """

@@ -1,4 +1,4 @@
-"""What goes to standard output: JSON for programs, else what a command draws for people."""
+"""Write answers to standard output, as JSON for programs or drawn for people."""
 
 import re
 import sys
@@ -11,21 +11,21 @@ from punctual_cli.session import Session
 
 
 def as_json(value: Any) -> None:
-    """One document."""
+    """Write one JSON document."""
     _write(msgspec.json.format(msgspec.json.encode(value), indent=2))
 
 
 def as_line(value: Any) -> None:
-    """One of a stream, seen as soon as it is there."""
+    """Write one document of a stream, and flush it at once."""
     _write(msgspec.json.encode(value))
 
 
-# JSON may hold these as they are, but a terminal obeys some of them: U+007F to U+009F.
+# JSON may hold U+007F to U+009F as they are, but a terminal obeys some of them.
 _OBEYED = re.compile(b"\x7f|\xc2[\x80-\x9f]")
 
 
 def _write(data: bytes) -> None:
-    """In UTF-8, as JSON is, whatever the terminal speaks."""
+    """Write bytes in UTF-8, as JSON requires, for any encoding of the terminal."""
     sys.stdout.flush()
     sys.stdout.buffer.write(_OBEYED.sub(_escaped, data) + b"\n")
     sys.stdout.buffer.flush()
@@ -43,7 +43,7 @@ def one(session: Session, found: Any, draw: Callable[[Any], None]) -> None:
 
 
 def many(session: Session, found: Iterable[Any], draw: Callable[[list[Any]], None]) -> None:
-    """As an array, in the order in which they came."""
+    """Write all items, as an array or drawn, in the order in which they came."""
     everything = list(found)
     if session.as_json:
         as_json([one.raw for one in everything])

@@ -1,4 +1,4 @@
-"""How wide the columns of a table are: what may give way shares what the others leave."""
+"""Compute the column widths of a table that fits the terminal."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,12 +8,12 @@ COLUMN_GAP = 2
 
 class Column(NamedTuple):
     title: str
-    least: int = 0  # how narrow it may become where the terminal is; 0: it is never cut
+    least: int = 0  # smallest width on a narrow terminal; 0 is never cut
     right: bool = False
 
 
 def widths(columns: Sequence[Column], longest: Sequence[int], room: int) -> list[int]:
-    """The widest give way first.
+    """Return the width of each column. The widest columns shrink first.
 
     >>> widths([Column("A", least=8), Column("B"), Column("C", least=4)], [30, 10, 12], 40)
     [14, 10, 12]

@@ -1,4 +1,4 @@
-"""Jobs as people see them."""
+"""Render jobs for people."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,7 @@ def _row(session: Session, job: "Job", wide: bool) -> list[Any]:
 
 
 def card(session: Session, job: "Job") -> None:
-    """Everything that is not as by default."""
+    """Print a job's fields that differ from their defaults."""
     from punctual_cli.apply import fields
 
     screen = session.screen

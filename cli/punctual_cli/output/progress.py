@@ -1,4 +1,4 @@
-"""Bars and spinners, where somebody watches."""
+"""Show progress bars and spinners on a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from typing import Any
 
 from punctual_cli.session import Session
 
-FEW = 20  # done before a bar would be seen
+FEW = 20  # these finish before a bar would show
 
 
 def _nothing(_done: Any) -> None:
@@ -15,7 +15,10 @@ def _nothing(_done: Any) -> None:
 
 @contextmanager
 def bar(session: Session, title: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """On standard error; `total` None: nobody knows how much there is."""
+    """Draw a bar on standard error, and yield a function that advances it.
+
+    `total` is None if the number of items is unknown.
+    """
     if not session.screen.is_watched or (total is not None and total < FEW):
         yield _nothing
         return
@@ -29,7 +32,7 @@ def bar(session: Session, title: str, total: int | None) -> Iterator[Callable[[i
 
 @contextmanager
 def spinner(session: Session, title: str) -> Iterator[Callable[[str], None]]:
-    """Its text changes by what is called."""
+    """Draw a spinner, and yield a function that changes its text."""
     if not session.screen.is_watched:
         yield _nothing
         return

@@ -1,4 +1,4 @@
-"""Runs as people see them."""
+"""Render runs for people."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def table(session: Session, runs: "list[Run]", by: RunTime, names: dict[str, str] | None) -> None:
-    """`names` of the jobs, where they are of several."""
+    """Print a table of runs. `names` maps job ids to names if the runs belong to several jobs."""
     screen = session.screen
     if not runs:
         screen.line("No runs.")
@@ -110,7 +110,7 @@ def reason(run: "Run") -> str | None:
 
 
 def in_a_line(session: Session, run: "Run") -> str:
-    """How it stands, for whoever follows it."""
+    """Return the state of a run in one line."""
     parts = [run.status]
     if run.reason is not None:
         parts.append(f"({run.reason.code})")

@@ -1,4 +1,4 @@
-"""A job's schedule in words."""
+"""Describe a job's schedule in words."""
 
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 def briefly(job: "Job") -> str:
-    """For a table.
+    """Return a schedule in its short form, for a table.
 
-    A zone that is not UTC is named by its city.
+    A zone other than UTC is named by its city.
     """
     if job.schedule_type == "CRON":
         zone = job.timezone or "UTC"
@@ -22,7 +22,7 @@ def briefly(job: "Job") -> str:
 
 
 def interval(seconds: int) -> str:
-    """Return an interval without days: 86,400 s keep 24 hours, also where a day has 23.
+    """Return an interval without days. 86,400 s stay 24 hours, also where a day has 23.
 
     >>> interval(300), interval(5400), interval(86400), interval(93784)
     ('5 min', '1 h 30 min', '24 h', '26 h 3 min 4 s')
@@ -33,7 +33,7 @@ def interval(seconds: int) -> str:
 
 
 def fully(job: "Job") -> str:
-    """With its meaning."""
+    """Return a schedule with its meaning."""
     if job.schedule_type == "CRON":
         return f"{job.cron_expression}\n{_described(job)}"
     if job.schedule_type == "INTERVAL":

@@ -1,4 +1,4 @@
-"""What people see: tables that fit, times in their zone, colours where somebody looks."""
+"""Draw tables, times and colours for people."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-# As wide as it needs where no terminal bounds it: what reads a pipe wants whole words.
+# The width without a terminal. Programs that read a pipe want whole words.
 UNBOUNDED = 500
 STYLES = {
     "SUCCESS": "green",
@@ -72,11 +72,11 @@ class Screen:
 
     @property
     def is_watched(self) -> bool:
-        """Whether a person sees what is drawn, and drawn over, on standard error."""
+        """Return True if standard error is a terminal that can redraw lines."""
         return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     def above(self, text: "Text") -> None:
-        """A line of the answer while something is drawn below it, which it must not run into."""
+        """Print a line of the answer above a spinner or bar, without running into it."""
         together = sys.stdout.isatty() and self.is_watched
         (self.err if together else self.out).print(text, soft_wrap=True)
 
@@ -86,7 +86,7 @@ class Screen:
         self.out.print(text, style=style, soft_wrap=True)
 
     def note(self, text: str, style: str | None = "dim") -> None:
-        """Beside the answer: on standard error."""
+        """Print a note beside the answer, on standard error."""
         self.err.print(plain(text), style=style, soft_wrap=True)
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> None:
@@ -99,14 +99,14 @@ class Screen:
         self._at_once([_row(columns, sizes, row) for row in (head, *cells)])
 
     def _at_once(self, lines: "Sequence[Text]") -> None:
-        """In one write: whoever reads only its beginning breaks no pipe."""
+        """Print lines in one write, so a reader that stops early does not break the pipe."""
         from rich.text import Text
 
         if lines:
             self.line(Text("\n").join(lines))
 
     def pairs(self, rows: Iterable[tuple[str, Any]]) -> None:
-        """A label, and what there is to say; what says nothing is left out."""
+        """Print labels with their values, without empty values."""
         from rich.text import Text
 
         said = [(label, value) for label, value in rows if value not in (None, "", (), {}, [])]
@@ -120,7 +120,10 @@ class Screen:
         self._at_once(lines)
 
     def _folded(self, text: "Text", width: int) -> "list[Text]":
-        """Words stay whole where they can, and lines that fit keep their indentation."""
+        """Return the lines of a text, folded to the width.
+
+        Lines that fit keep their indentation.
+        """
         found: list[Text] = []
         for line in text.split(allow_blank=True):
             fits = line.cell_len <= width

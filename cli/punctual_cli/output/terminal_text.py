@@ -1,12 +1,12 @@
-"""Text of jobs and runs, made safe for a terminal.
+"""Make the text of jobs and runs safe for a terminal.
 
-A terminal obeys escape sequences: they set its title, fill the clipboard, or hide what a line says.
-The text of a job is not trusted, so every control character is written as its escape (`\\x1b`).
+A terminal obeys escape sequences. They set its title, fill the clipboard, or hide text. The text of
+a job is not trusted, so every control character is written as its escape (`\\x1b`).
 """
 
 import re
 
-# C0 and C1 controls but tab and newline, and the marks that reverse the order of letters.
+# C0 and C1 controls except tab and newline, and the marks that reverse the text direction.
 _UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _COLOUR = re.compile("\x1b\\[[0-9;:]{0,64}m")
 _CUT = re.compile("(?:\x1b(?:\\[[0-9;:]{0,64})?|\r)\\Z")
@@ -24,7 +24,7 @@ def plain(value: object) -> str:
 
 
 class ColouredText:
-    """Escapes all control characters of a text that comes in pieces, except colours.
+    """An escaper for a text in pieces. It escapes all control characters except colours.
 
     >>> text = ColouredText()
     >>> text.piece("\\x1b[31mred \\x1b]0;title\\x07") + text.end()
@@ -32,7 +32,7 @@ class ColouredText:
     """
 
     def __init__(self) -> None:
-        self._tail = ""  # may be the first part of a colour or of a line's end
+        self._tail = ""  # may be the first part of a colour or of a line end
         self._is_coloured = False
 
     def piece(self, text: str) -> str:
@@ -42,7 +42,7 @@ class ColouredText:
         return self._kept(text[: cut.start()] if cut else text)
 
     def end(self) -> str:
-        """Return what is left, and end the colour that is still on."""
+        """Return the rest of the text, and reset a colour that is still on."""
         left, self._tail = plain(self._tail), ""
         return left + (_RESET if self._is_coloured else "")
 

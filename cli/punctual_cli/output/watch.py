@@ -1,4 +1,4 @@
-"""Runs followed until they have ended, each change shown as it comes."""
+"""Follow runs until they end, and show each change."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -40,7 +40,7 @@ def patience(wait: bool, timeout: str | None) -> timedelta | None:
 
 
 def answer(session: Session, run: "Run", wait: bool, patience: timedelta | None) -> None:
-    """The run as it stands, or as it ended; the exit code says how."""
+    """Show a run as it is, or as it ended, and set the exit code."""
     if not session.as_json:
         session.screen.line(f"Run {run.run_id}")
     if wait:
@@ -54,7 +54,10 @@ def answer(session: Session, run: "Run", wait: bool, patience: timedelta | None)
 
 
 def follow(session: Session, run: "Run", patience: timedelta | None, as_stream: bool) -> "Run":
-    """`as_stream`: with --json each state as a line."""
+    """Follow a run to its end and return it.
+
+    `as_stream` prints each state as a line with --json.
+    """
     try:
         with progress.spinner(session, run_views.in_a_line(session, run)) as draw:
             for state, is_new in _states(session, run, patience):
@@ -112,9 +115,10 @@ def _since(session: Session, run: "Run") -> str:
 
 
 def outcome(session: Session, run: "Run", logs_shown: bool = False) -> None:
-    """End the command with an error for a run that did not succeed.
+    """End the command with an error if the run did not succeed.
 
-    After its logs the first line says why: the rest of a script's error repeats them.
+    After the logs only the first line of the error is shown, because a script's logs repeat the
+    rest.
     """
     if run.succeeded:
         return
