@@ -1,11 +1,12 @@
-"""The real clock, and one that tests turn by hand."""
+"""The real clock, and a clock that tests move by hand."""
 
 import time
 from datetime import UTC, datetime, timedelta
 
 from punctual.engine.clock import ClockReading
 
-DRIFT = timedelta(milliseconds=250)  # between two looks, which are a second apart at the most
+# tolerated between two readings, which are at most a second apart
+DRIFT = timedelta(milliseconds=250)
 
 
 def wall() -> datetime:
@@ -17,18 +18,18 @@ def monotonic() -> float:
 
 
 class Sets:
-    """Notices that the wall clock was set: it then moves against the one that only goes on."""
+    """Detects that the wall clock was set. It then moves against the steady clock."""
 
     def __init__(self, first: ClockReading) -> None:
         self._last = first
 
     def by(self, now: ClockReading) -> timedelta:
-        """Return how far it was set since the last call; zero for what a clock drifts."""
+        """Return how far the wall clock was set since the last call, or zero if it only drifted."""
         before, self._last = self._last, now
         return _beyond_drift(now.set_since(before))
 
     def is_due(self, now: ClockReading) -> bool:
-        """Whether `by` has something to tell."""
+        """Return whether `by` would return more than zero."""
         return bool(_beyond_drift(now.set_since(self._last)))
 
 
@@ -37,7 +38,7 @@ def _beyond_drift(by: timedelta) -> timedelta:
 
 
 class ManualClock:
-    """Stands until it is told to go on, or is set."""
+    """A clock that stands still until a test moves or sets it."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -54,15 +55,15 @@ class ManualClock:
         self._ran += by.total_seconds()
 
     def set(self, now: datetime) -> None:
-        """Let time pass until then."""
+        """Let time pass until `now`."""
         self.advance(now - self.now)
 
     def go_on_to(self, steady: float) -> None:
-        """Let time pass until the steady clock says so; it never goes back."""
+        """Let time pass until the steady clock shows `steady`. It never goes back."""
         if steady > self._ran:
             self.now += timedelta(seconds=steady - self._ran)
             self._ran = steady
 
     def jump(self, by: timedelta) -> None:
-        """Set the wall clock, forward or back. No time passes."""
+        """Set the wall clock forward or back. No time passes."""
         self.now += by

@@ -1,4 +1,7 @@
-"""Drives the node on the event loop: requests of one turn share a commit, steps are on time."""
+"""Drives the node on the event loop.
+
+Requests of one turn share a commit, and steps start on time.
+"""
 
 import asyncio
 import time
@@ -10,13 +13,16 @@ from punctual.node.node import Node
 
 T = TypeVar("T")
 Log = Callable[..., None]
-EARLY = 0.0015  # a loop's timer may wake up to a millisecond early: the rest is waited for exactly
+EARLY = 0.0015  # A timer of the loop may fire a millisecond early. `_due` sleeps for the rest.
 RETRY = 1.0
-CHECK = 1.0  # seconds: so often it is asked whether the wall clock was set; nothing tells
+CHECK = 1.0  # seconds between checks of the wall clock; the system sends no notice of a change
 
 
 class EventLoop:
-    """Armed and compared by the steady clock alone: the wall clock may be set at any time."""
+    """Runs the steps and requests of a node.
+
+    Timers use the steady clock alone, because the wall clock may be set at any time.
+    """
 
     def __init__(self, node: Node, monotonic: Callable[[], float], log: Log) -> None:
         self._node = node
@@ -30,7 +36,10 @@ class EventLoop:
         self._stopped = False
 
     async def turn(self, request: Callable[[], T]) -> T:
-        """Do `request` in the transaction of this turn; return its answer after the commit."""
+        """Carry out `request` in the transaction of this turn.
+
+        Return its answer after the commit.
+        """
         future: asyncio.Future[T] = self._loop.create_future()
         self._requests.append((request, future))
         if not self._turning:
@@ -50,7 +59,7 @@ class EventLoop:
         self._arm(self._node.next_at())
 
     def wake(self) -> None:
-        """Step soon; safe from any thread."""
+        """Schedule a step soon. Safe from any thread."""
         if not self._stopped:
             self._loop.call_soon_threadsafe(self._step)
 
@@ -74,7 +83,7 @@ class EventLoop:
             self._again("store_unavailable", error.message)
             return
         except Exception as error:
-            # A step that fails may not end all steps in silence: it is told, and tried again.
+            # A failed step must not end all steps in silence. It is logged and repeated.
             self._again("step_failed", f"{type(error).__name__}: {error}")
             return
         self._arm(at)

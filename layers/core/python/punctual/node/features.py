@@ -1,4 +1,4 @@
-"""What the node has of the contract."""
+"""The features of the API contract that the node has."""
 
 from collections.abc import Mapping
 
@@ -15,7 +15,7 @@ FEATURES = Features(
 
 
 def features_with(sandbox: Sandbox) -> Features:
-    """Return what the node has where scripts run in this sandbox."""
+    """Return the node's features, without scripts for the tenants that this sandbox refuses."""
 
     def refused_to(tenant: str) -> Mapping[str, str]:
         refusal = sandbox.refusal(tenant)

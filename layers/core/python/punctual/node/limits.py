@@ -1,4 +1,4 @@
-"""Limits on the node, exact: it alone accepts its calls and starts its runs."""
+"""Limits on the node. They are exact, because one thread accepts all calls and starts all runs."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,11 +12,11 @@ from punctual.engine.quotas.limits import Granted, LimitsOf, NoQuotas, too_many_
 from punctual.node.run_queue.slots import INLINE
 from punctual.node.sqlite.recent_starts import MINUTE, ORDER, START
 
-SET_BACK = timedelta(seconds=5)  # from there on; less is waited for
+SET_BACK = timedelta(seconds=5)  # windows wait out a smaller step back
 
 
 class Kept(Protocol):
-    """What outlives a restart of starts and orders; `SqliteStarts` says more."""
+    """Starts and start requests that survive a restart. See `SqliteStarts`."""
 
     def add(self, kind: str, tenant: str, at: datetime, count: int, gone: datetime, /) -> None: ...
 
@@ -28,7 +28,7 @@ _ALIVE = ("SCHEDULED", "PAUSED")
 
 
 class Window:
-    """What was done in the last minute, one by one."""
+    """The times of the last minute at which a tenant used its limit."""
 
     def __init__(self, times: Iterable[datetime] = ()) -> None:
         self._times = deque(times)
@@ -42,8 +42,9 @@ class Window:
         return len(self._times)
 
     def add(self, at: datetime) -> None:
-        """Times come in order, but for a clock that was set back."""
-        self._forget(at - MINUTE)  # nobody may ask for room: places alone may be limited
+        """Add a time. Times come in order unless the clock was set back."""
+        # `room` may never be called: a tenant may have a limit on concurrent runs alone
+        self._forget(at - MINUTE)
         self._times.append(max(at, self._times[-1]) if self._times else at)
 
     def _forget(self, until: datetime) -> None:
@@ -51,18 +52,21 @@ class Window:
             self._times.popleft()
 
     def _set_back(self, now: datetime) -> None:
-        """What a clock that was ahead wrote down was done by now: it counts for a minute yet."""
+        """Cap times of the future at `now`.
+
+        A clock that was ahead wrote them, so they count for one more minute.
+        """
         if self._times and self._times[-1] > now + SET_BACK:
             self._times = deque(min(at, now) for at in self._times)
 
     def free_at(self, most: int, asked: int = 1) -> datetime | None:
-        """When there is room for so many; None where there is already."""
+        """Return when there is room for `asked` more, or None if there is room now."""
         over = len(self._times) + asked - most
         return self._times[over - 1] + MINUTE if over > 0 else None
 
 
 class Windows:
-    """Each tenant's, as it is kept."""
+    """The windows of all tenants, read from the store on first use."""
 
     def __init__(self, kind: str, kept: Kept) -> None:
         self._kind = kind
@@ -87,18 +91,21 @@ class Windows:
         self._kept.add(self._kind, tenant, at, count, at - MINUTE)
 
     def keep(self) -> None:
-        """What was added is committed."""
+        """Accept the additions of a committed transaction."""
         self._touched.clear()
 
     def undo(self) -> None:
-        """It is not: what is kept says what was, also where a write failed half way."""
+        """Forget the windows that a rolled back transaction touched.
+
+        The store has their true content, also where a write failed half way.
+        """
         for tenant in self._touched:
             self._known.pop(tenant, None)
         self._touched.clear()
 
 
 class NodeQuotas:
-    """What calls ask. Everything happens on the node's one thread."""
+    """Quotas of calls, jobs and start requests. All calls come from the node's one thread."""
 
     def __init__(
         self,
@@ -168,11 +175,12 @@ def node_quotas(
 
 
 class Admission:
-    """Which runs may start: no tenant's more than `runs_per_minute` in any minute, no more at the
-    same time than `concurrent_runs`, and in no more slots of a lane than `lane_percent` of them.
-    What may not stays queued.
+    """Decides which runs may start.
 
-    All that was begun in a transaction that is undone was not.
+    A tenant starts at most `runs_per_minute` runs in any minute and has at most `concurrent_runs`
+    at a time. They use at most `lane_percent` of the slots of a lane. Other runs stay QUEUED.
+
+    A rolled back transaction counts none of the runs that it began.
     """
 
     def __init__(
@@ -182,20 +190,24 @@ class Admission:
         kept: Kept,
         slots: Mapping[str, int] | None = None,
     ) -> None:
-        """`slots`: how many runs of each kind work at a time."""
+        """Create the admission. `slots` says how many runs of each kind run at a time."""
         self.on = limits_of is not None
         self._slots = slots or {}
         self._limits_of = limits_of or unlimited
         self._clock = clock
         self._starts = Windows(START, kept)
-        self._running: dict[str, dict[str, str]] = {}  # the kinds of runs, by tenant and run
-        self._begun: list[tuple[str, str]] = []  # and still running
+        # the kind of each running run, by tenant and run id
+        self._running: dict[str, dict[str, str]] = {}
+        self._begun: list[tuple[str, str]] = []  # runs that this transaction began
 
     def holds(self, tenant: str) -> bool:
         return self._limits_of(tenant).hold_runs
 
     def room(self, tenant: str, now: datetime, most: int, kind: str) -> int:
-        """How many may start now; an inline run has ended when the next one begins."""
+        """Return how many runs may start now.
+
+        Inline runs end one by one, so one free place admits all of them.
+        """
         instant = kind == INLINE
         limits = self._limits_of(tenant)
         if limits.runs_per_minute is not None:
@@ -210,14 +222,17 @@ class Admission:
         return max(0, most)
 
     def free_at(self, tenant: str) -> datetime | None:
-        """When time alone makes room; where it does not, ends of runs do."""
+        """Return when time alone makes room.
+
+        It is None if there is room now, or if only the end of a run makes room.
+        """
         most = self._limits_of(tenant).runs_per_minute
         if most is None or self._window(tenant).room(most, self._clock()):
             return None
         return self._window(tenant).free_at(most)
 
     def begin(self, runs: Iterable[tuple[str, Run]], kind: str) -> None:
-        """Count the runs that started, by tenant."""
+        """Count the runs that started."""
         if not self.on:
             return
         begun: Counter[tuple[str, datetime]] = Counter()
@@ -234,7 +249,7 @@ class Admission:
         self._running.get(tenant, {}).pop(run_id, None)
 
     def keep(self) -> None:
-        """What was begun is committed."""
+        """Accept the runs of a committed transaction."""
         self._begun.clear()
         self._starts.keep()
 

@@ -1,4 +1,4 @@
-"""What the operator of a node wrote about limits: a variable, and a file by tenant."""
+"""The limits that a node's operator configures: defaults in a variable, and a file by tenant."""
 
 import json
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ VARIABLE = "PUNCTUAL_LIMITS"
 
 
 class NodeLimitsError(PunctualError):
-    """What the operator wrote about limits means nothing."""
+    """The configured limits are not valid."""
 
 
 def defaults_from(env: Mapping[str, str]) -> Limits:
@@ -28,7 +28,10 @@ def defaults_from(env: Mapping[str, str]) -> Limits:
 
 
 class LimitsFile:
-    """`limits.json` in the data folder: an object by tenant, of what differs from the default."""
+    """`limits.json` in the data folder.
+
+    It maps a tenant to the limits that differ from the defaults.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -50,7 +53,7 @@ class LimitsFile:
         return found
 
     def check(self) -> None:
-        """At a start, whatever is wrong is said at once."""
+        """Raise `NodeLimitsError` for the first wrong entry. A start calls this."""
         try:
             self("")
             text = self._path.read_text(encoding="utf-8") if self._path.exists() else "{}"

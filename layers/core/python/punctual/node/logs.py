@@ -1,4 +1,4 @@
-"""Log lines are events: a name and fields; for people in a terminal, JSON when piped."""
+"""Log lines are events with a name and fields: readable on a terminal, JSON elsewhere."""
 
 import logging
 import sys
@@ -12,7 +12,7 @@ _RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 class EventLog:
-    """Writes one line an event."""
+    """Writes one line for each event."""
 
     def __init__(self, stream: TextIO, clock: Callable[[], datetime], pretty: bool) -> None:
         self._stream = stream
@@ -33,7 +33,7 @@ class EventLog:
 
 
 class _Forward(logging.Handler):
-    """Library and task loggers speak through the same lines."""
+    """Forwards the records of library and task loggers to the event log."""
 
     def __init__(self, log: EventLog) -> None:
         super().__init__(logging.WARNING)
@@ -53,7 +53,7 @@ def set_up(clock: Callable[[], datetime], stream: TextIO = sys.stderr) -> EventL
 
 
 def _shown(value: Any) -> str:
-    """On one line and harmless to a terminal, whatever a script has printed."""
+    """Return a value on one line without control characters. A script may have printed any text."""
     if isinstance(value, float):
         return f"{value:.3f}"
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(value))

@@ -1,4 +1,7 @@
-"""Long work of requests on the node: a slice a turn, in rotation, so that all else goes on."""
+"""Long work of requests.
+
+The node runs one slice in each turn, in rotation, so that other work continues.
+"""
 
 import asyncio
 from collections import Counter
@@ -11,18 +14,18 @@ from punctual.engine.queries.slices import CpuTime, Sliced, SlicedWork, Steady
 from punctual.node import clock
 
 T = TypeVar("T")
-MAX_AT_ONCE = 16  # of one tenant
+MAX_AT_ONCE = 16  # for each tenant
 SHORT_SECONDS = 0.002  # of processor time: shorter work is done in the turn of its request
 
 
 class Turn(Protocol):
-    """Does a request together with the others of its moment; answers when all is durable."""
+    """Carries out a request with the others of its turn, and answers after the commit."""
 
     def __call__(self, request: Callable[[], T], /) -> Awaitable[T]: ...
 
 
 class LongWork:
-    """Runs at most one slice between two turns of the loop, whatever the number of requests."""
+    """Runs at most one slice between two turns of the loop, however many requests wait."""
 
     def __init__(
         self, turn: Turn, cpu: CpuTime = thread_time, steady: Steady = clock.monotonic
@@ -34,12 +37,12 @@ class LongWork:
         self._at_once: Counter[str] = Counter()
 
     def begin(self, steps: Sliced[T]) -> T | SlicedWork[T]:
-        """Return the result of short work, or what is left to `finish`. Called within a turn."""
+        """Return the result of short work, or the rest for `finish`. Called within a turn."""
         work = SlicedWork(steps, self._cpu, self._steady)
         return work if work.run_slice(SHORT_SECONDS) else work.results[0]
 
     async def finish(self, tenant: str, work: SlicedWork[T]) -> T:
-        """Return the result of the work; its last slice is durable by then."""
+        """Return the result of the work, after the commit of its last slice."""
         if self._at_once[tenant] >= MAX_AT_ONCE:
             work.close()
             raise LimitExceeded(f"{MAX_AT_ONCE} long requests are under way: try again later.")

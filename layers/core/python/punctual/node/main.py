@@ -1,4 +1,4 @@
-"""`make run`: the scheduler on loopback, in the foreground, until Ctrl-C."""
+"""`make run`: the scheduler on the loopback interface, in the foreground, until Ctrl-C."""
 
 import asyncio
 import gc
@@ -67,7 +67,7 @@ HOST = "127.0.0.1"
 
 
 class StartRefused(PunctualError):
-    """The node cannot start; the message is the one line to show."""
+    """The node cannot start. The message is the one line to show."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,10 @@ def listen(port: int) -> socket.socket:
 
 
 def limits_here(options: Options, log: EventLog) -> LimitsOf | None:
-    """None where nobody has any: then nothing is looked up, ever."""
+    """Return the limits by tenant, or None if no limit is configured.
+
+    With None, no call looks up limits.
+    """
     path = options.data / FILE
     if options.limits == UNLIMITED and not path.exists():
         return None
@@ -166,7 +169,10 @@ def door_of(
     issuer_thread: IssuerThread,
     log: EventLog,
 ) -> NodeAuthenticator:
-    """Rows of tokens are at hand: nothing of them is remembered, and one taken back is refused."""
+    """Return the authenticator of the node.
+
+    It caches no token, because the rows are local, so a revoked token fails at once.
+    """
     tokens = TokenAuthenticator(
         lambda: TokenSecrets(key.read()),
         store.tokens,
@@ -177,7 +183,7 @@ def door_of(
     )
     if trust is None:
         return NodeAuthenticator(tokens, None, issuer_thread, log)
-    # 60 ms and 20 MB of cryptography, for who names an issuer.
+    # Import here: the cryptography costs 60 ms and 20 MB, and only an issuer needs it.
     from punctual.auth.https_fetch import fetch_document
     from punctual.auth.issuer import JwtVerifier
 
@@ -190,10 +196,12 @@ FIRST_TOKEN_FILE = "admin-token"
 
 
 def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
-    """Make an admin token where there is none, so that its owner can make the others.
+    """Create an admin token if the tenant has none.
 
-    It is printed on a person's terminal. Elsewhere the output may be a log that others read, so
-    the token goes into a file that only the node's user can read.
+    Its owner creates the other tokens with it.
+
+    A terminal shows the token. Elsewhere the output may be a log that other users read, so the
+    token goes into a file that only the node's user can read.
     """
     if key_was_there and tokens.has_admin(LOCAL):
         return
@@ -207,7 +215,7 @@ def show_first_token(tokens: Tokens, key_was_there: bool, folder: Path) -> None:
 
 
 def connections_here(log: EventLog) -> int:
-    """How many connections may be open: runs keep the descriptors that they need."""
+    """Return how many connections may be open. Runs keep the descriptors that they need."""
     limit, runs = raise_limit(), QUICK_WORKERS + LONG_WORKERS + AT_A_TIME
     connections = connections_within(limit, runs)
     if not connections:
@@ -302,7 +310,7 @@ async def serve(
 
 
 async def _serve_only(server: uvicorn.Server, listener: socket.socket) -> None:
-    """uvicorn's own signal handling stays out: the node decides when all is written."""
+    """Serve without uvicorn's signal handling. The node decides when all is written."""
     server.config.load()
     server.lifespan = server.config.lifespan_class(server.config)
     await server.startup(sockets=[listener])
@@ -313,7 +321,7 @@ async def _serve_only(server: uvicorn.Server, listener: socket.socket) -> None:
 
 
 async def _sweep(server: uvicorn.Server) -> None:
-    """End connections whose clients have used up their time."""
+    """End the connections of clients that exceed a deadline."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(SWEEP_SECONDS)
@@ -338,7 +346,7 @@ def greet(options: Options, port: int, log: EventLog) -> None:
 
 
 def spare_the_collector() -> None:
-    """Rows come and go by the thousand and hold no cycles: look for those seldom."""
+    """Make cyclic garbage collection rare. Rows come and go by the thousand and hold no cycles."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1_000)

@@ -1,4 +1,4 @@
-"""What the node does now and then: remove what has expired, walk over all heads, sweep behind."""
+"""Periodic work of the node: remove expired rows, walk over all job states, sweep late timers."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -11,18 +11,21 @@ from punctual.node.files.blobs import Place
 from punctual.node.sqlite.store import Store
 
 Log = Callable[..., None]
-# All in seconds of the steady clock.
+# All times are seconds of the steady clock.
 OFTEN = 60.0
-SOON = 0.2  # while there is more to remove
+SOON = 0.2  # while more rows are expired
 DAILY = 86_400.0
-SLICE = 0.1  # between two slices of the walk over all heads
+SLICE = 0.1  # between two slices of the walk over all job states
 PURGED = 500
-WALKED = 50  # heads of one slice, which take about a millisecond: what is due waits for no more
-AFTER_LOSS = LATE.total_seconds() + 60  # by then the walk takes a missing timer for lost
+WALKED = 50  # job states of one slice: due work waits about a millisecond for them
+AFTER_LOSS = LATE.total_seconds() + 60  # from then on the walk treats a missing timer as lost
 
 
 class Maintenance:
-    """The walk begins with the node: one that starts anew each day would never come to it."""
+    """Runs periodic work between steps.
+
+    The first walk begins at the start, so that a node with a daily restart also completes walks.
+    """
 
     def __init__(
         self, store: Store, reconciler: Reconciler, sweeper: Sweeper, log: Log, now: float
@@ -33,7 +36,7 @@ class Maintenance:
         self._log = log
         self._keep_at = now + OFTEN
         self._walk_at = now + SLICE
-        self._next_walk_at = now + DAILY  # the one after that
+        self._next_walk_at = now + DAILY  # the walk after that
         self._cursor: str | None = None
         self._swept_at = now
         self._sweep: datetime | None = None
@@ -45,7 +48,7 @@ class Maintenance:
         return min(self._keep_at, self._walk_at, self._files_at)
 
     def walk_soon(self, now: float) -> None:
-        """Walk over all heads from the first, though the last walk was less than a day ago."""
+        """Start a walk over all job states soon, although the last walk was less than a day ago."""
         self._cursor, self._walk_at = None, now + SLICE
 
     def keep(self, now: ClockReading) -> None:
@@ -63,10 +66,13 @@ class Maintenance:
             self._look_at_files(now)
 
     def _look_at_files(self, now: ClockReading) -> None:
-        """Walk over the payloads, at each start and then each day."""
+        """Remove a slice of payloads without a row.
+
+        A walk begins at each start and then each day.
+        """
         try:
             removed, self._file = self._store.remove_orphans(self._file, now.wall)
-        except Unavailable as error:  # what is due must not wait for it
+        except Unavailable as error:  # due work must not wait for the files
             self._log("payloads_not_walked", error=error.message)
             self._files_at = now.steady + OFTEN
             return
@@ -75,7 +81,7 @@ class Maintenance:
             self._log("payloads_without_row_removed", payloads=removed)
 
     def _walk_again_by(self, at: float) -> None:
-        """Begin another walk by then; one that is under way may have passed what it is for."""
+        """Begin another walk by then. A walk that is in progress may have passed the job."""
         self._next_walk_at = min(self._next_walk_at, at)
         if self._cursor is None:
             self._walk_at = min(self._walk_at, at)

@@ -1,4 +1,4 @@
-"""What happened in each minute of the last hour: kept, so that a restart forgets none of it."""
+"""Counters for each minute of the last hour, stored so that a restart keeps them."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -10,7 +10,10 @@ from punctual.node.sqlite.transaction import Transaction
 
 
 class Minute(msgspec.Struct):
-    """`late` counts first starts by the step of their lateness in microseconds."""
+    """Counters of one minute.
+
+    `late` counts first starts by the step of their lateness in microseconds.
+    """
 
     started: int = 0
     succeeded: int = 0
@@ -27,7 +30,7 @@ class SqliteMinutes:
         self._unit = unit
 
     def since(self, first: datetime) -> dict[datetime, Minute]:
-        """Return the minutes from `first` on. One that cannot be read counts as empty."""
+        """Return the minutes from `first` on. An unreadable minute counts as empty."""
         with self._unit:
             rows = self._unit.db.execute(
                 "SELECT minute, counted FROM minutes WHERE minute >= ?", (minute(first),)
@@ -37,11 +40,11 @@ class SqliteMinutes:
             try:
                 found[of_minute(number)] = _MINUTE.decode(counted)
             except msgspec.MsgspecError:
-                continue  # statistics alone are in it, and they stop no start
+                continue  # It holds only statistics, which must not stop a start.
         return found
 
     def put(self, counted: Mapping[datetime, Minute], first: datetime) -> None:
-        """Write these, and remove all before `first`."""
+        """Write these minutes, and remove all minutes before `first`."""
         rows = [(minute(at), _MINUTE.encode(one)) for at, one in counted.items()]
         with self._unit:
             self._unit.begin()

@@ -1,4 +1,4 @@
-"""How the node does: lateness, what ran in the last hour, what waits."""
+"""Statistics of the node: lateness, outcomes of the last hour, and queue depth."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -17,13 +17,13 @@ MICROSECOND = timedelta(microseconds=1)
 RECENT = timedelta(minutes=5)
 LATE = 15_000  # milliseconds
 SILENT = 60.0  # seconds without a plan
-WRITTEN = 1.0  # seconds: so often what was counted is written, with the commit of a step
+WRITTEN = 1.0  # seconds between writes of the counters, each in the commit of a step
 SUCCEEDED = frozenset({RunStatus.SUCCESS.value})
 FAILED = frozenset({RunStatus.FAILED.value, RunStatus.TIMED_OUT.value})
 
 
 class Counted(Protocol):
-    """What the store can tell."""
+    """Counts of the store."""
 
     def count_jobs(self, tenant: str) -> Mapping[str, int]: ...
 
@@ -35,7 +35,7 @@ class Counted(Protocol):
 
 
 class Kept(Protocol):
-    """What outlives a restart; `SqliteMinutes` says more."""
+    """Counters that survive a restart. See `SqliteMinutes`."""
 
     def since(self, first: datetime, /) -> dict[datetime, Minute]: ...
 
@@ -52,9 +52,11 @@ class Typed(Protocol):
 
 
 class NodeMonitor:
-    """`since`: what became due before the start, or before the wall clock was set, makes none late.
+    """Counts starts, ends and lateness by minute.
 
-    Lateness is counted in steps, which are right to five in a hundred; its maximum is exact.
+    Only runs due since `since`, a start or a change of the wall clock, count for the health.
+
+    Lateness is counted in steps, which are exact to 5 %. The maximum is exact.
     """
 
     def __init__(
@@ -79,7 +81,8 @@ class NodeMonitor:
         self._minutes = minutes.since(bucket_of(since - HOUR))
         self._changed: set[datetime] = set()
         self._written = 0.0
-        self._own: dict[datetime, Counter[int]] = {}  # lateness of what was due since
+        # lateness of the runs that were due since `_since`
+        self._own: dict[datetime, Counter[int]] = {}
         self._planned_at: datetime | None = None
         self._planned = 0.0  # by the steady clock
         self._watermark: datetime | None = None
@@ -89,16 +92,19 @@ class NodeMonitor:
         self._planned_at, self._planned, self._watermark = now.wall, now.steady, watermark
 
     def clock_was_set(self, now: datetime) -> None:
-        """The lateness of what was due before is the clock's."""
+        """Forget the lateness so far.
+
+        For runs that were due before, it measures the change of the clock.
+        """
         self._since = now
         self._own.clear()
 
     def close(self) -> None:
-        """The node starts nothing more."""
+        """Report the node as down from now on, because it starts no more runs."""
         self._closing = True
 
     def write(self, now: ClockReading) -> None:
-        """Keep what was counted, in the unit of a step that commits anyway."""
+        """Write the changed counters in the transaction of a step that commits anyway."""
         if not self._changed or (now.steady - self._written < WRITTEN and not self._closing):
             return
         counted = {at: self._minutes[at] for at in self._changed if at in self._minutes}
@@ -107,11 +113,11 @@ class NodeMonitor:
         self._written = now.steady
 
     def undone(self) -> None:
-        """What was written last may not be: write all again."""
+        """Mark all minutes as changed. The last write may have been rolled back."""
         self._changed.update(self._minutes)
 
     def started(self, runs: Sequence[Run]) -> None:
-        """Count attempts that began, a batch at a time: those of one batch share its time."""
+        """Count a batch of attempts that began. The attempts of one batch share a start time."""
         for at, count in Counter([run.attempt_at for run in runs]).items():
             if at is not None:
                 self._at(at).started += count
@@ -126,7 +132,7 @@ class NodeMonitor:
             self._late(self._at(at), at, expected, count)
 
     def ended(self, runs: Sequence[Run]) -> None:
-        """Count runs that came to their end, a batch at a time."""
+        """Count a batch of runs that ended."""
         counted = Counter([(run.ended_at, run.status._value_) for run in runs])
         for (at, status), count in counted.items():
             if at is not None:
@@ -147,7 +153,7 @@ class NodeMonitor:
             self._own.setdefault(bucket_of(at), Counter())[step] += many
 
     def _at(self, at: datetime) -> Minute:
-        """The minute of that moment, to be changed."""
+        """Return the minute of a moment and mark it as changed."""
         bucket = bucket_of(at)
         self._changed.add(bucket)
         found = self._minutes.get(bucket)
@@ -173,14 +179,14 @@ class NodeMonitor:
             executors=[
                 {
                     "executor_id": self._executor_id,
-                    "last_heartbeat": now,  # it is the thread that answers this
+                    "last_heartbeat": now,  # The thread that answers this request is the executor.
                     "running": len(self._holding),
                 }
             ],
         )
 
     def health(self, now: datetime) -> Health:
-        """Late when runs start late; down when nothing has been planned for a minute."""
+        """Return the health: late if runs start late, down if there was no plan for a minute."""
         steps: Counter[int] = Counter()
         for at, counted in self._own.items():
             if _is_past(at, now, RECENT):
@@ -220,5 +226,8 @@ def _lateness(minutes: Sequence[Minute]) -> Mapping[str, float | None]:
 
 
 def _milliseconds(step: int) -> float:
-    """The first step is what is on time to a microsecond."""
+    """Return the lateness of a step.
+
+    Step 0 holds the runs that started on time to a microsecond.
+    """
     return round(units_of(step) / 1_000, 3) if step else 0.0

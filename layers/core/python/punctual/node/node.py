@@ -1,4 +1,7 @@
-"""The whole scheduler in one process: a step does all that is due, and says when the next is."""
+"""The whole scheduler in one process.
+
+A step does all that is due and returns when the next is due.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -41,14 +44,15 @@ from punctual.tasks.script.open_files import is_full
 
 T = TypeVar("T")
 Log = Callable[..., None]
-AHEAD = timedelta(seconds=2)  # fired so early, what is due together starts by its priority
+# Runs are fired this early, so that runs of one moment start by priority.
+AHEAD = timedelta(seconds=2)
 PLAN = 20.0  # seconds
-QUIET = 0.5  # seconds: so long before the next step, the store may tidy up
-CATCH_UP = 0.2  # seconds: between two plans while minutes behind are left
+QUIET = 0.5  # seconds of idle time from which on a step checkpoints the store
+CATCH_UP = 0.2  # seconds between two plans while the watermark is behind
 
 
 class _Starting(NamedTuple):
-    """Claimed, and to be started once the claim is on the disk."""
+    """A claimed run that starts once its claim is on the disk."""
 
     lane: Lane
     assignment: Assignment
@@ -56,7 +60,7 @@ class _Starting(NamedTuple):
 
 
 class _WakeUps:
-    """Pass new timers to the poller, and keep kills until the commit."""
+    """Passes new timers to the poller, and keeps kills until the commit."""
 
     def __init__(self) -> None:
         self.poller: Poller | None = None
@@ -71,7 +75,10 @@ class _WakeUps:
 
 
 class Node:
-    """Everything happens in `step` and in `perform`, on one thread; only tasks have their own."""
+    """The scheduler of one machine.
+
+    `step` and `perform` run on one thread; only tasks have threads of their own.
+    """
 
     def __init__(
         self,
@@ -105,7 +112,8 @@ class Node:
         self.executor = Executor(self.ports, self.steps, new_id, executor_id)
         self._inline = InlineRunner(self.executor, store.feed, new_id)
         self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
-        # One name for all nodes of a folder: its lock proves that a minute's former holder is gone.
+        # All nodes of a folder have one name. The lock on the folder proves that the previous node,
+        # which held a partition, has ended.
         self._planner = Planner(store.buckets, "node")
         reconciler = Reconciler(self.ports, self.steps, self._looker)
         now = self._clocks.read()
@@ -138,7 +146,10 @@ class Node:
         self._closing = False
 
     def start(self) -> None:
-        """End what a predecessor left: the folder's lock proves that nobody else holds a claim."""
+        """End the script groups and leases of the previous node.
+
+        The lock on the folder proves that no other process holds a claim.
+        """
         killed, unreadable = self._groups.end_all()
         for run_id in unreadable:
             self._log("script_group_unreadable", run_id=run_id)
@@ -151,7 +162,10 @@ class Node:
             self._log("predecessor_ended", runs=len(keys), groups=killed)
 
     def perform(self, requests: Sequence[Callable[[], T]]) -> list[T | Exception]:
-        """Answer requests in one transaction; none of the answers is given before its commit."""
+        """Return the answers to `requests`, carried out in one transaction.
+
+        No answer is given before the commit.
+        """
         answers: list[T | Exception] = []
         now = self._clocks.read()
         with self._unit():
@@ -165,7 +179,7 @@ class Node:
 
     @contextmanager
     def _unit(self) -> Iterator[None]:
-        """One transaction; if it is undone, what was taken from memory in it is read again."""
+        """Open one transaction. After a rollback, restore what was taken from memory in it."""
         try:
             with self._store.work():
                 yield
@@ -186,16 +200,22 @@ class Node:
             self._wakeups.kills.clear()
 
     def _is_alive(self, run: Run) -> bool:
-        """The lock on the folder proves that no other process holds the runs of this one."""
+        """Return whether this process holds the run.
+
+        The lock on the folder proves that no other process holds it.
+        """
         return self.holding.holds(run)
 
     @property
     def clock_was_set(self) -> bool:
-        """Whether a step is due for that alone."""
+        """Return whether the wall clock was set, so that a step is due for this alone."""
         return self._sets.is_due(self._clocks.read())
 
     def _see_to_the_clock(self, now: ClockReading) -> None:
-        """Before anything is decided: no timer may go into a minute that was closed too early."""
+        """React to a wall clock that was set, before any decision.
+
+        Otherwise a timer could go into a minute that was closed too early.
+        """
         if self._planner.reopen(now.wall):
             self._plan_at = now.steady
             self._house.walk_soon(now.steady)
@@ -212,7 +232,10 @@ class Node:
             self.webhooks.clock_was_set_back(now.wall)
 
     def step(self) -> float:
-        """Do what is due, a batch of each kind at most; when to step again, as `next_at`."""
+        """Do what is due, at most a batch of each kind.
+
+        Return the steady time of the next step, as `next_at`.
+        """
         now = self._clocks.read()
         ended = list(self._ended)
         with self._unit():
@@ -258,7 +281,7 @@ class Node:
         self.monitor.planned(now, planned.watermark)
 
     def _start_runs(self, now: datetime) -> None:
-        """Claim what is due, a batch for each slot that has room."""
+        """Claim due runs, a batch for each slot that has room."""
         for slot in self._free_slots():
             if slot == INLINE:
                 self._note(self._inline.run(self._claim(slot, BATCH, now)))
@@ -284,18 +307,25 @@ class Node:
         return handed.granted
 
     def _give_back(self, unread: Unread) -> None:
-        """Return a claimed run whose definition or payload cannot be read now."""
+        """Release a claimed run if its definition or payload cannot be read now."""
         key, full = Key(unread.message.tenant, unread.message.job_id), is_full(unread.error)
         run = unread.run
         self.executor.release(key, run.run_id, run.token, False, waits=True, unstarted=full)
 
     def _on_ended(self, ended: Ended) -> None:
-        """Called by a worker's thread: a deque's append is atomic."""
+        """Queue the end of an attempt for the next step.
+
+        A worker's thread calls this; the append of a deque is atomic.
+        """
         self._ended.append(ended)
         self._woken()
 
     def _write(self, ended: Sequence[Ended]) -> None:
-        """What the shutdown stopped, or a lost claim, is given back; not what had ended anyway."""
+        """Finish the runs that ended.
+
+        Release the runs that the shutdown or a lost claim stopped, unless they had ended by
+        themselves.
+        """
         if not ended:
             return
         given_up = ("SHUTDOWN", "LOST", NOT_BEGUN)
@@ -325,10 +355,10 @@ class Node:
                 self._tell(finished, run)
 
     def _tell(self, finished: Finished, run: Run) -> None:
-        """Log a run that took time or went wrong.
+        """Log a run that took time or failed.
 
-        Only the first line of its error: what follows is what a script printed, which may be
-        anything, and is kept with the run.
+        Only the first line of its error is logged. The rest is what a script printed, which may be
+        anything, and it is kept with the run.
         """
         self._log(
             "run_ended" if run.ended_at else "attempt_failed",
@@ -340,7 +370,7 @@ class Node:
         )
 
     def next_at(self) -> float:
-        """When the next step is due, by the steady clock."""
+        """Return when the next step is due, by the steady clock."""
         return min(self._work_at(), self._house.next_at)
 
     def _work_at(self) -> float:
@@ -351,13 +381,13 @@ class Node:
         return min(moment for moment in moments if moment is not None)
 
     def drain(self) -> None:
-        """Start nothing more, and let what runs go on to its end."""
+        """Start no more runs, and let running attempts end."""
         self._closing = True
         self.monitor.close()
         self.webhooks.close()
 
     def close(self) -> None:
-        """Stop what runs: each attempt is LOST, and the run is given back for the next start."""
+        """Stop the running attempts. Each is LOST, and its run is released for the next start."""
         self.drain()
         self.holding.stop_all()
 

@@ -1,4 +1,7 @@
-"""The runs that this node holds: the work of each in a thread, its output and log in files."""
+"""The runs that this node holds.
+
+The work of each runs in a thread, and its output and log go to files.
+"""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +21,7 @@ from punctual.tasks.contract import Attempt, Outcome, StopSignal
 from punctual.tasks.registry import Registry
 from punctual.tasks.script.open_files import NotBegun, beginning, retried, until_free
 
-NOT_BEGUN = "NOT_BEGUN"  # the run goes back: no file could be opened to begin it
+NOT_BEGUN = "NOT_BEGUN"  # the run is released: no file could be opened to begin it
 
 
 class Files(Protocol):
@@ -40,7 +43,7 @@ class LogFile(Protocol):
 
 
 class Ended(NamedTuple):
-    """How an attempt ended, and the reason to stop that it was given, or nothing."""
+    """The end of an attempt, and the reason for its stop, or an empty text."""
 
     assignment: Assignment
     finished: Finished
@@ -53,7 +56,7 @@ class Ended(NamedTuple):
 
 
 class _Log:
-    """Appends what a task prints to its log. Readers see it while the task runs."""
+    """The log of an attempt. Readers see what a task prints while it runs."""
 
     def __init__(self, files: Files, name: str) -> None:
         self._files = files
@@ -61,7 +64,7 @@ class _Log:
         self._file: LogFile | None = None
 
     def open(self) -> None:
-        """Open the log of a task that may print, before it begins."""
+        """Open the log of a task that may print, before the task begins."""
         with beginning():
             self._file = self._files.open_log(self._name)
 
@@ -71,7 +74,7 @@ class _Log:
         self._file.write(data)
 
     def end(self) -> tuple[str, int]:
-        """Sync the log; return its name and size for the row, or no name for an empty log."""
+        """Sync the log. Return its name and size for the row, or no name for an empty log."""
         file, self._file = self._file, None
         size = 0 if file is None else file.end()
         return (self._name if size else ""), size
@@ -79,12 +82,15 @@ class _Log:
     def discard(self) -> None:
         file, self._file = self._file, None
         if file is not None:
-            with suppress(PunctualError):  # a file that stays has no row, so no reader finds it
+            with suppress(PunctualError):  # A remaining file has no row, so no reader finds it.
                 file.discard()
 
 
 class RunningTasks(LeaseKeeper):
-    """Called from the node's loop only. The work itself runs in threads."""
+    """Keeps the leases of running attempts.
+
+    Only the node's loop calls it; the work itself runs in threads.
+    """
 
     def __init__(
         self,
@@ -141,9 +147,11 @@ class RunningTasks(LeaseKeeper):
         return self._registry.run(attempt, stop, log)
 
     def _store(self, assignment: Assignment, outcome: Outcome, log: _Log) -> Detail:
-        """Store the output and the log, unless the job discards them; return what was left.
+        """Store the output and the log, unless the job discards them.
 
-        While no file can be opened it waits: without the file the result would be lost.
+        Return the detail with their names.
+
+        While no file can be opened, this waits. Without the file the result would be lost.
         """
         detail = detail_of(assignment, outcome)
         if detail.discarded:

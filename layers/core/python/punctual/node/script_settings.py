@@ -1,4 +1,7 @@
-"""Scripts on the node: their settings, which are the sandbox and more paths, and their runner."""
+"""Settings of scripts on the node, and their runner.
+
+The settings are the sandbox and additional paths.
+"""
 
 import os
 import sys
@@ -31,11 +34,11 @@ _MODES = {"r": False, "rw": True}
 
 
 class WrongSettingError(PunctualError):
-    """A setting that the node cannot start with; the message is the one line to show."""
+    """A setting that the node cannot start with. The message is the one line to show."""
 
 
 class ScriptSettings(NamedTuple):
-    """`wanted` is the sandbox to use."""
+    """`wanted` is the sandbox to use, and `opened` are the additional paths."""
 
     wanted: str = "auto"
     opened: tuple[OpenPath, ...] = ()
@@ -50,7 +53,7 @@ class ScriptSettings(NamedTuple):
         return cls(wanted, tuple(_opened(entry, data) for entry in entries if entry))
 
     def sandbox(self, data: Path, shared: bool, log: Callable[..., None]) -> Sandbox:
-        """Return the sandbox of this machine; the data folder must be there."""
+        """Return the sandbox of this machine. The data folder must exist."""
         try:
             found = choose(
                 self.wanted,
@@ -70,7 +73,10 @@ class ScriptSettings(NamedTuple):
 
 
 def script_task(folder: Path, groups: Groups, sandbox: Sandbox) -> ScriptTask:
-    """Return what runs scripts on this node, with control groups where it may make some."""
+    """Return the task that runs scripts on this node.
+
+    It uses control groups if the node may create them.
+    """
     work = folder / "work"
     make_folder(work)
     cgroups = cgroup.find()
@@ -94,14 +100,14 @@ def hide_this_process() -> None:
 
 
 def search_path() -> str:
-    """Return where scripts look for programs: where the node does, its own environment aside."""
+    """Return where scripts look for programs: the node's path without its virtual environment."""
     ours, base = Path(sys.executable).parent, Path(interpreter()).parent
     folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join(str(base) if Path(folder) == ours else folder for folder in folders)
 
 
 def _opened(entry: str, data: Path) -> OpenPath:
-    """Return the path that an entry opens, without links, so that none can be turned later."""
+    """Return the path that an entry opens, with links resolved. A link could be changed later."""
     name, colon, mode = entry.rpartition(":")
     path = Path(name)
     if not colon or mode not in _MODES or not path.is_absolute():

@@ -1,4 +1,4 @@
-"""How the node ends: what runs may end first, and a second signal stops it at once."""
+"""The shutdown of the node. Running attempts may end first; a second signal stops them at once."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -7,16 +7,18 @@ from typing import Protocol, TextIO
 from punctual.domain.errors import PunctualError
 from punctual.engine.queries.job_list import Log
 
-STOP_SECONDS = 30.0  # for what runs to end
-KILL_SECONDS = 8.0  # for what was stopped to be written down
+STOP_SECONDS = 30.0  # for running attempts to end
+KILL_SECONDS = 8.0  # for stopped attempts to be recorded
 LOOK_SECONDS = 0.05
 MOST_NAMES = 3
 
 
 class Stop:
-    """The wish to end: asked for once, or insisted on by asking again.
+    """A request to end.
 
-    `error`: why the node has to end at once, where no person asked.
+    A second request means at once.
+
+    `error` is the reason if the node itself has to end at once.
     """
 
     def __init__(self) -> None:
@@ -25,7 +27,7 @@ class Stop:
         self.error: PunctualError | None = None
 
     def ask(self) -> None:
-        """Called for each signal."""
+        """Request the end. Each signal calls this."""
         if self.asked.is_set():
             self.insisted.set()
         self.asked.set()
@@ -37,7 +39,7 @@ class Stop:
 
 
 class Running(Protocol):
-    """The node, as far as its end goes."""
+    """The part of the node that a shutdown uses."""
 
     @property
     def idle(self) -> bool: ...
@@ -48,7 +50,10 @@ class Running(Protocol):
 
 
 class Countdown:
-    """Says what is waited for: one line that changes at a terminal, one event in a log."""
+    """Shows the runs that a shutdown waits for.
+
+    A terminal gets a changing line, a log one event.
+    """
 
     def __init__(self, screen: TextIO | None, log: Log) -> None:
         self._screen = screen
@@ -95,7 +100,7 @@ async def wind_down(
     countdown: Countdown,
     monotonic: Callable[[], float],
 ) -> None:
-    """Let what runs end for so long, then stop it."""
+    """Let running attempts end within `seconds`, then stop them."""
     node.drain()
     until = monotonic() + seconds
     while not node.idle and not stop.insisted.is_set() and (left := until - monotonic()) > 0:

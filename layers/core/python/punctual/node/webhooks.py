@@ -1,4 +1,4 @@
-"""What tells the node's notices: a few at a time, each in a thread, until each is told."""
+"""Delivers the node's notifications, a few at a time, each in a thread, until each is delivered."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -32,7 +32,10 @@ class _Said(NamedTuple):
 
 
 class Webhooks:
-    """Safe to call from the node's loop only. What a crash interrupts is tried again."""
+    """Delivers notifications by webhook.
+
+    Only the node's loop may call it. An interrupted delivery is repeated after a crash.
+    """
 
     def __init__(
         self,
@@ -56,7 +59,10 @@ class Webhooks:
         self._closing = False
 
     def step(self, now: datetime) -> None:
-        """Only of what is committed: the end of a run that is undone is told to nobody."""
+        """Settle finished deliveries and start due ones.
+
+        Only committed notifications count, because the end of a run may be rolled back.
+        """
         said = list(self._said)
         at = self.next_at()
         if not said and (at is None or at > now):
@@ -72,17 +78,20 @@ class Webhooks:
             self._begin(now)
 
     def next_at(self) -> datetime | None:
-        """When there is something to do that nobody wakes the node for."""
+        """Return when a notification is due, or None if all threads are busy."""
         if self._closing or len(self._under_way) >= AT_A_TIME:
             return None
         return self._notices.next_at(self._under_way)
 
     def clock_was_set_back(self, now: datetime) -> None:
-        """What is to be tried again at a moment of the old time is tried now."""
+        """Make all waiting notifications due by `now`.
+
+        Their times came from the clock before it was set.
+        """
         self._notices.due_by(now)
 
     def close(self) -> None:
-        """What is being told is broken off, and told after the next start."""
+        """Interrupt current deliveries. They are repeated after the next start."""
         self._closing = True
         for stop in self._under_way.values():
             stop.stop("SHUTDOWN")
@@ -104,8 +113,11 @@ class Webhooks:
             self._workers.start(partial(self._tell, one, attempt, stop))
 
     def _attempt(self, one: Waiting, now: datetime) -> Attempt | None:
-        """None where there is nobody to tell; or no key, or a job that cannot be read: neither
-        holds up anything else of a step."""
+        """Return the attempt to deliver a notification, or None.
+
+        It is None if the job has no target, or if the key or the job cannot be read. In the latter
+        case the delivery is tried again later, so that the step continues.
+        """
         notice = one.notice
         ids = {"job_id": notice.job_id, "run_id": notice.run_id}
         try:
@@ -122,14 +134,14 @@ class Webhooks:
         return webhook(notice, found.url, notification_json(notice, found.run), secrets, now)
 
     def _tell(self, one: Waiting, attempt: Attempt, stop: StopSignal) -> None:
-        """Called in a thread: a deque's append is atomic."""
+        """Deliver a notification. A thread calls this; the append of a deque is atomic."""
         self._said.append(_Said(one, self._registry.run(attempt, stop, NoLog())))
         self._woken()
 
     def _settle(self, said: _Said, now: datetime) -> None:
         one, outcome = said
         if outcome.status == "CANCELLED":
-            return  # it was broken off
+            return  # the delivery was interrupted
         tries = one.tries + 1
         verdict = judged(outcome, one.notice, tries)
         ids = {"job_id": one.notice.job_id, "run_id": one.notice.run_id, "tries": tries}

@@ -1,4 +1,4 @@
-"""Threads that run tasks; each ends in a callback, and nothing else is shared."""
+"""Threads that run tasks. The work reports its end through a callback and shares nothing else."""
 
 import threading
 from collections import deque
@@ -8,7 +8,10 @@ Work = Callable[[], None]
 
 
 class Workers:
-    """At most `size` threads of one lane, made when they are needed, waiting for the next work."""
+    """At most `size` threads of one lane.
+
+    Threads are created on demand and then wait for more work.
+    """
 
     def __init__(self, name: str, size: int) -> None:
         self._name = name
@@ -54,7 +57,7 @@ class Workers:
                     self.busy -= 1
 
     def close(self, seconds: float = 0) -> None:
-        """Take nothing more; wait so long for what runs to end."""
+        """Accept no more work. Wait at most `seconds` for each thread."""
         with self._condition:
             self._closed = True
             self._condition.notify_all()

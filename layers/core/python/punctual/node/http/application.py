@@ -35,11 +35,11 @@ from punctual.web.views.system import InstallationInfo, Login
 
 Scope = Mapping[str, Any]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-Begun = Reply | SlicedWork[Reply]  # the answer, or what is left of the work for it
+Begun = Reply | SlicedWork[Reply]  # the answer, or the rest of its work
 
 TOGETHER = 100  # jobs of a batch that are stored in one step
 HEALTH, LIVE, READY = "/health", "/health/live", "/health/ready"
-OWNER = "owner"  # in the state of a scope: the user id that owns the client's socket
+OWNER = "owner"  # key in the scope's state: the user id that owns the client's socket
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _COMMON = [(name.encode(), value.encode()) for name, value in COMMON_HEADERS]
 
@@ -63,9 +63,10 @@ def application(
     sandbox: str | None = None,
     login: Login | None = None,
 ) -> "Application":
-    """`access`, where given, is called with each answer's method, path, status and id.
+    """Return the ASGI application of the node.
 
-    Without a `door` no tokens are asked for: `own_user` admits the callers, or all are admitted.
+    `access`, if given, is called with the method, path, status and id of each answer. Without a
+    `door` no tokens are needed: `own_user` admits the callers, or all are admitted.
     """
     about = InstallationInfo(_version(), tuple(features.task_types), sandbox, login)
     admit = None if quotas is None else quotas.call
@@ -85,7 +86,7 @@ def application(
 
 
 class Application:
-    """The ASGI application of the node. The turn of the event loop answers a request."""
+    """The ASGI application of the node. A turn of the event loop answers a request."""
 
     def __init__(
         self,
@@ -127,13 +128,13 @@ class Application:
             self._access("answered", **names, request_id=request_id)
 
     def owner(self, client: Address | None, server: Address | None) -> int | None:
-        """Return the user that owns the socket at `client`, where that is asked for and known."""
+        """Return the user that owns the socket at `client`, or None if it is unknown or unused."""
         if self._own_user is None or client is None or server is None:
             return None
         return self._own_user.owner(client, server)
 
     def refusal(self, error: RequestRejected) -> tuple[Reply, str]:
-        """Return the answer to what is not a whole request, and its id."""
+        """Return the answer to a malformed or incomplete request, and its id."""
         request_id = self._new_id()
         return problem_reply(error, request_id), request_id
 
@@ -150,7 +151,7 @@ class Application:
         request = Request(scope["method"], path, text, headers, body, caller, request_id, ROOT)
         begin = partial(self._begin, request)
         try:
-            # LIVE reads no store, and is answered also where every transaction fails.
+            # LIVE does not read the store. It is answered even if every transaction fails.
             answer = begin() if path == LIVE else await self._turn(begin)
             if isinstance(answer, Reply):
                 return answer
@@ -173,7 +174,7 @@ class Application:
         return answer if isinstance(answer, Reply) else self._long_work.begin(answer)
 
     def _failed(self, error: Exception, path: str, request_id: str) -> Reply:
-        """Return the answer to a request whose whole turn was undone."""
+        """Return the answer to a request after its turn was rolled back."""
         if isinstance(error, PunctualError):
             no_answer = self._no_answers.get(path)
             return problem_reply(error, request_id) if no_answer is None else no_answer()

@@ -1,4 +1,4 @@
-"""The callers of the node where `PUNCTUAL_AUTH` is on."""
+"""Authenticates the callers of a node that runs with `PUNCTUAL_AUTH=on`."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -25,13 +25,13 @@ class Issuer(TokenVerifier, Protocol):
 
 
 class BackgroundCalls(Protocol):
-    """Return the result of work that another thread does."""
+    """Runs work in another thread."""
 
     async def __call__(self, work: Callable[[], T], /) -> T: ...
 
 
 class NodeAuthenticator:
-    """Verify tokens of the store at once. An issuer's keys are fetched by another thread."""
+    """Verifies tokens of the store at once. Another thread fetches an issuer's keys."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class NodeAuthenticator:
 
 
 class IssuerThread:
-    """One thread, so that an issuer that does not answer gets one request at a time."""
+    """One thread for calls to the issuer. A slow issuer gets one request at a time."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="issuer")

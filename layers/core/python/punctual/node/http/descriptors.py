@@ -1,21 +1,22 @@
-"""Open files of the node's process: connections leave those that runs need."""
+"""The limit of open files of the node's process. Runs have their share before connections."""
 
 import resource
 from contextlib import suppress
 
 from punctual.node.http.protocol import MAX_CONNECTIONS
 
-PER_RUN = (
-    16  # a script's pipes and files, or an http task's socket, its name's look-up and its output
-)
+PER_RUN = 16  # a script's pipes and files, or an http task's socket, name lookup and output
 OF_THE_NODE = 200  # database, logs, event loop, and 100 idle connections of http tasks
 MIN_CONNECTIONS = 16
-# A run's process inherits the limit, and some programs close each number up to it.
+# A run's process inherits the limit. Some programs close every number up to it.
 MAX_LIMIT = 65_536
 
 
 def raise_limit() -> int:
-    """Raise the soft limit of open files to the hard one where the system lets us; return it."""
+    """Raise the soft limit of open files to the hard limit if the system allows it.
+
+    Return the limit in force.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_LIMIT if hard == resource.RLIM_INFINITY else min(hard, MAX_LIMIT)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -26,7 +27,7 @@ def raise_limit() -> int:
 
 
 def connections_within(limit: int, runs: int) -> int:
-    """How many connections leave open files for so many runs at once; 0 where none do.
+    """Return how many connections fit beside `runs` concurrent runs, or 0 if too few do.
 
     >>> connections_within(65_536, 48), connections_within(1_024, 48), connections_within(256, 48)
     (1000, 56, 0)
@@ -36,5 +37,5 @@ def connections_within(limit: int, runs: int) -> int:
 
 
 def least_limit(runs: int) -> int:
-    """The lowest limit of open files with which the node starts."""
+    """Return the lowest limit of open files with which the node starts."""
     return OF_THE_NODE + runs * PER_RUN + MIN_CONNECTIONS

@@ -1,4 +1,7 @@
-"""Calls without tokens: the node's own user may make them, and a caller with the node's token."""
+"""Calls without authentication.
+
+They come from the node's own user or carry the token of the data folder.
+"""
 
 import hmac
 import os
@@ -24,7 +27,7 @@ _BYTES = 32
 class OwnUser:
     """Admits the node's own user by its socket, and each other caller by the token of a file.
 
-    Root is another user: it can read the file.
+    Root counts as another user, because it can read the file.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class OwnUser:
     def caller(
         self, path: bytes, headers: Iterable[tuple[bytes, bytes]], address: str, uid: int | None
     ) -> Caller:
-        """Return the caller, or raise the error that rejects it; `uid` owns the client's socket."""
+        """Return the caller, or raise the error that rejects it. `uid` owns the client's socket."""
         if path.rstrip(b"/") in OPEN:
             return PUBLIC_CALLER._replace(address=address)
         if uid == self._uid or self._has_token(headers):
@@ -57,7 +60,7 @@ class OwnUser:
 
 
 def local_token(folder: Path) -> str:
-    """Return the token that only the node's own user can read; make it at the first start."""
+    """Return the token that only the node's own user can read. The first start creates it."""
     path = folder / FILE
     try:
         if not path.exists():

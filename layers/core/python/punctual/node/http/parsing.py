@@ -1,4 +1,4 @@
-"""What arrives at the node: headers, address and body, bounded before anything is made of them."""
+"""Reads headers, path and body of a request within limits, before any other code sees them."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -18,7 +18,7 @@ _ONCE = (b"host", b"content-length", b"content-type", b"idempotency-key", b"auth
 
 
 class Gone(Exception):
-    """The client hung up before its request was whole."""
+    """The client hung up before its request was complete."""
 
 
 def headers_of(raw: RawHeaders) -> Mapping[bytes, bytes]:
@@ -36,7 +36,10 @@ def too_large_head() -> RequestRejected:
 
 
 def _joined(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
-    """A header that comes twice is a list, unless it says one thing only."""
+    """Return headers with repeated values joined to a list.
+
+    Headers of `_ONCE` must not be repeated.
+    """
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
         if name in headers and name in _ONCE:
@@ -48,7 +51,10 @@ def _joined(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
 
 
 def path_of(raw: bytes, query: bytes) -> str:
-    """The path below the root, still percent-encoded: a slash in an id is no step."""
+    """Return the path below the root, still percent-encoded.
+
+    An encoded slash in an id separates nothing.
+    """
     if len(raw) + len(query) > MAX_TARGET:
         raise RequestRejected(
             "URI_TOO_LONG", f"The address is longer than {MAX_TARGET:,} bytes.", CLOSE

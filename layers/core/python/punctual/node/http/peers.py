@@ -1,9 +1,11 @@
-"""Which user's process is at the other end of a connection on loopback.
+"""Finds the user that owns the other end of a loopback connection.
 
-Linux knows the user that made each socket. The kernel answers for one pair of addresses at once
-(`sock_diag`, 10 µs); where that is missing, /proc/net/tcp lists all sockets. Other systems do not
-tell. A socket whose process closed it has no inode any more and counts as nobody's: the kernel
-then names root, which the node may be.
+Linux knows the user that made each socket. The kernel answers for one pair of addresses through
+`sock_diag` in 10 µs. Without it, /proc/net/tcp lists all sockets. Other systems do not provide the
+owner.
+
+A socket that its process closed has no inode and counts as unowned. The kernel then names root,
+which may be the node's user.
 """
 
 import socket
@@ -14,8 +16,8 @@ from pathlib import Path
 
 Address = tuple[str, int]
 
-_SOCK_DIAG = 4  # the netlink family
-_BY_FAMILY = 20  # ask for one socket
+_SOCK_DIAG = 4  # netlink family
+_BY_FAMILY = 20  # message type: query one socket
 _REQUEST = 1
 _HEADER = struct.Struct("=IHHII")
 _ID = struct.Struct(">HH16s16s")
@@ -23,14 +25,14 @@ _QUESTION = struct.Struct("=BBBBI")
 _REST = struct.Struct("=III")  # interface, cookie
 _NO_COOKIE = (0, 0xFFFFFFFF, 0xFFFFFFFF)
 _UID_AND_INODE = struct.Struct("=II")
-_ANSWER = 4 + _ID.size + _REST.size + 12  # what stands before user and inode
+_ANSWER = 4 + _ID.size + _REST.size + 12  # bytes before user and inode
 _OPEN = frozenset({1, 4, 5})  # ESTABLISHED, FIN_WAIT1 and FIN_WAIT2: the client may still read
 _TABLE = Path("/proc/net/tcp")
 _OVERFLOW = Path("/proc/sys/kernel/overflowuid")
 
 
 class Peers:
-    """Tells whose socket a client's is; None where the system does not tell."""
+    """Finds the owner of a client's socket."""
 
     def __init__(self) -> None:
         self._kernel: socket.socket | None = None
@@ -42,7 +44,10 @@ class Peers:
         self._nobody = _overflow_uid()
 
     def owner(self, client: Address, server: Address) -> int | None:
-        """Return the user id of the socket at `client`, which is connected to `server`."""
+        """Return the user id of the socket at `client`, which is connected to `server`.
+
+        It is None if the system does not provide it.
+        """
         try:
             uid = self._by_kernel(client, server)
         except OSError:
@@ -51,7 +56,7 @@ class Peers:
                 uid = owner_in_table(_TABLE.read_text(), client, server)
             except OSError:
                 return None
-        # Users of another user namespace are all shown as this one.
+        # All users of another user namespace have this number.
         return None if uid == self._nobody else uid
 
     def close(self) -> None:
@@ -73,14 +78,14 @@ class Peers:
         )
         length = _HEADER.size + len(question)
         kernel.send(_HEADER.pack(length, _BY_FAMILY, _REQUEST, self._number, 0) + question)
-        while True:  # the kernel has answered within `send`; older answers are passed over
+        while True:  # The kernel answered within `send`. Skip older answers.
             answer = kernel.recv(8_192)
             _, kind, _, number, _ = _HEADER.unpack_from(answer)
             if number == self._number:
                 break
         if kind != _BY_FAMILY:
             (error,) = struct.unpack_from("=i", answer, _HEADER.size)
-            if error == -2:  # ENOENT: there is no such socket
+            if error == -2:  # ENOENT: no socket has these addresses
                 return None
             raise OSError(-error, "the kernel does not answer")
         state = answer[_HEADER.size + 1]
@@ -89,7 +94,7 @@ class Peers:
 
 
 def owner_in_table(table: str, client: Address, server: Address) -> int | None:
-    """Find the owner in the text of /proc/net/tcp."""
+    """Return the owner of the socket from the text of /proc/net/tcp."""
     local, remote = _hexadecimal(client), _hexadecimal(server)
     for line in table.splitlines()[1:]:
         fields = line.split()
@@ -109,7 +114,7 @@ def _hexadecimal(address: Address) -> str:
 
 
 def _overflow_uid() -> int:
-    """Return the number that stands for all users that have none here; -1 if there is none."""
+    """Return the user id that stands for users outside this namespace, or -1 if none is defined."""
     try:
         return int(_OVERFLOW.read_text())
     except (OSError, ValueError):

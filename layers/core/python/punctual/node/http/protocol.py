@@ -1,8 +1,8 @@
-"""The limits and deadlines of one connection, before anything is known of its caller.
+"""Limits and deadlines of a connection, before its caller is authenticated.
 
-A connection is idle, sends a head, sends a body, or waits for an answer. Each of the first three
-has a deadline; the fourth is the node's own time. `sweep` checks all connections each second, so a
-request needs no timer. Over the cap the connection that has kept the node waiting longest ends.
+A connection is idle, sends a head, sends a body, or waits for an answer. The first three have a
+deadline. `sweep` checks all connections each second, so a request needs no timer of its own. Above
+`MAX_CONNECTIONS` the connection that has kept the node waiting longest ends.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _COMMON = "".join(f"{name}: {value}\r\n" for name, value in COMMON_HEADERS)
 
 
 class _Phase(Enum):
-    """The part of a request that is on its way, with its seconds."""
+    """The part of a request that is arriving. The value is its deadline in seconds."""
 
     NONE = IDLE_SECONDS
     HEAD = HEAD_SECONDS
@@ -61,12 +61,12 @@ class HttpProtocol(HttpToolsProtocol):
         self._phase = _Phase.NONE
         self._since = self._monotonic()
         self._received = 0  # bytes of this phase
-        self._unsent = 0  # bytes of answers that the client has not taken
+        self._unsent = 0  # bytes of answers that the client has not read
         self._unsent_since = self._since
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # A connection stays its user's, so the system is asked once.
+        # The owner of a connection never changes, so one query is enough.
         self._state[OWNER] = self._application.owner(self.client, self._own_address())
         if len(self.connections) > self._max_connections:
             self._make_room()
@@ -113,7 +113,7 @@ class HttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        if self._phase is not _Phase.HEAD:  # one follows another in the same piece
+        if self._phase is not _Phase.HEAD:  # one request follows another in the same piece
             self._enter(_Phase.HEAD)
 
     def on_headers_complete(self) -> None:
@@ -133,7 +133,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._phase, self._since, self._received = phase, self._monotonic(), 0
 
     def expire(self, now: float) -> None:
-        """End the connection if its client has used up its time."""
+        """End the connection if its client exceeds a deadline."""
         if self.transport.is_closing():
             return
         unsent = self.transport.get_write_buffer_size()
@@ -151,8 +151,8 @@ class HttpProtocol(HttpToolsProtocol):
         text = f"The {part} did not arrive within {self._phase.value} seconds."
         self._reject(RequestRejected("REQUEST_TIMEOUT", text))
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 uvicorn's text is not ours
-        """Answer what the parser cannot read as problem+json, as every other rejection."""
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 uvicorn's text is not used
+        """Answer unparsable input as problem+json, like every other rejection."""
         text = "This cannot be read as HTTP/1.1: its method, its lengths or its form."
         self._reject(RequestRejected("BAD_REQUEST", text))
 
@@ -172,6 +172,6 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 def sweep(connections: Iterable[Any], now: float) -> None:
-    """End each connection whose client has used up its time."""
+    """End each connection with a client that exceeds a deadline."""
     for connection in list(connections):
         connection.expire(now)

@@ -1,4 +1,7 @@
-"""The `event` task on the node: published in the commit that claims and ends its run."""
+"""The `event` task on the node.
+
+The event is published in the commit that claims and ends its run.
+"""
 
 from collections.abc import Callable, Sequence
 
@@ -16,7 +19,7 @@ from punctual.tasks.placeholders import expand, has_placeholders, no_secrets
 
 
 class InlineRunner:
-    """Carries out `event` tasks on the node's own thread: the work is one more row."""
+    """Runs `event` tasks on the node's own thread, because the work is one more row."""
 
     def __init__(self, executor: Executor, feed: SqliteFeed, new_id: Callable[[], str]) -> None:
         self._executor = executor
@@ -37,7 +40,10 @@ class InlineRunner:
         return ended
 
     def _work(self, assignment: Assignment) -> tuple[Finished, list[Event]]:
-        """Return how the run ends, and its event. A wrong placeholder fails it for good."""
+        """Return the end of the run and its event.
+
+        A wrong placeholder fails the run without a retry.
+        """
         try:
             event = build_event(_expanded(attempt_of(assignment)))
         except BadTask as error:

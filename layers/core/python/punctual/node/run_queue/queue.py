@@ -1,7 +1,8 @@
-"""The node's run queue: the runs that stand QUEUED, by priority, then by due time.
+"""The node's run queue: the QUEUED runs, by priority, then by due time.
 
-The table `queue` is an index of the job states: the commit that changes a state changes its rows.
-So the queue needs no repair after a crash, and holds no run that was cancelled, paused or claimed.
+The table `queue` is an index of the job states. The commit that changes a job state changes its
+rows. So the queue needs no repair after a crash, and holds no run that was cancelled, paused or
+claimed.
 """
 
 import heapq
@@ -22,13 +23,13 @@ from punctual.node.sqlite.transaction import Transaction
 ROWS_READ_TOGETHER = 100
 _PLACE = "slot = ? AND tenant = ? AND priority = ?"
 
-Row = tuple[Priority, int, str, str, str]  # and the due time, the job, the run, the tenant
+Row = tuple[Priority, int, str, str, str]  # priority, due time, job, run, tenant
 
 
 class RunQueue:
     """The Messages port of the node.
 
-    A tenant at its limit costs one probe of the index, whatever number of its runs wait.
+    A tenant at its limit costs one probe of the index, however many of its runs wait.
     """
 
     def __init__(self, unit: Transaction, heads: SqliteJobStates, admission: Admission) -> None:
@@ -38,7 +39,7 @@ class RunQueue:
         self._next_at: datetime | None = None
 
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        """Note when the earliest is due. Their rows come with the job states."""
+        """Note when the earliest run is due. The rows come with the job states."""
         moments = [message.due_at for message in messages]
         if self._next_at is not None:
             moments.append(self._next_at)
@@ -70,7 +71,7 @@ class RunQueue:
             return taken
 
     def _tenants(self, slot: str) -> Iterator[str]:
-        """The tenants with runs in the queue, found by one probe of the index each."""
+        """Yield the tenants with queued runs, with one probe of the index for each."""
         tenant: str | None = ""
         while True:
             ((tenant,),) = read_rows(
@@ -83,7 +84,7 @@ class RunQueue:
             yield tenant
 
     def _due(self, slot: str, tenant: str, priority: Priority, now: datetime) -> Iterator[Row]:
-        """Runs that may be claimed now, the earliest first, read some at a time."""
+        """Yield the runs that may be claimed now, the earliest first. Rows are read in batches."""
         behind: tuple[Any, ...] = (-1, "", "")
         at = micros(now)
         while True:
@@ -101,7 +102,10 @@ class RunQueue:
             behind = rows[-1]
 
     def postpone(self, slot: str, runs: Sequence[Message], until: datetime) -> None:
-        """Leave out runs that could not be claimed, as those of a job state that is damaged."""
+        """Leave out runs until `until`.
+
+        Their claims failed, for example because the job state is damaged.
+        """
         rows = [
             (SLOTS[slot], run.tenant, run.priority, micros(run.due_at), *run[1:3]) for run in runs
         ]
@@ -114,17 +118,20 @@ class RunQueue:
             )
 
     def clock_was_set(self) -> None:
-        """Offer postponed runs at once: their times were told by another clock."""
+        """Offer postponed runs at once. Their times came from the clock before it was set."""
         with self._unit:
             self._unit.begin()
             self._unit.db.execute("UPDATE queue SET retry_at = 0 WHERE retry_at > 0")
 
     def next_at(self) -> datetime | None:
-        """When the next run may start, as far as time alone decides."""
+        """Return when the next run may start, as far as time alone decides."""
         return self._next_at
 
     def look_ahead(self, slots: Sequence[str], now: datetime) -> None:
-        """Work out `next_at` for the slots that have room. An end makes room in the others."""
+        """Compute `next_at` for the slots that have room.
+
+        In full slots the end of a run makes room.
+        """
         moments: list[datetime | None] = []
         with self._unit:
             for slot in slots:

@@ -1,9 +1,9 @@
-"""The slots of the node: runs of one slot wait for the same place to run in."""
+"""The slots of the node. Runs of one slot compete for the same places to run in."""
 
 from punctual.domain.job_state import Lane, Rules
 
-INLINE = "inline"  # the node itself: an `event` task takes no thread
-SLOTS: dict[str, int] = {INLINE: 0, Lane.QUICK: 1, Lane.LONG: 2}  # and their numbers in rows
+INLINE = "inline"  # the node's own thread: an `event` task takes no worker
+SLOTS: dict[str, int] = {INLINE: 0, Lane.QUICK: 1, Lane.LONG: 2}  # the number of each slot in rows
 
 
 def slot_number(rules: Rules) -> int:
