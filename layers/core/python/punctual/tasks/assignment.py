@@ -1,4 +1,4 @@
-"""From an assignment to the attempt of a runner, and from its outcome to the stored detail."""
+"""Convert an assignment to an attempt, and an outcome to the stored detail."""
 
 from datetime import timedelta
 
@@ -24,9 +24,9 @@ def attempt_of(assignment: Assignment) -> Attempt:
 
 
 def detail_of(assignment: Assignment, outcome: Outcome) -> Detail:
-    """Return what an outcome leaves behind, without its output and log.
+    """Return the stored detail of an outcome, without its output and log.
 
-    `discarded` says that neither of these is to be stored.
+    `discarded` is true if the job asks to store neither output nor log.
     """
     discarded = assignment.body.document.get("output") == "discard"
     kept = bool(outcome.output) and not discarded

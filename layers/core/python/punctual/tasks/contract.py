@@ -1,4 +1,4 @@
-"""What a task runner is given, and what it answers."""
+"""Input and output types of the task runners."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -18,11 +18,11 @@ _STOPPED = {
 
 
 class BadTask(Exception):
-    """The task cannot be run as it stands, so trying again would not help."""
+    """The task is invalid as it stands. A retry would fail again."""
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One try of one run; `secrets` are the values that must not be shown."""
+    """One attempt of a run. `secrets` holds the values that output and logs must not show."""
 
     tenant: str
     job_id: str
@@ -37,14 +37,14 @@ class Attempt(msgspec.Struct, frozen=True):
     secrets: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
-        # Task, payload and secrets may not reach a log by way of a stray repr.
+        # Omit task, payload and secrets, so that a logged repr cannot leak them.
         return f"Attempt({self.job_id!r}, {self.run_id!r}, {self.attempt_number})"
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """How an attempt ended; `retryable` matters for FAILED only.
+    """The result of an attempt. `retryable` is read only if the status is FAILED.
 
-    `begun` is false where nothing of the attempt was started or sent, and that is proven.
+    `begun` is false only if the runner certainly started and sent nothing.
     """
 
     status: Status
@@ -81,19 +81,20 @@ def timeout_text(timeout: timedelta) -> str:
 
 
 class Stop(Protocol):
-    """The wish that an attempt should end, looked at while it runs."""
+    """A stop request that a runner polls during an attempt."""
 
     def wanted(self) -> str:
-        """The reason to stop, or nothing."""
+        """Return the reason to stop, or an empty string."""
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the wish at most so long; whether it is there."""
+        """Wait at most `seconds` for a stop request. Return True if one exists."""
 
 
 class StopSignal:
-    """A wish to stop that one thread makes and another sees.
+    """A stop request that passes from one thread to another.
 
-    `is_lost`: whether the claim may be another's by now, for when nobody is there to make it.
+    `is_lost` returns True if another executor may hold the claim by now. It covers the case that
+    the thread that would call `stop` is blocked.
     """
 
     def __init__(self, is_lost: Callable[[], bool] = lambda: False) -> None:
@@ -102,7 +103,7 @@ class StopSignal:
         self._reason: StopReason | None = None
 
     def stop(self, reason: StopReason) -> None:
-        # A lost claim outranks the rest: work that is no longer ours gets no grace.
+        # LOST replaces other reasons. The attempt then stops without a grace period.
         if self._reason is None or reason == "LOST":
             self._reason = reason
         self._event.set()
@@ -117,17 +118,17 @@ class StopSignal:
 
 
 class Recorder(Protocol):
-    """Where logs go while a run is alive; the output comes with its outcome."""
+    """Receiver of the log of a running attempt. The output is part of the outcome instead."""
 
     def log(self, data: bytes) -> None:
-        """Append what the task wrote, free of its secrets; the adapter decides where."""
+        """Append redacted log bytes of the task."""
 
 
 class Runner(Protocol):
-    """Does one type of task, in the thread that calls it."""
+    """Runs attempts of one task type in the calling thread."""
 
     def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
-        """Do it and say how it ended; what raises instead is a bug of the runner."""
+        """Run the attempt and return its outcome. Other exceptions than BadTask are bugs."""
 
 
 Runners = Mapping[str, Runner]

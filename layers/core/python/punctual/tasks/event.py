@@ -10,11 +10,11 @@ from punctual.tasks.text import as_text, moment
 Event = dict[str, Any]
 Publish = Callable[[Sequence[Event]], Sequence[str]]
 
-_OWN = frozenset(name.casefold() for name in OWN_DETAIL_TYPES)  # rules may match without case
+_OWN = frozenset(name.casefold() for name in OWN_DETAIL_TYPES)  # event rules may ignore case
 
 
 def build_event(attempt: Attempt) -> Event:
-    """The event of an attempt whose placeholders are expanded."""
+    """Return the event of an attempt. Its placeholders must be expanded."""
     given = attempt.task.get("detail_type")
     detail_type = DEFAULT_DETAIL_TYPE if given is None else as_text(given)
     problem = detail_type_problem(detail_type)
@@ -36,7 +36,7 @@ def build_event(attempt: Attempt) -> Event:
 
 
 def detail_type_problem(detail_type: str) -> str:
-    """Why events of jobs may not be called so, or nothing.
+    """Return why a job may not use this detail type, or an empty string.
 
     >>> detail_type_problem("Order Due")
     ''
@@ -47,12 +47,15 @@ def detail_type_problem(detail_type: str) -> str:
 
 
 def published(event_id: str) -> Outcome:
-    """How an attempt ended whose event stands in the stream."""
+    """Return the outcome of an attempt after its event is stored."""
     return Outcome("SUCCESS", output=event_id.encode(), output_type="text/plain; charset=utf-8")
 
 
 class EventTask:
-    """Publishes through a port; a caller that commits events itself uses the functions above."""
+    """Publishes events through a port.
+
+    A caller that commits events itself uses `build_event` and `published` instead.
+    """
 
     def __init__(self, publish: Publish) -> None:
         self._publish = publish

@@ -1,4 +1,4 @@
-"""The `lambda` task: invokes a function with the payload; its answer is the output."""
+"""The `lambda` task: invokes a function with the payload and stores its answer as output."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ from punctual.tasks.contract import Attempt, BadTask, Outcome, Recorder, Stop
 from punctual.tasks.limits import MAX_ANSWER_BYTES
 from punctual.tasks.text import as_text, json_bytes
 
-OURS = "punctual-"  # what the scheduler's own functions and queues are called by
-MAX_ERROR = 1_024  # characters of what a function says went wrong
+OURS = "punctual-"  # name prefix of the scheduler's functions and queues
+MAX_ERROR = 1_024  # characters
 JSON = "application/json"
 
 _FUNCTION = re.compile(
@@ -20,7 +20,7 @@ _FUNCTION = re.compile(
 
 
 class Invoked(NamedTuple):
-    """`error` is empty where the function answered, else how it failed, as Lambda names that."""
+    """The answer of a function. `error` is Lambda's error type, or empty on success."""
 
     answer: bytes
     error: str = ""
@@ -30,10 +30,10 @@ class Invoker(Protocol):
     def invoke(
         self, function: str, payload: bytes, seconds: float, origin: Mapping[str, str], /
     ) -> Invoked:
-        """Once, waiting for the answer so long, or somewhat longer; who asks gives up by itself.
+        """Invoke the function once and wait at least `seconds` for the answer.
 
-        `origin` says whose run it is, beside the payload.
-        `BadTask` where asking again would not help.
+        The caller enforces the exact timeout. `origin` names tenant, job and run outside of the
+        payload. Raise `BadTask` for an error that a retry cannot fix.
         """
 
 
@@ -42,10 +42,10 @@ def _everything(_tenant: str, _name: str) -> bool:
 
 
 class InvokeTask:
-    """It waits for as long as the function takes: who calls it gives up when time is over."""
+    """Runs `lambda` tasks. It blocks until the function answers. The caller enforces timeouts."""
 
     def __init__(self, invoker: Invoker, allows: Callable[[str, str], bool] = _everything) -> None:
-        """`allows` is asked with the tenant and the function."""
+        """`allows` receives the tenant and the function."""
         self._invoker = invoker
         self._allows = allows
 
@@ -64,7 +64,7 @@ class InvokeTask:
             attempt.timeout.total_seconds(),
             {"tenant": attempt.tenant, "job_id": attempt.job_id, "run_id": attempt.run_id},
         )
-        # A function that returns nothing answers `null`.
+        # Lambda answers `null` for a function that returns nothing.
         kept = b"" if invoked.answer == b"null" else invoked.answer[:MAX_ANSWER_BYTES]
         return Outcome(
             "FAILED" if invoked.error else "SUCCESS",
@@ -76,7 +76,7 @@ class InvokeTask:
 
 
 def function_problem(function: str) -> str:
-    """Why a function may not be called, or nothing.
+    """Return why a task may not invoke the function, or an empty string.
 
     >>> function_problem("arn:aws:lambda:eu-central-1:123456789012:function:report:live")
     ''
@@ -101,7 +101,7 @@ def function_name(function: str) -> str:
 
 
 def _error(invoked: Invoked) -> str:
-    """What the function said, which for an exception is its type and message."""
+    """Return the error text. For an exception, Lambda answers with its type and message."""
     said = invoked.answer.decode(errors="replace").replace("\0", "\ufffd")
     text = f"The function failed ({invoked.error}): {said}"
     return text if len(text) <= MAX_ERROR else text[: MAX_ERROR - 1] + "…"

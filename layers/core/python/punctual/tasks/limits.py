@@ -1,4 +1,4 @@
-"""The figures and words that tasks are held to; whoever validates a task reads them here."""
+"""Limits and reserved words of tasks, for validation and for the runners."""
 
 from typing import NamedTuple
 
@@ -32,11 +32,11 @@ MAX_PROCESSES = 256
 RESERVED_ENV_PREFIX = "PUNCTUAL_"
 
 DEFAULT_DETAIL_TYPE = "Job Run"
-OWN_DETAIL_TYPES = ("Job State Change", "Run State Change")  # what becomes of jobs and runs
+OWN_DETAIL_TYPES = ("Job State Change", "Run State Change")  # reserved for the scheduler's events
 
 
 class RunLimits(NamedTuple):
-    """What one run of a script may use at once."""
+    """The resources that one script run may use at the same time."""
 
     memory_bytes: int = DEFAULT_MEMORY_MB * 1024 * 1024
     disk_bytes: int = MAX_DISK_BYTES

@@ -1,4 +1,4 @@
-"""Placeholders in a task: found once, filled once, never looked at again."""
+"""Find and fill the placeholders of a task. A filled value is not searched again."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -13,33 +13,31 @@ from punctual.tasks.text import as_text, moment
 Secrets = Callable[[str], str]
 
 NOT_EXPANDED = frozenset({"type", "runtime", "code", "artifact_id"})
-# A payload may be named in many places: ten attempts share the memory of one executor.
+# A task may repeat `{{payload}}`, and ten attempts share the memory of one executor.
 MAX_FILLED = 4 * 1024 * 1024
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}\s](?:[^{}]*[^{}\s])?)\s*\}\}")
-_SERVER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")  # scheme, host, and their end
+_SERVER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#\\]+[/?#]")  # scheme, host, separator
 _SECRET_NAME = re.compile(r"[A-Za-z0-9/_+=.@:-]{1,512}")
 _KNOWN = ("run_id", "scheduled_time", "attempt", "job_id", "payload")
 
 
 class SecretMissing(BadTask):
-    """There is no secret of this name."""
-
     def __init__(self, name: str) -> None:
         super().__init__(f"There is no secret named {name!r}")
 
 
 def no_secrets(name: str) -> str:
-    """The secrets of an installation that keeps none."""
+    """Raise SecretMissing. It is the secret lookup of an installation without secrets."""
     raise SecretMissing(name)
 
 
 def has_placeholders(value: Any) -> bool:
-    """Whether a task must be expanded before it is run."""
+    """Return True if the value contains a placeholder."""
     return any(_PLACEHOLDER.search(text) for _, text in _strings("", value))
 
 
 def problems(task: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """Each field that holds a placeholder which no run could fill, and why."""
+    """Return each field with a placeholder that no run can fill, and the reason."""
     unknown = tuple(
         (field, f"{{{{{match[1]}}}}} is no placeholder: {_HINT}")
         for field, text in _strings("", task)
@@ -52,10 +50,10 @@ def problems(task: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 
 
 def url_problem(template: str, task: Mapping[str, Any]) -> str:
-    """Return why the placeholders of a URL may not stand where they do, or nothing.
+    """Return why the placeholders in a URL are at a forbidden place, or an empty string.
 
-    A payload comes from callers that may only run the job. They must not choose the server that
-    gets the job's secrets, and a name server must not see a secret as part of a host.
+    A caller may choose the payload although it may only run the job. The payload must not choose
+    the server that receives the job's secrets. A secret in the host would reach a name server.
     """
     whole = _PLACEHOLDER.fullmatch(template)
     if whole:
@@ -81,9 +79,9 @@ def _has_secrets(task: Mapping[str, Any]) -> bool:
 
 
 def expand(attempt: Attempt, secrets: Secrets) -> Attempt:
-    """The attempt with its task filled in and the secret values it now holds.
+    """Return the attempt with its placeholders filled and with the secrets that were used.
 
-    A value that is put in is not searched again, so what a payload or a secret says stays data.
+    Filled values are not searched again, so a payload or a secret cannot inject a placeholder.
     """
     if not has_placeholders(attempt.task):
         return attempt
@@ -119,7 +117,7 @@ def _strings(path: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 class _Filler:
-    """Fills one task; each secret is asked for once."""
+    """Fills the placeholders of one task. It looks up each secret once."""
 
     def __init__(self, attempt: Attempt, secrets: Secrets) -> None:
         self._attempt = attempt
@@ -206,17 +204,17 @@ def _at(payload: Any, keys: list[str]) -> Any:
 
 
 def _in_range(digits: str, items: list[Any]) -> bool:
-    # The length first: Python refuses to read integers of thousands of digits.
+    # Check the length first. Python raises an error for integers of thousands of digits.
     return digits.isascii() and len(digits) < 10 and int(digits) < len(items)
 
 
 def _url_part(name: str, value: Any, in_path: bool) -> str:
     text = as_text(value)
     if in_path and not text:
-        # /users//keys and /users/ are other resources than /users/7/keys.
+        # An empty value makes another resource: /users//keys instead of /users/7/keys.
         raise BadTask(f"{{{{{name}}}}} is empty, which may not stand in the path of a URL")
     if text in (".", ".."):
-        # Both survive percent-encoding as steps in a path and would call another one.
+        # Percent-encoding keeps `.` and `..`, so the server resolves them to another path.
         raise BadTask(f"{{{{{name}}}}} is {text!r}, which may not stand in a URL")
     try:
         return quote(text, safe="")

@@ -1,4 +1,4 @@
-"""Which functions and queues the `lambda` and `sqs` tasks of each tenant may name."""
+"""The functions and queues that the `lambda` and `sqs` tasks of each tenant may name."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,13 +10,13 @@ from punctual.tasks.placeholders import has_placeholders
 from punctual.tasks.sqs import queue_name
 
 REST = "*"
-"""Stands for all tenants that are not named."""
+"""Stands for all tenants without an entry of their own."""
 
 Names = Mapping[str, Sequence[str]]
 
 
 class Reach(NamedTuple):
-    """Names by tenant; one that ends with `*` allows all that begin so."""
+    """Allowed names by tenant. A name that ends with `*` is a prefix."""
 
     functions: Names
     queues: Names
@@ -28,9 +28,9 @@ class Reach(NamedTuple):
         return _allows(self.queues, tenant, queue_name(url))
 
     def problems(self, tenant: str, task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-        """Each field of a task that names what this tenant may not reach.
+        """Yield each field of a task that names a target outside of the tenant's reach.
 
-        What a placeholder makes of a name shows only when it is filled in.
+        A name with a placeholder is not checked before the run fills it.
         """
         function, url = task.get("function", ""), task.get("queue_url", "")
         kind = task.get("type")
@@ -63,7 +63,7 @@ def _allows(names: Names, tenant: str, name: str) -> bool:
 
 
 def text_of(reach: Reach) -> str:
-    """One line for a function's environment."""
+    """Return the reach as one line of JSON, for an environment variable of a function."""
     return msgspec.json.encode([dict(reach.functions), dict(reach.queues)]).decode()
 
 

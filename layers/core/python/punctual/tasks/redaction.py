@@ -1,7 +1,7 @@
-"""Replaces secret values in everything that is kept or shown of an attempt.
+"""Replace secret values in everything that is stored or shown of an attempt.
 
-Data comes in pieces, so a piece's end is held back while it may be the first part of a secret.
-`secret_spellings` says in which forms a secret is found.
+Data arrives in pieces. The stream holds back the end of a piece that may begin a secret.
+The module `secret_spellings` defines the forms in which a secret is found.
 """
 
 import heapq
@@ -14,22 +14,20 @@ from punctual.tasks.secret_spellings import spellings_of
 
 MARK = "[secret]"
 _MARK = MARK.encode()
-_HEAD_BYTES = 4  # a search for so many bytes finds where a spelling may begin
+_HEAD_BYTES = 4  # a search for these first bytes finds the possible starts of a spelling
 
 
 class Redactor:
-    """Replaces the secrets of one attempt."""
-
     def __init__(self, secrets: frozenset[str]) -> None:
         spellings = {spelling for secret in secrets for spelling in spellings_of(secret)}
         if spellings:
-            # A mark counts as found, so redacting twice changes nothing.
+            # Treat the mark itself as a secret, so that redacting twice changes nothing.
             spellings.add(_MARK)
-        # The longest first: a secret may be the beginning of another.
+        # Sort the longest first. A secret may be the prefix of another one.
         self._spellings = sorted(spellings, key=lambda spelling: (-len(spelling), spelling))
 
     def data(self, data: bytes, *, cut: bool = False) -> bytes:
-        """Return the data without secrets; `cut` data may also end with a part of one."""
+        """Return the data without secrets. `cut` also removes a partial secret at the end."""
         stream = self.stream()
         clean = stream.feed(data)
         return clean if cut else clean + stream.end()
@@ -54,7 +52,7 @@ class Redactor:
 
 
 class RedactedStream:
-    """Redacts data in pieces."""
+    """Redacts data that arrives in pieces."""
 
     def __init__(self, spellings: list[bytes]) -> None:
         self._spellings = spellings
@@ -87,9 +85,9 @@ class RedactedStream:
         return bytes(clean + held[at:])
 
     def _found(self, data: bytes) -> Iterator[tuple[int, int]]:
-        """Yield where secrets stand: the earliest first, at one place the longest.
+        """Yield the start and end of each secret. At one start the longest spelling wins.
 
-        One search for each spelling is much faster than one pattern of hundreds of them.
+        One search for each spelling is much faster than one pattern of hundreds of spellings.
         """
         places = [
             (start, rank)
@@ -109,7 +107,7 @@ class RedactedStream:
                 heapq.heappush(places, (following, rank))
 
     def _unfinished(self, data: bytes, at: int) -> int:
-        """Return where the earliest end of the data begins that may still become a secret."""
+        """Return the earliest position from which the rest of the data may begin a secret."""
         earliest = len(data)
         for spelling in self._spellings:
             start = max(at, len(data) - len(spelling) + 1)
@@ -118,7 +116,10 @@ class RedactedStream:
 
 
 def _part_at_end(data: bytes, spelling: bytes, start: int) -> int:
-    """Return where, from `start` on, the data ends with the first part of the spelling."""
+    """Return the position, at or after `start`, where a prefix of the spelling ends the data.
+
+    Without a partial match, return the length of the data.
+    """
     head = spelling[:_HEAD_BYTES]
     place = start
     while (place := data.find(head, place)) >= 0:

@@ -1,4 +1,4 @@
-"""The one door to all task runners: placeholders before, redaction after, no exception out."""
+"""Run an attempt: fill placeholders, call the runner, redact, and turn errors into outcomes."""
 
 import logging
 import traceback
@@ -13,7 +13,7 @@ _log = logging.getLogger(__name__)
 
 
 class Registry:
-    """Runs an attempt by the type of its task."""
+    """Calls the runner of the attempt's task type."""
 
     def __init__(self, runners: Runners, secrets: Secrets = no_secrets) -> None:
         self._runners = dict(runners)
@@ -24,7 +24,7 @@ class Registry:
         return tuple(sorted(self._runners))
 
     def run(self, attempt: Attempt, stop: Stop, recorder: Recorder) -> Outcome:
-        """The outcome of the attempt, always: what a runner raises is a failed attempt."""
+        """Return the outcome of the attempt. Exceptions of a runner become failed outcomes."""
         reason = stop.wanted()
         if reason:
             return Outcome.stopped(reason)
@@ -40,7 +40,7 @@ class Registry:
         except BadTask as error:
             return Outcome.failed(redactor.text(str(error)), retryable=False)
         except PunctualError as error:
-            # What the other side finds invalid stays so; what it could not do it may do later.
+            # Retry all errors but Invalid. A retry sends the same invalid data again.
             retryable = not isinstance(error, Invalid)
             return Outcome.failed(redactor.text(error.message), retryable=retryable)
         except Exception as error:
@@ -56,7 +56,7 @@ class Registry:
 
 
 def _log_crash(attempt: Attempt, error: Exception) -> None:
-    # Not the exception's text: it may hold a secret or a payload. The place is enough to find it.
+    # Omit the exception's text. It may contain a secret or a payload.
     last = traceback.extract_tb(error.__traceback__)[-1]
     _log.error(
         "task_crashed",

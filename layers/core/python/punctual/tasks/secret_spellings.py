@@ -1,6 +1,6 @@
-"""The forms in which a secret may stand in output: as it is, and as programs encode it.
+"""List the forms in which a secret may appear in output, plain and encoded.
 
-Forms that hide a secret on purpose, such as its letters in reverse, are not found.
+Deliberately disguised secrets, for example reversed text, are not found.
 """
 
 import html
@@ -10,22 +10,22 @@ from base64 import b64encode
 from collections.abc import Iterator
 from urllib.parse import quote, quote_plus
 
-JSON_LEVELS = 3  # JSON inside JSON inside JSON, as log shippers nest it
-MIN_LINE_CHARACTERS = 8  # of a secret with several lines; shorter lines stand in any text
-MIN_ENCODED_CHARACTERS = 8  # of hex and base64; shorter forms stand in any text
-BASE64_LINE_LENGTHS = (64, 76)  # of openssl and PEM, and of the command base64
+JSON_LEVELS = 3  # log shippers nest JSON in JSON strings
+MIN_LINE_CHARACTERS = 8  # of a line of a multi-line secret; shorter lines match any text
+MIN_ENCODED_CHARACTERS = 8  # of hex and base64; shorter forms match any text
+BASE64_LINE_LENGTHS = (64, 76)  # 64: openssl and PEM; 76: the command base64
 _UPPER_ESCAPE = re.compile(r"%[0-9A-F]{2}|\\u[0-9a-f]{4}")
 
 
 def spellings_of(secret: str) -> set[bytes]:
-    """Return every form in which the secret, or one of its lines, may stand."""
+    """Return every form in which the secret, or one of its lines, may appear."""
     values = {secret, secret.strip(), *_lines(secret)}
     texts = {text for value in values if value for text in _texts(value)}
     return {text.encode("utf-8", "surrogatepass") for text in texts if text}
 
 
 def _lines(secret: str) -> Iterator[str]:
-    """Yield the lines of a secret such as a PEM key: programs print and compare single lines."""
+    """Yield the lines of a multi-line secret (a PEM key). Programs print single lines."""
     lines = secret.splitlines()
     for line in lines if len(lines) > 1 else ():
         bare = line.strip()
@@ -46,7 +46,7 @@ def _texts(value: str) -> Iterator[str]:
 
 
 def _percent_encoded(value: str) -> Iterator[str]:
-    """Yield what encoders of URLs write; they differ in what they leave as it is."""
+    """Yield the percent-encoded forms. Encoders differ in the characters that they keep."""
     for text in (
         quote(value, safe="", errors="surrogatepass"),
         quote(value, errors="surrogatepass"),
@@ -69,7 +69,7 @@ def _in_json(value: str) -> Iterator[str]:
 
 
 def _with_other_case(text: str) -> str:
-    """Return the text with hexadecimal digits of %XX in lower case, of \\uxxxx in upper case."""
+    """Return the text with %XX escapes in lower case and \\uxxxx escapes in upper case."""
 
     def other(found: re.Match[str]) -> str:
         escape = found.group()
@@ -79,10 +79,10 @@ def _with_other_case(text: str) -> str:
 
 
 def _base64(data: bytes) -> Iterator[str]:
-    """Yield base64 of the data alone, in lines, and as a part of longer data.
+    """Yield the base64 forms of the data alone, of its lines, and inside longer data.
 
-    Base64 turns 3 bytes into 4 characters, so a part of longer data has three forms: one for each
-    place at which it may begin in a group of 3. Characters that the neighbours change are left out.
+    Base64 turns 3 bytes into 4 characters. So data inside longer data has three forms, one for
+    each offset in a group of 3 bytes. Characters that depend on neighbouring bytes are cut off.
     """
     whole = b64encode(data).decode()
     forms = {whole, whole.rstrip("=")}

@@ -1,4 +1,4 @@
-"""The `sqs` task: sends the payload to a queue; the message's id is the output."""
+"""The `sqs` task: sends the payload to a queue and stores the message id as output."""
 
 import re
 from collections.abc import Callable
@@ -18,9 +18,10 @@ _QUEUE = re.compile(
 
 class Sender(Protocol):
     def send(self, queue_url: str, body: str, run_id: str, tenant: str, fifo: bool, /) -> str:
-        """The message's id; with `fifo` the run is its group, and known again for five minutes.
+        """Send the message and return its id.
 
-        `BadTask` where asking again would not help.
+        With `fifo`, the run id is the message group and the deduplication id. SQS drops duplicates
+        for five minutes. Raise `BadTask` for an error that a retry cannot fix.
         """
 
 
@@ -30,7 +31,7 @@ def _everything(_tenant: str, _name: str) -> bool:
 
 class QueueTask:
     def __init__(self, sender: Sender, allows: Callable[[str, str], bool] = _everything) -> None:
-        """`allows` is asked with the tenant and the queue's URL."""
+        """`allows` receives the tenant and the queue's URL."""
         self._sender = sender
         self._allows = allows
 
@@ -43,7 +44,7 @@ class QueueTask:
             raise BadTask(
                 "The queue is not one that tasks of this tenant may reach (tasksMayReach)"
             )
-        # ASCII, for SQS refuses some characters that a payload may hold.
+        # Send ASCII only. SQS rejects some characters that a payload may contain.
         body = ascii_json(attempt.payload)
         fifo = url.endswith(FIFO)
         message_id = self._sender.send(url, body, attempt.run_id, attempt.tenant, fifo)
@@ -51,7 +52,7 @@ class QueueTask:
 
 
 def queue_problem(url: str) -> str:
-    """Why a queue may not be sent to, or nothing.
+    """Return why a task may not send to the queue, or an empty string.
 
     >>> queue_problem("https://sqs.eu-central-1.amazonaws.com/123456789012/orders.fifo")
     ''

@@ -1,4 +1,4 @@
-"""Values as text: JSON, moments, and what may stand in a header or a variable."""
+"""Convert values to text: JSON, times, and bytes for headers and environment variables."""
 
 import json
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from punctual.tasks.contract import BadTask
 
 
 def json_bytes(value: Any) -> bytes:
-    """Compact JSON; characters stay as they are unless UTF-8 has no place for one."""
+    """Return compact JSON in UTF-8. A value with lone surrogates is escaped to ASCII."""
     try:
         return _json(value, ascii_only=False).encode()
     except UnicodeEncodeError:
@@ -16,12 +16,12 @@ def json_bytes(value: Any) -> bytes:
 
 
 def ascii_json(value: Any) -> str:
-    """Compact JSON, every other character written as its number."""
+    """Return compact JSON in ASCII. Other characters are escaped."""
     return _json(value, ascii_only=True)
 
 
 def as_text(value: Any) -> str:
-    """A string as it is, anything else as JSON.
+    """Return a string unchanged and any other value as JSON.
 
     >>> as_text("a"), as_text(3), as_text(True), as_text({"a": None})
     ('a', '3', 'true', '{"a":null}')
@@ -30,7 +30,7 @@ def as_text(value: Any) -> str:
 
 
 def encoded(text: str, what: str) -> bytes:
-    """UTF-8 without NUL, as the system's own calls and HTTP demand it."""
+    """Return the text in UTF-8. Raise BadTask for a NUL, which system calls and HTTP reject."""
     if "\0" in text:
         raise BadTask(f"{what} holds a NUL character")
     try:
@@ -40,7 +40,7 @@ def encoded(text: str, what: str) -> bytes:
 
 
 def moment(at: datetime) -> str:
-    """RFC 3339 in UTC with milliseconds.
+    """Return the time in RFC 3339, in UTC with milliseconds.
 
     >>> moment(datetime(2026, 12, 1, 10, 0, 0, 5999, tzinfo=UTC))
     '2026-12-01T10:00:00.005Z'

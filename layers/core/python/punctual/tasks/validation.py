@@ -1,4 +1,4 @@
-"""What the tasks say about theirs before a job is taken: each wrong field and its fault."""
+"""Validate the tasks of a job before the job is accepted."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -14,7 +14,7 @@ from punctual.tasks.sqs import queue_problem
 
 
 def task_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each wrong field of a task whose types are right, and what is wrong with it."""
+    """Yield each invalid field of a task and its problem. The types must be valid already."""
     yield from problems(task)
     kind = task.get("type")
     if kind == "http":
@@ -39,7 +39,7 @@ def _unless_filled_in(
 
 def _http_problems(task: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     url = task.get("url")
-    # What a placeholder makes of a URL shows only when it is filled in.
+    # A URL with placeholders is not checked before the run fills it.
     if url is not None and not has_placeholders(url):
         problem = url_problem(url)
         if problem:

@@ -1,4 +1,4 @@
-"""Webhooks: one call that tells of a run, by the same client and guards as the `http` task."""
+"""Build the HTTP call of a webhook. It uses the client and the address checks of `http` tasks."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -17,13 +17,13 @@ _TYPE = OWN_DETAIL_TYPES[1]
 
 
 class NoLog:
-    """A webhook has nothing to print."""
+    """Drops log bytes. A webhook writes no log."""
 
     def log(self, _data: bytes) -> None: ...
 
 
 class Verdict(NamedTuple):
-    """What becomes of a notice: told, to be tried again after so long, or neither: given up."""
+    """The result of a delivery: delivered (`told`), retry after `again`, or neither if given up."""
 
     told: bool = False
     again: timedelta | None = None
@@ -38,7 +38,7 @@ def webhook(
     now: datetime,
     timeout: timedelta = TIMEOUT,
 ) -> Attempt:
-    """The call, as a runner of `http` tasks makes it; signed anew for each try."""
+    """Return the attempt that delivers the notification. Each attempt has a new signature."""
     body = msgspec.json.encode({"type": _TYPE, "time": data["time"], "data": data})
     headers = {
         "Content-Type": JSON_TYPE,
@@ -60,7 +60,7 @@ def webhook(
 
 
 def judged(outcome: Outcome, notice: Notification, tries: int) -> Verdict:
-    """`tries`: how often it was tried by now."""
+    """Return the verdict after `tries` delivery attempts."""
     if outcome.status == "SUCCESS":
         return Verdict(told=True)
     again = again_after(notice.id, tries) if outcome.retryable else None

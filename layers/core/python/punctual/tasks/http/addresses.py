@@ -1,4 +1,4 @@
-"""Which addresses a task may call: public ones, checked before the connection is made to them."""
+"""Check the addresses that a task may call. Only public and opened addresses are allowed."""
 
 import ipaddress
 import re
@@ -15,19 +15,19 @@ Resolver = Callable[[str, int], Sequence[str]]
 
 
 class AddressNotAllowed(BadTask):
-    """The address may not be called."""
+    """A task may not call the address."""
 
 
 class Unresolved(Exception):
-    """The name has no address, or nobody answered what it is."""
+    """The host name has no address, or the resolver did not answer."""
 
 
 def system_resolver(host: str, port: int) -> Sequence[str]:
-    """All addresses of a name, as the operating system knows them."""
+    """Return all addresses of a name from the operating system's resolver."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
-        if is_full(error):  # no name server was asked, so nothing is known of the name
+        if is_full(error):  # no name server was asked, so the name may be valid
             raise NotBegun from error
         raise Unresolved(f"{host} has no address") from None
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
@@ -36,9 +36,9 @@ def system_resolver(host: str, port: int) -> Sequence[str]:
 def checked(
     host: str, port: int, resolver: Resolver, *, opened: Sequence[Network] = ()
 ) -> tuple[Address, ...]:
-    """The addresses to connect to; one that is refused among them refuses them all.
+    """Return the addresses to connect to. Raise AddressNotAllowed if one of them is denied.
 
-    A literal address never reaches the resolver, which may know spellings of it that we do not.
+    A literal address never reaches the resolver, which may accept further spellings of it.
     """
     name = canonical(host)
     address = literal(name)
@@ -56,7 +56,7 @@ def checked(
 
 
 def canonical(host: str) -> str:
-    """One spelling of a host: compatibility characters folded, lower case, no last dot.
+    """Return the host in one spelling: NFKC, lower case, no trailing dot.
 
     >>> canonical("１２７。0.0.1."), canonical("[::1]"), canonical("Example.COM")
     ('127.0.0.1', '::1', 'example.com')
@@ -66,7 +66,7 @@ def canonical(host: str) -> str:
 
 
 def literal(host: str) -> Address | None:
-    """The address that a host spells, in any of the ways a C library would read it.
+    """Return the address that the host spells in any form a C library accepts, or None.
 
     >>> literal("0x7f.1"), literal("017700000001"), literal("2130706433")
     (IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'), IPv4Address('127.0.0.1'))
@@ -81,7 +81,7 @@ def literal(host: str) -> Address | None:
     parts = name.split(".")
     if not _NUMBER.fullmatch(parts[-1]):
         return None
-    # A name whose last label is a number is no name; what cannot be read as one is refused.
+    # A host with a numeric last label is an address. Reject it if it does not parse as IPv4.
     if len(parts) > 4 or not all(_NUMBER.fullmatch(part) for part in parts):
         raise AddressNotAllowed(f"{name} is no IPv4 address")
     *head, last = (_number(part) for part in parts)
@@ -94,10 +94,9 @@ def literal(host: str) -> Address | None:
 
 
 def refusal(address: Address, opened: Sequence[Network] = ()) -> str:
-    """Why an address may not be called, or nothing.
+    """Return why a task may not call the address, or an empty string.
 
-    What is `opened` are networks of one's own: they never make callable what is no private
-    network, and so never a metadata service.
+    `opened` allows private networks only. It can never allow a metadata service.
     """
     if isinstance(address, ipaddress.IPv4Address):
         return _refusal_v4(address, opened)
@@ -116,7 +115,7 @@ def refusal(address: Address, opened: Sequence[Network] = ()) -> str:
 
 
 def private_network(text: str) -> Network:
-    """A network that may be opened to tasks.
+    """Return the network if an operator may open it to tasks. Raise ValueError otherwise.
 
     >>> private_network("10.1.0.0/16")
     IPv4Network('10.1.0.0/16')
@@ -132,7 +131,7 @@ def private_network(text: str) -> Network:
 
 
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+", re.ASCII)
-# More digits than any spelling of 32 bits has without being padded to make a point.
+# No unpadded spelling of a 32-bit number is longer.
 _MAX_DIGITS = 64
 
 LOOPBACK: tuple[Network, ...] = (
@@ -145,7 +144,7 @@ _MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
-# Written out: what `ipaddress` calls global differs from one version of Python to the next.
+# Listed here because `ipaddress.is_global` differs between Python versions.
 _REFUSED_V4 = tuple(
     (ipaddress.IPv4Network(network), reason)
     for network, reason in (
@@ -181,7 +180,7 @@ _REFUSED_V6 = tuple(
         ("2001::/23", "is reserved"),
         ("2001:db8::/32", "is reserved"),
         ("3fff::/20", "is reserved"),
-        # Beside the metadata of a machine, those of its containers.
+        # Metadata of EC2 instances and of their containers.
         ("fd00:ec2::/32", "is the metadata service"),
         ("fc00::/7", "is private"),
         ("fe80::/10", "is link-local"),

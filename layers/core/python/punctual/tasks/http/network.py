@@ -1,6 +1,6 @@
-"""Connections to checked addresses that can be given up at any moment."""
+"""Connections to checked addresses. A stop request or a timeout can end each wait."""
 
-# ruff: noqa: ARG002 -- the signatures are httpcore's; a watch stands in for its timeouts
+# ruff: noqa: ARG002 -- httpcore defines the signatures; a Watch replaces its timeouts
 
 import errno
 import ipaddress
@@ -32,7 +32,7 @@ from punctual.tasks.script.open_files import beginning
 
 POLL_SECONDS = 0.1
 CONNECT_SECONDS = 10.0
-CPU_SECONDS = 2.0  # of an attempt; an answer of the longest length takes some milliseconds
+CPU_SECONDS = 2.0  # of an attempt; the longest answer takes some milliseconds
 _T = TypeVar("_T")
 SocketOption = (
     tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
@@ -40,11 +40,11 @@ SocketOption = (
 
 
 class OutOfTime(Exception):
-    """The attempt has used up its time."""
+    """The attempt reached its timeout."""
 
 
 class Stopped(Exception):
-    """Somebody wants the attempt to end."""
+    """The attempt received a stop request."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -53,18 +53,18 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Watch:
-    """When an attempt must stop waiting, whatever it waits for."""
+    """The conditions that end the waits of an attempt: deadline, stop request, CPU limit."""
 
     deadline: float
     stop: Stop
     monotonic: Callable[[], float]
     cpu_deadline: float = math.inf
-    cpu: Callable[[], float] = thread_time  # processor time of the thread, in seconds
+    cpu: Callable[[], float] = thread_time  # CPU time of the thread, in seconds
 
     def left(self) -> float:
-        """How long may be waited before looking again."""
+        """Return the seconds to wait until the next check. Raise if the attempt must stop."""
         if self.cpu() > self.cpu_deadline:
-            # Endless 1xx answers, or a body in pieces of one byte: a whole core for the timeout.
+            # Endless 1xx answers, or a body in pieces of one byte, would use a whole core.
             raise httpcore.RemoteProtocolError(
                 f"reading the answer takes over {CPU_SECONDS:g} s of processor time"
             )
@@ -78,10 +78,10 @@ class Watch:
 
 
 class CheckedBackend(httpcore.NetworkBackend):
-    """Resolves a name once, checks every answer, and connects to what was checked.
+    """Resolves a name once, checks every address, and connects to a checked address.
 
-    Between the check and the connection nothing is resolved again, so a name server that changes
-    its mind gains nothing. A pool calls this for each new connection, after a redirect too.
+    It does not resolve the name again before it connects, which defeats DNS rebinding. The pool
+    uses this backend for each new connection, also after a redirect.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class CheckedBackend(httpcore.NetworkBackend):
 
     @contextmanager
     def watched(self, watch: Watch) -> Iterator[None]:
-        """All that this thread waits for meanwhile is bounded by the watch."""
+        """Bound all waits of this thread inside the context by `watch`."""
         self._local.watch = watch
         try:
             yield
@@ -142,7 +142,7 @@ class CheckedBackend(httpcore.NetworkBackend):
 
 
 class Stream(httpcore.NetworkStream):
-    """A connection whose waits are short: httpcore's timeouts bound a read, not an attempt."""
+    """A connection that waits in short steps. httpcore's timeouts bound a read, not an attempt."""
 
     def __init__(self, sock: socket.socket, watch: Callable[[], Watch]) -> None:
         self._socket = sock
@@ -207,7 +207,10 @@ def _here(address: Address) -> bool:
 def _patiently(
     sock: socket.socket, action: Callable[[], _T], watch: Watch, blocked_by: int = select.POLLIN
 ) -> _T:
-    """Do it as soon as the socket lets us; looks at the watch at least ten times a second."""
+    """Return the result of a non-blocking socket action, retried until the socket is ready.
+
+    It checks the watch before each try, at least ten times a second.
+    """
     while True:
         patience = watch.left()
         try:
@@ -264,7 +267,10 @@ def _connect(sock: socket.socket, address: tuple[str, int], watch: Watch) -> Non
 
 
 def _in_background(resolve: Callable[[], _T], watch: Watch) -> _T:
-    """Nothing can interrupt the system's resolver, so a slow one is left behind."""
+    """Return the result of `resolve`, which runs in a thread of its own.
+
+    The system's resolver cannot be interrupted. After a timeout or a stop, the thread is abandoned.
+    """
     answers: list[_T] = []
     errors: list[BaseException] = []
     answered = threading.Event()
@@ -286,7 +292,7 @@ def _in_background(resolve: Callable[[], _T], watch: Watch) -> _T:
 
 
 def _said(error: OSError) -> str:
-    """What went wrong in the system's words, without the places in its source."""
+    """Return the error text of the system, without source locations of OpenSSL."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the certificate is not valid: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

@@ -1,4 +1,4 @@
-"""The request that an `http` task makes: built and checked before anything is called."""
+"""Build and check the request of an `http` task before any connection is made."""
 
 import re
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from punctual.tasks.limits import (
 from punctual.tasks.redaction import Redactor
 from punctual.tasks.text import as_text, encoded, json_bytes
 
-if TYPE_CHECKING:  # imported with the first URL: whoever takes jobs takes many without one
+if TYPE_CHECKING:  # loaded at the first URL; most submitted jobs have none
     import httpx
 
 Header = tuple[bytes, bytes]
@@ -26,13 +26,13 @@ USER_AGENT = "Punctual"
 WITHOUT_PAYLOAD = ("GET", "HEAD", "OPTIONS")
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-# Narrower than httpx, which percent-encodes what cannot stand in a host.
+# Stricter than httpx, which percent-encodes invalid host characters.
 _HOST = re.compile(
     rb"[0-9A-Za-z_-][0-9A-Za-z._-]*|[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[0-9A-Za-z._~%-]+)?"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _BODY_HEADERS = frozenset({b"content-type", b"content-encoding", b"content-language"})
-# What may go along to another origin: nothing that a job could have put a credential into.
+# Headers that go along to another origin. A job cannot put a credential into them.
 _HARMLESS = frozenset(
     {
         b"accept",
@@ -47,12 +47,12 @@ _TO_GET = {301: ("POST",), 302: ("POST",), 303: ("POST", "PUT", "PATCH", "DELETE
 
 
 class BadRedirect(BadTask):
-    """The server sends us where we will not go."""
+    """The redirect target is not allowed."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it goes out, but for the headers that follow from it."""
+    """An outgoing request without the Host and Content-Length headers."""
 
     method: str
     url: "httpx.URL"
@@ -67,7 +67,7 @@ class Request:
 
 
 def build_request(attempt: Attempt) -> Request:
-    """The first request of an attempt whose placeholders are expanded."""
+    """Return the first request of an attempt. Its placeholders must be expanded."""
     task = attempt.task
     method = task.get("method") or "POST"
     if method not in METHODS:
@@ -92,7 +92,7 @@ def build_request(attempt: Attempt) -> Request:
 
 
 def url_problem(url: Any) -> str:
-    """Why a URL cannot be called, as far as the text shows it, or nothing."""
+    """Return why the text of a URL is not valid, or an empty string."""
     try:
         parse_url(url)
     except BadTask as error:
@@ -115,7 +115,7 @@ def parse_url(text: Any) -> "httpx.URL":
 
 
 def redirected(request: Request, status: int, location: str, secrets: frozenset[str]) -> Request:
-    """The request that follows; what is secret stays with the origin it was meant for."""
+    """Return the request to the redirect target. Secrets never go to another origin."""
     import httpx
 
     try:
@@ -152,12 +152,12 @@ def _callable(url: "httpx.URL") -> "httpx.URL":
         raise BadTask("The URL names a port that does not exist")
     if url.userinfo:
         raise BadTask("The URL holds a user name; put credentials into a header")
-    # The last dot of a complete name is no part of what certificates and virtual hosts know.
+    # Remove the trailing dot. Certificates and virtual hosts do not contain it.
     return url.copy_with(host=url.host.rstrip(".")) if url.host.endswith(".") else url
 
 
 def _same_origin(one: "httpx.URL", other: "httpx.URL") -> bool:
-    """Whether both lead to the same server; the step from HTTP to HTTPS is not away from it."""
+    """Return True if both URLs have the same origin. An upgrade from HTTP to HTTPS is allowed."""
     if one.host != other.host:
         return False
     if one.scheme == "http" and other.scheme == "https":

@@ -1,4 +1,4 @@
-"""Which answers an `http` task takes for success, and which failures may pass."""
+"""Classify the status codes of an `http` task: expected, retryable, or final."""
 
 import re
 from typing import Any
@@ -14,7 +14,7 @@ _RANGE = re.compile(r"([1-5][0-9]{2})(?:-([1-5][0-9]{2}))?")
 
 
 def parse_expected(value: Any) -> Expected:
-    """A status, a range, or a list of them.
+    """Return the ranges for a status, a range, or a list of them.
 
     >>> parse_expected([200, "300-399"]), parse_expected(404), parse_expected(None)
     (((200, 200), (300, 399)), ((404, 404),), ((200, 299),))
@@ -32,7 +32,7 @@ def is_expected(status: int, expected: Expected) -> bool:
 
 
 def may_pass(status: int) -> bool:
-    """Whether the same request might fare better later."""
+    """Return True if a retry of the same request may succeed."""
     return not 400 <= status <= 499 or status in _PASSING
 
 

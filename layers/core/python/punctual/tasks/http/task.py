@@ -1,4 +1,4 @@
-"""The `http` task: calls an address, bounded in time, size and reach."""
+"""The `http` task: calls a URL with limits on time, size and targets."""
 
 import itertools
 import ssl
@@ -33,7 +33,7 @@ MAX_IDLE_CONNECTIONS = 100
 
 @dataclass
 class _Answer:
-    """What has come back so far; it counts also when the rest never comes."""
+    """The response so far. It is kept even if the rest does not arrive."""
 
     host: str = ""
     status: int | None = None
@@ -46,7 +46,7 @@ class _Answer:
         self.headers = [(_latin(name), _latin(value)) for name, value in response.headers]
 
     def leads_on(self, expected: Expected) -> bool:
-        """Whether this is a redirect, and not what the job waits for."""
+        """Return True if the response is a redirect that the job does not expect."""
         assert self.status is not None
         return (
             self.status in REDIRECTS
@@ -59,7 +59,7 @@ class _Answer:
 
 
 class HttpTask:
-    """Calls over one pool of connections; holds no cookies and knows no proxies."""
+    """Sends requests over one connection pool, without cookies and proxies."""
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class HttpTask:
         self._backend = CheckedBackend(resolver, opened=opened, closed_ports=closed_ports)
         self._pool = httpcore.ConnectionPool(
             ssl_context=ssl_context or httpx.create_ssl_context(trust_env=False),
-            # As many as there are attempts: their number is bounded where they are claimed, and
-            # httpcore could not be called off while it waits for a connection.
+            # No limit here. Claims already bound the attempts, and httpcore's wait for a free
+            # connection cannot be interrupted.
             max_connections=None,
             max_keepalive_connections=MAX_IDLE_CONNECTIONS,
             keepalive_expiry=IDLE_SECONDS,
@@ -129,7 +129,7 @@ class HttpTask:
             request = redirected(request, response.status, location, attempt.secrets)
 
     def _sent(self, request: Request, watch: Watch, *, has_begun: bool) -> httpcore.Response:
-        """Send the request; after a redirect wait for a socket for as long as the attempt may."""
+        """Send the request. After a redirect, wait for a free socket until the attempt ends."""
         while True:
             try:
                 return self._send(request)

@@ -1,4 +1,4 @@
-"""bubblewrap: each run in namespaces of its own, where no other process or folder is."""
+"""bubblewrap: run a script in its own namespaces, without other processes and folders."""
 
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ TEMPORARY = "/tmp"
 SHARED_MEMORY_BYTES = 64 * 1024 * 1024
 PROBE_SECONDS = 20.0
 
-# The launcher is the first process of the namespace: with its end the kernel kills all others.
+# The launcher is process 1 of the namespace. When it ends, the kernel kills all others.
 _NAMESPACES = (
     *("--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-cgroup-try"),
     *("--die-with-parent", "--as-pid-1", "--cap-drop", "ALL"),
@@ -30,7 +30,10 @@ def command(
     folder: Path,
     temporary: Path,
 ) -> tuple[str, ...]:
-    """Return what to put before a command line; `opened` says of each path if it is writable."""
+    """Return the words to put before a command line.
+
+    `opened` holds pairs of a path and whether it is writable.
+    """
     arguments: list[str] = [program, *_NAMESPACES]
     for path in readable:
         arguments += ("--ro-bind-try", path, path)
@@ -44,7 +47,7 @@ def command(
 
 
 def find(path: str) -> tuple[str, str]:
-    """Return bubblewrap's program, or nothing and the reason: it is missing, or may not be used."""
+    """Return bubblewrap's path and "", or "" and the reason why it cannot be used."""
     program = shutil.which("bwrap", path=path)
     if program is None:
         return "", "bubblewrap is not installed"

@@ -1,4 +1,4 @@
-"""What a script writes: its output, its log and the end of its complaints, each within bounds."""
+"""Capture the output, the log and the end of standard error of a script, within limits."""
 
 import re
 
@@ -11,9 +11,9 @@ _LONGEST_DENIAL = 40
 
 
 class Capture:
-    """Takes both streams, each freed of secrets by itself, before they mingle in the log.
+    """Redacts each stream separately, then merges both in the log.
 
-    `was_denied` tells whether one of `denials` stood anywhere in standard error.
+    `was_denied` is true if one of `denials` matched anywhere in standard error.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Capture:
 
     @property
     def tail(self) -> str:
-        """The end of standard error as text, without the bytes of a character cut in two."""
+        """Return the end of standard error as text, without bytes of a character cut in two."""
         whole = self._tail.lstrip(bytes(range(0x80, 0xC0))) if len(self._tail) > 3 else self._tail
         return whole.decode(errors="replace").replace("\0", "\ufffd").rstrip()
 

@@ -1,7 +1,7 @@
-"""Control groups (version 2): the kernel itself holds a run to its memory and its processes.
+"""Control groups (version 2): the kernel enforces the memory and process limits of a run.
 
-They are used where the node may write its own: a service with `Delegate=yes`, or a container with
-a control group of its own. Elsewhere the launcher looks at what a run uses.
+They are used where the node may write its own group. This is a service with `Delegate=yes`, or
+a container with a group of its own. Elsewhere the launcher measures the usage of the run.
 """
 
 import os
@@ -15,13 +15,13 @@ from punctual.tasks.script.open_files import is_full
 CONTROLLERS = frozenset({"memory", "pids"})
 NODE = "punctual-node"
 RUN_PREFIX = "punctual-run-"
-# The launcher's own, and bubblewrap's.
+# Allowance for the launcher and bubblewrap, on top of the run's limits.
 LAUNCHER_BYTES = 32 * 1024 * 1024
 LAUNCHER_PROCESSES = 3
 
 
 class Cgroup:
-    """The control group of one run; its launcher enters it before the script starts."""
+    """The control group of one run. Its launcher enters it before the script starts."""
 
     def __init__(self, folder: Path, limits: RunLimits) -> None:
         self._folder = folder
@@ -35,7 +35,7 @@ class Cgroup:
         self._write("cgroup.procs", pid)
 
     def passed(self) -> str:
-        """Return the limit that the kernel has held the run to, or nothing."""
+        """Return the limit that the kernel enforced against the run, or an empty string."""
         if _count(self._folder / "memory.events", "oom_kill"):
             return "memory"
         return "processes" if _count(self._folder / "pids.events", "max") else ""
@@ -44,17 +44,17 @@ class Cgroup:
         try:
             (self._folder / name).write_text(str(value))
         except FileNotFoundError:
-            # A kernel without swap accounting has no such file.
+            # Kernels without swap accounting do not have this file.
             if name != "memory.swap.max":
                 raise
 
 
 class Cgroups:
-    """Makes a control group for each run, beside the node's."""
+    """Creates a control group for each run, beside the group of the node."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._ending: dict[Path, bool] = {}  # whether each was killed
+        self._ending: dict[Path, bool] = {}  # True if the group was killed
 
     @contextmanager
     def for_run(self, run_id: str, limits: RunLimits) -> Iterator[Cgroup]:
@@ -65,13 +65,13 @@ class Cgroups:
             self._end([folder])
 
     def end_left_behind(self) -> int:
-        """Kill what a predecessor left running; how many groups there were."""
+        """Kill the groups that a previous node left. Return their number."""
         left = list(self._folder.glob(f"{RUN_PREFIX}*"))
         self._end(left)
         return len(left)
 
     def _end(self, folders: Iterable[Path]) -> None:
-        """Kill what is in these groups, and delete all groups that have become empty since."""
+        """Kill the processes in these groups. Delete all ended groups that are empty by now."""
         self._ending.update((folder, False) for folder in folders)
         for folder, was_killed in list(self._ending.items()):
             self._ending[folder] = was_killed or _kill(folder)
@@ -80,11 +80,11 @@ class Cgroups:
 
 
 def _kill(folder: Path) -> bool:
-    """Kill what is in a group; return whether that need not be done again."""
+    """Kill the processes in a group. Return False if the caller must try again."""
     try:
         (folder / "cgroup.kill").write_text("1")
     except FileNotFoundError:
-        return True  # Linux before 5.14 has no such file
+        return True  # the group is deleted, or Linux is older than 5.14
     except OSError as error:
         if not is_full(error):
             raise
@@ -93,7 +93,7 @@ def _kill(folder: Path) -> bool:
 
 
 def _is_gone(folder: Path) -> bool:
-    """Delete a group, unless what was killed in it is still ending."""
+    """Delete the group. Return False while killed processes in it are still exiting."""
     try:
         folder.rmdir()
     except FileNotFoundError:
@@ -104,9 +104,10 @@ def _is_gone(folder: Path) -> bool:
 
 
 def find(process: Path = Path("/proc/self"), pid: int | None = None) -> Cgroups | None:
-    """Return the groups that this process may make; None where it may not.
+    """Return the `Cgroups` of this process, or None if it may not create groups.
 
-    The kernel wants no process in a group that hands out limits, so the node moves to one below.
+    The kernel does not allow processes in a group that distributes limits. So the node moves into
+    a child group.
     """
     folder = _own_folder(process)
     if folder is None or not _may_use(folder, os.getpid() if pid is None else pid):
@@ -149,6 +150,6 @@ def _count(file: Path, event: str) -> int:
     try:
         lines = file.read_text().splitlines()
     except FileNotFoundError:
-        # The group ended with all that was in it.
+        # The group is deleted already.
         return 0
     return sum(int(line.split()[1]) for line in lines if line.split()[:1] == [event])

@@ -1,4 +1,4 @@
-"""What a script's process is given, and how it can end."""
+"""The input and the result of a script's process."""
 
 import errno
 import signal
@@ -16,9 +16,9 @@ from punctual.tasks.script.sandbox import Walls
 
 @dataclass(frozen=True)
 class Command:
-    """What to execute; `limits` are pairs of a resource's number and its bound.
+    """A command to execute. `limits` holds pairs of a resource number and its limit.
 
-    The whole run may use `most`, its files in `folder` included.
+    `most` limits the whole run, including its files in `folder`.
     """
 
     argv: tuple[str, ...]
@@ -38,7 +38,7 @@ class Sink(Protocol):
 
 
 class Groups(Protocol):
-    """Told of each group that lives, so that a successor can find what a crash left."""
+    """Records live process groups, so that the next node can kill them after a crash."""
 
     def on_started(self, run_id: str, group: Group) -> None: ...
 
@@ -47,7 +47,7 @@ class Groups(Protocol):
 
 @dataclass(frozen=True)
 class Patience:
-    """How long a command may take, and how long to leave it after asking it to end."""
+    """The timeout of a command, and the grace period between SIGTERM and SIGKILL."""
 
     seconds: float
     grace_seconds: float
@@ -57,7 +57,7 @@ class Patience:
 
 @dataclass
 class Ended:
-    """How a command ended; only `started` if what watched over it was killed."""
+    """The result of a command. If its launcher was killed, only `started` is set."""
 
     started: bool = False
     code: int | None = None
@@ -81,5 +81,5 @@ def signal_name(number: int) -> str:
 
 
 def may_pass(start_error: int) -> bool:
-    """Whether a command that could not be started might be, a little later."""
+    """Return True if a later start of the command may succeed."""
     return start_error in (errno.EAGAIN, errno.ENOMEM, *FULL)

@@ -1,4 +1,4 @@
-"""What the launcher does to a script's process just before it executes the script."""
+"""Restrict the script's process just before it executes the script."""
 
 import ctypes
 import os
@@ -16,25 +16,25 @@ STEP_BYTES = 8
 
 
 def hide(library: ctypes.CDLL) -> None:
-    """Close this process's memory, descriptors and environment to others of the same user."""
+    """Protect the memory, descriptors and environment of this process from the same user."""
     _prctl(library, PR_SET_DUMPABLE, 0)
 
 
 def offer_to_the_oom_killer(library: ctypes.CDLL) -> None:
-    """Have the kernel end this process, not the node, when memory runs out."""
-    # The file of a process that hides belongs to root. The script does not hide anyway.
+    """Make the kernel kill this process, not the node, if memory runs out."""
+    # Root owns the files of a non-dumpable process. The script is dumpable anyway.
     _prctl(library, PR_SET_DUMPABLE, 1)
     try:
         file = os.open("/proc/self/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
-        # No /proc, or one that may not be written, as in some containers.
+        # /proc is missing or read-only, as in some containers.
         return
     os.write(file, FIRST_TO_BE_KILLED)
     os.close(file)
 
 
 def confine(library: ctypes.CDLL, rules: dict[str, Any]) -> None:
-    """Take every right from this process that a script must not have; there is no way back."""
+    """Remove every right that a script must not have from this process, for good."""
     _prctl(library, PR_SET_NO_NEW_PRIVS, 1)
     _drop_capabilities(library)
     if rules["abi"]:
@@ -44,9 +44,9 @@ def confine(library: ctypes.CDLL, rules: dict[str, Any]) -> None:
 
 
 def _drop_capabilities(library: ctypes.CDLL) -> None:
-    """Root, too, is then held to the rights of its files and cannot trace or signal at will."""
+    """Drop all capabilities. Then even root obeys file permissions and cannot trace at will."""
     for capability in range(MAX_CAPABILITIES):
-        # Denied to all but root, and then there is nothing to drop; beyond the last it is an error.
+        # Ignore errors. Other users hold no capability, and numbers above the last one fail.
         library.prctl(PR_CAPBSET_DROP, ctypes.c_ulong(capability), *_zeros(3))
     header = CAPABILITY_VERSION_3.to_bytes(4, sys.byteorder) + bytes(4)
     _check(library.capset(header, bytes(24)))
@@ -54,7 +54,7 @@ def _drop_capabilities(library: ctypes.CDLL) -> None:
 
 def _filter_calls(library: ctypes.CDLL, program: bytes) -> None:
     steps = ctypes.create_string_buffer(program, len(program))
-    # struct sock_fprog: the number of steps, padding, where they are.
+    # struct sock_fprog: number of steps, padding, address of the steps.
     where = ctypes.addressof(steps).to_bytes(8, sys.byteorder)
     fprog = (len(program) // STEP_BYTES).to_bytes(2, sys.byteorder) + bytes(6) + where
     _check(library.prctl(PR_SET_SECCOMP, ctypes.c_ulong(SECCOMP_MODE_FILTER), fprog, *_zeros(2)))

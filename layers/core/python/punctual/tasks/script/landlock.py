@@ -1,6 +1,7 @@
-"""Landlock: the kernel denies a process, and its children, all files but those it is given.
+"""Landlock: the kernel denies a process and its children all files but the given ones.
 
-The node reads the version of the kernel here, and the launcher enters the rules: no import of ours.
+The node reads the Landlock version, and the launcher applies the rules. To start fast, this
+module imports only the standard library.
 """
 
 import ctypes
@@ -9,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable
 
-# The same numbers on every architecture that Python 3.11 supports on Linux.
+# System call numbers. They are equal on all architectures of Python 3.11 on Linux.
 CREATE_RULESET, ADD_RULE, RESTRICT_SELF = 444, 445, 446
 ASK_VERSION = 1
 RULE_PATH_BENEATH = 1
@@ -41,7 +42,7 @@ def c_library() -> ctypes.CDLL:
 
 
 def version() -> int:
-    """Return the ABI of the kernel's Landlock; 0 where there is none."""
+    """Return the ABI version of the kernel's Landlock, or 0 without Landlock."""
     if sys.platform != "linux":
         return 0
     found = int(c_library().syscall(CREATE_RULESET, None, ctypes.c_size_t(0), ASK_VERSION))
@@ -49,13 +50,13 @@ def version() -> int:
 
 
 def handled(abi: int) -> int:
-    """Return all rights to files that this version can deny."""
+    """Return all file rights that this ABI version can deny."""
     last = {1: MAKE_SYM, 2: REFER, 3: TRUNCATE, 4: TRUNCATE}.get(abi, IOCTL_DEV)
     return (last << 1) - 1
 
 
 def restrict(library: ctypes.CDLL, abi: int, rules: Iterable[Rule]) -> None:
-    """Deny this process everything but the rules, for good; `no_new_privs` must be set."""
+    """Deny this process everything but the rules, for good. It requires `no_new_privs`."""
     known = handled(abi)
     scopes = SCOPE_ABSTRACT_SOCKETS | SCOPE_SIGNALS if abi >= SCOPED_FROM else 0
     # struct landlock_ruleset_attr: file rights, network rights, scopes.
@@ -74,12 +75,12 @@ def _allow(library: ctypes.CDLL, ruleset: int, path: str, rights: int) -> None:
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE):
             raise
-        # Not on this system, or closed to our user: then there is nothing to open to a script.
+        # The path is missing or not readable for this user, so no rule is needed.
         return
     try:
         if os.fstat(place).st_mode & 0o170000 != 0o040000:
             rights &= _OF_FILES
-        # struct landlock_path_beneath_attr, which is packed: rights, descriptor.
+        # struct landlock_path_beneath_attr, packed: rights, descriptor.
         rule = rights.to_bytes(8, sys.byteorder) + place.to_bytes(4, sys.byteorder)
         _checked(library.syscall(ADD_RULE, ruleset, RULE_PATH_BENEATH, rule, 0))
     finally:

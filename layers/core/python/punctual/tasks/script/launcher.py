@@ -1,15 +1,15 @@
-"""The small process between the node and a script: nothing of the script outlives it, or the node.
+"""The process between the node and a script. It kills the script if the node dies.
 
-It runs in an isolated interpreter and imports only what starts fast.
+It runs in an isolated interpreter and imports only modules that load fast.
 
-1. Adopt all orphans to come (Linux), report `ready`, read what to run from the control pipe, fork.
-2. Report `started PID`. The script begins when the control pipe says `G`, and never where the pipe
-   says anything else or ends. What keeps it from beginning is reported as `failed ERRNO`, or
-   `unconfined ERRNO` if the sandbox could not be entered.
-3. A `T` on the control pipe ends the script's group politely, a `K` at once; so does the end of
-   the pipe, which is how the death of the process above shows.
-4. Look at what the script uses. Beyond a limit report `limit NAME` and end it.
-5. Once the script has ended, kill what it left, however far it detached itself; then report
+1. Become the reaper of orphans (Linux). Report `ready`, read the command from the control pipe,
+   fork.
+2. Report `started PID`. The script begins only after a `G` on the control pipe. Report
+   `failed ERRNO` if it cannot begin, or `unconfined ERRNO` if the sandbox fails.
+3. On a `T` on the control pipe, send SIGTERM to the script's group. On a `K`, kill the group at
+   once. The end of the pipe means that the node is dead, and has the same effect.
+4. Measure the resources of the script. Above a limit, report `limit NAME` and kill it.
+5. After the end of the script, kill all its descendants, also detached ones. Then report
    `exit CODE` or `signal NUMBER`.
 """
 
@@ -34,7 +34,7 @@ from punctual.tasks.script.usage import (
     sizes,
 )
 
-# By number: importing `signal` would cost a third of the start.
+# Numbers, because an import of `signal` takes a third of the start time.
 SIGKILL, SIGPIPE, SIGTERM, SIGSTOP, SIGXFSZ = 9, 13, 15, 19, 25
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 LENGTH_BYTES = 8
@@ -79,7 +79,7 @@ def main(monotonic: Callable[[], float]) -> None:
 
 
 class Script:
-    """The script's main process and all that descends from it."""
+    """The main process of the script and its descendants."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -89,12 +89,15 @@ class Script:
         try:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
-            # Gone, or on macOS: all that is left of the group are zombies.
+            # The group is gone. On macOS, only zombies are left in it.
             return
 
     def has_ended(self) -> bool:
-        """Whether the main process has; where that can be asked without reaping it, it is not
-        reaped, so that its number cannot be given away before its group is killed."""
+        """Return True if the main process has ended.
+
+        Where the system allows it, the process is not reaped yet. So its number cannot be reused
+        before its group is killed.
+        """
         if not hasattr(os, "waitid"):
             self._reap()
             return self.status is not None
@@ -105,15 +108,15 @@ class Script:
             os.waitpid(ended.si_pid, 0)
 
     def end_all(self) -> None:
-        """Kill and reap until nothing is left: whose parent is killed becomes our own child."""
-        # By its number only now: once the main process is reaped, the number may be another's.
+        """Kill and reap until no descendant is left. Orphans become children of the launcher."""
+        # Kill the group before reaping. Afterwards its number may belong to another process.
         self.signal(SIGKILL)
         us = os.getpid()
         for turn in range(KILL_ROUNDS):
             if not self._reap():
                 return
             if turn >= FREEZE_AFTER_ROUNDS:
-                # What forks faster than it is killed cannot fork while it is stopped.
+                # Stop the descendants first. A fork loop may otherwise be faster than the kills.
                 for pid in descendants(us, sys.maxsize):
                     _kill(pid, SIGSTOP)
             for pid in children(us):
@@ -123,7 +126,7 @@ class Script:
             select.poll().poll(KILL_ROUND_MS)
 
     def _reap(self) -> bool:
-        """Take in all that has ended; whether some are still alive."""
+        """Reap all ended children. Return True if some are still alive."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -136,9 +139,9 @@ class Script:
 
 
 class Watch:
-    """Looks at what a run uses, and says which limit it has passed.
+    """Measures the resources of a run and reports the limit that it exceeds.
 
-    Of its folder only so much is looked at in one go that an order is not kept waiting.
+    Each call measures a part of the folder only, so that control messages do not wait.
     """
 
     def __init__(self, most: dict[str, int], folder: str, monotonic: Callable[[], float]) -> None:
@@ -196,10 +199,10 @@ def _read(descriptor: int, length: int) -> bytes:
 
 
 def _start(spec: dict[str, Any], library: ctypes.CDLL, control: int, report: int) -> int | None:
-    """The script's process, or nothing if it may not begin or could not be executed.
+    """Return the script's process id, or None if it could not begin.
 
-    It is named above before it may begin: a script could kill us first and keep its group secret.
-    All files that are needed while it runs are opened before it begins.
+    The node learns the id before the script begins. Otherwise the script could kill the launcher
+    first, and its group would stay unknown. All files for the run are opened before it begins.
     """
     us = os.getpid()
     answers, answer = os.pipe()
@@ -241,7 +244,7 @@ def _start(spec: dict[str, Any], library: ctypes.CDLL, control: int, report: int
 
 
 def _pin(spec: dict[str, Any], pid: int) -> None:
-    """Hold what is open to the script of /proc: the kernel forgets a rule with its file."""
+    """Keep the allowed /proc entries open. The kernel drops a rule when it evicts the inode."""
     if spec["rules"]:
         for name in spec["rules"]["process_files"]:
             try:
@@ -282,13 +285,13 @@ def _confine(spec: dict[str, Any], library: ctypes.CDLL, answer: int) -> None:
 
 
 def _let_go_of_streams(null: int) -> None:
-    # Held open here, a pipe that the script closed would never end for the reader at its far end.
+    # An open copy here would keep the pipe alive after the script closes it.
     for stream in (0, 1, 2):
         os.dup2(null, stream)
 
 
 def _wait(script: Script, control: int, watch: Watch) -> str:
-    """Return when the script has ended, or must end at once: the limit that it passed, if any."""
+    """Wait for the end of the script or the request to kill it. Return the exceeded limit or ""."""
     poller = select.poll()
     poller.register(control, select.POLLIN)
     patience = LOOK_SECONDS * 1000 if _watch(poller, script.pid) else POLL_MS
@@ -324,5 +327,5 @@ def _say(report: int, line: str) -> None:
     try:
         os.write(report, line.encode() + b"\n")
     except BrokenPipeError:
-        # The process above is dead; the script is not, so go on to end it.
+        # The node is dead. Go on, to end the script.
         return

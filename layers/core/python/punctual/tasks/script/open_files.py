@@ -1,7 +1,7 @@
-"""What to do when the process, or the system, may open no more files.
+"""Handle the limit of open files of the process and of the system.
 
-Before an attempt has begun it is given up as `NotBegun`: it is no attempt, and the run waits. After
-that the action that lacks a file is repeated until one can be opened.
+Before the attempt begins, `NotBegun` ends it. It then does not count as an attempt, and the run
+waits. After the begin, the action is repeated until a file can be opened.
 """
 
 import errno
@@ -14,21 +14,21 @@ from typing import TypeVar
 
 T = TypeVar("T")
 FULL = (errno.EMFILE, errno.ENFILE)
-# Half a minute in all: files of others close meanwhile.
+# Half a minute in total. Other attempts close files meanwhile.
 PAUSES = (0.05, 0.1, 0.2, 0.4, 0.8, *[1.0] * 29)
 NO_MORE = f"{os.strerror(errno.EMFILE)}: the attempt could not begin."
 _SAID = tuple(os.strerror(number) for number in FULL)
 
 
 class NotBegun(Exception):
-    """No file could be opened before the attempt began: nothing of it was started or sent."""
+    """The limit of open files was reached before the attempt started or sent anything."""
 
     def __init__(self) -> None:
         super().__init__(NO_MORE)
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Return whether this, or what caused it, is that no more files may be opened."""
+    """Return True if the error or its cause is the limit of open files."""
     if error is None or isinstance(error, NotBegun):
         return error is not None
     both = (error, error.__cause__)
@@ -36,13 +36,13 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def says_full(text: str) -> bool:
-    """Return whether a program that could not start says that no more files may be opened."""
+    """Return True if the error text of a program names the limit of open files."""
     return any(said in text for said in _SAID)
 
 
 @contextmanager
 def beginning() -> Iterator[None]:
-    """Raise `NotBegun` where no file can be opened inside: the attempt has not begun there."""
+    """Convert an error about the limit of open files into `NotBegun`."""
     try:
         yield
     except Exception as error:
@@ -52,9 +52,9 @@ def beginning() -> Iterator[None]:
 
 
 def retried(action: Callable[[], T], wait: Callable[[float], object]) -> T:
-    """Return the action's result; repeat it for half a minute while it raises `NotBegun`.
+    """Return the action's result. Repeat it for half a minute while it raises `NotBegun`.
 
-    `wait` waits so many seconds and returns whether the work is to stop instead.
+    `wait` sleeps the given seconds and returns True if the work must stop.
     """
     for pause in PAUSES:
         try:
@@ -66,9 +66,9 @@ def retried(action: Callable[[], T], wait: Callable[[float], object]) -> T:
 
 
 def until_free(action: Callable[[], T], wait: Callable[[float], object] | None = None) -> T:
-    """Return the action's result; repeat it for as long as no file can be opened.
+    """Return the action's result. Repeat it while no file can be opened.
 
-    For what an attempt that has begun still needs: without it, its result would be lost.
+    It serves attempts that have begun. Their result would be lost without the action.
     """
     wait = wait or threading.Event().wait
     pauses = chain(PAUSES, repeat(PAUSES[-1]))

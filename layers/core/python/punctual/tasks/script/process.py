@@ -1,4 +1,4 @@
-"""Runs one command in a session of its own, to its end or to the end of our patience."""
+"""Run one command in its own session until it ends or reaches a timeout."""
 
 import marshal
 import os
@@ -23,9 +23,9 @@ from punctual.tasks.script.usage import descendants
 POLL_SECONDS = 0.1
 GIVE_UP_SECONDS = 5.0
 READ_BYTES = 64 * 1024
-# What a pipe may still hold when all its writers are gone; more comes only from one that is not.
+# A pipe without writers holds at most this. More bytes come from a live writer.
 DRAIN_BYTES = 1024 * 1024
-# Modules are compiled once, a program named on the command line at each start.
+# Python caches compiled modules, but compiles a program on the command line at each start.
 LAUNCH = (
     f"import sys; sys.path.insert(0, {str(Path(launcher.__file__).parents[3])!r}); "
     "import time; from punctual.tasks.script.launcher import main; main(time.monotonic)"
@@ -40,10 +40,10 @@ def run_process(
     children: Children,
     cgroup: Cgroup | None = None,
 ) -> Ended:
-    """Returns once nothing of the command is alive; also when it raises.
+    """Run the command and return its result. All its processes are dead on return or raise.
 
-    It raises `NotBegun` where no file could be opened before the command began. All that the
-    command needs of files is open when it begins.
+    Raise `NotBegun` if no file could be opened before the command began. All files that the command
+    needs are open when it begins.
     """
     with beginning():
         process = _Process(command, sink, patience, on_started, children, cgroup)
@@ -66,7 +66,7 @@ class _Process:
     kill_at: float | None = None
     give_up_at: float | None = None
     unread_report: bytes = b""
-    is_told: bool = False  # the launcher knows the command
+    is_told: bool = False  # the launcher has received the command
     may_begin: bool = False
 
     def __post_init__(self) -> None:
@@ -109,7 +109,7 @@ class _Process:
         return self.ended
 
     def close(self) -> None:
-        # The end of the control pipe tells the launcher to kill all; then it ends as well.
+        # The launcher kills all processes and exits when the control pipe closes.
         os.close(self.control)
         try:
             self.popen.wait(GIVE_UP_SECONDS)
@@ -125,20 +125,20 @@ class _Process:
                 stream.close()
 
     def _end_what_is_left(self) -> None:
-        """Do what the launcher did not live to do."""
+        """Kill what a dead launcher could not kill."""
         if self.group is not None:
             kill_group(self.group.pgid)
         end_survivors({self.command.env[RUN_ID]})
         self.children.end_orphans()
 
     def _begin(self) -> None:
-        """Tell the launcher what to run, once its limits hold for it and for what is around it."""
+        """Send the command to the launcher, after the launcher and its wrapper enter the cgroup."""
         if self.cgroup is not None:
             with beginning():
                 for pid in (self.popen.pid, *descendants(self.popen.pid, sys.maxsize)):
                     self.cgroup.enter(pid)
         self.is_told = True
-        with suppress(BrokenPipeError):  # killed meanwhile, which shows at the end
+        with suppress(BrokenPipeError):  # the launcher was killed, as its exit code shows
             self._send_spec()
 
     def _send_spec(self) -> None:
@@ -191,14 +191,14 @@ class _Process:
         except BlockingIOError:
             return
         except BrokenPipeError:
-            # The script does not want its payload, or not all of it.
+            # The script did not read all of its payload.
             self.unsent = self.unsent[:0]
         if not self.unsent:
             self.selector.unregister(stdin)
             self.stdin.close()
 
     def _read(self, source: int, take: Callable[[bytes], None]) -> int:
-        """How many bytes were there; a source that has ended is looked at no more."""
+        """Read once and return the number of bytes. Unregister a source that has ended."""
         try:
             data = os.read(source, READ_BYTES)
         except BlockingIOError:
@@ -216,7 +216,7 @@ class _Process:
             if word == "ready":
                 self._begin()
             elif word == "started":
-                # Within namespaces of its own, the number means nothing here.
+                # In a PID namespace, the reported number is not valid outside.
                 self._let_begin(self.popen.pid if self.command.walls.wrapper else int(number))
             elif word == "limit":
                 self.ended.limit = number
@@ -230,7 +230,7 @@ class _Process:
                 self.ended.signal = int(number)
 
     def _let_begin(self, leader: int) -> None:
-        """Record the group of the script, which waits until that is done."""
+        """Record the group of the script, then let the script begin."""
         with beginning():
             self.group = group_of(leader)
             self.on_started(self.group)
@@ -239,7 +239,7 @@ class _Process:
         self._order(launcher.GO)
 
     def _press(self, deadline: float) -> bool:
-        """Ask, then insist, then give up; whether to go on waiting."""
+        """Ask the script to end, then kill it, then give up. Return False to stop waiting."""
         now = self.patience.monotonic()
         if self._has_passed_a_limit() and self.kill_at is None:
             self.kill_at = now
@@ -266,7 +266,7 @@ class _Process:
         except OSError as error:
             if not is_full(error):
                 raise
-            return False  # it is asked again, the last time when the script has ended
+            return False  # a later check repeats this
 
     def _ask_cgroup(self) -> bool:
         if self.cgroup is not None and not self.ended.limit:
@@ -281,7 +281,7 @@ class _Process:
             os.write(self.control, order)
 
     def _drain(self) -> None:
-        """Read what the pipes hold without waiting for their end, which a stranger may delay."""
+        """Read the data in the pipes without waiting for their end. Others may keep them open."""
         for key in list(self.selector.get_map().values()):
             left = DRAIN_BYTES
             while key.events == selectors.EVENT_READ and key.fd in self.selector.get_map():

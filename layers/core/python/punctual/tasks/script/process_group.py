@@ -1,4 +1,4 @@
-"""A script's process group, told apart from a later one that was given the same number."""
+"""Identify a script's process group, also after the system reused its number."""
 
 import calendar
 import os
@@ -14,7 +14,7 @@ _STAT_FIELDS_BEFORE_START = 19
 
 
 class Group(msgspec.Struct, frozen=True):
-    """`start_time` is the leader's, in the system's own unit; 0 where it could not be read."""
+    """A process group. `start_time` is the leader's, in the system's unit, or 0 if unknown."""
 
     pid: int
     pgid: int
@@ -26,7 +26,10 @@ def group_of(pid: int) -> Group:
 
 
 def start_time_of(pid: int) -> int:
-    """When a process began: ticks since boot on Linux, else seconds; 0 if there is none."""
+    """Return the start time of a process, or 0 if it does not exist.
+
+    The unit is ticks since boot on Linux, and seconds elsewhere.
+    """
     return _start_by_proc(pid) if sys.platform == "linux" else start_by_ps(pid)
 
 
@@ -43,7 +46,7 @@ def start_by_ps(pid: int) -> int:
 
 
 def kill_left_behind(pgid: int, start_time: int) -> bool:
-    """Kill the group if its leader is still the process that was recorded; whether it was."""
+    """Kill the group if its leader is still the recorded process. Return True if it was killed."""
     if pgid <= 1 or start_time <= 0 or start_time_of(pgid) != start_time:
         return False
     return kill_group(pgid)
@@ -62,5 +65,5 @@ def _start_by_proc(pid: int) -> int:
         stat = Path(f"/proc/{pid}/stat").read_bytes()
     except (FileNotFoundError, ProcessLookupError):
         return 0
-    # The second field is the name in brackets and may hold anything, brackets too.
+    # The second field is the name in brackets. The name may itself contain brackets.
     return int(stat.rpartition(b")")[2].split()[_STAT_FIELDS_BEFORE_START])

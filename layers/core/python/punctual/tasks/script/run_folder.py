@@ -1,4 +1,4 @@
-"""A script's private folder: made for one run, gone after it whatever the script did there."""
+"""The private folder of a script. It exists for one run."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class RunFolder:
-    """A folder only its owner may enter, with one each for the code, work, HOME and TMPDIR."""
+    """A folder for its owner only, with subfolders for code, work, HOME and TMPDIR."""
 
     def __init__(self, root: Path) -> None:
         root.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
@@ -39,7 +39,10 @@ class RunFolder:
             _remove(self.path)
 
     def _remove_unused(self) -> bool:
-        """Remove what this object made, which needs no open file; return whether that was all."""
+        """Remove the files and folders of this object. Return False if something else is left.
+
+        This needs no open file, unlike `_remove`.
+        """
         try:
             for file in self._files:
                 file.unlink(missing_ok=True)
@@ -63,7 +66,7 @@ class RunFolder:
 
 
 def remove_left_behind(root: Path) -> int:
-    """Remove the folders of runs that a crash cut short; how many there were."""
+    """Remove the folders of runs that a crash ended. Return their number."""
     left = sorted(root.glob(f"{_PREFIX}*"))
     for folder in left:
         _remove(folder)
@@ -75,15 +78,15 @@ def _remove(folder: Path) -> None:
         until_free(lambda: _empty(folder))
         folder.rmdir()
     except OSError as error:
-        # The run itself is done, and its outcome should not depend on our housekeeping.
+        # Only log the error. The run has ended, and its outcome must not depend on the cleanup.
         _log.warning("run_folder_left_behind", extra={"folder": str(folder), "error": str(error)})
 
 
 def _empty(folder: Path) -> None:
-    """Delete what is in a folder, however deep a script nested it and however it closed it.
+    """Delete the content of a folder, at any depth and with any permissions.
 
-    Folders within folders are moved up before their parent is deleted. So no path grows longer
-    than a path may be, and no descriptors are held on the way down.
+    Inner folders move up before their parent is deleted. So no path exceeds the length limit, and
+    the walk holds no descriptors.
     """
     folder.chmod(_OWNER_ONLY)
     moved = 0
@@ -96,14 +99,14 @@ def _empty(folder: Path) -> None:
             while os.path.lexists(up):
                 moved += 1
                 up = f"{folder}/.{moved}"
-            os.chmod(inner, _OWNER_ONLY)  # moving a folder changes it
+            os.chmod(inner, _OWNER_ONLY)  # a rename writes the `..` entry of the folder
             os.rename(inner, up)
             todo.append(up)
         os.rmdir(path)
 
 
 def _folders_left(folder: str) -> list[str]:
-    """Delete the files in a folder; the folders in it."""
+    """Delete the files in a folder. Return the folders in it."""
     with os.scandir(folder) as entries:
         found = [(entry.path, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for path, is_folder in found:

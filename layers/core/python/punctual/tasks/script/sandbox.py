@@ -1,4 +1,4 @@
-"""Which sandbox the scripts of a node run in, and what it opens to a run."""
+"""Choose the sandbox of a node's scripts, and build its rules for a run."""
 
 import os
 import re
@@ -17,7 +17,7 @@ SETTING = "PUNCTUAL_SCRIPT_PATHS"
 WANTED = ("auto", "landlock", "bubblewrap", "none")
 Name = Literal["landlock", "bubblewrap", "none"]
 
-# What a script prints that was kept from a file. bubblewrap hides what it does not open.
+# Error texts of a script without access to a file. bubblewrap hides unopened files.
 DENIALS: Mapping[Name, re.Pattern[bytes]] = MappingProxyType(
     {
         "landlock": re.compile(rb"permission denied", re.IGNORECASE),
@@ -34,7 +34,7 @@ NOT_FOR_OTHERS = (
 
 
 class NoSandboxError(Exception):
-    """The sandbox that the settings name cannot be had here; the message says why."""
+    """The configured sandbox is not available. The message says why."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class OpenPath:
 
 @dataclass(frozen=True)
 class Walls:
-    """What surrounds one run: words before its launcher's command line, rules inside of that."""
+    """The sandbox of one run: words before the launcher's command line, and rules inside it."""
 
     wrapper: tuple[str, ...] = ()
     rules: dict[str, Any] | None = None
@@ -55,10 +55,10 @@ class Walls:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """How scripts are kept from the node and from each other.
+    """The sandbox that separates scripts from the node and from each other.
 
-    `closed` is the node's data folder. `shared`: tokens are asked for, so other people's tenants
-    have scripts, too.
+    `closed` is the node's data folder. `shared` is true if the node requires tokens, so that other
+    tenants have scripts too.
     """
 
     name: Name
@@ -70,20 +70,20 @@ class Sandbox:
 
     @property
     def keeps_processes_apart(self) -> bool:
-        """Whether a script can neither signal nor name a process outside."""
+        """Return True if a script can neither signal nor address a process outside."""
         return self.name == "bubblewrap" or (
             self.name == "landlock" and self.abi >= landlock.SCOPED_FROM
         )
 
     def refusal(self, tenant: str) -> str:
-        """Return why this tenant may have no scripts here, or nothing."""
+        """Return why this tenant may not run scripts here, or an empty string."""
         allowed = tenant == LOCAL or not self.shared or self.keeps_processes_apart
         return "" if allowed else NOT_FOR_OTHERS
 
     def walls(self, tenant: str, folder: RunFolder, programs: tuple[Path, ...]) -> Walls:
         if self.name == "none":
             return Walls()
-        # A `python3` in PATH is often a link to the interpreter of the node.
+        # A `python3` in PATH is often a link to the node's interpreter.
         programs = (*programs, Path(interpreter()))
         opened = self.opened if tenant == LOCAL else ()
         if self.name == "bubblewrap":
@@ -106,7 +106,7 @@ class Sandbox:
     def _rules(
         self, opened: tuple[OpenPath, ...], folder: RunFolder, programs: tuple[Path, ...]
     ) -> dict[str, Any]:
-        # In a command line one tenant's script would see the arguments of another's.
+        # Hide other processes. Their command lines show the arguments of other tenants.
         processes = ["self", *system_paths.MACHINE] if self.shared else []
         proc = [f"/proc/{name}" for name in processes] or ["/proc"]
         read = [*system_paths.readable(programs, self.closed), *proc]
@@ -130,14 +130,14 @@ class Sandbox:
 
 
 def interpreter() -> str:
-    """The interpreter below our virtual environment: scripts see no package of ours."""
+    """Return the base interpreter of the virtual environment. It sees no installed package."""
     base: str = getattr(sys, "_base_executable", sys.executable)
     return base
 
 
 @dataclass(frozen=True)
 class System:
-    """What this machine has to build a sandbox of."""
+    """The functions that probe this machine for Landlock and bubblewrap."""
 
     landlock: Callable[[], int] = landlock.version
     bubblewrap: Callable[[str], tuple[str, str]] = bubblewrap.find
@@ -152,10 +152,10 @@ def choose(
     path: str = os.defpath,
     system: System = System(),
 ) -> Sandbox:
-    """Return the sandbox to use; `auto` takes the best there is, a named one must be there.
+    """Return the sandbox to use. `auto` takes the best one, and a named one must be available.
 
-    With tenants of other people bubblewrap comes first: it also keeps a script from changing the
-    rights of the node's files. Alone, Landlock is enough and starts faster.
+    For a shared node, bubblewrap comes first. It also stops a script from changing the permissions
+    of the node's files. For a single user, Landlock is enough and starts faster.
     """
 
     def sandbox(name: Name, abi: int = 0, bwrap: str = "") -> Sandbox:

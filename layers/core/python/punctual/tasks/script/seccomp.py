@@ -1,8 +1,8 @@
-"""A filter of system calls for what Landlock does not check: other processes of the same user.
+"""Build a filter of system calls that Landlock does not cover.
 
-`prlimit` and the calls that set a priority reach any process of the same user, so a script could
-end the node by a limit. Where tokens are asked for, a script may not open UNIX sockets either:
-behind one of them the user's own service manager would start anything outside of the sandbox.
+`prlimit` and the calls that set a priority reach any process of the same user. A script could
+end the node with a limit. On a node with tokens, the filter also denies UNIX sockets. Through
+one of them the user's service manager would start a program outside of the sandbox.
 """
 
 import errno
@@ -18,11 +18,11 @@ _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 _NUMBER, _ARCHITECTURE, _FIRST, _SECOND = 0, 4, 16, 24
 _X32 = 0x40000000
 _AF_UNIX = 1
-_WHOLE_USER = 2  # PRIO_USER; with IOPRIO_WHO_USER, 3, all that is at least this
+_WHOLE_USER = 2  # PRIO_USER is 2 and IOPRIO_WHO_USER is 3, so the filter tests for at least 2
 
 
 class Calls(NamedTuple):
-    """Numbers of system calls; `of_process` take a process first, `of_some` a kind before it."""
+    """System call numbers. `of_process` calls take a process first, `of_some` calls second."""
 
     architecture: int
     of_process: tuple[int, ...]
@@ -43,13 +43,13 @@ Step = tuple[int, int, int, int]
 
 
 def program(unix_sockets: bool, machine: str = platform.machine()) -> bytes:
-    """Return the filter; nothing where the numbers of the machine's calls are not known."""
+    """Return the filter, or no bytes if the machine's system call numbers are unknown."""
     calls = CALLS.get(machine)
     if calls is None:
         return b""
     steps: list[Step] = [
         (_LOAD, 0, 0, _ARCHITECTURE),
-        # Calls of another architecture have other numbers.
+        # System call numbers differ by architecture.
         *_unless(_EQUAL, calls.architecture, errno.ENOSYS),
         (_LOAD, 0, 0, _NUMBER),
         (_AT_LEAST, 0, 1, _X32),
@@ -63,7 +63,7 @@ def program(unix_sockets: bool, machine: str = platform.machine()) -> bytes:
     if not unix_sockets:
         closed = [(_LOAD, 0, 0, _FIRST), (_EQUAL, 0, 1, _AF_UNIX), _fail(errno.EACCES)]
         steps += _of(calls.socket, closed)
-        # It would open a socket without the call above.
+        # io_uring opens sockets without the call above.
         steps += _of(calls.io_uring_setup, [_fail(errno.EPERM)])
     steps.append((_RETURN, 0, 0, _ALLOW))
     return b"".join(struct.pack("HBBI", *step) for step in steps)
@@ -78,11 +78,11 @@ def _unless(test: int, value: int, number: int) -> list[Step]:
 
 
 def _if_not(argument: int, value: int, number: int) -> list[Step]:
-    """Fail unless the lower half of an argument, which is an int, has this value."""
+    """Return steps that fail unless the lower 32 bits of an argument have this value."""
     return [(_LOAD, 0, 0, argument), *_unless(_EQUAL, value, number)]
 
 
 def _of(number: int, steps: list[Step]) -> list[Step]:
-    """For one call these steps, which load what they test, and then the end."""
+    """Return steps that apply to one system call and then allow it."""
     body = [*steps, (_RETURN, 0, 0, _ALLOW)]
     return [(_EQUAL, 0, len(body), number), *body]

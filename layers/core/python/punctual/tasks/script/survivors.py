@@ -1,4 +1,4 @@
-"""Ends what is left of a run whose launcher was killed: the launcher itself would have ended it."""
+"""Kill the processes of a run that are left after its launcher was killed."""
 
 import ctypes
 import os
@@ -20,10 +20,10 @@ WAIT_SECONDS = 1.0
 
 
 def end_survivors(run_ids: Collection[str]) -> int:
-    """Kill the processes of our user whose environment names one of these runs.
+    """Kill this user's processes with one of these run ids in their environment.
 
-    What they start while they are being found is found in the next round. A process whose
-    environment was cleared is not found by it: see `Children`.
+    Each round finds the processes that started during the round before. `Children` covers
+    processes with a cleared environment.
     """
     marks = {f"{RUN_ID}={run_id}".encode() for run_id in run_ids}
     ended: set[int] = set()
@@ -40,10 +40,10 @@ def end_survivors(run_ids: Collection[str]) -> int:
 
 
 class Children:
-    """The child processes of an executor that starts launchers and nothing else.
+    """The child processes of an executor. The executor starts only launchers.
 
-    With `adopt`, what a dead launcher leaves becomes a child of this process (Linux), whatever its
-    environment says. So each child that is not a launcher is an orphan.
+    With `adopt`, processes of a dead launcher become children of this process (Linux). So each
+    child that is not a launcher is an orphan.
     """
 
     def __init__(self, *, adopt: bool = False) -> None:
@@ -64,7 +64,7 @@ class Children:
             self._launchers.discard(launcher)
 
     def end_orphans(self) -> int:
-        """Kill and reap the orphans, and what they leave in turn; how many there were."""
+        """Kill and reap the orphans and their descendants. Return the number of orphans."""
         ended = 0
         for _ in range(ROUNDS if self._adopts else 0):
             with self._lock:
@@ -81,7 +81,7 @@ class Children:
 
 
 def _ours() -> Iterator[int]:
-    """The processes of our user, but for this one; none where there is no /proc."""
+    """Yield the other processes of this user, or none without /proc."""
     names = os.listdir("/proc") if sys.platform == "linux" else []
     mine, us = os.geteuid(), os.getpid()
     for name in names:
@@ -90,7 +90,7 @@ def _ours() -> Iterator[int]:
 
 
 def _user(number: str) -> int:
-    """The effective user of a process, also of one whose files belong to root."""
+    """Return the effective user of a process. Root may own its files, so these do not tell."""
     try:
         with open(f"/proc/{number}/status", "rb") as status:
             for line in status:
@@ -99,7 +99,7 @@ def _user(number: str) -> int:
     except OSError as error:
         if is_full(error):
             raise
-        # It ended while we looked.
+        # The process ended meanwhile.
         return -1
     return -1
 
@@ -111,16 +111,16 @@ def _environment(pid: int) -> list[bytes]:
     except OSError as error:
         if is_full(error):
             raise
-        # It ended, or it hides itself.
+        # The process ended, or it is not dumpable.
         return []
 
 
 def _wait_for(pid: int) -> None:
-    """Wait until a process that was killed has ended, or a little."""
+    """Wait until a killed process has ended, at most `WAIT_SECONDS`."""
     try:
         process = os.pidfd_open(pid)
     except OSError:
-        # It has, or there are no such descriptors to be had.
+        # The process has ended, or no descriptor is available.
         return
     try:
         select.select([process], [], [], WAIT_SECONDS)

@@ -1,4 +1,4 @@
-"""The files of a system that every script may read, and the devices it may use."""
+"""The system files that every script may read, and the devices that it may use."""
 
 import os
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from pathlib import Path
 FOLDERS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt"),
     *("/nix/store", "/run/current-system"),
-    # The parts of /etc that systems keep elsewhere: name servers, certificates.
+    # Parts of /etc that some systems keep elsewhere: name servers, certificates.
     *("/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf"),
     "/var/lib/ca-certificates",
-    # How many processors and how much memory there is, and is allowed.
+    # The number of processors, the size of memory, and their limits.
     *("/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm"),
 )
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-# Below /proc, without the processes of others.
+# Files in /proc that do not describe processes.
 MACHINE = (
     *("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "sys", "uptime", "version", "vmstat"),
 )
@@ -24,7 +24,7 @@ SHARED_MEMORY = "/dev/shm"
 
 @lru_cache(maxsize=64)
 def readable(programs: tuple[Path, ...], closed: Path) -> tuple[str, ...]:
-    """Return what a script may read: the system's folders and its programs, `closed` aside."""
+    """Return the paths of system folders and programs that a script may read, without `closed`."""
     wanted = [*map(Path, FOLDERS), Path(os.path.realpath("/etc/resolv.conf"))]
     for program in programs:
         wanted += _parts_of(program)
@@ -33,7 +33,7 @@ def readable(programs: tuple[Path, ...], closed: Path) -> tuple[str, ...]:
 
 
 def around(folder: Path, closed: Path) -> Iterator[Path]:
-    """Yield the folder; if `closed` lies in it, what lies beside the way to `closed`."""
+    """Yield the folder. If it contains `closed`, yield its parts without `closed` instead."""
     if holds(closed, folder):
         return
     if not holds(folder, closed):
@@ -45,7 +45,7 @@ def around(folder: Path, closed: Path) -> Iterator[Path]:
 
 
 def holds(folder: Path, other: Path) -> bool:
-    """Whether `other` is the folder or lies in it, by whatever name and mount."""
+    """Return True if `other` is the folder or inside it, also through links and bind mounts."""
     place = Path(os.path.realpath(other))
     return any(_is_same(folder, above) for above in (place, *place.parents))
 
@@ -58,7 +58,7 @@ def _is_same(one: Path, other: Path) -> bool:
 
 
 def _parts_of(program: Path) -> Iterator[Path]:
-    """The program's file; where it stands in a `bin`, that folder and the libraries beside it."""
+    """Yield the program's file. For a program in `bin`, yield that folder and its libraries too."""
     yield program
     real = Path(os.path.realpath(program))
     yield real

@@ -1,4 +1,4 @@
-"""The `script` task: runs code in a process of its own that holds none of our rights."""
+"""The `script` task: runs code in a sandboxed process without the rights of the node."""
 
 import os
 import resource
@@ -36,11 +36,11 @@ from punctual.tasks.text import as_text, encoded, json_bytes, moment
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 GRACE = timedelta(seconds=2)
 MAX_OPEN_FILES = 1024
-# Of the whole user, not of the run: it stops what would fill the machine with processes.
+# Counts all processes of the user, not of the run. It stops fork bombs.
 MAX_PROCESSES_OF_USER = 4096
 SIGNAL_EXIT_CODE = 128
 MEGABYTE = 1024 * 1024
-NODE_HEAP_SHARE = 0.75  # of a run's memory, so that it collects before it is killed
+NODE_HEAP_SHARE = 0.75  # of the run's memory, so that node collects garbage before it is killed
 
 _FILES = {"python": "main.py", "node": "main.js", "bash": "main.sh"}
 _LIMITS = {
@@ -54,7 +54,7 @@ _LIMITS = {
 
 
 class NoGroups:
-    """Records nothing: for an executor that dies with everything it started."""
+    """Records no groups, for an executor that dies together with its child processes."""
 
     def on_started(self, run_id: str, group: Group) -> None: ...
 
@@ -62,7 +62,7 @@ class NoGroups:
 
 
 class ScriptTask:
-    """Runs scripts below `root`, each in a folder that is gone when its run has ended."""
+    """Runs scripts below `root`. Each run has a folder that is removed at its end."""
 
     def __init__(
         self,
@@ -203,7 +203,7 @@ class ScriptTask:
 
 def _flags(task: dict[str, Any]) -> tuple[str, ...]:
     if task["runtime"] == "python":
-        # Unbuffered, so that logs are live and nothing is lost with a script that is killed.
+        # Unbuffered, so that logs are live and a killed script loses no output.
         return ("-u",)
     if task["runtime"] == "node":
         return (f"--max-old-space-size={int(_memory_mb(task) * NODE_HEAP_SHARE)}",)
@@ -216,7 +216,7 @@ def _memory_mb(task: dict[str, Any]) -> int:
 
 
 def _limits(most: RunLimits) -> tuple[tuple[int, int], ...]:
-    """What the kernel holds each process to; the launcher looks at the run as a whole."""
+    """Return the kernel limits of each process. The launcher enforces limits of the whole run."""
     return (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, most.disk_bytes),
@@ -226,9 +226,9 @@ def _limits(most: RunLimits) -> tuple[tuple[int, int], ...]:
 
 
 def _lacked_files(ended: Ended, capture: Capture) -> bool:
-    """Return whether the script was kept from starting because no file could be opened.
+    """Return True if the script could not start because of the limit of open files.
 
-    Where the launcher has not reported a start, what was written is of the launcher alone.
+    Before the launcher reports a start, all captured text comes from the launcher.
     """
     if ended.start_error in FULL or ended.sandbox_error in FULL:
         return True

@@ -1,7 +1,7 @@
-"""What a run uses of the machine: its processes, their memory, and the size of its folder.
+"""Measure the processes of a run, their memory, and the size of its folder.
 
-Read by the launcher from /proc. Processes come and go while they are counted, so a file that is
-not there counts as nothing.
+The launcher reads /proc. Processes come and go during the measurement, so a missing file counts
+as zero.
 """
 
 import errno
@@ -11,16 +11,16 @@ from collections.abc import Iterator
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 BLOCK_BYTES = 512
-# A file's own costs; also what bounds the number of empty files.
+# The cost of a file itself. It also limits the number of empty files.
 LEAST_BYTES_OF_A_FILE = 4096
 
 
 class TooDeepError(Exception):
-    """The folder cannot be measured: the path to one below it is longer than a path may be."""
+    """The folder cannot be measured. A path below it is longer than the system allows."""
 
 
 def descendants(pid: int, most: int) -> list[int]:
-    """Return the processes below one; it may stop looking after `most` of them."""
+    """Return the descendants of a process. The search stops after more than `most` of them."""
     found: list[int] = []
     todo = [pid]
     while todo and len(found) <= most:
@@ -31,7 +31,7 @@ def descendants(pid: int, most: int) -> list[int]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the processes whose parent this is."""
+    """Return the child processes of a process."""
     try:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
@@ -46,18 +46,18 @@ def children(pid: int) -> list[int]:
 
 
 def memory_bytes(pids: list[int], most: int) -> int:
-    """Return the resident memory of processes; beyond `most`, what they share is counted once."""
+    """Return the resident memory of processes. Above `most`, shared memory is counted once."""
     resident = sum(map(_resident, pids))
     if resident <= most:
         return resident
-    # Exact, but it takes a walk through the tables of each process.
+    # This is exact, but reads the page tables of each process.
     return sum(map(_proportional, pids))
 
 
 def sizes(folder: str) -> Iterator[int]:
-    """Yield what each file below a folder takes; there may be very many.
+    """Yield the size of each file below a folder. There may be very many.
 
-    A folder closed to its owner is opened, so that nothing can be hidden in one.
+    It opens folders without read permission for their owner, so that a script cannot hide files.
     """
     linked: set[int] = set()
     todo = [folder]
@@ -74,7 +74,7 @@ def sizes(folder: str) -> Iterator[int]:
 
 
 def deleted_bytes(pids: list[int]) -> int:
-    """Return what files take that are open and have no name any more; those in memory are such."""
+    """Return the size of open files without a name. Files in memory are among them."""
     return sum(_deleted(pids).values())
 
 
@@ -103,7 +103,7 @@ def _gone_or_too_deep(error: OSError) -> list["os.DirEntry[str]"]:
 
 
 def _open_to_owner(folder: str) -> None:
-    """Set the mode of a folder, never of what a script has put in its place meanwhile."""
+    """Set the mode of a folder. Never follow a link that a script puts in its place."""
     try:
         place = os.open(folder, os.O_PATH | os.O_NOFOLLOW | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError:
@@ -150,12 +150,12 @@ def _proportional(pid: int) -> int:
     for line in (_read(f"/proc/{pid}/smaps_rollup") or b"").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
-    # A process that hides itself shows only this.
+    # For a process that is not dumpable, only `statm` is readable.
     return _resident(pid)
 
 
 def _children_by_parent(parent: int) -> list[int]:
-    """For kernels that do not list children: look at all processes."""
+    """Return the children by a search over all processes, for kernels that do not list children."""
     try:
         numbers = [name for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
@@ -165,7 +165,7 @@ def _children_by_parent(parent: int) -> list[int]:
 
 def parent_of(number: str) -> int:
     try:
-        # The name, in brackets, may hold anything, brackets too.
+        # The name in brackets may itself contain brackets.
         return int((_read(f"/proc/{number}/stat") or b"").rpartition(b")")[2].split()[1])
     except IndexError:
         return 0
