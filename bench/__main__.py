@@ -1,4 +1,4 @@
-"""make bench: measure a real node, and print a table with the machine's load."""
+"""Measure a real node for `make bench`, and print a table with the machine's load."""
 
 import argparse
 import os

@@ -1,4 +1,4 @@
-"""What a piece of life costs: units by what they were spent on, and dollars a million."""
+"""Sum billed units by purpose, and price them in dollars per million."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from bench.meter import Call, Unit
 from bench.prices import Prices
 
-Spent = Mapping[tuple[Unit, str, str], float]  # by unit, who and what
+Spent = Mapping[tuple[Unit, str, str], float]  # by unit, function and purpose
 
 
 class Line(NamedTuple):
@@ -15,7 +15,7 @@ class Line(NamedTuple):
     role: str
     what: str
     amount: float
-    dollars: float  # for a million of what is counted
+    dollars: float  # for a million of the counted things
 
     @property
     def place(self) -> tuple[Unit, str, str]:
@@ -23,7 +23,10 @@ class Line(NamedTuple):
 
 
 def spent(calls: Iterable[Call], memory: Mapping[str, int], prices: Prices) -> Spent:
-    """`memory` of each function in MB: time is assumed by the number of calls, not measured."""
+    """Return the units that calls spent. `memory` is each function's size in MB.
+
+    Run time is assumed from the number of calls, not measured.
+    """
     found: defaultdict[tuple[Unit, str, str], float] = defaultdict(float)
     for call in calls:
         for (unit, what), amount in call.units.items():
@@ -41,7 +44,7 @@ def spent(calls: Iterable[Call], memory: Mapping[str, int], prices: Prices) -> S
 
 
 def _seconds(call: Call, memory: int, prices: Prices) -> float:
-    """Of its own calls."""
+    """Return the assumed run time that a call costs its function."""
     if call.service == "billing":
         started = any(unit is Unit.REQUEST for unit, _ in call.units)
         return prices.assumed["lambda_ms_an_invocation"] / 1000 if started else 0
@@ -49,21 +52,24 @@ def _seconds(call: Call, memory: int, prices: Prices) -> float:
 
 
 def call_seconds(memory: int, prices: Prices) -> float:
-    """AWS answers as fast to all; what boto3 computes takes longer with less of a processor."""
+    """Return the seconds of one call.
+
+    AWS answers all functions alike; boto3's part depends on memory.
+    """
     assumed = prices.assumed
     share = min(1.0, memory / assumed["memory_of_a_processor"])
     return (assumed["call_answer_ms"] + assumed["call_cpu_ms"] / share) / 1000
 
 
 def less(whole: Spent, part: Spent, times: float) -> Spent:
-    """What is left of it when the same life without the work is taken away."""
+    """Return `whole` without `times` times `part`. This removes the cost of an idle deployment."""
     places = {**whole, **part}
     left = {place: whole.get(place, 0) - times * part.get(place, 0) for place in places}
     return {place: amount for place, amount in left.items() if abs(amount) > 1e-9}
 
 
 def lines(whole: Spent, by: float, prices: Prices) -> list[Line]:
-    """For one of `by`, dearest first."""
+    """Return the lines for one of `by`, the most expensive first."""
     made = [
         Line(unit, role, what, amount / by, prices.a_million(unit, amount / by))
         for (unit, role, what), amount in whole.items()

@@ -1,4 +1,4 @@
-"""What the audit adds to a submission on the node, in CPU time and bytes: python -m bench.audit"""
+"""Measure the audit's cost for a submission to the node: python -m bench.audit"""
 
 import os
 import time
@@ -20,7 +20,7 @@ from punctual.node.workers import Workers
 from punctual.tasks.registry import Registry
 
 ROUNDS = 16
-JOBS = 10_000  # a round
+JOBS = 10_000  # per round
 WHO = Actor("ada@example.com", "0193e2b4-7b12-7000-8000-000000000000", "203.0.113.9", "r" * 36)
 
 
@@ -56,7 +56,7 @@ def submissions(at: datetime, size: int) -> list[Submission]:
 
 
 def microseconds(size: int, by: Actor | None) -> tuple[float, float]:
-    """CPU time and bytes on the disk for each job, in requests of this size, 20 a commit."""
+    """Return CPU time and disk bytes per job, for requests of this size, 20 in a commit."""
     with TemporaryDirectory() as name:
         folder = Path(name)
         store = Store.open(folder / "data")
@@ -80,7 +80,8 @@ def main() -> None:
     print(f"load {os.getloadavg()[0]:.2f}, {ROUNDS} rounds of {JOBS:,} jobs each way")
     for size in (1, 500):
         pairs = [(microseconds(size, None), microseconds(size, WHO)) for _ in range(ROUNDS)]
-        without = min(one[0] for one, _ in pairs)  # the round that others disturbed least
+        # the round with the least disturbance from other processes
+        without = min(one[0] for one, _ in pairs)
         ratio = min(other[0] for _, other in pairs) / without
         more = pairs[0][1][1] - pairs[0][0][1]
         print(

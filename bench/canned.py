@@ -1,7 +1,6 @@
-"""A local endpoint that answers as DynamoDB and SQS do, without thinking.
+"""A local endpoint with canned answers of DynamoDB and SQS.
 
-What is left to measure is the caller.
-Run as a process of its own, so that the time measured is the caller's alone.
+It runs as a process of its own, so the measured CPU time is the caller's alone.
 """
 
 import asyncio
@@ -13,7 +12,10 @@ Values = Mapping[str, Any]
 
 
 class Canned:
-    """`rows` are the heads there are, by sort key; `timers` what one query finds."""
+    """Canned answers.
+
+    `rows` are the job states by sort key, and `timers` the result of one query.
+    """
 
     def __init__(self, rows: Mapping[str, Any], timers: list[Any]) -> None:
         self._rows = rows

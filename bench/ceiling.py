@@ -1,4 +1,4 @@
-"""What one tenant can cost at most in a day, with the limits of a stage."""
+"""Compute the highest daily cost of a tenant under the limits of a stage."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ DAY = 86_400
 def ceiling(
     stage: Stage, run: Sequence[Line], call: Sequence[Line], known: Prices
 ) -> Iterator[str]:
-    """`run` and `call`: the lines of the dearest run and of a submission."""
+    """Yield the report. `run` and `call` are the lines of the costliest run and of a submission."""
     limits = stage.limits
     assert limits is not None
     assert limits.runs_per_minute is not None

@@ -1,4 +1,4 @@
-"""What settings cost that no stage has by default: measured per route, and traced."""
+"""Price the settings that no stage has by default: metrics per route, and tracing."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,17 +8,17 @@ from bench.meter import Unit
 from bench.prices import Prices
 
 ROUTE_METRICS = ("4xx", "5xx", "Count", "DataProcessed", "IntegrationLatency", "Latency")
-"""What an HTTP API measures for each of its routes once `apiMetrics` is on."""
+"""The metrics that an HTTP API emits for each route if `apiMetrics` is on."""
 
 WORDS = {"ten": "ten at a time", "alone": "alone"}
 SAMPLED = 0.05
-"""Lambda traces one invocation of a function each second, and this part of all others."""
+"""Lambda traces one invocation of a function each second, and this share of the rest."""
 
 
 def choices(
     templates: Sequence[Template], scenes: Mapping[str, Sequence[Line]], known: Prices
 ) -> Iterator[str]:
-    """`scenes`: the lines of one run, by how many run at a time."""
+    """Yield the report. `scenes` maps the number of runs in a batch to the lines of one run."""
     routes = sum(
         one["Type"] == "AWS::ApiGatewayV2::Route"
         for template in templates

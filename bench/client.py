@@ -1,4 +1,4 @@
-"""A plain HTTP client, light enough not to be what is measured."""
+"""A plain HTTP client, light enough not to distort the measurement."""
 
 import asyncio
 import json
@@ -8,12 +8,12 @@ from typing import Any, cast
 
 
 class _Answers(asyncio.Protocol):
-    """Reads one answer at a time: its status and its body, by its Content-Length."""
+    """Reads one answer at a time, its status and its body by Content-Length."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._read = bytearray()
-        self._begins = 0  # where the body begins, 0 while the head is not whole
+        self._begins = 0  # offset of the body; 0 until the headers are complete
         self._whole = 0
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
         self.transport: asyncio.Transport | None = None
@@ -89,7 +89,10 @@ def request(method: str, path: str, body: Any = None) -> bytes:
 
 
 async def rate(port: int, requests: Sequence[bytes], clients: int, good: int) -> float:
-    """Requests a second, over so many connections; each must be answered with `good`."""
+    """Return requests per second over `clients` connections.
+
+    Each answer must have status `good`.
+    """
     connections = [await Client(port).connect() for _ in range(clients)]
     todo = iter(requests)
 

@@ -1,4 +1,4 @@
-"""make cold: how long each function takes to start, beside a handler that only imports boto3."""
+"""Measure cold starts for `make cold`, beside a handler that only imports boto3."""
 
 import argparse
 import os
@@ -30,7 +30,7 @@ def handler(event, context):
 
 
 class Row(NamedTuple):
-    """What some starts of one function took; a pair is the least and the median."""
+    """The starts of one function. A pair holds the minimum and the median."""
 
     name: str
     starts: list[Start]
@@ -42,7 +42,10 @@ class Row(NamedTuple):
         return _both([one.to_call for one in self.starts])
 
     def ratio(self, bare: "Row") -> float:
-        """Of the least: other work only ever adds to a start, to the bare one's too."""
+        """Return the ratio of the minimums.
+
+        Other load only lengthens starts, also those of `bare`.
+        """
         return self.init()[0] / bare.init()[0]
 
 
@@ -70,7 +73,7 @@ def measured(
 
 
 def over(rows: Sequence[Row]) -> list[str]:
-    """Those that do not keep the aim; the bare one is the first."""
+    """Return the names of functions above the aim. The first row is the bare one."""
     return [row.name for row in rows[1:] if row.ratio(rows[0]) > AIM]
 
 

@@ -1,4 +1,4 @@
-"""One start of a function in Lambda's own emulator of its runtime, and its first call of AWS."""
+"""Start a function in Lambda's runtime emulator, up to its first AWS call."""
 
 import json
 import os
@@ -27,20 +27,20 @@ _SAID = re.compile(r"INIT REPORT\(durationMs: ([\d.]+)")
 
 
 class NotStarted(RuntimeError):
-    """The emulator, or the function in it, did not come as far as its first call."""
+    """The emulator or the function stopped before the first AWS call."""
 
 
 class Start(NamedTuple):
-    """Milliseconds: INIT as the emulator reports it, processor time until the first call of AWS."""
+    """Milliseconds of INIT as the emulator reports it, and of CPU time until the first AWS call."""
 
     init: float
     to_call: float
 
 
 class Refusing:
-    """An endpoint on this machine that refuses every call of AWS; at the first `measure` is asked.
+    """A local endpoint that drops every AWS call. At the first call it stores `measure()`.
 
-    Processor time, for unlike a clock it hardly minds what else the machine does.
+    `measure` returns CPU time, which depends less on other load than a clock.
     """
 
     def __init__(self) -> None:
@@ -70,10 +70,10 @@ class Refusing:
 def start(
     folder: Path, layers: Sequence[Path], environment: Mapping[str, str], event: Any
 ) -> Start:
-    """Start the function in `folder`, hand it one event, and end it.
+    """Start the function in `folder`, send it one event, and end it.
 
-    The emulator runs INIT within the first invocation; what the function answers is no matter.
-    It has to be given ports, which another process may take first.
+    The emulator runs INIT within the first invocation, and the function's answer is ignored. It
+    needs free ports, and another process may take them first, so the start is tried again.
     """
     for _ in range(TRIES):
         try:
@@ -104,12 +104,12 @@ def _start(
 
 
 def _processor_time(emulator: int) -> float:
-    """Of the main thread of what the emulator started: the function."""
+    """Return the CPU time of the emulator's child process, which is the function, in ms."""
     for status in Path("/proc").glob("[0-9]*/stat"):
         try:
             _, fields = status.read_text().rsplit(")", 1)
             spent = (status.parent / "schedstat").read_text()
-        except (FileNotFoundError, ProcessLookupError):  # it ended while we looked
+        except (FileNotFoundError, ProcessLookupError):  # it ended during the read
             continue
         if int(fields.split()[1]) == emulator:
             return int(spent.split()[0]) / 1e6
@@ -154,7 +154,7 @@ def _emulator(
         "AWS_EC2_METADATA_DISABLED": "true",
         "LAMBDA_TASK_ROOT": str(folder),
         "PYTHONPATH": os.pathsep.join(str(layer / "python") for layer in layers),
-        # As on Lambda, where a function's folder cannot be written to.
+        # As on Lambda, where the folder of a function is read-only.
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     with tempfile.TemporaryFile("w+") as output:
@@ -176,7 +176,7 @@ def _emulator(
             _await(address, process, log)
             yield address, process.pid, log
         finally:
-            # It does not heed SIGTERM; its group is the function that it started, and itself.
+            # The emulator ignores SIGTERM. Its group consists of itself and the function.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 

@@ -1,4 +1,4 @@
-"""An event for each deployed function that brings it to its first call of AWS."""
+"""Events that bring each deployed function to its first AWS call."""
 
 import json
 from typing import Any
@@ -50,7 +50,7 @@ def _submission() -> dict[str, Any]:
 
 
 def events() -> dict[str, Any]:
-    """By the name of the function."""
+    """Return an event for each function, by its name."""
     tick = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
     mail = {"Records": [_record(to_body(MESSAGE))]}
     wake = {"f": 1, "places": [[moment(NOON), 0]]}
@@ -69,7 +69,7 @@ def events() -> dict[str, Any]:
 
 
 def environment(name: str) -> dict[str, str]:
-    """What the stack writes into a function's environment."""
+    """Return the environment variables that the stack sets for a function."""
     lane = name.removeprefix("executor-")
     return {
         **SETTINGS.to_env(),

@@ -1,4 +1,4 @@
-"""What a layer or a function weighs: as uploaded, and as Lambda unpacks it."""
+"""Measure the size of a layer or function, zipped and unpacked."""
 
 import io
 import zipfile
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """Bytes; `compiled` are those of the unpacked ones that are bytecode."""
+    """Sizes in bytes. `compiled` is the bytecode's part of `plain`."""
 
     zipped: int
     plain: int
@@ -16,7 +16,7 @@ class Size(NamedTuple):
 
 
 def size_of(folder: Path) -> Size:
-    """A function's own bytecode is not shipped, a layer's is."""
+    """Return the size of a folder as shipped. Bytecode counts for layers only."""
     layer = (folder / "python").is_dir()
     paths = [path for path in sorted(folder.rglob("*")) if path.is_file()]
     shipped = [path for path in paths if layer or "__pycache__" not in path.parts]

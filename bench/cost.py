@@ -1,4 +1,4 @@
-"""make cost: what a run, a submission and an idle month cost, counted; writes docs/cost.md."""
+"""Count the cost of a run, a submission and an idle month for `make cost`; writes docs/cost.md."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,17 +21,17 @@ from tests.support.deployed.template import synthesised
 DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
 GIGABYTE = 1_000_000_000
 A_DAY = 100 * MILLION
-RUN_DAYS = 30  # history is kept so long
-# Objects, and rows of which there is one a minute or a tenant, whatever runs: gone within hours.
+RUN_DAYS = 30  # retention of history
+# Objects, and rows for each minute or tenant. They do not grow with runs, or expire within hours.
 NOT_KEPT = ("outputs", *(f"control: #{one}" for one in ("lease", "minutes", "totals", "counted")))
-PACK, WEEK = "runs: pack", ENDS_KEPT.days / RUN_DAYS  # and of a batch's row only this part
+PACK, WEEK = "runs: pack", ENDS_KEPT.days / RUN_DAYS  # a batch's row lives for this share only
 AIM = 6.0
 MINUTES_A_MONTH = 43_800
 PEAK = 10_000  # runs a second
 STAGES = ("dev", "prod")
 MEMORIES = (256, 512, 1024, 1769)
 CHOSEN = ("ten", "alone")
-LEAST = 0.00005  # dollars a million: less than this is no line
+LEAST = 0.00005  # dollars a million; smaller amounts get no line
 
 
 def document(found: Mapping[str, Counted]) -> str:
@@ -125,7 +125,7 @@ def _waits(one: Counted) -> str:
 
 
 def _units(found: Mapping[str, Counted]) -> Iterator[str]:
-    """What was aimed at, in write units, whether it is met or not."""
+    """Yield the table of write units against their aims."""
     yield ""
     yield "## Write units, and what was aimed at"
     yield ""
@@ -299,7 +299,7 @@ def _idle(found: Mapping[str, Counted], known: Prices) -> Iterator[str]:
 
 
 def idle(stage: str) -> tuple[list[Standing], float]:
-    """What stands in a month, and what of it SQS gives for nothing."""
+    """Return the costs of an idle month, and the discount of SQS's free requests."""
     templates = _templates(stage)
     one = Idle(*(dollars(measured(name, stage).lines) / MILLION for name in IDLE))
     lines = standing(templates, one, prices(), metrics_of(stage))

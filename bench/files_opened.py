@@ -1,6 +1,6 @@
-"""Count the files of ours that one job executes: python bench/files_opened.py
+"""Count the project's files that one job executes: python bench/files_opened.py
 
-A file counts when at least one of its lines runs before the answer, or before the run's end.
+A file counts if at least one of its lines runs before the answer, or before the run's end.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from typing import Any
 
 TREE = Path(__file__).resolve().parent.parent
 PACKAGE = TREE / "layers" / "core" / "python" / "punctual"
-QUIET_SECONDS = 2.0  # after a start, until the node's first walk over its jobs has ended
+QUIET_SECONDS = 2.0  # until the first walk of a started node over its jobs has ended
 RUN_SECONDS = 1.0
 
 
 class ExecutedFiles:
-    """Notes each file of the package in which a function is entered on this thread."""
+    """Records each file of the package in which a function is entered on this thread."""
 
     def __init__(self) -> None:
         self.paths: set[str] = set()
@@ -42,7 +42,7 @@ class ExecutedFiles:
 
 
 async def post(port: int, job: dict[str, Any]) -> str:
-    """Submit a job; its id. The client's own code is not counted."""
+    """Submit a job and return its id. The client's own code is not counted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps(job).encode()
     head = (
@@ -58,7 +58,7 @@ async def post(port: int, job: dict[str, Any]) -> str:
 
 
 async def on_a_node(folder: Path) -> tuple[list[str], list[str]]:
-    """The files of one POST, and of one job from its POST to the end of its run."""
+    """Return the files of one POST, and of one job from its POST to the end of its run."""
     from punctual.node import clock
     from punctual.node.logs import EventLog
     from punctual.node.main import Options, listen, serve

@@ -1,4 +1,4 @@
-"""What a request costs between uvicorn and the engine, in CPU time: python -m bench.http_path"""
+"""Measure a request's CPU time between uvicorn and the engine: python -m bench.http_path"""
 
 import asyncio
 import base64
@@ -41,7 +41,7 @@ HEADERS = [
 
 
 class Accepts:
-    """Answers each submission with the same job: only the way there and back is measured."""
+    """An engine that answers each submission with the same job. Only the HTTP path is measured."""
 
     def __init__(self) -> None:
         engine = MemoryEngine()
@@ -56,7 +56,7 @@ def quiet(_event: str, /, **_fields: Any) -> None: ...
 
 
 def microseconds(call: Callable[[], object]) -> float:
-    """CPU time of one call: the median of some rounds."""
+    """Return the CPU time of one call, as the median of several rounds."""
     rounds = []
     for _ in range(ROUNDS):
         started = time.process_time()

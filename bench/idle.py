@@ -1,4 +1,4 @@
-"""What stands and is paid for though nothing runs: read from the synthesised templates."""
+"""Compute the monthly cost of an idle deployment from the synthesised templates."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ Template = Mapping[str, Any]
 
 
 class Idle(NamedTuple):
-    """Dollars of one without work: a tick, a round over the dead letters, a day's walk."""
+    """Dollars of one idle planner tick, one round over the dead letters, and one daily walk."""
 
     minute: float
     round: float
@@ -18,7 +18,7 @@ class Idle(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """One line of a month's bill. `chosen`: a stage may do without it."""
+    """One line of a month's bill. `chosen` marks an item that a stage can do without."""
 
     what: str
     number: float
@@ -30,7 +30,7 @@ class Standing(NamedTuple):
 def standing(
     templates: Sequence[Template], idle: Idle, prices: Prices, metrics: int
 ) -> list[Standing]:
-    """`metrics`: how many the functions emit."""
+    """Return the lines of an idle month. `metrics` is the number of metrics of the functions."""
     found = [*_scheduling(templates, idle, prices), *_chosen(templates, prices, metrics)]
     return [one for one in found if one.number]
 
@@ -64,14 +64,14 @@ def _polled(what: str, sources: int, unit: Unit, prices: Prices) -> Standing:
 
 
 def polls_a_source(prices: Prices) -> float:
-    """Requests a month."""
+    """Return the requests a month of the pollers of one idle source."""
     assumed = prices.assumed
     a_poller = assumed["hours_a_month"] * 3600 / assumed["long_poll_seconds"]
     return assumed["idle_pollers_a_source"] * a_poller
 
 
 def given(templates: Sequence[Template], prices: Prices) -> float:
-    """What the first million requests take off; the cheaper ones are taken to come first."""
+    """Return the discount of the free requests. They are assigned to the cheaper requests first."""
     polls, left = polls_a_source(prices), prices.free_sqs
     saved = 0.0
     fed = _fed(templates)
@@ -84,7 +84,7 @@ def given(templates: Sequence[Template], prices: Prices) -> float:
 
 
 def _fed(templates: Sequence[Template]) -> list[str]:
-    """Names of queues that are event sources; a FIFO queue's ends so."""
+    """Return the names of queues that are event sources. A FIFO queue's name ends with .fifo."""
     names = {
         name: str(one["Properties"].get("QueueName", ""))
         for name, one in _resources(templates, "AWS::SQS::Queue").items()
@@ -125,7 +125,7 @@ def _chosen(templates: Sequence[Template], prices: Prices, metrics: int) -> list
 
 
 def _watched(alarm: Mapping[str, Any]) -> int:
-    """An alarm on an expression pays for each metric in it."""
+    """Return how many metrics an alarm is billed for. An expression counts each metric in it."""
     inside = [one for one in alarm.get("Metrics", []) if "MetricStat" in one]
     return len(inside) or 1
 

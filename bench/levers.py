@@ -1,4 +1,4 @@
-"""What could be had for less, and at what price."""
+"""Possible savings, with their drawbacks."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,7 +6,7 @@ from bench.accounts import Line
 from bench.meter import Unit
 from bench.words import short_role
 
-# Where, what it would save of a run in batches of ten, and how.
+# Name, saving for a run in batches of ten, and method.
 LEVERS = (
     (
         "executors that wait for the moment",

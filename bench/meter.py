@@ -1,7 +1,7 @@
-"""A meter at the boto3 boundary: every call, who made it, on what, and the units it is billed for.
+"""Meter every boto3 call: its caller, its target, and its billed units.
 
-The units follow AWS's rules and the real sizes of items (sizes.py). What an emulator answers as
-consumed capacity is not used: local ones ignore sizes.
+The units follow AWS's rules and the real sizes of items (sizes.py). The consumed capacity that
+local emulators report is not used, because they ignore sizes.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ Units = defaultdict[tuple["Unit", str], float]
 
 
 class Unit(StrEnum):
-    """What AWS counts; prices.json has a price for each."""
+    """A billed unit. prices.json has a price for each."""
 
     WRITE = "dynamodb-write"
     READ = "dynamodb-read"
@@ -40,7 +40,7 @@ class Unit(StrEnum):
 
 @dataclass(frozen=True)
 class Written:
-    """One row changed, as a stream tells it."""
+    """One changed row, as a stream reports it."""
 
     table: str
     key: keys.RowKey
@@ -58,15 +58,15 @@ class Call:
     service: str
     operation: str
     params: Mapping[str, Any]
-    units: Mapping[tuple[Unit, str], float]  # by unit and by what it was spent on
+    units: Mapping[tuple[Unit, str], float]  # by unit and by purpose
     writes: Sequence[Written] = ()
     error: str = ""
-    by_lambda: bool = False  # its pollers make it in the function's name: it takes that no time
+    by_lambda: bool = False  # Lambda's pollers make this call for the function, at no run time
 
 
 @dataclass
 class Meter:
-    """`bare` is a client for DynamoDB that nobody watches: it shows rows before and after."""
+    """A meter. `bare` is an unmetered DynamoDB client that reads rows before and after a write."""
 
     bare: Any
     role: str = "test"
@@ -80,7 +80,7 @@ class Meter:
 
     @contextmanager
     def acting(self, role: str) -> Iterator[None]:
-        """Whatever is called meanwhile is called by `role`."""
+        """Attribute all calls inside the context to `role`."""
         before, self.role = self.role, role
         try:
             yield
@@ -91,7 +91,7 @@ class Meter:
         self.calls.append(call)
 
     def spend(self, role: str, unit: Unit, what: str, amount: float = 1) -> None:
-        """What is billed and is no call: an invocation, bytes of a log."""
+        """Add a billed item that is not an API call, such as an invocation or bytes of a log."""
         self.add(Call(role, "billing", "-", {}, {(unit, what): amount}))
 
     def _asked(self, params: Mapping[str, Any], model: Any, context: Any, **_: Any) -> None:
@@ -108,7 +108,7 @@ class Meter:
             context["rows_before"] = self._rows(_written_keys(model.name, params))
 
     def _answered(self, parsed: Mapping[str, Any], model: Any, context: Any, **_: Any) -> None:
-        if "begun" not in context:  # it never got to AWS
+        if "begun" not in context:  # the request was not sent to AWS
             return
         service, params = model.service_model.service_name, context["metered"]
         error = parsed.get("Error", {}).get("Code", "")
@@ -181,7 +181,10 @@ class Meter:
     def _ranged(
         self, operation: str, params: Mapping[str, Any], parsed: Mapping[str, Any]
     ) -> list[int]:
-        """Of what was read, which a filter or a projection does not make less."""
+        """Return the sizes of the rows read.
+
+        A filter or projection does not reduce the billed size.
+        """
         if "FilterExpression" not in params and "ProjectionExpression" not in params:
             return [item_bytes(row) for row in parsed.get("Items", ())]
         plain = {
@@ -199,7 +202,7 @@ class Meter:
 
 
 def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
-    """What a row is, told by its table and key.
+    """Return the kind of a row, from its table and key.
 
     >>> purpose("punctual-dev-timers", keys.RowKey("2026-12-01T10:00Z#7", "x"), deleted=True)
     'timers: timer gone'
@@ -223,7 +226,8 @@ def purpose(table: str, key: keys.RowKey, deleted: bool = False) -> str:
 
 
 def short(table: str) -> str:
-    """
+    """Return the short name of a table.
+
     >>> short("Punctual-dev-Data-TimersTable0C93E2D8")
     'timers'
     """
@@ -235,7 +239,7 @@ def keys_of(row: Item) -> keys.RowKey:
 
 
 def _written_keys(operation: str, params: Mapping[str, Any]) -> list[tuple[str, Item]]:
-    """What a call writes; an item holds its key."""
+    """Return the tables and keys that a call writes. An item holds its key."""
     match operation:
         case "PutItem":
             return [(params["TableName"], _key(params["Item"]))]
@@ -291,7 +295,8 @@ def _others(service: str, operation: str, params: Mapping[str, Any]) -> Units:
 
 
 def queue_of(url: str) -> tuple[Unit, str]:
-    """
+    """Return the unit and the name of the queue behind a URL.
+
     >>> queue_of("https://sqs.invalid/1/punctual-dev-quick.fifo")
     (<Unit.FIFO: 'sqs-fifo'>, 'punctual-dev-quick.fifo')
     """

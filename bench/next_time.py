@@ -1,4 +1,4 @@
-"""What the next time of a schedule costs, beside croniter and cronsim."""
+"""Measure the next time of a schedule against croniter and cronsim."""
 
 import os
 import statistics
@@ -39,7 +39,7 @@ MOMENTS = [
 
 
 def microseconds(work: Callable[[datetime], object]) -> float:
-    """The median over rounds of what one call costs."""
+    """Return the microseconds of one call, as the median of several rounds."""
     for moment in MOMENTS:
         work(moment)
     costs = []
@@ -52,7 +52,10 @@ def microseconds(work: Callable[[datetime], object]) -> float:
 
 
 def others(expression: str, info: ZoneInfo) -> tuple[str, str]:
-    """croniter's and cronsim's cost, parsing included; a dash where they know no such thing."""
+    """Return the costs of croniter and cronsim, or a dash for an unsupported expression.
+
+    The costs include parsing.
+    """
 
     def ask_croniter(moment: datetime) -> object:
         seconds_first = len(expression.split()) == 6
@@ -66,7 +69,7 @@ def others(expression: str, info: ZoneInfo) -> tuple[str, str]:
     for ask in (ask_croniter, ask_cronsim):
         try:
             shown.append(f"{microseconds(ask):.1f}")
-        except Exception as error:  # whatever they raise for a grammar they do not know
+        except Exception as error:  # any error that a library raises for an unknown grammar
             shown.append(f"- {type(error).__name__[:14]}")
     return shown[0], shown[1]
 

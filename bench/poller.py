@@ -1,7 +1,7 @@
-"""make bench-poller: recurring jobs a second that one core dispatches through boto3.
+"""Measure how many recurring jobs a second one core dispatches through boto3 (`make bench-poller`).
 
-The poller and the whole adapter are real; a local endpoint answers without thinking, so what is
-measured is the CPU of the poller's own process.
+The poller and the adapter are real, and a local endpoint returns canned answers. So the measurement
+covers only the CPU time of the poller's process.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from punctual.node.clock import ManualClock
 from punctual.settings import Settings
 from tests.support.builders import NOON, after
 
-PEAK = 10_000  # runs a second at the most demanding moment the design names
+PEAK = 10_000  # runs a second at the peak that the design names
 SETTINGS = Settings(
     stage="bench",
     jobs_table="jobs",
@@ -66,7 +66,7 @@ class Figures(NamedTuple):
 
 
 def a_head(number: int) -> JobState:
-    """A job that recurs each minute, due now."""
+    """Return the state of a job that recurs each minute and is due now."""
     job_id = sortable_id(NOON, number.to_bytes(10, "big"))
     return JobState(
         tenant="acme",
@@ -88,7 +88,7 @@ def a_head(number: int) -> JobState:
 
 
 def put_by(timers: Sequence[Timer], batch: int) -> Iterator[TimerRow]:
-    """As their last runs have put them, a batch at a time."""
+    """Yield timer rows as earlier evaluations put them, one batch at a time."""
     for number, some in enumerate(chunked(timers, batch)):
         yield from rows_for(some, f"{number:012x}")
 
@@ -110,7 +110,7 @@ def _run(rows: Mapping[str, Any], timers: list[Any], said: Connection) -> None:
 
 
 def measure(jobs: int, crew: int = CREW) -> Figures:
-    """One minute's bucket with so many jobs, all due at its first second, dispatched once."""
+    """Dispatch one minute with `jobs` jobs that are all due at its first second."""
     heads = [a_head(number) for number in range(jobs)]
     rows = {head.job_id: to_row(head) for head in heads}
     timers = [Timer(NOON, 0, NOON, one.tenant, one.job_id, 5) for one in heads]

@@ -1,4 +1,4 @@
-"""AWS's published prices, as they were on the day that prices.json names."""
+"""AWS's published prices on the day that prices.json names."""
 
 import json
 from collections.abc import Mapping
@@ -17,14 +17,14 @@ FILE = Path(__file__).with_name("prices.json")
 class Prices:
     noted: str
     region: str
-    units: Mapping[Unit, float]  # dollars for one
+    units: Mapping[Unit, float]  # dollars per unit
     monthly: Mapping[str, float]
     pages: Mapping[str, str]
-    free_sqs: float  # requests of each account and month
+    free_sqs: float  # requests per account and month
     assumed: Mapping[str, float]
 
     def a_million(self, unit: Unit, amount: float) -> float:
-        """Dollars for a million times so many units."""
+        """Return the dollars for a million times `amount` units."""
         return self.units[unit] * amount * MILLION
 
 

@@ -1,4 +1,4 @@
-"""A real node as its own process, on a port of its own and a fresh folder."""
+"""Run a real node as a process, with its own port and a fresh folder."""
 
 import os
 import signal
@@ -11,9 +11,9 @@ from pathlib import Path
 
 
 class RunningNode:
-    """With `env` in its environment, and `told` by it before it was ready.
+    """A node process with `env` in its environment. `told` holds its output before it was ready.
 
-    It may have no more than `open_files`, where that is given.
+    `open_files` limits its number of open files.
     """
 
     def __init__(self, folder: Path, /, *, open_files: int | None = None, **env: str) -> None:
@@ -55,7 +55,7 @@ class RunningNode:
 
     @property
     def cpu(self) -> float:
-        """Seconds of processor time so far."""
+        """Return the seconds of CPU time so far."""
         fields = self._proc("stat").rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

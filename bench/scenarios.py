@@ -1,4 +1,4 @@
-"""What is measured: lateness, submissions, restarts, idling, a million jobs."""
+"""The measured scenarios: lateness, submissions, restarts, idling, a million jobs."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ class Figure(NamedTuple):
 
 
 class Late(NamedTuple):
-    """Lateness of all runs of a scenario, in milliseconds, and what they cost."""
+    """Lateness of all runs of a scenario in milliseconds, and their CPU time."""
 
     values: Sequence[float]
     drained_in: float
@@ -43,7 +43,7 @@ def future(at: datetime, name: str = "bench", task: dict[str, Any] | None = None
 
 
 async def store(node: RunningNode, jobs: Sequence[dict[str, Any]]) -> float:
-    """Put all of them there, in batches; jobs a second."""
+    """Store all jobs in batches, and return jobs a second."""
     requests = [
         request("POST", "/jobs/batch", {"jobs": jobs[start : start + BATCH]})
         for start in range(0, len(jobs), BATCH)
@@ -67,7 +67,7 @@ async def runs(node: RunningNode, status: str = "") -> list[dict[str, Any]]:
 
 
 async def succeeded(node: RunningNode, count: int, within: float) -> float:
-    """Wait until so many runs have succeeded; when that was seen."""
+    """Wait until `count` runs have succeeded, and return the time of the observation."""
     client = await Client(node.port).connect()
     until = time.perf_counter() + within
     while True:
@@ -81,7 +81,7 @@ async def succeeded(node: RunningNode, count: int, within: float) -> float:
 
 
 async def lateness(node: RunningNode, moments: Sequence[datetime]) -> Late:
-    """Store one job a moment, let them run, and read how late each began."""
+    """Store one job for each moment, let them run, and read the lateness of each."""
     known = len(await runs(node))
     await store(node, [future(at) for at in moments])
     await asyncio.sleep(max(0.0, (min(moments) - datetime.now(UTC)).total_seconds() - 0.2))
@@ -89,7 +89,7 @@ async def lateness(node: RunningNode, moments: Sequence[datetime]) -> Late:
     wall = (max(moments) - datetime.now(UTC)).total_seconds()
     await asyncio.sleep(max(0.0, wall))
     await succeeded(node, known + len(moments), 60)
-    # By this clock and through the API: what a batch says of itself is the moment it began.
+    # Read this clock and the API. A batch itself reports only the moment at which it began.
     drained = (datetime.now(UTC) - min(moments)).total_seconds()
     spent = node.cpu - cpu
     ours = (await runs(node))[: len(moments)]
@@ -118,7 +118,7 @@ async def submissions(node: RunningNode, clients: int, count: int) -> float:
 
 @asynccontextmanager
 async def slow_api(seconds: float) -> AsyncIterator[dict[str, Any]]:
-    """An API on loopback that answers after so long; the task that calls it."""
+    """Yield a task that calls a loopback API with answers after `seconds`."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(asyncio.IncompleteReadError, asyncio.CancelledError, ConnectionError):
@@ -135,7 +135,7 @@ async def slow_api(seconds: float) -> AsyncIterator[dict[str, Any]]:
 
 
 async def killed(folder: Path, count: int, task: dict[str, Any] | None) -> Figure:
-    """kill -9 in the middle of the runs: nothing lost, nothing twice, all seen soon."""
+    """Kill the node with SIGKILL in the middle of its runs. No run may be lost or doubled."""
     node = RunningNode(folder).start()
     now = datetime.now(UTC)
     await store(node, [future(now + timedelta(seconds=3), task=task) for _ in range(count)])

@@ -1,4 +1,4 @@
-"""How large an item is and what it costs to write and read, by the rules that AWS documents.
+"""Compute an item's size and its read and write units by AWS's documented rules.
 
 Amazon DynamoDB Developer Guide, "DynamoDB item sizes and formats" and "read and write operations".
 """
@@ -9,12 +9,13 @@ from typing import Any
 
 WRITE_BYTES = 1_024
 READ_BYTES = 4_096
-CHUNK = 65_536  # what SQS and EventBridge count as one
-INDEXED = 100  # bytes that storage adds to an item; requests do not pay for them
+CHUNK = 65_536  # the billing unit of SQS and EventBridge
+INDEXED = 100  # overhead of an item in storage, not in requests
 
 
 def item_bytes(item: Mapping[str, Any]) -> int:
-    """
+    """Return the size of an item in bytes.
+
     >>> item_bytes({"pk": {"S": "ab"}, "n": {"N": "100"}, "ok": {"BOOL": True}})
     10
     """
@@ -22,7 +23,7 @@ def item_bytes(item: Mapping[str, Any]) -> int:
 
 
 def value_bytes(attribute: Mapping[str, Any]) -> int:
-    """A list or map takes three bytes, and one more for each thing in it.
+    """Return the size of a value. A list or map takes three bytes, plus one for each element.
 
     >>> value_bytes({"L": [{"S": "a"}, {"NULL": True}]})
     7
@@ -55,7 +56,9 @@ def value_bytes(attribute: Mapping[str, Any]) -> int:
 
 
 def number_bytes(text: str) -> int:
-    """A byte for two significant digits, one more, and one for a minus.
+    """Return the size of a number in bytes.
+
+    A number takes one byte for two significant digits, one more, and one for a minus.
 
     >>> [number_bytes(text) for text in ("0", "7", "100", "-12", "1796990400", "1.5")]
     [1, 2, 2, 3, 5, 2]
@@ -67,7 +70,7 @@ def number_bytes(text: str) -> int:
 
 
 def write_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None) -> int:
-    """Of the larger image. A condition that fails pays for what stands, one unit at least.
+    """Return the write units of the larger image. A failed condition pays for the present row.
 
     >>> write_units(None, None), write_units({"a": {"S": "x" * 1024}}, {"a": {"S": "x"}})
     (1, 2)
@@ -77,7 +80,7 @@ def write_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
 
 
 def index_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | None, key: str) -> int:
-    """Of a small index that holds the keys alone: one to go in, one to go out.
+    """Return the write units of an index with keys alone: one to enter it, one to leave it.
 
     >>> index_units(None, {"a": {"N": "1"}}, "a"), index_units({"a": {"N": "1"}}, {}, "a")
     (1, 1)
@@ -89,7 +92,7 @@ def index_units(before: Mapping[str, Any] | None, after: Mapping[str, Any] | Non
 
 
 def read_units(sizes: Iterable[int], consistent: bool, each: bool) -> float:
-    """`each` item is rounded up where it is asked for by key; a range is rounded up as a whole.
+    """Return the read units. `each` rounds up every item; a range is rounded up as a whole.
 
     >>> read_units([100, 5000], consistent=True, each=True)
     3.0
@@ -106,7 +109,8 @@ def read_units(sizes: Iterable[int], consistent: bool, each: bool) -> float:
 
 
 def chunks(size: int) -> int:
-    """
+    """Return the number of billed chunks.
+
     >>> chunks(0), chunks(65_536), chunks(65_537)
     (1, 1, 2)
     """

@@ -1,4 +1,7 @@
-"""What the embedded store costs a job, in units of 500: `python -m bench.store [jobs]`."""
+"""Measure the embedded store's cost of a job: `python -m bench.store [jobs]`.
+
+Each transaction holds 500 jobs.
+"""
 
 import gc
 import os
@@ -31,7 +34,7 @@ MARK = "01900000-0000-7000-8000-000000000000"
 
 
 class Story(NamedTuple):
-    """All that the engine asks of the store in the life of a one-time job."""
+    """The engine's calls of the store in the life of a one-time job."""
 
     key: Key
     body: DefinitionRow

@@ -1,11 +1,11 @@
-"""What each unit buys: no line of docs/cost.md without one of these."""
+"""Explain each billed unit. Every line of docs/cost.md has a sentence here."""
 
 import re
 
 from bench.accounts import Line
 
 _BUYS = (
-    # what runs are made of
+    # runs
     (r"dynamodb-write executor\S* jobs: head", "the claim, and the end, each a swap that fences"),
     (r"dynamodb-write poller jobs: head", "the firing: the run stands QUEUED, for all to see"),
     (r"dynamodb-write job-service jobs: head", "the job itself, durable before the answer"),
@@ -33,7 +33,7 @@ _BUYS = (
     (r"dynamodb-write status control: #counted", "which changes are counted, so none is twice"),
     (r"dynamodb-write status control: #\w+", "what `status` keeps for lists over all jobs"),
     (r"dynamodb-(write|read) reconciler control: #\w+", "how far the walk has come"),
-    # what is read
+    # reads
     (r"dynamodb-read reconciler jobs: scan", "every head there is"),
     (r"dynamodb-read executor\S* jobs: head", "the job state, to claim and to finish"),
     (r"dynamodb-read executor\S* jobs: body", "what to do, with its payload"),
@@ -70,7 +70,7 @@ _BUYS = (
 
 
 def buys(line: Line) -> str:
-    """The sentence of a line; one that nobody wrote is a mistake."""
+    """Return the sentence of a line, or raise LookupError if it is missing."""
     text = f"{line.unit} {short_role(line.role)} {line.what}"
     for pattern, sentence in _BUYS:
         if re.match(pattern, text):
@@ -79,7 +79,8 @@ def buys(line: Line) -> str:
 
 
 def short_role(role: str) -> str:
-    """
+    """Return a role without its stage prefix.
+
     >>> short_role("punctual-dev-executor-quick")
     'executor-quick'
     """
@@ -87,6 +88,6 @@ def short_role(role: str) -> str:
 
 
 def short_what(line: Line) -> str:
-    """Without the stage, so that every stage is written of alike."""
+    """Return the purpose without the stage, so it reads the same for all stages."""
     what = re.sub(r"punctual-[a-z0-9]+-", "", line.what)
     return "its calls" if what == short_role(line.role) and "gb-second" in line.unit else what
