@@ -1,6 +1,6 @@
-"""The four steps of every change, for as many rounds as it takes to win each swap.
+"""The four steps of every change, repeated in rounds until each swap is won.
 
-Each round reads the clock once. A lost swap is a value: read again, decide again.
+Each round reads the clock once. A lost swap is a value: the next round reads and decides again.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,16 +16,16 @@ from punctual.engine.clock import Clocks
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 
-# Each round somebody wins, but nothing says who: of eight that order a hundred runs of one job
-# from processes of their own, one lost twenty-four times in a row, as one in twenty-five would.
+# One writer wins each round, but the same writer can lose many rounds. In a test, eight processes
+# requested a hundred runs of one job. One process lost 24 swaps in a row; the chance is 1 in 25.
 TRIES = 64
 
 
 class ChangeApplier:
-    """Applies changes to heads, a batch at a time.
+    """Applies changes to job states, a batch at a time.
 
-    `unit`: where all port calls inside stand or fall together, if the adapter has such.
-    `alive`: whether a held run is this very process's own, whatever its lease says.
+    `unit` is a transaction around the port calls of a round, if the adapter has transactions.
+    `alive` returns True for a run that this process holds, even if its lease looks expired.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class ChangeApplier:
         self._log(event, **facts)
 
     def apply(self, changes: Sequence[Change]) -> list[Result]:
-        """Decide and write each change. Changes of one job happen one after another."""
+        """Decide and write each change. Changes of one job are applied one after another."""
         results: list[Result | None] = [None] * len(changes)
         tries = [0] * len(changes)
         pending = list(range(len(changes)))
@@ -63,8 +63,8 @@ class ChangeApplier:
         return [result for result in results if result is not None]
 
     def create(self, new: Sequence[tuple[Change, JobState]]) -> list[Result]:
-        """Write heads that are not there yet, fired where they are due at once.
+        """Write the states of new jobs, and fire those that are due at once.
 
-        No decision for each that lost its place; its version is then to be read again.
+        A result without a decision means a lost swap. The caller then reads the state again.
         """
         return self._round.create(self.clocks.read(), new)

@@ -1,4 +1,4 @@
-"""Something that happens to a job, and what came of it."""
+"""A change to a job, and its result."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -15,31 +15,34 @@ from punctual.engine.ports.timers import Timer
 
 
 class Change(NamedTuple):
-    """`writer` marks this request's swap as its own; it is drawn once, not once a decision."""
+    """An event for a job, from one request.
+
+    `writer` is the write id of its swap. It is drawn once a request, not once a decision.
+    """
 
     key: Key
     event: Event
     writer: str
     brought: tuple[Timer, ...] = ()
-    detail: Detail | None = None  # what a finished attempt left behind
-    edition: int | None = None  # only if the job is still at this client's version
-    safety: bool = False  # nothing durable brought it: a timer stands in until its effects are done
-    spared: bool = False  # one of many messages: that it cannot be decided must not stop the others
-    note: Note | None = None  # whose it is, where a client asked for it
-    ahead: timedelta = timedelta(0)  # how long before its time a look may fire an occurrence
+    detail: Detail | None = None  # the result of a finished attempt
+    edition: int | None = None  # apply only if the job still has this edition
+    safety: bool = False  # no durable trigger: a timer secures the effects until they are done
+    spared: bool = False  # one of many messages: its failure must not stop the others
+    note: Note | None = None  # the audit note of a client's request
+    ahead: timedelta = timedelta(0)  # how long before its time an occurrence may be fired
 
 
 class Result(Struct, frozen=True):
-    """What came of a change: no decision where there is no such job."""
+    """The result of a change. `decision` is None if the job does not exist."""
 
     decision: Decision | None
     effects_done: bool = True
-    recorded: bool = True  # of its effects: what ended has its history row
+    recorded: bool = True  # each run that ended has its history row
     contended: bool = False
     leases: Mapping[str, Lease] = {}  # by run id, as the decision read them
-    kept: tuple[Timer, ...] = ()  # of those that brought it: still to be looked at in their time
-    failed: bool = False  # deciding raised: nothing was done, and the rest of its batch went on
-    later: bool = False  # failed, for the head is a later version's: it waits until that is back
+    kept: tuple[Timer, ...] = ()  # trigger timers that are not consumed yet
+    failed: bool = False  # the decision raised an error: nothing was written
+    later: bool = False  # failed because only a later version of Punctual reads the state
 
     @property
     def verdict(self) -> Verdict:

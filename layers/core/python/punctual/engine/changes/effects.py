@@ -1,4 +1,4 @@
-"""What a swap asks for outside its head: attempts before it, history and messages after it."""
+"""The effects of a swap: attempt rows before it, history rows and messages after it."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -21,12 +21,15 @@ from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
 from punctual.engine.ports.run_queue import Message
 
-ENDS_KEPT = timedelta(days=7)  # what ended runs left; their own rows are written in seconds
+ENDS_KEPT = timedelta(days=7)  # for results of ended runs; their run rows follow in seconds
 _NOTHING = Detail()
 
 
 class Effects:
-    """`together`: rows stand or fall with the swap, whose head holds what ended no more."""
+    """Carries out the effects of decisions.
+
+    `together`: history commits with the state, so ended runs need not be kept in it.
+    """
 
     def __init__(self, ports: Ports, log: Callable[..., None], together: bool) -> None:
         self._ports = ports
@@ -35,7 +38,7 @@ class Effects:
         self._results = Results(ports.history)
 
     def write_attempts(self, plans: Sequence[PlannedChange], now: datetime) -> None:
-        """Before the swap, under the token: what an attempt left behind must not be lost."""
+        """Write attempt rows under their tokens before the swap, so that no result is lost."""
         rows, ends = [], []
         for plan in plans:
             change, decision = plan.change, plan.decision
@@ -57,9 +60,9 @@ class Effects:
             self._ports.history.put_ends(ends)
 
     def follow(self, plans: Sequence[PlannedChange]) -> tuple[list[bool], list[bool]]:
-        """After the swap; for each whether it is recorded, and whether all it sends is taken.
+        """Carry out the effects of won swaps. Return which are recorded, and which are sent.
 
-        What cannot be recorded or told now stays in its head, and keeps no message of any job back.
+        A run without its history row or notification stays in the job state. It delays no message.
         """
         recorded, sent = self._record(plans), [True] * len(plans)
         owners: list[int] = []
@@ -87,7 +90,7 @@ class Effects:
             try:
                 for run in plan.decision.records:
                     ended = run.ended_at or run.changed_at
-                    if expires_at is None or ended is not at:  # those of one batch share it
+                    if expires_at is None or ended is not at:  # runs of one batch share the time
                         at, expires_at = ended, ended + RETENTION
                     tenant, job_id = plan.change.key
                     detail = self._detail(plan.change, run, plan.decision, down)
@@ -109,9 +112,10 @@ class Effects:
         return done
 
     def _notify(self, plans: Sequence[PlannedChange]) -> list[bool]:
-        """Before any row: a run leaves its head with its row, and then nobody knows whom to tell.
+        """Put the notifications. Return False for each change with one that was not accepted.
 
-        False for each whose notices are not all taken, and which is not to be recorded yet.
+        The history rows of that change must wait. A recorded run leaves the job state, and its
+        notifications can then not be derived again.
         """
         done = [True] * len(plans)
         owners: list[int] = []
@@ -139,9 +143,9 @@ class Effects:
     def _detail(
         self, change: Change, run: Run, decision: Decision, down: Unavailable | None
     ) -> Detail:
-        """Its own, or what was written before the swap by whoever ended it.
+        """Return the detail of this change, or the result stored before an earlier swap.
 
-        A store that is `down` is not asked once more for each of many: it may answer late.
+        If the store is `down`, it is not asked again for each run. Each call may time out.
         """
         if change.detail is not None and _ended_by(change, decision) is run:
             return change.detail
@@ -152,7 +156,7 @@ class Effects:
 
 
 def _is_kept(change: Change, detail: Detail) -> bool:
-    """Return whether a later evaluation finds all of the detail without a row of its own."""
+    """Return True if a later evaluation can restore the detail without a stored row."""
     if not detail.plain:
         return False
     noted = isinstance(change.event, Finish) and change.event.note != ""
@@ -160,7 +164,7 @@ def _is_kept(change: Change, detail: Detail) -> bool:
 
 
 def _ended_by(change: Change, decision: Decision) -> Run | None:
-    """The run that this change ended by ending its attempt."""
+    """Return the run that this change ended by ending its attempt."""
     run, event = decision.run, change.event
     if run is None or run.ended_at is None or decision.verdict is not Verdict.OK:
         return None
@@ -187,7 +191,7 @@ def _attempt(
 
 
 def message_of(key: Key, run: Run, head: JobState) -> Message:
-    """How a swap that queued a run announces it."""
+    """Return the message that announces a queued run."""
     rules = head.rules[run.definition]
     return Message(
         tenant=key.tenant,

@@ -19,8 +19,8 @@ from punctual.engine.ports.job_states import JobStates, StoredState, Swap
 from punctual.engine.ports.rows import Key, RunKey
 from punctual.engine.ports.timers import Timer
 
-MANY_ENDED = 8  # up to here a claim or a finish does not ask which history rows exist
-LONG_ENDED = timedelta(hours=1)  # after this a history row is not written without asking
+MANY_ENDED = 8  # up to this number a claim or finish rewrites history rows without a check
+LONG_ENDED = timedelta(hours=1)  # older history rows are not rewritten without a check
 
 
 class PlannedChange(Struct, frozen=True):
@@ -46,7 +46,7 @@ def load(
 ) -> tuple[Mapping[Key, StoredState], Mapping[Key, Exception]]:
     """Load the states of these jobs, and the error of each that cannot be read.
 
-    One unreadable row does not keep the other jobs of the batch from being evaluated.
+    An unreadable row fails only its own job. The batch is halved until that row stands alone.
     """
     try:
         return heads.load(keys), {}
@@ -64,8 +64,8 @@ def load(
 def handled(plan: PlannedChange, now: datetime) -> Sequence[Timer]:
     """Return the timers of this change that are consumed.
 
-    A timer that is not due yet is consumed only if the state counted on it. Others, such as the
-    timer that secures the effects of an API call, still have their time to come.
+    A timer that is not due yet is consumed only if the state relies on it. Other timers stay, for
+    example one that secures the effects of an API call.
     """
     brought = plan.change.brought
     if not brought:
@@ -95,7 +95,7 @@ def one_a_job(pending: Sequence[int], changes: Sequence[Change]) -> tuple[list[i
 
 
 def reach(decision: Decision, version: int, writer: str) -> Decision:
-    """Raise the version to the one that a timer was put for, so that its slow writer loses."""
+    """Raise the version to that of a timer, so that the slow writer of that version loses."""
     head = decision.head
     writers = head.writers if decision.changed else (*head.writers[1 - WRITERS :], writer)
     return replace(decision, head=replace(head, version=version, writers=writers), changed=True)
@@ -106,7 +106,7 @@ def recorded(
 ) -> Mapping[Key, frozenset[str]]:
     """Return the ids of the ended runs that have their history row, by job.
 
-    Asked for runs that are to leave the job state, and for ids of runs that are to be made.
+    The check covers ended runs in the state, and ids of runs that a request would make.
     """
     wanted: dict[RunKey, Run] = {}
     for change in changes:
@@ -129,9 +129,9 @@ def recorded(
 
 
 def _is_hurried(event: Event, head: JobState, now: datetime) -> bool:
-    """Return whether the history rows may be rewritten without an existence check.
+    """Return True if the history rows may be rewritten without an existence check.
 
-    Not for a job with notifications: each write of a row would notify again.
+    A job with notifications needs the check, because each write of a row notifies again.
     """
     if head.notify or not isinstance(event, Claim | Finish):
         return False
@@ -140,9 +140,9 @@ def _is_hurried(event: Event, head: JobState, now: datetime) -> bool:
 
 
 def _ordered_before(changes: Sequence[Change]) -> list[RunKey]:
-    """Return the runs whose ids an earlier copy of the same request may have used.
+    """Return the runs that an earlier copy of the same request may have started.
 
-    Such a run may have ended and left the job state already.
+    The run may have ended and left the job state already.
     """
     found: list[RunKey] = []
     for change in changes:
@@ -155,7 +155,7 @@ def _ordered_before(changes: Sequence[Change]) -> list[RunKey]:
 
 
 def not_again(event: Event, on_record: frozenset[str], stored: StoredState) -> Event:
-    """Return the event without runs that have a history row, which was read after the state."""
+    """Return the event without runs that have a history row. Rows are read after the state."""
     if isinstance(event, StartRun) and event.run_id in on_record:
         return Evaluate(leases=stored.leases)
     if isinstance(event, Backfill) and on_record:

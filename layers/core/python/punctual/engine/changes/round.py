@@ -1,7 +1,7 @@
-"""One round of changes, decided with one reading of the clock: timer, head, effects, and last
-what brought it.
+"""One round of changes, decided with one reading of the clock.
 
-A crash after any step leaves what brought the change, and the next look ends the same.
+The steps are timer, job state, effects, and last the trigger. A crash after any step leaves the
+trigger in place, and the next evaluation ends in the same state.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class Round:
-    """All four steps take the time from their one argument `begun`."""
+    """Applies changes in four steps, which all take the time from the argument `begun`."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Round:
         changes: Sequence[Change],
         results: list[Result | None],
     ) -> list[int]:
-        """Decide and write each change. Return the numbers of those that lost their swap."""
+        """Decide and write each change. Return the numbers of the changes that lost."""
         keys = [changes[index].key for index in indexes]
         stored, unread = load(self._ports.heads, keys)
         chosen = [changes[index] for index in indexes]
@@ -97,7 +97,7 @@ class Round:
     def _carry_out(
         self, plans: Sequence[PlannedChange], begun: ClockReading, results: list[Result | None]
     ) -> list[int]:
-        """The four steps; the numbers of those that lost their swap."""
+        """Carry out the four steps. Return the numbers of the changes that lost their swap."""
         put = [timer for plan in plans for timer in (*plan.timers, *plan.safety)]
         with self._unit:
             stand = self._timers.put(put, begun) if put else put
@@ -134,9 +134,8 @@ class Round:
                 horizon=now + change.ahead if change.ahead else None,
             )
         elif change.writer and change.writer in head.writers and not isinstance(event, Claim):
-            event = Evaluate(
-                leases=stored.leases
-            )  # its own earlier effect: only see to what follows
+            # This request has won its swap before. Only the effects remain.
+            event = Evaluate(leases=stored.leases)
         elif change.edition not in (None, head.edition):
             decision = Decision(head=head, changed=False, verdict=Verdict.STALE)
             return PlannedChange(number, change, stored, decision, (), ())
@@ -169,16 +168,16 @@ class Round:
             timers.extend(self._guards(plan, now))
         if change.safety and (decision.sends or decision.records or decision.kills):
             safety = self._placing.timer(change.key, now + SAFETY, head.version, now)
-            # The head's own timer may be for the same moment. It must outlive the effects.
+            # The job state may rely on a timer of the same time, which must outlive the effects.
             if safety not in timers:
                 return replace(plan, safety=(safety,))
         return plan
 
     def _guards(self, plan: PlannedChange, now: datetime) -> Sequence[Timer]:
-        """Look once more at what stands queued by an earlier swap: its message may not be sent.
+        """Return a timer for runs that an earlier swap queued, because they may be unsent.
 
-        Whoever made that swap may have died before sending, and what brings us now is what that
-        left: it goes with this look, and nothing else would ever send the run.
+        The writer of that swap may have crashed before it sent them. This evaluation consumes the
+        trigger which that writer left, and no other trigger would send the runs.
         """
         change, decision = plan.change, plan.decision
         if change.brought and not handled(replace(plan, timers=()), now):
@@ -194,7 +193,7 @@ class Round:
         return (self._placing.timer(change.key, min(moments), decision.head.version, now),)
 
     def _swap(self, plans: Sequence[PlannedChange]) -> list[int]:
-        """The numbers of those that lost."""
+        """Swap the states. Return the numbers of the changes that lost."""
         changed = [plan for plan in plans if plan.decision.changed]
         if not changed:
             return []
@@ -208,11 +207,11 @@ class Round:
         results: list[Result | None],
         late: Sequence[Timer],
     ) -> None:
-        """Steps three and four: the effects, then what brought them.
+        """Carry out steps three and four: the effects, then the deletion of the triggers.
 
-        `now` is the time of the decision. A timer that becomes due while the effects are carried
-        out was not due for the decision, so its own evaluation is still to come. `late`: timers
-        that were put again, into minutes that a poller may have read already.
+        `now` is the time of the decision. A timer that becomes due during the effects was not due
+        for the decision, so it stays. `late` timers were put again, into minutes that a poller may
+        have read already.
         """
         try:
             recorded, sent = self._effects.follow(plans)
@@ -241,7 +240,10 @@ class Round:
 
 
 def _with_living(stored: StoredState, alive: Callable[[Run], bool], now: datetime) -> StoredState:
-    """The leases as they are, not as the wall clock shows them: a clock may have been set."""
+    """Return the state with valid leases for the runs that this process holds.
+
+    The wall clock may have been set, so that their stored leases look expired.
+    """
     living = {
         run.run_id: Lease(run.token, now + LEASE, beaten=True)
         for run in stored.head.runs

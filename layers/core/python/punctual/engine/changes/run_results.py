@@ -1,7 +1,7 @@
-"""What ended runs left, before their history rows are written.
+"""The results of ended runs, before their history rows are written.
 
-An executor stores what an attempt left before the swap that ends it. The history row, which
-repeats it, follows the swap. A reader that meets a run in between finds it here.
+An executor stores the result of an attempt before the swap that ends it. The history row follows
+the swap and repeats the result. A reader that needs a run in between finds its result here.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _NOTHING = Detail()
 
 
 def output_key(key: Key, run_id: str, attempt: int) -> str:
-    """Return the key of the object that holds what an attempt returned.
+    """Return the key of the object that holds the output of an attempt.
 
     >>> output_key(Key("acme", "0190-job"), "0190-run", 1)
     'outputs/acme/0190-job/0190-run/1'
@@ -28,7 +28,7 @@ def output_key(key: Key, run_id: str, attempt: int) -> str:
 
 
 def log_key(key: Key, run_id: str, attempt: int) -> str:
-    """Return the key of the object that holds what an attempt printed.
+    """Return the key of the object that holds the log of an attempt.
 
     >>> log_key(Key("acme", "0190-job"), "0190-run", 2)
     'logs/acme/0190-job/0190-run/2'
@@ -41,14 +41,14 @@ class Results:
         self._history = history
 
     def left_by(self, key: RunKey, run: Run, now: datetime) -> Detail:
-        """Return what the last attempt of an ended run left, from what came before the swap."""
+        """Return the result of an ended run's last attempt, as stored before the swap."""
         told = told_by(run)
         if told is not None:
             return told
         return self._history.end(key, run, now) or _NOTHING
 
     def shown(self, found: Sequence[RunView], now: datetime) -> list[RunView]:
-        """Return these runs of heads, each that has ended with what it left."""
+        """Return these runs of job states. Each ended run carries its result."""
         ended = [_key_of(view) for view in found if view.run.ended_at is not None]
         rows = self._history.get(ended, now) if ended else {}
         shown = []
@@ -63,7 +63,7 @@ class Results:
 
 
 def told_by(run: Run) -> Detail | None:
-    """Return what the ended run itself tells of what it left; None where it was stored."""
+    """Return the result that the ended run itself holds, or None if it is stored apart."""
     if not run.token or not run.claimer:
         return _NOTHING
     if run.reason is Reason.LOST:

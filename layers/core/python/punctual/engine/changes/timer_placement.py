@@ -1,4 +1,4 @@
-"""Where timers go, and that they get there before their minute closes."""
+"""The placement of timers in partitions, and puts that finish before a minute closes."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from punctual.engine.ports.timers import Timer, Timers
 MINUTE = timedelta(minutes=1)
 AHEAD = timedelta(seconds=1)
 SLOW = timedelta(seconds=10)
-WATCH_GRID = 20  # seconds: the watches of one lease fall on one timer
+WATCH_GRID = 20  # seconds; renewals of one lease mostly fall on one timer
 PUTS = 3
 
 
@@ -28,7 +28,10 @@ class TimerPlacement:
         self._shards = 0
 
     def timer(self, key: Key, at: datetime, version: int, now: datetime) -> Timer:
-        """A timer goes where a poller has surely not finished: the minute of now + 1 s or later."""
+        """Return the timer, filed under the minute of `at` or of `now` + 1 s.
+
+        The later of the two counts, because no poller has finished that minute.
+        """
         if not self._shards:
             self._shards = self._learn(now)
         bucket = bucket_of(max(at, now + AHEAD))
@@ -36,8 +39,10 @@ class TimerPlacement:
         return Timer(bucket, shard, at, key.tenant, key.job_id, version)
 
     def _learn(self, now: datetime) -> int:
-        """How many shards; and the watermark begins no later than the first timer, whose minute
-        a planner that ticks much later would otherwise never hand out."""
+        """Return the number of shards. Set the watermark before `now` if there is none.
+
+        Otherwise a planner that starts much later never hands out the minute of the first timer.
+        """
         if self._buckets.watermark() is None:
             self._buckets.advance(None, bucket_of(now) - MINUTE)
         return self._buckets.shards()
@@ -45,7 +50,7 @@ class TimerPlacement:
     def watches(
         self, change: Change, stored: StoredState, head: JobState, now: datetime
     ) -> list[Timer]:
-        """Keep watching the leases whose watch brought this look."""
+        """Return the next timers of held leases that triggered this evaluation."""
         versions = {timer.version for timer in change.brought}
         found = []
         for run in head.runs:
@@ -55,14 +60,14 @@ class TimerPlacement:
         return found
 
     def watch(self, key: Key, token: int, until: datetime, now: datetime) -> Timer:
-        """Look when this lease should be over; the same timer for leases that end close by."""
+        """Return the timer for the end of a lease. Ends close together share a timer."""
         seconds = -(-(until - EPOCH) // timedelta(seconds=1))
         at = EPOCH + timedelta(seconds=-(-seconds // WATCH_GRID) * WATCH_GRID)
         return self.timer(key, at, token, now)
 
 
 class TimerPuts:
-    """Puts timers, and measures how long that takes: a bucket may close in the meantime."""
+    """Puts timers and measures each put, because a bucket may close in the meantime."""
 
     def __init__(self, timers: Timers, placing: TimerPlacement, clocks: Clocks) -> None:
         self._timers = timers
@@ -70,9 +75,9 @@ class TimerPuts:
         self._clocks = clocks
 
     def put(self, timers: Sequence[Timer], begun: ClockReading) -> Sequence[Timer]:
-        """Return the timers as they stand in time: those whose put was slow are put again.
+        """Put the timers, again if the put was slow. Return them as they are stored.
 
-        `begun` is the reading with which their buckets were chosen.
+        `begun` is the clock reading that chose their buckets.
         """
         for _ in range(PUTS):
             if not timers:
@@ -89,7 +94,7 @@ class TimerPuts:
 
 
 def blank_head(key: Key, version: int, writer: str, now: datetime) -> JobState:
-    """Holds the place of a job whose creation was slower than its timer."""
+    """Return a blank state for a job that was created slower than its timer became due."""
     return JobState(
         tenant=key.tenant,
         job_id=key.job_id,

@@ -1,8 +1,8 @@
-"""Marks by which a request knows its own swaps again: one drawn id, numbered through a batch."""
+"""Write ids, by which a request recognises its own swaps. A batch numbers one drawn id."""
 
 from punctual.engine.ports.clock import NewId
 
-_RANDOM = 12  # hex digits: enough to tell the last few writers of one head apart
+_RANDOM = 12  # hex digits; enough to distinguish the last writers of one job state
 
 
 def mark_of(drawn: str) -> str:

@@ -14,14 +14,14 @@ class Blob(NamedTuple):
 
 class Blobs(Protocol):
     def put(self, name: str, data: bytes, content_type: str) -> None:
-        """Whole or not at all."""
+        """Store the blob whole or not at all."""
 
     def put_many(self, blobs: Sequence[Blob]) -> Sequence[Unavailable | None]:
-        """Store each whole or not at all; return for each None, or why it is not stored."""
+        """Store each blob whole or not at all. Return None or the error for each."""
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None: ...
 
     def delete(self, names: Sequence[str]) -> None: ...
 
     def link(self, name: str, content_type: str) -> str | None:
-        """A URL that gives the blob to whoever has it for some minutes, where there is such."""
+        """Return a URL that reads the blob for some minutes, or None if links are unsupported."""

@@ -1,4 +1,4 @@
-"""All ports, as an adapter wires them."""
+"""The bundle of all ports."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from punctual.engine.ports.wakeups import WakeUps
 
 @dataclass(frozen=True)
 class Ports:
-    """All of them, as an adapter wires them."""
+    """All ports of the engine, as an adapter wires them."""
 
     heads: JobStates
     timers: Timers

@@ -1,4 +1,4 @@
-"""The rows of runs and attempts that ended."""
+"""The history rows of runs and attempts that ended."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -15,37 +15,37 @@ from punctual.engine.ports.rows import (
 
 
 class History(Protocol):
-    """Rows whose `expires_at` has passed are never returned, whenever they are removed.
+    """History rows. Expired rows are never returned, even while they are stored.
 
-    Reads are strongly consistent. Only `page_all` may miss what was written in the last seconds.
+    Reads are strongly consistent. Only `page_all` may miss rows of the last seconds.
     """
 
     def put(self, rows: Sequence[RunRow]) -> None:
-        """Idempotent, by (tenant, job, run id)."""
+        """Write run rows. Idempotent by (tenant, job, run id)."""
 
     def put_attempts(self, rows: Sequence[AttemptRow]) -> None:
-        """Idempotent, by (tenant, job, run id, number, token, lost)."""
+        """Write attempt rows. Idempotent by (tenant, job, run id, number, token, lost)."""
 
     def put_ends(self, rows: Sequence[AttemptRow]) -> None:
-        """What the ends of runs leave, for as long as their own rows may be missing. Idempotent."""
+        """Store the results of ended runs until their run rows are written. Idempotent."""
 
     def end(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        """What the holder of the run's last token left with `put_ends`, read consistently."""
+        """Return the result that the holder of the run's last token stored with `put_ends`."""
 
     def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
-        """Which of these have a row."""
+        """Return the keys that have a run row."""
 
     def get(self, keys: Sequence[RunKey], now: datetime) -> Mapping[RunKey, RunRow]: ...
 
     def attempts(self, key: RunKey, now: datetime) -> Sequence[AttemptRow]:
-        """Of one run, by number and token."""
+        """Return the attempts of a run, by number and token."""
 
     def page(
         self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
-        """Of one job, newest first, `after < run_id < before` (each may be None)."""
+        """Return runs of a job, newest first, with `after < run_id < before` (each may be None)."""
 
     def page_all(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
-        """Over all jobs of a tenant, newest (run_id, job_id) first, behind `before`."""
+        """Return runs of a tenant that are older than `before`, newest (run_id, job_id) first."""

@@ -1,4 +1,4 @@
-"""Job states: reads, swaps, renewals of leases, definitions."""
+"""The port for job states: reads, swaps, renewals of leases, definition rows."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -13,18 +13,18 @@ from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, Wal
 
 
 class StoredState(NamedTuple):
-    """A head as it was read, with the leases of its holders."""
+    """A job state as it was read, with the leases of its held runs."""
 
     head: JobState
     leases: Mapping[str, Lease]
 
 
 class Swap(Struct, frozen=True):
-    """Write `head` if the stored version is still `expect` (0: no such head yet).
+    """Write `head` if the stored version is still `expect` (0: no state exists yet).
 
-    With it, atomically: set or drop (None) leases, and note for the audit whose change it is;
-    hold only if `required` leases are as they were read. `head.writers[-1]` marks the swap as its
-    caller's own: one whose answer was lost has won if that mark stands in what is stored.
+    The same write sets or drops (None) `leases` and stores the audit note. It fails if a lease in
+    `required` has changed since it was read. `head.writers[-1]` is the write id. If the answer is
+    lost, the swap has won if the stored state contains that id.
     """
 
     head: JobState
@@ -39,7 +39,7 @@ class Swap(Struct, frozen=True):
 
 
 class LeaseRenewal(NamedTuple):
-    """Renew a lease if `token` still holds it."""
+    """A renewal of a lease. It succeeds only while `token` holds the lease."""
 
     key: Key
     run_id: str
@@ -51,36 +51,36 @@ class JobStates(Protocol):
     """Job states. Reads are strongly consistent."""
 
     def load(self, keys: Sequence[Key]) -> Mapping[Key, StoredState]:
-        """Those that exist and are not expired; blank heads included."""
+        """Return the states that exist and are not expired, including blank ones."""
 
     def swap(self, swaps: Sequence[Swap]) -> Sequence[bool]:
-        """True for each that was written, by this call or an earlier one with the same mark."""
+        """Write the states. Return True for each written now or before under the same write id."""
 
     def beat(self, beats: Sequence[LeaseRenewal]) -> Sequence[JobState | None]:
-        """The head after each renewal, None where the lease is not the token's any more."""
+        """Renew leases. Return each job state, or None if the token has lost its lease."""
 
     def put_bodies(self, bodies: Sequence[DefinitionRow]) -> None: ...
 
     def bodies(self, wanted: Sequence[tuple[Key, str]]) -> Mapping[tuple[Key, str], DefinitionRow]:
-        """Bodies by job and ref."""
+        """Return definition rows by job and ref."""
 
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
-        """Heads of a tenant with `job_id < before`, newest first, blank ones left out."""
+        """Return states of a tenant with `job_id < before`, newest first, without blank ones."""
 
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
     ) -> Coming | None:
-        """The `limit` heads that come first behind `after` (time, job) and before `end`.
+        """Return the next `limit` states by occurrence, after `after` (time, job), before `end`.
 
-        With them those that came before that place and come again. None where these are more than
-        `most`, or where the adapter would have to read more than that to know the order.
+        The result includes recurring jobs with a next occurrence at or before `after`. It is None
+        if these are more than `most`, or if the adapter must read more than `most` states to sort.
         """
 
     def busy(self, tenant: str) -> Iterable[JobState]:
-        """Return the jobs that hold runs: live, waiting, or ended last.
+        """Return the states with runs that are live, waiting, or recently ended.
 
-        A store may read each when it is asked for.
+        A store may read each state only when the caller asks for it.
         """
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
-        """Every head there is, some at a time, for the reconciler."""
+        """Return a page of the states of all tenants, for the reconciler."""

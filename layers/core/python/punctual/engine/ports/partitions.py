@@ -1,11 +1,11 @@
-"""Who looks after which minute, as the store keeps it."""
+"""The port for the control rows of dispatch: partition leases, watermark, shard count."""
 
 from datetime import datetime
 from typing import NamedTuple, Protocol
 
 
 class BucketLease(NamedTuple):
-    """One poller's right to one (bucket, shard); `look` counts the nudges it must have seen."""
+    """A poller's right to one partition. `look` counts the signals that it has seen."""
 
     bucket: datetime
     shard: int
@@ -16,40 +16,46 @@ class BucketLease(NamedTuple):
 
 
 class Buckets(Protocol):
-    """Who looks after which minute. Control rows; conditions make each step a race to win."""
+    """Control rows of dispatch. A conditional write decides each race between pollers."""
 
     def watermark(self) -> datetime | None:
-        """All buckets before this are done (last_pull_time)."""
+        """Return the first bucket that is not done. All earlier buckets are done."""
 
     def advance(self, old: datetime | None, new: datetime) -> bool: ...
 
     def reopen(self, current: datetime, since: datetime) -> bool:
-        """Open all minutes from `since` on, if `current` or a later one is closed.
+        """Open all buckets from `since` on if `current` is closed. Return True if it was.
 
-        True if so: a clock ran ahead, and a timer in a closed minute is never looked at.
+        A clock ran ahead and closed them. A timer in a closed bucket is never evaluated.
         """
 
     def shards(self) -> int:
-        """The largest shard count in force."""
+        """Return the largest shard count in force."""
 
     def grow(self, shards: int) -> None:
-        """Never lowers it."""
+        """Raise the shard count to `shards`. A lower number changes nothing."""
 
     def acquire(
         self, bucket: datetime, shard: int, owner: str, now: datetime, until: datetime
     ) -> BucketLease | None:
-        """None while another's lease lives, or when it is done."""
+        """Lease a partition. Return None if it is done or another owner's lease is valid."""
 
     def renew(self, lease: BucketLease, until: datetime) -> BucketLease | None:
-        """None if the lease is another's, or a nudge came: read again, then renew with its look."""
+        """Renew a lease. Return None if another owner has it, or a signal came since `look`.
+
+        After a signal the poller acquires the lease again and reads the partition anew.
+        """
 
     def give_back(self, lease: BucketLease) -> bool:
-        """False if a nudge came since `lease.look`: there is more to read."""
+        """Release a lease. Return False if a signal came since `lease.look`."""
 
     def done(self, lease: BucketLease) -> bool:
-        """The bucket was found empty after its time: nobody need look again."""
+        """Mark a partition as done, because it was empty after its end.
+
+        Return False if another owner has the lease, or a signal came since `lease.look`.
+        """
 
     def is_done(self, bucket: datetime, shard: int) -> bool: ...
 
     def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
-        """Raise the look number of a live lease; None where nobody holds one."""
+        """Signal new timers: raise `look` of a valid lease. Return None if there is no lease."""

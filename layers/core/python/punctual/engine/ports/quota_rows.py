@@ -4,7 +4,7 @@ from typing import NamedTuple, Protocol
 
 
 class QuotaRow(NamedTuple):
-    """`text` is empty and the version 0 if the row does not exist."""
+    """A row of a shared limit. A missing row has an empty `text` and version 0."""
 
     text: str
     version: int
@@ -14,4 +14,4 @@ class QuotaRows(Protocol):
     def read(self, tenant: str, what: str, /) -> QuotaRow | None: ...
 
     def swap(self, tenant: str, what: str, expect: int, text: str, /) -> QuotaRow | None:
-        """Write version `expect + 1`; return None if it was written, else the present row."""
+        """Write version `expect + 1`. Return None if it was written, else the present row."""

@@ -11,6 +11,6 @@ class Receipts(Protocol):
     def claim(
         self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
-        """The receipt that stands for each key: the given one, or the earlier one still valid."""
+        """Return the receipt of each key: an earlier one that is still valid, or the given one."""
 
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]: ...

@@ -1,4 +1,4 @@
-"""Rows that are written once and read by people's questions, and pages of heads."""
+"""Rows of definitions, attempts, runs and receipts, and pages of job states."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
 
 TEXT = "text/plain; charset=utf-8"
-NOTE = 64  # bytes: a head with one stays under a kilobyte
+NOTE = 64  # bytes; a job state with a note stays under 1 KB
 
 
 class Key(NamedTuple):
@@ -19,32 +19,32 @@ class Key(NamedTuple):
 
 
 class DefinitionRow(Struct, frozen=True, omit_defaults=True):
-    """A definition as the client sent it, by version; never changed once written."""
+    """A version of a definition as the client sent it. A row never changes."""
 
     tenant: str
     job_id: str
-    ref: str  # unique: the edition and the writer's mark
+    ref: str  # unique: the edition and the write id
     edition: int
     created_at: datetime
     name: str
-    document: dict[str, Any]  # only the fields that were sent
+    document: dict[str, Any]  # only the fields that the client sent
     created_by: str = ""
     tags: dict[str, str] = {}
     payload: Any = None
-    payload_blob: str = ""  # where a large payload stands
-    previous: str = ""  # the ref of the definition before this one
-    payload_size: int = 0  # of a large payload, in bytes, and what tells it from others
-    payload_print: str = ""
+    payload_blob: str = ""  # the key of a large payload
+    previous: str = ""  # the ref of the previous definition
+    payload_size: int = 0  # in bytes, of a large payload
+    payload_print: str = ""  # the fingerprint of a large payload
 
 
 class Detail(Struct, frozen=True, omit_defaults=True):
-    """What an attempt left behind besides its status."""
+    """The result of an attempt besides its status."""
 
     error: str = ""
     exit_code: int | None = None
     http_status: int | None = None
     http_headers: tuple[tuple[str, str], ...] = ()
-    output: bytes | None = None  # an id, such as an event's: it needs no object of its own
+    output: bytes | None = None  # a short id, for example of an event, stored inline
     output_blob: str = ""
     output_size: int = 0
     output_type: str = ""
@@ -56,14 +56,14 @@ class Detail(Struct, frozen=True, omit_defaults=True):
 
     @property
     def plain(self) -> bool:
-        """Whether the run itself tells all of this, perhaps except an id."""
+        """Return True if the run itself holds all of this, except perhaps an id."""
         return not (self.error or self.output_blob or self.log_blob or self.http_status) and (
             self.exit_code is None
         )
 
     @property
     def note(self) -> str:
-        """The id that the run itself carries: of a published event or a sent message."""
+        """Return the id of a published event or sent message, which the run itself carries."""
         if self.output is None or not self.plain or self.output_type != TEXT:
             return ""
         try:
@@ -73,7 +73,7 @@ class Detail(Struct, frozen=True, omit_defaults=True):
 
 
 class AttemptRow(Struct, frozen=True, omit_defaults=True):
-    """One attempt that ended, written before the swap that ends it, under its own token."""
+    """An attempt that ended, written under its own token before the swap that ends it."""
 
     tenant: str
     job_id: str
@@ -84,14 +84,14 @@ class AttemptRow(Struct, frozen=True, omit_defaults=True):
     started_at: datetime
     ended_at: datetime
     executor_id: str
-    lost: bool = False  # written by who found the holder gone, beside what the holder wrote
+    lost: bool = False  # written by an evaluation, beside the holder's row
     detail: Detail = Detail()
     expires_at: datetime | None = None
-    nonce: str = ""  # of the claim, where this is the run's end
+    nonce: str = ""  # of the claim, if the run ended with this attempt
 
 
 class RunRow(Struct, frozen=True, omit_defaults=True):
-    """One line of a job's history: a run that ended, or occurrences that did not run."""
+    """A history row: a run that ended, or occurrences that did not run."""
 
     tenant: str
     job_id: str
@@ -108,20 +108,23 @@ class RunKey(NamedTuple):
 
 
 class Receipt(Struct, frozen=True, omit_defaults=True):
-    """What a request with an Idempotency-Key stands for."""
+    """The stored answer to a request with an Idempotency-Key."""
 
-    fingerprint: str  # of the body as parsed
+    fingerprint: str  # of the parsed body
     made_id: str
     created_at: datetime
     expires_at: datetime
 
 
 class HeadPage(NamedTuple):
-    """Some heads, newest first, each with its present body; `before` goes on from there."""
+    """A page of job states, newest first, with their present definition rows.
+
+    `before` is the cursor of the next page.
+    """
 
     items: Sequence[tuple[JobState, DefinitionRow]]
     before: str | None
-    bare: Sequence[JobState] = ()  # whose body was not found: it went meanwhile, or is missing
+    bare: Sequence[JobState] = ()  # their definition row is deleted or missing
 
     @classmethod
     def of(
@@ -131,7 +134,7 @@ class HeadPage(NamedTuple):
         bodies: Mapping[tuple[Key, str], DefinitionRow],
         more: bool,
     ) -> "HeadPage":
-        """`wanted` says which body is whose."""
+        """Return the page. `wanted` names the definition row of each state."""
         pairs = list(zip(heads, wanted, strict=True))
         items = [(head, bodies[ref]) for head, ref in pairs if ref in bodies]
         bare = [head for head, ref in pairs if ref not in bodies]
@@ -139,16 +142,19 @@ class HeadPage(NamedTuple):
 
 
 class Coming(NamedTuple):
-    """Heads that tell what comes, whole up to the place `until` (time, job); None: to the end."""
+    """States with their next occurrences, complete up to `until` (time, job).
+
+    If `until` is None, the states are complete to the end.
+    """
 
     heads: Sequence[JobState]
     until: tuple[datetime, str] | None
 
 
 class Walk(NamedTuple):
-    """Some heads of all tenants, in any order; `cursor` goes on from there.
+    """A page of job states of all tenants, in any order. `cursor` leads to the next page.
 
-    `unread`: jobs whose head nobody can read, each with why.
+    `unread` lists the jobs with an unreadable state, each with the reason.
     """
 
     heads: Sequence[JobState]

@@ -1,4 +1,4 @@
-"""The queue of runs that are due."""
+"""The port for the queue of runs that are due."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from punctual.domain.job_state import Lane, Priority
 
 
 class Message(NamedTuple):
-    """Run R of job J is queued, not before `due_at`."""
+    """A queued run of a job. It starts at `due_at` or later."""
 
     tenant: str
     job_id: str
@@ -16,8 +16,8 @@ class Message(NamedTuple):
     due_at: datetime
     priority: Priority
     lane: Lane
-    version: int  # of the head whose swap sends it: part of the deduplication id
-    task_type: str = ""  # lets an executor see what it can take
+    version: int  # of the job state that sends it; part of the deduplication id
+    task_type: str = ""  # lets an executor check its capacity for this type
 
     def __hash__(self) -> int:
         return hash((self.job_id, self.run_id, self.version))
@@ -25,4 +25,7 @@ class Message(NamedTuple):
 
 class Messages(Protocol):
     def send(self, messages: Sequence[Message]) -> Sequence[bool]:
-        """True for each that the queue has taken; what it has not is sent by a later look."""
+        """Send the messages. Return True for each that the queue accepted.
+
+        A later evaluation sends the others again.
+        """

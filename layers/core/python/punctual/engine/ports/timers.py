@@ -1,4 +1,4 @@
-"""Timers, by minute and shard."""
+"""The port for timers, by partition."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -8,7 +8,7 @@ from punctual.engine.ports.rows import Key
 
 
 class Timer(NamedTuple):
-    """Look at this job at that moment. `bucket` is the minute it is filed under."""
+    """A request to evaluate a job at `at`, filed under the minute `bucket`."""
 
     bucket: datetime
     shard: int
@@ -27,9 +27,10 @@ class Timer(NamedTuple):
 
 
 class TimerPage(NamedTuple):
-    """Empty only where nothing is left to come; `cursor` is None where this is the last.
+    """A page of timers. It is empty only if no timer is left.
 
-    `later`: rows among them that wait for a later version, for this one cannot read them.
+    `cursor` is None on the last page. `later` counts rows that only a later version of Punctual
+    can read.
     """
 
     timers: Sequence[Timer]
@@ -39,19 +40,29 @@ class TimerPage(NamedTuple):
 
 class Timers(Protocol):
     def put(self, timers: Sequence[Timer]) -> None:
-        """Idempotent. Those put together for one moment may share a row, and what it costs."""
+        """Store the timers. Idempotent.
+
+        Timers of one call and one time may share a row, to save writes.
+        """
 
     def delete(self, timers: Sequence[Timer]) -> None:
-        """Exactly these, as far as they were put when they were read; none there is no error."""
+        """Delete exactly these timers. A missing timer is not an error.
+
+        A timer that was put again after it was read may stay.
+        """
 
     def due(
         self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
     ) -> TimerPage:
-        """Those of one bucket and shard with `at <= until`, read consistently, soonest first.
+        """Return the timers of one partition with `at <= until`, soonest first.
 
-        A page holds `limit` or a few more, and no earlier moment than the page before it. Within a
-        moment there is no order; a timer may come on two pages, and none is left out.
+        The read is consistent. A page holds `limit` timers or a few more, and none is earlier than
+        the page before. Timers of the same time have no order. A timer may occur on two pages, and
+        none is missing.
         """
 
     def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
-        """At whose moment, in whose bucket and shard, a timer of their job stands: any version."""
+        """Return the timers for which one of the same job, bucket, shard and time exists.
+
+        Its version may differ.
+        """

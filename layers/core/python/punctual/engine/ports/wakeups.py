@@ -1,4 +1,4 @@
-"""Signals to pollers and to executors."""
+"""The port for signals to pollers and executors."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from punctual.engine.ports.timers import Timer
 
 class WakeUps(Protocol):
     def nudge(self, timers: Sequence[Timer]) -> None:
-        """New timers stand in windows that may be handed out already."""
+        """Signal new timers to pollers that may have read their partitions already."""
 
     def kill(self, key: Key, run_ids: Sequence[str]) -> None:
-        """Holders of these should stop now; they also learn it with their next beat."""
+        """Ask the holders of these runs to stop now. Their next heartbeat reports it too."""
