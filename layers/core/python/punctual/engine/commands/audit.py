@@ -1,4 +1,4 @@
-"""Who changed what: what is noted with each change by a client, and how it is read again."""
+"""Audit entries: the note written with each change of a client, and the port that reads them."""
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
@@ -34,11 +34,11 @@ ACTIONS = (
     LIMITS_CHANGE,
     WEBHOOK_SECRET_READ,
 )
-DEFINED = frozenset({JOB_CREATE, JOB_UPDATE})  # what gives a job a definition
+DEFINED = frozenset({JOB_CREATE, JOB_UPDATE})  # actions that give a job a definition
 
 
 class Actor(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
-    """Who asked, from where, and in which request."""
+    """The caller of a request, its token and address, and the request id."""
 
     caller: str
     token_id: str = ""
@@ -47,21 +47,21 @@ class Actor(Struct, frozen=True, array_like=True, omit_defaults=True, gc=False):
 
 
 class Note(Struct, frozen=True, array_like=True, omit_defaults=True):
-    """What stands beside a change and is written with it; all jobs of a batch share one."""
+    """Describes a change and is written with it. All jobs of a batch share one note."""
 
     actor: Actor
     action: str
     at: datetime
     run_id: str = ""
     subject_token_id: str = ""
-    former: str = ""  # the ref of the definition that an update replaced
+    former: str = ""  # ref of the definition that an update replaced
     before: dict[str, Any] | None = None
     after: dict[str, Any] | None = None
     count: int = 1
 
 
 class Subject(NamedTuple):
-    """The job that a note is about: its version then, and the ref of a definition it got."""
+    """The job of a note, its version after the change, and the ref of its new definition."""
 
     job_id: str = ""
     version: int = 0
@@ -69,14 +69,14 @@ class Subject(NamedTuple):
 
 
 class Noted(NamedTuple):
-    """A note and all that it is about."""
+    """A note and all jobs it is about."""
 
     note: Note
     subjects: list[Subject]
 
 
 class Entry(NamedTuple):
-    """A line of the audit; its id derives from what it says."""
+    """One audit entry. Its id derives from its content, so a repeated write adds no entry."""
 
     tenant: str
     note: Note
@@ -88,7 +88,7 @@ class Entry(NamedTuple):
         asked = (note.action, about.job_id, str(about.version), note.run_id, note.subject_token_id)
         said = "\0".join((self.tenant, *asked, note.actor.request_id))
         digest = blake2b(said.encode(), digest_size=8).digest()
-        # In the order of microseconds: a millisecond may see several changes.
+        # Order by microseconds. One millisecond may hold several changes.
         return sortable_id(note.at, (note.at.microsecond % 1_000).to_bytes(2, "big") + digest)
 
 
@@ -100,12 +100,12 @@ class AuditFilters(NamedTuple):
     end: datetime | None = None
 
     def kept(self, now: datetime) -> "AuditFilters":
-        """The same of what has not expired."""
+        """Return these filters, limited to entries within the retention time."""
         since = now - RETENTION
         return self if self.start is not None and self.start > since else self._replace(start=since)
 
     def admit(self, note: Note) -> bool:
-        """Whether what it is about, and that alone, decides."""
+        """Return whether the note passes every filter except `job_id`."""
         return (
             (not self.caller or note.actor.caller == self.caller)
             and (not self.action or note.action == self.action)
@@ -115,17 +115,20 @@ class AuditFilters(NamedTuple):
 
 
 class AuditPage(NamedTuple):
-    """Some entries, newest first; a list goes on behind `after` (None: it is at its end)."""
+    """Entries, newest first. `after` is the cursor of the next page, None on the last page."""
 
     entries: Sequence[Entry]
     after: tuple[str, ...] | None
 
 
 class AuditLog(Protocol):
-    """Nothing in it is ever changed; it expires as runs do."""
+    """Stores notes. An entry never changes, and expires after the same time as a run."""
 
     def note(self, tenant: str, note: Note) -> None:
-        """About no job. It stands when this returns, or with the transaction that it is part of."""
+        """Store a note that belongs to no job.
+
+        It is durable on return, or with the surrounding transaction.
+        """
 
     def page(
         self,
@@ -135,11 +138,14 @@ class AuditLog(Protocol):
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> AuditPage:
-        """At most `limit`, and fewer where much had to be read to find them."""
+        """Return up to `limit` entries.
+
+        A page may be short if the filters pass few of the entries read.
+        """
 
 
 def moment_text(at: datetime) -> str:
-    """As the API writes it."""
+    """Return a time in the format of the API."""
     return at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
 
 
@@ -149,7 +155,7 @@ def subject_of(note: Note, head: JobState) -> Subject:
 
 
 def newest_first(tenant: str, noted: Sequence[Noted], filters: AuditFilters) -> list[Entry]:
-    """Those of a row that the filters admit, each once."""
+    """Return the entries of one row that pass the filters, each once."""
     found = {entry.audit_id: entry for entry in _admitted(tenant, noted, filters)}
     return [found[audit_id] for audit_id in sorted(found, reverse=True)]
 
@@ -163,9 +169,9 @@ def _admitted(tenant: str, noted: Sequence[Noted], filters: AuditFilters) -> Ite
 
 
 def of_change(note: Note, old: JobState | None, new: JobState) -> Note | None:
-    """The note as it is to be written with this very change; None where it is not what it says.
+    """Return the note to write with this swap, or None if the swap did not make the change.
 
-    A swap may do no more than see to what an earlier one of the same request left.
+    A swap may only complete an earlier swap of the same request, which has written the note.
     """
     if old is None or old.blank or note.action == JOB_CREATE:
         return note if note.action == JOB_CREATE and not new.blank else None
@@ -191,12 +197,12 @@ def _runs(head: JobState) -> set[str]:
 
 
 def _made_up_for(head: JobState) -> set[str]:
-    """Not what the schedule fired in the same swap."""
+    """Return the ids of backfill runs, without runs that the schedule fired in the same swap."""
     runs = {run.run_id for run in (*head.runs, *head.ended) if run.trigger is Trigger.BACKFILL}
     return runs | {one.run_id for one in head.line if one.trigger is Trigger.BACKFILL}
 
 
 def _goes_on(head: JobState, run_id: str) -> bool:
-    """Whether the run is alive, and nobody has wished it to stop."""
+    """Return whether the run is alive without a cancel request."""
     alive = any(run.run_id == run_id and not run.cancel for run in head.runs)
     return alive or any(waiting.run_id == run_id for waiting in head.line)

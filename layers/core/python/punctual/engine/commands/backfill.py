@@ -1,4 +1,4 @@
-"""Which occurrences of a past range did not run."""
+"""Finds the occurrences of a past range that did not run."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,15 +19,15 @@ from punctual.engine.queries.definitions_over_time import Period, periods
 from punctual.engine.queries.slices import Sliced
 
 MOST = 1_000
-CHANGES = 1_000  # definitions gone through for one range; each is a read
+CHANGES = 1_000  # definitions read for one range, one read each
 _INSTANT = timedelta(microseconds=1)
 _ROWS = 200
-_PIECE = 500  # times looked at in one step
+_PIECE = 500  # times handled in one step
 T = TypeVar("T")
 
 
 class _Times(NamedTuple):
-    """All that fell into a range; and those of them that max_runs may have cut off."""
+    """The times of a range, and those that `max_runs` may have cut off."""
 
     all: list[datetime]
     counted: list[datetime]
@@ -47,10 +47,10 @@ class Backfiller:
         end: datetime,
         now: datetime,
     ) -> Sliced[Sequence[tuple[str, datetime]]]:
-        """The nominal times in [start, end) that neither ran nor are alive, each with a run id.
+        """Return the nominal times in [start, end) without a run, each with a new run id.
 
-        By the definition in force at each time, and before the job by the first. The id derives
-        from the time, so that the same backfill asked twice makes one run of each.
+        Each time follows the definition in force then, and times before the job follow the first
+        one. A run id derives from the time, so a repeated backfill makes one run for each.
         """
         if end > now:
             raise Invalid.of(FieldError("to", "must not be in the future"))
@@ -80,7 +80,7 @@ class Backfiller:
         now: datetime,
     ) -> Sliced[_Times]:
         if head.state is JobStatus.SCHEDULED and head.next_at is not None:
-            end = min(end, head.next_at)  # what is due from there on is about to have its outcome
+            end = min(end, head.next_at)  # the next occurrence gets its outcome from the scheduler
         parts: list[tuple[Period, datetime, datetime]] = []
         for period in self._in_force(key, head, body, start, end):
             yield
@@ -112,7 +112,7 @@ class Backfiller:
     def _in_force(
         self, key: Key, head: JobState, body: DefinitionRow, start: datetime, end: datetime
     ) -> Iterator[Period | None]:
-        """Those of the range, latest first; None for each other definition that was read."""
+        """Yield the periods of the range, latest first, and None for each other definition."""
         for period in periods(head, _bounded(self._documents.history(key, body))):
             is_later = period is None or (period.since is not None and period.since >= end)
             yield None if is_later else period
@@ -128,11 +128,11 @@ class Backfiller:
         counted: Sequence[datetime],
         now: datetime,
     ) -> set[datetime]:
-        """What never fell, because max_runs had been reached.
+        """Return the times that never fired because `max_runs` was reached.
 
-        All that fell has an outcome on record, also where it did not run: what has none did not
-        fall. Entries for many follow each other without overlap, so of those that began before
-        the range only the last can reach into it.
+        Each occurrence that fired has a recorded outcome, even if it did not run. Bulk entries
+        follow each other without overlap. So only the last entry before the range can reach into
+        it.
         """
         if not counted:
             return set()
@@ -152,7 +152,10 @@ class Backfiller:
     def _unfilled(
         self, key: Key, head: JobState, times: Sequence[datetime], now: datetime
     ) -> Sliced[Sequence[tuple[str, datetime]]]:
-        """Those that no earlier backfill ran; one that was MISSED is made again, with a new id."""
+        """Return the times that no backfill has run.
+
+        A MISSED backfill run is repeated with a new id.
+        """
         free: list[tuple[str, datetime]] = []
         again = 0
         while times:
@@ -170,7 +173,7 @@ class Backfiller:
     def _outcomes(
         self, key: Key, head: JobState, ids: Sequence[str], now: datetime
     ) -> Sliced[Mapping[str, Run]]:
-        """What is on record of these runs, and all that the head still knows to have ended."""
+        """Return the recorded outcomes of these runs, and the ended runs in the job state."""
         found = {run.run_id: run for run in head.ended}
         for piece in _pieces(ids):
             rows = self._ports.history.get([RunKey(*key, run_id) for run_id in piece], now)
@@ -180,7 +183,7 @@ class Backfiller:
 
 
 def backfill_id(job_id: str, at: datetime, again: int) -> str:
-    """The run that makes up for an occurrence, the first time or a later one."""
+    """Return the id of a backfill run. `again` counts the earlier backfill runs of the time."""
     return derived_id(at, job_id, "backfill", at.isoformat(), str(again))
 
 
@@ -197,7 +200,10 @@ def _ran(run: Run) -> bool:
 
 
 def _fell(run: Run) -> bool:
-    """Who stood in line when the last of max_runs began was cut off as well."""
+    """Return whether the run counts as fired.
+
+    A run in the wait queue is cut off too when the last of `max_runs` starts.
+    """
     return run.trigger is Trigger.SCHEDULE and run.reason is not Reason.MAX_RUNS
 
 

@@ -1,4 +1,4 @@
-"""From a job's validated document to the values that decide."""
+"""Compiles a validated job document into the values that `decide` uses."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -12,9 +12,9 @@ from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule
 from punctual.domain.tenants.notify import letters
 
 LONG_TASKS = frozenset({"script", "container"})
-QUICK_SECONDS = 300  # a task that may take longer waits in the long lane
+QUICK_SECONDS = 300  # runs with a longer timeout go to the long lane
 
-# Most documents say little: what none of these fields changes need not be worked out.
+# Most documents set few fields. Without any of these fields the defaults apply.
 _RULE_FIELDS = frozenset(
     {
         "task",
@@ -42,7 +42,7 @@ _KINDS = {kind.value: kind for kind in Kind}
 
 
 class CompiledJob(NamedTuple):
-    """What a definition means: for runs, for limits, and when."""
+    """A definition as rules for runs, limits, and a schedule."""
 
     kind: Kind
     schedule: Schedule
@@ -54,7 +54,7 @@ class CompiledJob(NamedTuple):
 def compile_definition(
     document: Mapping[str, Any], job_id: str, ref: str, now: datetime
 ) -> CompiledJob:
-    """`document` has passed the API's validation: only its meaning is taken here."""
+    """Return the compiled job of a document that has passed the validation of the API."""
     return CompiledJob(
         kind=_KINDS[document["schedule_type"]],
         schedule=_schedule(document, now),
@@ -65,7 +65,10 @@ def compile_definition(
 
 
 def keep_phase(new: Schedule, old: Schedule | None) -> Schedule | None:
-    """None where the schedule is the old one but for when it was made: its phase stays."""
+    """Return the new schedule, or None if it equals the old one except for its anchor.
+
+    None leaves the old schedule and its phase in force.
+    """
     if isinstance(new, Every | Cron) and type(new) is type(old):
         anchored = replace(new, anchor_at=old.anchor_at)
         return None if _spelt_out(anchored) == _spelt_out(old) else new
@@ -73,14 +76,14 @@ def keep_phase(new: Schedule, old: Schedule | None) -> Schedule | None:
 
 
 def _spelt_out(schedule: Every | Cron) -> Every | Cron:
-    """Who names a default says nothing new."""
+    """Fill in defaults, so an explicit default equals an omitted field."""
     if isinstance(schedule, Every):
         return schedule
     return replace(schedule, dst_gap=schedule.gap, dst_fold=schedule.fold)
 
 
 def moment(text: str) -> datetime:
-    """An RFC 3339 time in UTC."""
+    """Return the UTC time of an RFC 3339 text."""
     return datetime.fromisoformat(text).astimezone(UTC)
 
 

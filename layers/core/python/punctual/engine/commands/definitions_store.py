@@ -1,4 +1,4 @@
-"""Bodies and payloads: small ones stand in the row, large ones beside it."""
+"""Stores definitions and payloads. Small payloads stand in the row, large ones in a blob."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
@@ -16,10 +16,10 @@ from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.rows import DefinitionRow, Key
 from punctual.engine.queries.slices import Sliced
 
-SMALL = 8_192  # bytes of payload that a row keeps
+SMALL = 8_192  # largest payload, in bytes, that a row holds
 JSON = "application/json"
-PAYLOADS = "payloads/"  # what the names of large payloads begin with
-CHAIN = 10_000  # former definitions that a search for one goes through at most
+PAYLOADS = "payloads/"  # name prefix of large payloads
+CHAIN = 10_000  # earlier definitions that one search reads at most
 
 
 class Definitions:
@@ -35,7 +35,10 @@ class Definitions:
         now: datetime,
         created_by: str,
     ) -> tuple[DefinitionRow, Blob | None]:
-        """The row of a definition, and a large payload that is to be stored before it."""
+        """Return the row of a definition, and the blob of a large payload.
+
+        The caller stores the blob before the row.
+        """
         kept, payload, blob = document, document.get("payload"), None
         size, fingerprint = 0, ""
         if "payload" in document:
@@ -58,7 +61,7 @@ class Definitions:
         return row, blob
 
     def put(self, made: Sequence[tuple[DefinitionRow, Blob | None]]) -> None:
-        """What a row names is there before it."""
+        """Store definitions. Blobs are stored first, so a row never names a missing blob."""
         blobs = [blob for _, blob in made if blob is not None]
         if blobs:
             for failure in self._ports.blobs.put_many(blobs):
@@ -70,12 +73,12 @@ class Definitions:
         return self._read(body.payload_blob) if body.payload_blob else body.payload
 
     def whole(self, body: DefinitionRow) -> dict[str, Any]:
-        """The document as the client sent it, payload included."""
+        """Return the document as the client sent it, including the payload."""
         payload = self.payload(body)
         return body.document if payload is None else {**body.document, "payload": payload}
 
     def full(self, body: DefinitionRow) -> DefinitionRow:
-        """With its payload in place, wherever it stands."""
+        """Return the row with its payload loaded."""
         return replace(body, payload=self.payload(body)) if body.payload_blob else body
 
     def put_payload(self, key: Key, run_id: str, payload: Any) -> None:
@@ -85,7 +88,7 @@ class Definitions:
         return self._read(payload_name(key, run_id))
 
     def payload_of(self, key: Key, run: Run, present: DefinitionRow) -> Sliced[Any]:
-        """What this run was given; UNSET where the present definition gives the same."""
+        """Return the payload of a run, or UNSET if the present definition has the same payload."""
         if run.own_payload:
             return self.own_payload(key, run.run_id)
         if run.definition == present.edition:
@@ -97,9 +100,9 @@ class Definitions:
         return UNSET
 
     def history(self, key: Key, present: DefinitionRow) -> Iterator[DefinitionRow]:
-        """The definitions of a job, latest first, by the chain that each begins.
+        """Yield the definitions of a job, latest first.
 
-        Each is read when it is asked for.
+        Each row names the one before it, and is read on demand.
         """
         body: DefinitionRow | None = present
         for _ in range(CHAIN):
@@ -122,18 +125,18 @@ class Definitions:
 
 
 def is_large(document: Mapping[str, Any]) -> bool:
-    """Whether the payload is stored beside the row: on the node that waits for the disk."""
+    """Return whether the payload needs a blob. On the node a blob write waits for the disk."""
     payload = document.get("payload")
     return payload is not None and len(msgspec.json.encode(payload)) > SMALL
 
 
 def payload_name(key: Key, given_by: str) -> str:
-    """Of a large payload, filed by its definition, or of a run's own."""
+    """Return the blob name of a large payload. `given_by` is a definition ref or a run id."""
     return f"{PAYLOADS}{key.tenant}/{key.job_id}/{given_by}"
 
 
 def job_of(name: str) -> Key | None:
-    """The job that a payload is filed under; None if the name is not one of a payload.
+    """Return the job of a payload name, or None if the name is not a payload name.
 
     >>> job_of(payload_name(Key("acme", "01900000"), "1-abc"))
     Key(tenant='acme', job_id='01900000')

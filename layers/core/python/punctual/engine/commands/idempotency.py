@@ -1,4 +1,4 @@
-"""Idempotency-Key: the same key and body stand for one thing, for a day."""
+"""Idempotency keys. The same key and body mean the same job or run for a day."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from punctual.engine.ports.rows import Receipt
 
 
 class Submission(NamedTuple):
-    """One job to be: its validated document, and the key that makes asking twice safe."""
+    """A validated job document, with the idempotency key and fingerprint of its request."""
 
     document: dict[str, Any]
     idempotency_key: str | None = None
@@ -25,7 +25,7 @@ class Receipts:
     def ids(
         self, tenant: str, asked: Sequence[tuple[str | None, str, str]], now: datetime
     ) -> list[str | Invalid]:
-        """For each (key, fingerprint, fresh id): the id it stands for, or why it is refused."""
+        """Return the id for each (key, fingerprint, fresh id), or the error of a reused key."""
         wanted = [
             (key, Receipt(fingerprint, fresh, now, now + RECEIPT))
             for key, fingerprint, fresh in asked
@@ -43,7 +43,7 @@ class Receipts:
         return answers
 
     def made(self, tenant: str, key: str, fingerprint: str, now: datetime) -> str | None:
-        """The id that an earlier request with this key and body stands for, if there was one."""
+        """Return the id that an earlier request with this key and body got, or None."""
         receipt = self._ports.receipts.find(tenant, [key], now).get(key)
         return receipt.made_id if receipt and receipt.fingerprint == fingerprint else None
 

@@ -1,4 +1,4 @@
-"""The writes of the API: submit and change jobs, order and cancel runs."""
+"""The write operations of the API: submit and change jobs, start and cancel runs."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -44,7 +44,7 @@ class _Revised(NamedTuple):
 
 
 class Jobs(RunCommands):
-    """Each call is durable when it returns, and final: nothing it forbids starts afterwards."""
+    """Carries out commands. On return a command is durable, and nothing it forbids starts later."""
 
     def __init__(
         self,
@@ -67,11 +67,11 @@ class Jobs(RunCommands):
         wanted: Sequence[Submission],
         by: Actor | None = None,
     ) -> list[JobView | PunctualError]:
-        """Accept each job on its own; what is answered is kept."""
+        """Accept each job on its own. An answered job is durable."""
         return self._submitting.submit(tenant, caller, wanted, by)
 
     def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
-        """The job that an earlier request with this key and body made."""
+        """Return the job that an earlier request with this key and body created, or None."""
         return self._submitting.repeated(tenant, idempotency_key, fingerprint)
 
     def change(
@@ -82,9 +82,9 @@ class Jobs(RunCommands):
         if_match: int | None = None,
         by: Actor | None = None,
     ) -> JobView:
-        """Put a new definition in force; `revise` makes it from the present one.
+        """Put a new definition in force. `revise` makes it from the present one.
 
-        Where it answers the present one, nothing changes, the version neither.
+        If `revise` returns the present definition, the job and its version stay unchanged.
         """
         asked_at = self._clock()
         key, writer, admitted = Key(tenant, job_id), mark(self._new_id), False
@@ -102,7 +102,7 @@ class Jobs(RunCommands):
             self._documents.put([(revised.body, revised.blob)])
             change = self._change(key, revised.event, writer, by, audit.JOB_UPDATE, asked_at)
             (result,) = self._steps.apply([change._replace(edition=stored.head.edition)])
-            if result.verdict is not Verdict.STALE:  # else it has changed under our hands
+            if result.verdict is not Verdict.STALE:  # a stale version means a concurrent change
                 self._refuse(result)
                 return self._search.job(tenant, job_id)
         raise Unavailable("Too many changes of this job at the same time: try again.")
@@ -138,9 +138,9 @@ class Jobs(RunCommands):
     def _admit(
         self, tenant: str, head: JobState, schedule: Schedule | None, asked_at: datetime
     ) -> bool:
-        """A job that gets new times is held to what a new one is; whether it was asked for.
+        """Check the quotas of a new job if the change sets a schedule. Return whether it does.
 
-        One that is over counts for nothing until then.
+        A completed job does not count as a job until it gets a new time.
         """
         if schedule is None:
             return False
@@ -195,7 +195,7 @@ class Jobs(RunCommands):
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """As JSON: true is not 1 there."""
+    """Compare two documents as JSON. Python treats `True` and 1 as equal."""
     return one == other and msgspec.json.encode(one) == msgspec.json.encode(other)
 
 

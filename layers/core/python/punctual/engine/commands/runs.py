@@ -1,4 +1,4 @@
-"""What people order: runs, once more or again, and an end to one; what all calls share."""
+"""Commands on runs (start, retry, cancel, backfill) and the parts that all commands share."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -68,7 +68,7 @@ class RunCommands:
             return made
         check_order(self._quotas, tenant)
         if payload is not UNSET:
-            self._load(job)  # without a job nothing would ever remove the payload
+            self._load(job)  # without a job no cleanup would ever remove the payload
             self._documents.put_payload(job, run_id, payload)
         given = payload is not UNSET
         event = events.StartRun(run_id, own_payload=given, keyed=key is not None)
@@ -83,7 +83,7 @@ class RunCommands:
         fingerprint: str = "",
         by: Actor | None = None,
     ) -> Sliced[RunView]:
-        """Once more, by the present definition, with the payload it had."""
+        """Start a new run by the present definition with the payload of the former run."""
         job, asked_at = Key(tenant, job_id), self._clock()
         former = self._search.run(tenant, job_id, run_id)
         if former.run.ended_at is None:
@@ -108,7 +108,7 @@ class RunCommands:
         return self._order(job, order, by, asked_at, audit.RUN_RETRY, {"retried_from": run_id})
 
     def _made(self, key: Key, run_id: str) -> RunView | None:
-        """The run that an earlier request with the same key made: it may have left the head."""
+        """Return the run of an earlier request with the same key, or None."""
         try:
             return self._search.run(*key, run_id)
         except NotFound:
@@ -153,10 +153,10 @@ class RunCommands:
         dry_run: bool,
         by: Actor | None = None,
     ) -> Sliced[Sequence[datetime]]:
-        """Run what fell into [start, end) and did not run; the nominal times of it."""
+        """Start the runs missing in [start, end). Return their nominal times."""
         key, now = Key(tenant, job_id), self._clock()
         stored, body = self._load(key)
-        if stored.head.state is JobStatus.CANCELLED:  # also where nothing is missing
+        if stored.head.state is JobStatus.CANCELLED:  # fails even if no run is missing
             raise conflict(stored.head)
         asked = yield from self._backfilling.missing(key, stored.head, body, start, end, now)
         times = [at for _, at in asked]
@@ -181,7 +181,7 @@ class RunCommands:
         run_id: str = "",
         after: dict[str, Any] | None = None,
     ) -> Change:
-        """`by` asks for it: it is noted with what it changes, and only if it does."""
+        """Return a change. With `by`, its audit note is written only if the change happens."""
         note = None
         if by is not None:
             note = Note(by, action, at, run_id, after=after)

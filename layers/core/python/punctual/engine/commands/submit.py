@@ -1,4 +1,4 @@
-"""Accepting jobs: timer, body and head, many at once, each on its own."""
+"""Accepts jobs in batches. Each job gets a timer, a definition and a job state on its own."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -40,12 +40,15 @@ _NONE: Mapping[str, Any] = {}
 
 
 class _New(NamedTuple):
-    """A job to be. Where its time is still to come, `head` is what `decide` would make of it."""
+    """A job to create.
+
+    If its time is in the future, `head` is the state that `decide` would make.
+    """
 
     place: int
     head: JobState
     body: DefinitionRow
-    blob: Blob | None  # its payload, where that is large
+    blob: Blob | None  # the payload, if it is large
     writer: str
     note: Note | None
 
@@ -58,7 +61,7 @@ class _New(NamedTuple):
         return self.head.timer_at is not None
 
     def shown(self, head: JobState) -> JobView:
-        """As it was sent: what has just been stored need not be read."""
+        """Return the view from the request data, without a read of the stored row."""
         if self.blob is None:
             return JobView(head, self.body)
         return JobView(head, replace(self.body, payload=msgspec.json.decode(self.blob.data)))
@@ -86,7 +89,7 @@ class JobSubmission:
     def submit(
         self, tenant: str, caller: str, wanted: Sequence[Submission], by: Actor | None
     ) -> list[JobView | PunctualError]:
-        now = self._clock()  # the moment of the request, however long it takes from here
+        now = self._clock()  # the time of the request, however long it takes from here
         note = None if by is None else Note(by, JOB_CREATE, now)
         answers: list[JobView | PunctualError | None] = [None] * len(wanted)
         fresh = [self._new_id() for _ in wanted]
@@ -103,7 +106,7 @@ class JobSubmission:
         standing = self._ports.heads.load([key for _, key in again]) if again else {}
         for index, key in again:
             found = standing.get(key)
-            if found is None or found.head.blank:  # its first request did not get so far
+            if found is None or found.head.blank:  # the first request crashed before its swap
                 one, writer = wanted[index], mark_of(fresh[index])
                 new.append(self._new(index, tenant, caller, key.job_id, one, writer, note, now))
             else:
@@ -112,7 +115,10 @@ class JobSubmission:
         return [answer for answer in answers if answer is not None]
 
     def repeated(self, tenant: str, idempotency_key: str, fingerprint: str) -> JobView | None:
-        """What an earlier request made, though by now it would be refused: its time is over."""
+        """Return the job that an earlier request with this key made, or None.
+
+        The same request may be invalid now because its time has passed.
+        """
         job_id = self._receipts.made(tenant, idempotency_key, fingerprint, self._clock())
         if job_id is None:
             return None
@@ -123,7 +129,10 @@ class JobSubmission:
     def _within(
         self, tenant: str, new: list[_New], answers: list[JobView | PunctualError | None]
     ) -> list[_New]:
-        """What the tenant's quotas leave of these, the first ones; a job done before is not new."""
+        """Return the jobs that the quotas of the tenant allow, the first ones first.
+
+        Jobs of repeated requests do not count.
+        """
         if not new:
             return new
         new.sort(key=lambda one: one.place)
@@ -166,7 +175,7 @@ class JobSubmission:
         note: Note | None,
         now: datetime,
     ) -> _New:
-        """A job whose time is to come needs no decision: nothing can be due, queued or missed."""
+        """Return a job to create. A job due in the future needs no decision before its timer."""
         ref = f"1-{writer}"
         meaning = compile_definition(asked.document, job_id, ref, now)
         begin = first_mark(meaning.schedule, now, now)
@@ -175,7 +184,7 @@ class JobSubmission:
         if next_at is not None and meaning.limits.jitter_ms:
             due_at = next_at + meaning.limits.jitter
         planned = due_at is not None and due_at > now
-        head = JobState(  # by place: names cost five times as much
+        head = JobState(  # positional, since keyword arguments cost five times as much
             tenant,
             job_id,
             1 if planned else 0,  # version
@@ -211,7 +220,10 @@ class JobSubmission:
     def _plan(
         self, new: Sequence[_New], answers: list[JobView | PunctualError | None]
     ) -> list[_New]:
-        """Timer, then head. The head carries the timer, so there is nothing to do after it."""
+        """Put timers, then swap job states. Return the jobs with a lost swap.
+
+        The job state names its timer, so no further step follows.
+        """
         if not new:
             return []
         placing, begun = self._steps.placing, self._steps.clocks.read()
@@ -234,7 +246,7 @@ class JobSubmission:
     def _decide(
         self, new: Sequence[_New], answers: list[JobView | PunctualError | None]
     ) -> list[_New]:
-        """What is due at once is fired by the swap that creates it."""
+        """Create jobs that are due now and fire them in the same swap. Return the lost ones."""
         results = self._steps.create(
             [
                 (Change(one.key, Evaluate(), one.writer, safety=True, note=one.note), one.head)
@@ -252,7 +264,10 @@ class JobSubmission:
     def _rebase(
         self, lost: Sequence[_New], answers: list[JobView | PunctualError | None]
     ) -> list[_New]:
-        """A place held by a timer that was faster than us is taken at its version."""
+        """Return the lost jobs at the version of their row.
+
+        A blank row may hold the place, because a timer was evaluated before the creation.
+        """
         if not lost:
             return []
         keys = [one.key for one in lost]

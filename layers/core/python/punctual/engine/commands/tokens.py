@@ -1,4 +1,4 @@
-"""Tokens as an admin handles them: made once, listed, taken back."""
+"""Token commands of an admin: create, list and revoke."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ from punctual.engine.commands.audit import (
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.queries.views import Page
 
-# Secret bytes: the key is asked for when a token is made, and not before.
+# Return the secret key. It is loaded only when a token is created.
 Key = Callable[[], bytes]
 Random = Callable[[int], bytes]
 
@@ -29,10 +29,10 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Note).decode
 
 
-MOST_GOOD = 1_000  # tokens of a tenant; whoever needs more shares them too little
-MOST_KEPT = 10_000  # with those that ended within the last month, which are still shown
-AGAIN = 60.0  # seconds; only people and time make room
-GIVEN_UP = timedelta(minutes=15)  # no call lasts longer
+MOST_GOOD = 1_000  # valid tokens a tenant
+MOST_KEPT = 10_000  # tokens a tenant, including those that ended within the last month
+AGAIN = 60.0  # seconds until a retry, since only a revocation or expiry makes room
+GIVEN_UP = timedelta(minutes=15)  # longer than any call lasts
 
 
 class Counted(NamedTuple):
@@ -41,39 +41,44 @@ class Counted(NamedTuple):
 
 
 class TokenRows(Protocol):
-    """Rows whose `forgotten_at` has passed are never returned, whenever they are removed."""
+    """Stores tokens. A read never returns rows past their `forgotten_at`."""
 
     def put(self, token: Token, hashed: str) -> None:
-        """A new one; it can be used when this returns."""
+        """Store a new token. It is usable on return."""
 
     def get(self, tenant: str, token_id: str, now: datetime) -> Token | None: ...
 
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
-        """Of one tenant with `token_id < before`, newest first."""
+        """Return tokens of a tenant with `token_id < before`, newest first."""
 
     def wished(self, tenant: str, token_id: str, wish: str, old: str = "", /) -> str | None:
-        """What was first asked of it: this, or what somebody asked before, but for the `old` wish.
-        None: no such token."""
+        """Store the first revocation request of a token and return the request that stands.
+
+        A stored request is replaced only if it equals `old`. None means that the token is missing.
+        """
 
     def count(self, tenant: str, now: datetime) -> Counted:
-        """How many are good, and how many are shown."""
+        """Return the number of valid tokens and of listed tokens."""
 
     def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
-        """As it stands then: the first time counts. None where there is no such token."""
+        """Revoke a token and return it, or None if it is missing. The first revocation counts."""
 
 
 class KnownTokens(Protocol):
-    """What checks a call asks of the same rows."""
+    """The port that authentication uses on the same rows."""
 
     def find(self, hashed: str) -> Token | None:
-        """Whether it is good or not."""
+        """Return the token with this hash, valid or not."""
 
     def used(self, hashed: str, now: datetime) -> None:
-        """Take note of it, unless that was done less than `USED` ago."""
+        """Record a use, unless the last recorded use is less than `USED` ago."""
 
 
 class Tokens:
-    """`home` is the installation's own tenant, whose admins make tokens for all others."""
+    """Creates, lists and revokes tokens.
+
+    Admins of the tenant `home` create tokens for all tenants.
+    """
 
     def __init__(
         self,
@@ -103,9 +108,9 @@ class Tokens:
         by: Actor | None = None,
         of: str = "",
     ) -> tuple[Token, str]:
-        """The token, and its secret, which nobody can be told again; `of` is its maker's tenant.
+        """Create a token and return it with its secret, which is never shown again.
 
-        Several made in the same moment may together be a few more than may be.
+        `of` is the tenant of the caller. Concurrent calls may exceed the limit by a few tokens.
         """
         now = self._clock()
         check_room(self._rows.count(tenant, now))
@@ -113,7 +118,7 @@ class Tokens:
         return self._put(token, by or Actor(created_by), of or tenant)
 
     def create_first(self, tenant: str, name: str) -> tuple[Token, str]:
-        """An admin's, by whoever starts the installation: also where there is no room."""
+        """Create an admin token for a new installation. The limit does not apply."""
         maker = Actor("punctual")
         token = Token(self._new_id(), tenant, name, Role.ADMIN, self._clock(), maker.caller)
         return self._put(token, maker, tenant)
@@ -137,10 +142,11 @@ class Tokens:
         return Page(found[:limit], (found[limit - 1].token_id,) if more else None)
 
     def revoke(self, tenant: str, token_id: str, by: Actor) -> Token:
-        """Who asks first is noted, then it is done: in that name, whoever does it.
+        """Revoke a token in the name of the first caller that requested it.
 
-        Where that failed, and nobody asked again for so long that no call of then can still be
-        on its way, it begins anew: the token was good in between, and nothing may say otherwise.
+        The first request is stored, then noted, then carried out, so a retry writes the same entry.
+        If it is unfinished after `GIVEN_UP`, no call of it is still active. A new request then
+        replaces it, because the token was valid in between.
         """
         now = self._clock()
         token = _there(self._rows.get(tenant, token_id, now))
@@ -151,11 +157,11 @@ class Tokens:
         if now - _decode(stands).at > GIVEN_UP:
             stands = _there(self._rows.wished(tenant, token_id, wish, stands))
         first = _decode(stands)
-        self._audit.note(tenant, first)  # the same again is no second line
+        self._audit.note(tenant, first)  # a repeated note adds no entry
         return _there(self._rows.revoke(tenant, token_id, first.at))
 
     def has_admin(self, tenant: str) -> bool:
-        """Whether somebody can get in who may make more of them."""
+        """Return whether a valid admin token exists."""
         now, before = self._clock(), None
         while rows := self._rows.page(tenant, before, 100, now):
             if any(token.role is Role.ADMIN and token.good(now) for token in rows):
@@ -184,7 +190,7 @@ def check_room(counted: Counted) -> None:
 
 
 def _made(token: Token, by: Actor) -> Note:
-    """Noted ahead of the token itself: there is none that nobody made."""
+    """Return the note of a new token. It is written before the token, so no token lacks one."""
     expires_at = None if token.expires_at is None else moment_text(token.expires_at)
     after = {
         "tenant": token.tenant,
@@ -202,7 +208,7 @@ def _taken_back(token_id: str, by: Actor, now: datetime) -> Note:
 
 
 def _from_outside(by: Actor) -> Actor:
-    """As another tenant may know who acted in it: by name, and by the request to ask about."""
+    """Return the actor as another tenant may see it: caller name and request id only."""
     return Actor(by.caller, request_id=by.request_id)
 
 

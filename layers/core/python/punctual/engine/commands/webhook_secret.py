@@ -1,4 +1,4 @@
-"""The secret of a tenant's webhooks, which an admin may read and the audit remembers."""
+"""Reads the webhook secret of a tenant for an admin and notes it in the audit."""
 
 from collections.abc import Callable
 from datetime import datetime
