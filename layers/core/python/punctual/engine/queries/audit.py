@@ -1,4 +1,4 @@
-"""The audit as people read it: its entries, each with the definitions that it is about."""
+"""Reads the audit. Each entry comes with the definitions that it is about."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from punctual.engine.queries.views import Page
 
 
 class AuditLine(NamedTuple):
-    """`before` and `after`: a job's definitions, where the change was one of these."""
+    """An audit entry. `before` and `after` are definitions if the entry changed one."""
 
     entry: Entry
     before: DefinitionRow | None = None
@@ -19,7 +19,10 @@ class AuditLine(NamedTuple):
 
 
 class AuditQueries:
-    """Definitions never change and outlive what is noted of them: they are read when asked for."""
+    """Reads audit pages.
+
+    Definitions never change and outlive the entries, so each page reads them on demand.
+    """
 
     def __init__(self, log: AuditLog, heads: JobStates) -> None:
         self._log = log

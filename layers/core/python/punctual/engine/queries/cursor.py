@@ -1,4 +1,4 @@
-"""Where a list goes on: a place is text that a page ended at, and comes back from a client."""
+"""Parses list cursors. A cursor is the text of a page's last place, sent back by a client."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ WRONG = "is not a token of this list and these filters: leave it out to begin ag
 
 
 def made_up() -> Invalid:
-    """No page of ours ended there."""
+    """Return the error for a cursor that no page of the list ended with."""
     return Invalid.of(FieldError("next_token", WRONG))
 
 
@@ -23,7 +23,8 @@ def moment_in(text: str) -> datetime:
 
 
 def number_in(text: str) -> int:
-    """
+    """Return the number in a cursor.
+
     >>> number_in("17")
     17
     """

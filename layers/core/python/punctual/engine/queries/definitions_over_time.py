@@ -1,4 +1,4 @@
-"""Which definition of a job was in force when, and the schedule that it meant."""
+"""Derives which definition of a job was in force when, and its schedule."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -11,7 +11,10 @@ from punctual.engine.ports.rows import DefinitionRow
 
 
 class Period(NamedTuple):
-    """From `since` (None: it is the first, which counts before the job as well) up to `until`."""
+    """A definition in force from `since` to `until`. `since` is None for the first definition.
+
+    The first definition also applies to times before the job.
+    """
 
     schedule: Schedule
     max_runs: int | None
@@ -24,11 +27,11 @@ class Period(NamedTuple):
 
 
 def periods(head: JobState, bodies: Iterable[DefinitionRow]) -> Iterator[Period | None]:
-    """Latest first, as `bodies` come; these are read as far as they are asked for.
+    """Yield the periods of a job, latest first. `bodies` are read on demand.
 
-    A change that leaves the schedule alone keeps its phase, which the first definition with that
-    schedule has set: those with a phase wait here until it is found. Each of them yields None
-    meanwhile, so that a step of the iteration reads one definition.
+    A change that keeps the schedule keeps its phase. The first definition with that schedule set
+    the phase. Periods with a phase wait here until that definition is read. Each of them yields
+    None meanwhile, so a step of the iteration reads one definition.
     """
     of_a_phase: list[Period] = []
     schedule = head.schedule
@@ -57,14 +60,14 @@ def _set(of_a_phase: list[Period]) -> Iterator[Period]:
 
 
 def _goes_on(new: CompiledJob, old: CompiledJob) -> bool:
-    """Whether a change left the schedule alone; a job that runs at once is not moved by one."""
+    """Return whether a change kept the schedule. It always does for an immediate job."""
     if new.kind is old.kind is Kind.IMMEDIATE:
         return True
     return keep_phase(new.schedule, old.schedule) is None
 
 
 def _has_a_phase(meaning: CompiledJob) -> bool:
-    """Whether it matters when the schedule was made."""
+    """Return whether the creation time of the schedule affects its occurrences."""
     schedule = meaning.schedule
     if isinstance(schedule, Once):
         return meaning.kind is Kind.IMMEDIATE

@@ -1,4 +1,4 @@
-"""Why something ran, or did not, at a time: from the ledger and the definition in force then."""
+"""Explains why a job ran or not at a time, from the ledger and the definition in force."""
 
 from datetime import datetime, timedelta
 
@@ -73,7 +73,7 @@ class Explainer:
     def _in_force(
         self, key: Key, head: JobState, body: DefinitionRow, at: datetime
     ) -> Sliced[Period]:
-        """The definition that was, or will be, in force at that time."""
+        """Return the definition in force at that time."""
         earliest: Period | None = None
         for period in periods(head, self._documents.history(key, body)):
             if period is not None:
@@ -81,7 +81,7 @@ class Explainer:
                 if period.since is None or at >= period.since:
                     break
             yield
-        assert earliest is not None  # the present definition has one
+        assert earliest is not None  # the present definition always yields a period
         return earliest
 
     def _last_due(
@@ -124,7 +124,7 @@ class Explainer:
         return max((at for at in times if at < before), default=None)
 
     def _outcome(self, key: Key, head: JobState, at: datetime, now: datetime) -> Run | None:
-        """What became of the occurrence at that time; if it did not run, the backfill that did."""
+        """Return the run of the occurrence. If it did not run, return its latest backfill run."""
         own = self._entry(key, head, at, now)
         if own is not None and own.status not in NOT_RUN:
             return own
@@ -134,7 +134,7 @@ class Explainer:
         return made_up or own
 
     def _entry(self, key: Key, head: JobState, at: datetime, now: datetime) -> Run | None:
-        """The ledger's entry for the occurrence at that time, its own or one in bulk."""
+        """Return the ledger entry of the occurrence, either its own or a bulk entry."""
         own = self._find(key, head, occurrence_id(key.job_id, at), now)
         if own is not None:
             return own
@@ -159,7 +159,7 @@ class Explainer:
 def _say(
     head: JobState, then: Period, at: datetime, now: datetime, fires: bool, last: datetime | None
 ) -> tuple[str, str]:
-    """Of a time without an outcome; nothing comes behind `last`."""
+    """Return the code and reason for a time without an outcome. No occurrence follows `last`."""
     present = then.until is None
     if not fires:
         if is_excluded(then.schedule, at):
@@ -185,27 +185,30 @@ def _say(
 
 
 def _fires(head: JobState, then: Period, at: datetime) -> bool:
-    """What counts from completion has no times by itself but its first, and what the head knows."""
+    """Return whether an occurrence lies at this time.
+
+    An interval from completion has only its first time and the one in the job state.
+    """
     if then.until is None and head.next_at == at:
         return True
     return is_occurrence(then.schedule, at)
 
 
 def _next(head: JobState, then: Period, at: datetime) -> datetime | None:
-    """The occurrence after `at`, where it can be known: one may wait for a run to end."""
+    """Return the occurrence after `at`, or None if it depends on the end of a run."""
     following = next_after(then.schedule, at)
     if following is None or not then.counts_from_completion:
         return following
     if is_occurrence(then.schedule, following):
-        return following  # its first
+        return following  # the first occurrence
     known = then.until is None and head.mark is not None and at >= head.mark
     return head.next_at if known and head.next_at is not None and head.next_at > at else None
 
 
 def _meant(head: JobState, then: Period, at: datetime) -> datetime:
-    """Return the occurrence that is shown at the second of `at`; else `at` itself.
+    """Return the occurrence within the second of `at`, or `at` itself.
 
-    People read times by the second, and an occurrence may lie within it.
+    Times are shown in seconds, and an occurrence may lie within a second.
     """
     if _fires(head, then, at):
         return at
@@ -230,7 +233,10 @@ def _is_within_second(moment: datetime, at: datetime) -> bool:
 
 
 def _is_of(run: Run, at: datetime) -> bool:
-    """Whether this outcome is that of `at`: what follows an end has its microseconds."""
+    """Return whether this is the outcome of `at`.
+
+    An interval from completion has the microseconds of a run's end, so seconds are compared.
+    """
     own = run.trigger is Trigger.SCHEDULE and _is_within_second(run.scheduled_at, at)
     return own or views.covers(run, at)
 

@@ -1,4 +1,4 @@
-"""What lists are asked for; and, of runs, which ids cannot have it: those are not read."""
+"""Filters of lists. Run filters also give the range of run ids that a list must read."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -11,12 +11,12 @@ from punctual.domain.job_state import JobState
 from punctual.domain.run import NOT_RUN, Run, RunStatus, Trigger
 from punctual.engine.ports.rows import DefinitionRow
 
-# An order has its id from when it was first asked for, and its time from when it was carried out:
-# with an Idempotency-Key there may be a day between the two. The rest is for clocks.
+# A start request gets its id from the time of the first request. Its run gets the time of the
+# execution. With an Idempotency-Key a day may lie between them. The hour covers clocks that differ.
 ASKED_BEFORE = RECEIPT + timedelta(hours=1)
 SKEW = timedelta(seconds=10)
 _INSTANT = timedelta(milliseconds=1)
-_IN_BULK = NOT_RUN | {RunStatus.CANCELLED}  # what one entry may say of many occurrences
+_IN_BULK = NOT_RUN | {RunStatus.CANCELLED}  # statuses of bulk entries
 _ORDERED = frozenset({Trigger.RUN_NOW, Trigger.RETRY, Trigger.BACKFILL})
 
 
@@ -38,7 +38,7 @@ class JobFilters(NamedTuple):
 
 
 class By(StrEnum):
-    """Which time of a run `start` and `end` mean."""
+    """The time of a run that `start` and `end` refer to."""
 
     SCHEDULED = "scheduled"
     STARTED = "started"
@@ -67,21 +67,21 @@ class RunFilters(NamedTuple):
         if self.by is not By.SCHEDULED:
             first = last = run.started_at if self.by is By.STARTED else run.ended_at
         if first is None or last is None:
-            return False  # it has no such time
+            return False  # the run has no such time
         return (self.start is None or last >= self.start) and (self.end is None or first < self.end)
 
     @property
     def is_by_id(self) -> bool:
-        """Whether the times asked for are near those in the ids, by which runs are filed."""
+        """Return whether the filter's times are close to the times in the run ids."""
         return self.by is By.SCHEDULED or self.start is None
 
     @property
     def top(self) -> str | None:
-        """No run with this id or a later one passes.
+        """Return an id. No run with this id or a later one passes.
 
-        An id's time is an occurrence's own, and when an order was first asked for, which is never
-        long after the time it has. A retry has the time of what it repeats, however old. No run
-        starts or ends before the time of its id.
+        An id holds the time of an occurrence or of the first start request. That time is never
+        long after the scheduled time of the run. A retry keeps the scheduled time of the run it
+        repeats, which may be far in the past. No run starts or ends before the time of its id.
         """
         later = self.by is not By.SCHEDULED or self.trigger in (
             *(Trigger.SCHEDULE, Trigger.BACKFILL, Trigger.RUN_NOW),
@@ -92,9 +92,9 @@ class RunFilters(NamedTuple):
 
     @property
     def bottom(self) -> str | None:
-        """No run of this id or an earlier one passes, unless as an entry for many.
+        """Return an id. At or below it only bulk entries pass.
 
-        A run may start and end long after the time of its id, so those times have no such bound.
+        Start and end of a run may lie long after the time of its id, so they have no lower bound.
         """
         if self.by is not By.SCHEDULED or self.start is None or self.start < EPOCH + ASKED_BEFORE:
             return None
@@ -102,13 +102,13 @@ class RunFilters(NamedTuple):
 
     @property
     def single(self) -> bool:
-        """Whether all that passes is of one occurrence: an entry for many begins at any time."""
+        """Return whether only runs of one occurrence pass. Bulk entries begin at any time."""
         return self.trigger in _ORDERED or bool(self.status and not self.status & _IN_BULK)
 
     def passed(self, runs: Iterable[Run]) -> bool:
-        """Whether, of the one job that these are of, no entry before them reaches to the start.
+        """Return whether no earlier entry of the job reaches the start of the range.
 
-        What a schedule came to is recorded in its order, each entry behind the one before it.
+        All `runs` belong to one job. Scheduled outcomes are recorded in order, without overlap.
         """
         start = self.start
         return (

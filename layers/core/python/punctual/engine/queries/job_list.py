@@ -1,4 +1,4 @@
-"""Jobs with their definitions, as lists and single reads show them."""
+"""Reads jobs with their definitions, for lists and single reads."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -55,8 +55,8 @@ class JobList:
         return {key.job_id: body for (key, _), body in bodies.items()}
 
     def _check_expired(self, heads: Sequence[JobState]) -> None:
-        """Raise `Unavailable` if one of these jobs, whose definition is missing, is still kept."""
-        now = self._clock()  # read after the rows: jobs may expire between the two reads
+        """Raise `Unavailable` if one of these jobs without a definition has not expired."""
+        now = self._clock()  # read after the rows, since a job may expire between the two reads
         missing = [head for head in heads if (at := expires_at(head)) is None or at > now]
         for head in missing:
             self._log("definition_missing", tenant=head.tenant, job_id=head.job_id)

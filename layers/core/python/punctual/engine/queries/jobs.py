@@ -1,4 +1,4 @@
-"""The reads of the API over jobs and runs."""
+"""The read operations of the API on jobs and runs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -87,9 +87,9 @@ class JobQueries:
         now: datetime,
         rows: Mapping[RunKey, RunRow | None],
     ) -> RunView | None:
-        """Return a run of this job; one that has ended always with its output.
+        """Return a run of this job. An ended run has its output.
 
-        `rows` holds the history rows that were read before, None for a run without a row.
+        `rows` holds the history rows that are already read, None for a run without a row.
         """
         known = views.in_head(head, now)
         alive = next((view for view in known if view.run.run_id == run_id), None)
@@ -107,7 +107,7 @@ class JobQueries:
     def jobs(
         self, tenant: str, filters: JobFilters, limit: int, after: tuple[str, ...] | None
     ) -> Sliced[Page]:
-        """Newest first; a page may be short where a filter passes few."""
+        """Return a page of jobs, newest first. A page may be short if the filters pass few jobs."""
         before = after[0] if after else None
         wide = limit if filters == JobFilters() else max(limit, WIDE)
         found: list[tuple[JobState, DefinitionRow]] = []
@@ -126,7 +126,7 @@ class JobQueries:
         return Page((yield from self._listed(found)), (before,) if before else None)
 
     def _listed(self, jobs: Sequence[tuple[JobState, DefinitionRow]]) -> Sliced[list[JobView]]:
-        """With their latest runs, which are read together. A step reads one payload."""
+        """Return the jobs with their latest runs, read in one batch. A step reads one payload."""
         now = self._clock()
         wanted = [
             RunKey(head.tenant, head.job_id, run_id)
@@ -197,7 +197,7 @@ class JobQueries:
         return Output(data, detail.output_type, None, is_cut)
 
     def logs(self, tenant: str, job_id: str, run_id: str, after: int) -> LogPiece:
-        """Return what the present or last attempt has printed, from the offset `after` on."""
+        """Return the log of the present or last attempt from the offset `after`."""
         view = self.run(tenant, job_id, run_id)
         run, detail = view.run, view.detail
         blob = detail.log_blob or (

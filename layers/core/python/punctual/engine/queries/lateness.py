@@ -1,17 +1,17 @@
-"""Lateness counted in steps, eight to each doubling, so that many runs take few numbers.
+"""Counts lateness in steps, eight to each doubling, so that a histogram stays small.
 
-What is read from the counts is right to five in a hundred.
+Values read from the counts are correct within five percent.
 """
 
 from collections.abc import Callable, Mapping
 from math import log2
 
-STEPS = 8  # to the double of a lateness
+STEPS = 8  # steps to each doubling of a lateness
 NONE: Mapping[str, float | None] = {"p50": None, "p99": None, "max": None}
 
 
 def step_of(units: float) -> int:
-    """Return the step of a lateness in whole units; what is below one counts as one.
+    """Return the step of a lateness in whole units. Values below one count as one.
 
     >>> [step_of(units) for units in (0, 1, 2, 1000, 1024)]
     [0, 0, 8, 80, 80]
@@ -20,7 +20,8 @@ def step_of(units: float) -> int:
 
 
 def units_of(step: int) -> float:
-    """
+    """Return the lateness of a step.
+
     >>> units_of(0), units_of(80)
     (1.0, 1024.0)
     """
@@ -30,7 +31,7 @@ def units_of(step: int) -> float:
 def quantiles(
     counts: Mapping[int, int], shown: Callable[[int], float]
 ) -> Mapping[str, float | None]:
-    """Return the lateness of the middle run, of the 99th in a hundred, and of the latest."""
+    """Return the median, the 99th percentile and the maximum of the lateness."""
     total = sum(counts.values())
     if not total:
         return NONE
@@ -42,7 +43,7 @@ def quantiles(
 
 
 def _at(counts: Mapping[int, int], place: int) -> int:
-    """The step of the run at this place, where all stand in order."""
+    """Return the step of the run at this place in the order of lateness."""
     passed = 0
     for step in sorted(counts):
         passed += counts[step]

@@ -13,15 +13,15 @@ from punctual.engine.queries.filters import By, RunFilters
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page, RunView
 
-SCAN = 5  # pages read at most for one answer, which may be short
-WIDE = 50  # rows a page at least, if a filter may pass few of them
-DEEP = 500  # the same for filters that an id cannot answer
+SCAN = 5  # pages read for one answer, which may be short
+WIDE = 50  # smallest page, in rows, if a filter may pass few of them
+DEEP = 500  # smallest page, in rows, for filters that ids cannot answer
 
 _Place = tuple[str, str]
 
 
 class RunList:
-    """Newest first. Job states are read before the history, so a run cannot end between the two.
+    """Lists runs, newest first. Job states are read first, so a run cannot end between the reads.
 
     On AWS the history over all jobs follows the stream of job states and lags by seconds. A run
     that ended and left its job state is missing from that list until then, for at most 10 s.
@@ -84,7 +84,7 @@ class RunList:
             before = (top, "")
         bottom = filters.bottom if filters.single else None
         wide = _width(filters, limit)
-        newest: list[tuple[_Place, RunView]] = []  # of the live runs: a page shows no more
+        newest: list[tuple[_Place, RunView]] = []  # live runs, at most as many as a page shows
         for head in self._ports.heads.busy(tenant):
             for view in views.in_head(head, now):
                 if filters.admit(view.run) and _between(_place(view), before, None):

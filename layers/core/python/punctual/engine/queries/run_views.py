@@ -1,4 +1,4 @@
-"""Runs as readers see them: those alive in the head, those in line, those in the history."""
+"""Builds views of runs from job states, wait queues and the history."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -13,9 +13,9 @@ _NOTHING = Detail()
 
 
 def in_head(head: JobState, now: datetime) -> Iterator[RunView]:
-    """Every run that the head knows: alive, in line, and ended but not surely recorded.
+    """Yield every run of the job state: alive, waiting, and ended but perhaps not recorded.
 
-    Not what is fired ahead of its time: until then a change may take it back without a trace.
+    Runs fired ahead of their time are left out. A change may still take them back without a trace.
     """
     for run in (*head.runs, *head.ended):
         if not is_ahead(run, now):
@@ -59,7 +59,7 @@ def in_line(head: JobState, waiting: WaitingRun) -> Run:
 
 
 def covers(run: Run, at: datetime) -> bool:
-    """Whether this outcome is that of the occurrence at `at`."""
+    """Return whether this is the outcome of the occurrence at `at`."""
     if run.trigger is not Trigger.SCHEDULE:
         return False
     return run.scheduled_at <= at <= (run.last_at or run.scheduled_at)

@@ -1,9 +1,10 @@
-"""Long work of a request, cut into slices so that other work goes on in between.
+"""Cuts long work of a request into slices, so that other work proceeds in between.
 
-A function that may take long is a generator: it yields after each step of a few milliseconds at
-most, and returns its result. It knows no clock. `SlicedWork` runs its steps for one slice at a
-time and ends it when it has used too much of the processor. A step that waits for the disk holds
-the thread as well, so a slice ends by either clock.
+A long function is a generator. It yields after each step of a few milliseconds, and returns its
+result. It reads no clock.
+
+`SlicedWork` runs the steps of one slice at a time. It stops work that uses too much processor time.
+A step that waits for the disk blocks the thread too, so either clock ends a slice.
 """
 
 from collections.abc import Callable, Generator
@@ -17,15 +18,15 @@ Sliced = Generator[None, None, T]
 CpuTime = Callable[[], float]
 Steady = Callable[[], float]
 
-SLICE_SECONDS = 0.02  # of processor time, or on the steady clock; then other work has its turn
+SLICE_SECONDS = 0.02  # of processor time, or of the steady clock
 MAX_SECONDS = 2.0
 
 
 class SlicedWork(Generic[T]):
     """One piece of long work.
 
-    `cpu` is the processor time of the thread, in seconds. `steady` is a clock that only goes
-    forward, where others wait for this thread.
+    `cpu` returns the processor time of the thread in seconds. `steady` is a monotonic clock, needed
+    if other work waits for this thread.
     """
 
     def __init__(
@@ -35,10 +36,10 @@ class SlicedWork(Generic[T]):
         self._cpu = cpu
         self._steady = steady
         self._spent = 0.0
-        self.results: list[T] = []  # one, once the work is done
+        self.results: list[T] = []  # one result after the work has finished
 
     def run_slice(self, seconds: float = SLICE_SECONDS) -> bool:
-        """Work for `seconds` of processor time at most; True when there is more to do."""
+        """Run steps for up to `seconds` of processor time. Return whether steps are left."""
         began, used, end = self._cpu(), 0.0, self._steady() + SLICE_SECONDS
         try:
             if self._spent > MAX_SECONDS:
@@ -55,12 +56,12 @@ class SlicedWork(Generic[T]):
         return True
 
     def close(self) -> None:
-        """Give the work up."""
+        """Abandon the work."""
         self._steps.close()
 
 
 def finish(steps: Sliced[T], cpu: CpuTime = thread_time) -> T:
-    """Do all of it here and now, where no other work waits for this thread."""
+    """Run all steps in this thread, where no other work waits, and return the result."""
     work = SlicedWork(steps, cpu)
     while work.run_slice():
         pass

@@ -1,4 +1,4 @@
-"""What will run when, over all jobs of a tenant."""
+"""Lists upcoming occurrences over all jobs of a tenant."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -18,15 +18,15 @@ from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import Page, Upcoming
 
-MOST = 2_000  # jobs whose times are merged for one answer
-PART = 500  # jobs a part, where a tenant has more than can be merged
-PARTS = 4  # looked through for one answer, while they hold nothing
+MOST = 2_000  # jobs merged for one answer
+PART = 500  # jobs in a part, for a tenant with more jobs than `MOST`
+PARTS = 4  # parts read for one answer while they are empty
 _INSTANT = timedelta(microseconds=1)
-_ENDLESS = "~"  # behind every id that begins with what stands before it
+_ENDLESS = "~"  # sorts after every id that starts with the text before it
 
 
 class _Window(NamedTuple):
-    """Times behind `after`, before `end`, as seen at `now`."""
+    """Times after `after` and before `end`, as seen at `now`."""
 
     after: Place
     end: datetime
@@ -34,7 +34,10 @@ class _Window(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Jobs by id, from `low` up to below `top` (each may be open); `origin`: where each begins."""
+    """A range of job ids from `low` to below `top`. An empty bound is open.
+
+    The list of each part begins at `origin`.
+    """
 
     origin: Place
     top: str
@@ -42,10 +45,10 @@ class _Part(NamedTuple):
 
 
 class UpcomingRuns:
-    """Soonest first. A tenant with more jobs than can be merged has them listed in parts.
+    """Lists times, soonest first. A tenant with more jobs than `most` gets them in parts.
 
-    Each page reads a bounded number of heads. Parts are ranges of job ids, which never change, so
-    the list is complete and without doubles while jobs run and new ones come.
+    Each page reads a bounded number of job states. Parts are ranges of job ids, which never change.
+    So the list has no gaps and no doubles while jobs run and new jobs arrive.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class UpcomingRuns:
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> Sliced[Page]:
-        """The times in [start, end), behind the place that a former page ended at."""
+        """Return the times in [start, end) after the cursor `after`."""
         place: Place = (start, "")
         if after is not None:
             place = max(place, _place(after))
@@ -87,7 +90,7 @@ class UpcomingRuns:
         for _ in range(PARTS):
             here, following = self._listing.page(tenant, part.top or None, self._part)
             heads = [head for head, _ in here if head.job_id >= part.low]
-            if not part.top and heads:  # what is newer by the next page is not of this list
+            if not part.top and heads:  # excludes jobs created after the first page
                 part = part._replace(top=heads[0].job_id + _ENDLESS)
             part = part._replace(low=part.low or following or "")
             times = yield from _merged(heads, window, None, limit + 1)
@@ -114,7 +117,10 @@ class UpcomingRuns:
 def _merged(
     heads: Sequence[JobState], window: _Window, until: Place | None, most: int
 ) -> Sliced[list[tuple[Place, JobState]]]:
-    """The first times of these in order, up to `until`: what lies behind it may not be all."""
+    """Return the first times of these jobs in order, up to `until`.
+
+    Later times may be incomplete.
+    """
     coming: list[tuple[Place, int, Iterator[Place]]] = []
     for number, head in enumerate(heads):
         stream = _times(head, window) if _comes(head, window.end) else iter(())
@@ -159,7 +165,7 @@ def _scheduled(head: JobState, start: datetime, end: datetime) -> Iterator[datet
     if schedule is None or first is None or first >= end or head.state is not JobStatus.SCHEDULED:
         return iter(())
     if counts_from_completion(schedule):
-        return iter([first] if first >= start else [])  # the rest depends on when that run ends
+        return iter([first] if first >= start else [])  # later times depend on the end of that run
     own = [first] if first >= start else []
     every = chain(own, occurrences(schedule, max(first, start - _INSTANT), end - _INSTANT))
     number = left(head)

@@ -1,4 +1,4 @@
-"""What reading answers: jobs and runs as they stand, before anybody renders them."""
+"""The results of reads, before they are rendered."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from punctual.engine.ports.rows import AttemptRow, DefinitionRow, Detail
 
 
 class JobView(NamedTuple):
-    """A job with the definition in force; `latest` is its latest run, where it was asked for."""
+    """A job with its definition in force. `latest` is its latest run if the read asked for it."""
 
     head: JobState
     body: DefinitionRow
@@ -18,20 +18,20 @@ class JobView(NamedTuple):
 
 
 class RunView(NamedTuple):
-    """A run, alive or ended; `run.reason` says why one in line waits."""
+    """A run, alive or ended. `run.reason` says why a waiting run waits."""
 
     tenant: str
     job_id: str
     run: Run
     detail: Detail
     tzdata: str
-    attempts: Sequence[AttemptRow] = ()  # those before the present or last one
+    attempts: Sequence[AttemptRow] = ()  # attempts before the present or last one
     payload: Any = None
     has_payload: bool = False
 
 
 class Page(NamedTuple):
-    """One page of a list, and where the next one begins (None: there is none)."""
+    """One page of a list. `after` is the cursor of the next page, None on the last page."""
 
     items: Sequence[Any]
     after: tuple[str, ...] | None
@@ -48,7 +48,7 @@ class Explanation(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A run's output: the bytes, or a link to them."""
+    """The output of a run as bytes or as a link."""
 
     data: bytes
     content_type: str
@@ -59,7 +59,7 @@ class Output(NamedTuple):
 class LogPiece(NamedTuple):
     """A part of a run's log up to its end.
 
-    `missing`: so many bytes that were kept cannot be read behind it, since the file was damaged.
+    `missing` counts stored bytes after this part that a damaged file lost.
     """
 
     data: bytes
@@ -83,7 +83,7 @@ class Stats(NamedTuple):
 
 
 class HealthWarning(NamedTuple):
-    """What a person should see to before it becomes a failure; it names no tenant and no path."""
+    """A problem that needs action before it causes a failure. It names no tenant and no path."""
 
     code: str
     text: str
@@ -99,7 +99,7 @@ class Health(NamedTuple):
 
 
 class Monitor(Protocol):
-    """How the installation does, as each adapter can tell."""
+    """Reports statistics and health. Each adapter has its own."""
 
     def stats(self, tenant: str, now: datetime) -> Stats: ...
 
