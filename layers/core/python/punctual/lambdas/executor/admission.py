@@ -1,7 +1,7 @@
-"""Which of an invocation's messages may be claimed now; the others come again, or wait here.
+"""Decides which messages of an invocation may be claimed now. The others wait or are retried.
 
-What a limit holds back is no failure: however often it was received, it is never taken for dead.
-Before it would be, its message is given up for a look, which sends the run anew.
+A message that a limit delays has not failed, so it must not become a dead letter. After `RECEIVED`
+deliveries it is deleted. A timer for an evaluation then sends the run again.
 """
 
 from collections import Counter
@@ -16,17 +16,17 @@ from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric
 
-RECEIVED = 40  # times; a queue takes a message for dead after 50
-SPREAD = 30.0  # seconds over which those that come again are spread at the most
-BEHIND = 2.0  # seconds that each step of priority comes later
-AGAIN = 3.0  # seconds until a renewal that did nothing is tried again
-PATIENCE = 2.0  # seconds that a run waits here for others of its batch to end
+RECEIVED = 40  # deliveries; the queue makes a message a dead letter after 50
+SPREAD = 30.0  # longest spread, in seconds, of delayed messages
+BEHIND = 2.0  # seconds that each step of priority adds
+AGAIN = 3.0  # seconds until a renewal is tried again
+PATIENCE = 2.0  # seconds that a run waits in this invocation for another run to end
 
 Meanwhile = Callable[[Callable[[], dict[str, Permitted]]], dict[str, Permitted]]
 
 
 class Admission:
-    """`release` each that was admitted, once: by the nonce of its claim."""
+    """Asks for run permits. The caller passes each admitted nonce to `release` once."""
 
     def __init__(
         self,
@@ -41,15 +41,15 @@ class Admission:
         self._steady = runtime.steady
         self._tell = runtime.tell
         self._queues = {url: name for name, url in runtime.settings.queues.items()}
-        self._admitted: dict[str, str] = {}  # tenants
+        self._admitted: dict[str, str] = {}  # tenant by nonce
         self._until = self._steady() + PATIENCE
         self._tend_at = 0.0
 
     def __enter__(self) -> None:
-        """For one invocation."""
+        """Begin an invocation."""
 
     def __exit__(self, *_: object) -> None:
-        """It is over, perhaps by an error: nothing runs here until the next."""
+        """Release all permits at the end of the invocation, also after an error."""
         if self._permits is not None:
             self.release(list(self._admitted), started=True)
             self._permits.rest()
@@ -57,16 +57,16 @@ class Admission:
     def admit(
         self, due: dict[str, Delivery], waiting: dict[str, Delivery], meanwhile: Meanwhile
     ) -> dict[str, Delivery]:
-        """Those to be claimed now; what is handed back waits here no more.
+        """Return the messages to claim now. Remove the returned messages from `waiting`.
 
-        `meanwhile` makes a call that may take its time.
+        `meanwhile` carries out a call that may be slow.
         """
         permits = self._permits
         if permits is None:
             return due
         asking = [one for nonce, one in due.items() if nonce not in self._admitted]
         wanted = Counter(one.message.tenant for one in asking)
-        # A batch comes from one queue.
+        # All messages of a batch come from one queue.
         queues = {one.message.tenant: self._queues.get(one.url, "") for one in asking}
         permitted = meanwhile(
             lambda: {
@@ -90,7 +90,7 @@ class Admission:
         return found
 
     def _may_wait_here(self, tenant: str, after: float) -> bool:
-        """For one of its own that runs here to end."""
+        """Return whether the message may wait here for another run of its tenant to end."""
         is_near = after <= PLACE_RETRY_SECONDS and self._steady() < self._until
         return is_near and tenant in self._admitted.values()
 
@@ -107,18 +107,18 @@ class Admission:
                 return
             except Unavailable as error:
                 self._tell.problem("look_not_put", run_id=message.run_id, error=error.message)
-                at = now + timedelta(hours=1)  # nine times are left: most of a day
+                at = now + timedelta(hours=1)  # nine deliveries are left, enough for most of a day
         self._mail.again(one, at)
 
     def release(self, nonces: Iterable[str], started: bool) -> None:
-        """They have ended, or were not begun."""
+        """Release the permits of runs that have ended or did not start."""
         for nonce in nonces:
             tenant = self._admitted.pop(nonce, None)
             if tenant is not None and self._permits is not None:
                 self._permits.end(tenant, started)
 
     def is_to_tend(self) -> bool:
-        """Whether places of what runs are to be renewed, and nobody is at it."""
+        """Return whether permits are due for renewal and no renewal is active."""
         if self._permits is None or self._steady() < self._tend_at or not self._permits.aging:
             return False
         self._tend_at = self._steady() + AGAIN

@@ -1,4 +1,4 @@
-"""One attempt in an invocation: its thread, its time limits, and when it is abandoned."""
+"""One attempt in an invocation with its thread, its time limits and its abandonment."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -17,11 +17,14 @@ from punctual.tasks.assignment import attempt_of, detail_of
 from punctual.tasks.contract import Outcome, StopSignal
 from punctual.tasks.registry import Registry
 
-GRACE = 0.5  # seconds that a task has to end by itself after a stop or its timeout
+GRACE = 0.5  # seconds that a task has to end after a stop or its timeout
 
 
 class Lane(NamedTuple):
-    """`beats_at_once`: the first heartbeat goes with the claim, for work that takes long."""
+    """The settings of a lane.
+
+    With `beats_at_once` the first heartbeat follows the claim, for long runs.
+    """
 
     beats_at_once: bool
 
@@ -37,7 +40,7 @@ class Delivery(NamedTuple):
 
 
 class _Log:
-    """What a task prints, in memory until it ends. Tasks of a function print little."""
+    """Holds the log of a task in memory until it ends. Tasks of a function log little."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -47,9 +50,9 @@ class _Log:
 
 
 class RunningAttempt:
-    """A thread calls it; the loop uses everything else.
+    """Runs one task. A thread calls it, and the loop uses all other methods.
 
-    A task that does not end by itself is abandoned: a later outcome of it is ignored.
+    A task that does not end by itself is abandoned. A later outcome is ignored.
     """
 
     def __init__(
@@ -65,7 +68,7 @@ class RunningAttempt:
         self.assignment = assignment
         self.stop = StopSignal(is_lost)
         self.log = _Log()
-        self.detail: Detail | None = None  # set when output and log are stored
+        self.detail: Detail | None = None  # set after output and log are stored
         self.ended_at: float | None = None
         self._allowed = assignment.timeout_seconds
         self._registry = registry
@@ -85,7 +88,10 @@ class RunningAttempt:
             self._crash = crash
 
     def look(self, steady: float) -> None:
-        """Note whether it has ended, or abandon it; raise what crashed the thread."""
+        """Record whether the attempt has ended, or abandon it.
+
+        Raise the error of a crashed thread.
+        """
         if self._crash is not None:
             raise self._crash
         if self.ended_at is not None:
@@ -119,14 +125,14 @@ class RunningAttempt:
     def goes_back(self) -> bool:
         """Return whether another executor takes the run, instead of a result.
 
-        The attempt could not begin, or the claim was lost and what it has done is unknown.
+        Either the attempt could not begin, or the claim was lost and its effects are unknown.
         """
         lost = self.stop.wanted() == "LOST" and self.outcome.status == "CANCELLED"
         return lost or not self.outcome.begun
 
     @property
     def finished(self) -> Finished:
-        """Return how it ended, when output and log are stored."""
+        """Return the end of the attempt. Output and log must be stored."""
         run, outcome = self.assignment.run, self.outcome
         assert self.detail is not None
         status = RunStatus(outcome.status)
@@ -153,12 +159,12 @@ def _cut_short(outcome: Outcome, after: timedelta, allowed: int) -> Outcome:
 
 
 def taken(rest: list[Delivery], message: Message) -> Delivery:
-    """Return the first delivery of the message, and remove it from the others."""
+    """Return the first delivery of the message and remove it from `rest`."""
     one = next(one for one in rest if one.message == message)
     rest.remove(one)
     return one
 
 
 def is_old(run: Run, now: datetime) -> bool:
-    """Return whether the claim may end before its first renewal: the payload was read slowly."""
+    """Return whether the claim may expire before its first renewal, after a slow payload read."""
     return run.attempt_at is not None and now - run.attempt_at > CLAIM_LEASE - HOLD

@@ -1,7 +1,7 @@
-"""One invocation's messages, from delivery to answer: wait, claim, run, beat, end.
+"""Processes the messages of one invocation: wait, claim, run, renew leases, write ends.
 
-Everything happens in the loop's thread but the tasks, the beats and calls about visibility. A crash
-anywhere leaves the messages, which come again, and from the first beat on a timer too.
+The loop's thread does all work except tasks, heartbeats and visibility calls. After a crash the
+queue delivers the messages again. From the first heartbeat on, a timer also covers the run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -60,16 +60,16 @@ class Batch:
         self._began = self._steady()
         self._over = over
         self._errands = errands
-        self._waiting: dict[str, Delivery] = {}  # not claimed yet, by the nonce of its claim
-        self._unread: dict[str, Run] = {}  # claimed, but what they are to do cannot be read
+        self._waiting: dict[str, Delivery] = {}  # unclaimed deliveries by nonce of the claim
+        self._unread: dict[str, Run] = {}  # claimed runs with an unreadable payload, by nonce
         self._attempts: list[RunningAttempt] = []
         self._claim_at = self._write_at = self._beat_at = self._began
-        self._beside = BackgroundCalls(hands, runtime.tell)  # beats and calls about visibility
+        self._beside = BackgroundCalls(hands, runtime.tell)  # heartbeats and visibility calls
         self._hiding = VisibilityTimeouts(mail, self._beside, self._began)
         self._idle_at: float | None = None
 
     def run(self, deliveries: Sequence[Delivery]) -> list[str]:
-        """The ids of the messages that are to come again."""
+        """Process the deliveries and return the ids of the messages to deliver again."""
         now = self._clock()
         for nonce, delivery in zip(marks(self._new_id, len(deliveries)), deliveries, strict=True):
             if delivery.message.due_at > now + pace.EARLY:
@@ -91,7 +91,10 @@ class Batch:
         return self._mail.hand_back()
 
     def _is_at_work(self) -> bool:
-        """A call beside the loop that hangs is not waited for long: it can do no harm later."""
+        """Return whether work is left.
+
+        A hanging background call delays the end for `LINGER` at most.
+        """
         if self._waiting or self._attempts or self._errands.busy:
             return True
         if self._idle_at is None:
@@ -133,7 +136,10 @@ class Batch:
         self._begin([(due[nonce], one) for nonce, one in granted.items()])
 
     def _claim_again(self, due: Mapping[str, Delivery], why: str) -> None:
-        """Under the same nonces, or not here; what was claimed is no attempt, for nobody began."""
+        """Retry the claim with the same nonces, or return the messages after `PATIENCE`.
+
+        A returned claim does not count as an attempt, because its task did not begin.
+        """
         self._claim_at = self._steady() + pace.AGAIN
         if self._claim_at <= self._began + pace.PATIENCE:
             return
@@ -168,7 +174,7 @@ class Batch:
         for attempt in new:
             self._hands.start(attempt)
 
-    # Beats
+    # Heartbeats
 
     def _beat(self) -> None:
         if self._admission.is_to_tend():
@@ -177,7 +183,7 @@ class Batch:
         at = self._claims.next_beat()
         if at is None or self._steady() < max(at, self._beat_at):
             return
-        self._beat_at = self._over  # not while one is under way
+        self._beat_at = self._over  # blocks a second renewal while one is active
         self._beside.start(self._renew_beside, "beat_failed")
 
     def _renew_beside(self) -> None:
@@ -187,7 +193,10 @@ class Batch:
             self._beat_at = self._steady() + pace.AGAIN
 
     def _renew(self, early: bool) -> None:
-        """From its first beat on a timer watches the run, and its message has done its part."""
+        """Renew leases and acknowledge the messages of runs that have a lease timer.
+
+        The first heartbeat puts this timer, so the message is no longer needed.
+        """
         watched = {one.run.run_id for one in self._claims.beat(early)}
         carried = [
             one.delivery for one in list(self._attempts) if one.assignment.run.run_id in watched
@@ -204,7 +213,7 @@ class Batch:
             attempt.look(steady)
 
     def _write(self) -> None:
-        """Write those that ended in one go, shortly after the first of them."""
+        """Write the ends of all ended attempts in one batch, shortly after the first."""
         steady = self._steady()
         ended = [one for one in self._attempts if one.ended_at is not None]
         if not ended or steady < self._write_at:
@@ -239,7 +248,9 @@ class Batch:
             if result.contended:
                 self._write_at = self._steady() + pace.AGAIN
                 continue
-            if result.failed:  # and is told: when the claim is over, whoever can read it goes on
+            # The failure is logged. When the lease expires, an executor that can read the job
+            # continues.
+            if result.failed:
                 self._let_go(one)
                 self._mail.later([one.delivery])
                 continue
@@ -247,10 +258,10 @@ class Batch:
             tell_written(self._tell, said, result)
 
     def _store(self, ended: Sequence[RunningAttempt]) -> None:
-        """Store what attempts left, before the swaps that end them.
+        """Store the outputs and logs of attempts before the swaps that end them.
 
-        An attempt that cannot be stored is tried again each second, and fails after `PATIENCE`.
-        The others of its batch end meanwhile.
+        A failed store is repeated each second. After `PATIENCE` the attempt fails. Other attempts
+        of the batch end meanwhile.
         """
         if not ended:
             return
@@ -265,7 +276,10 @@ class Batch:
                 attempt.fail_unstored(detail)
 
     def _settle(self, one: RunningAttempt, result: Result) -> None:
-        """What is not all done comes again, and is then a look at the whole job."""
+        """Drop an ended attempt.
+
+        If effects are open, return its message, which evaluates the job again.
+        """
         self._let_go(one)
         if not result.effects_done:
             self._mail.again(one.delivery, self._clock() + LEASE)
@@ -276,7 +290,7 @@ class Batch:
         self._admission.release([one.assignment.run.nonce], True)
 
     def _meanwhile(self, call: Callable[[], T]) -> T:
-        """A store may hang for longer than claims live without a beat: of others, or of these."""
+        """Run a store call in a thread, so heartbeats continue while the store hangs."""
         return meanwhile(self._hands, call, self._tend) if self._attempts else call()
 
     def _tend(self) -> float:
@@ -288,7 +302,7 @@ class Batch:
         return max(0.001, self._pause())
 
     def _pause(self) -> float:
-        """Seconds until the next thing is due that nobody wakes the loop for."""
+        """Return the seconds until the next step that no thread wakes the loop for."""
         now, steady = self._clock(), self._steady()
         moments = [one.next_at for one in self._attempts if one.ended_at is None]
         if self._attempts:

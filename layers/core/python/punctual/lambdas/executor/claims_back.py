@@ -1,4 +1,4 @@
-"""Runs given back by who holds them: another takes them, at once or after a while."""
+"""Returns claims, so that another executor takes the runs at once or after a delay."""
 
 from punctual.domain.durations import LEASE
 from punctual.domain.errors import Unavailable
@@ -24,7 +24,10 @@ class Returns:
         return self._executor.release(key, run.run_id, run.token, begun, waits, unstarted)
 
     def unbegun(self, delivery: Delivery, run: Run, waits: bool) -> None:
-        """No attempt; `waits` where it could not be begun elsewhere either."""
+        """Return a claim without an attempt.
+
+        `waits` delays the run if no executor could begin it now.
+        """
         key = Key(delivery.message.tenant, delivery.message.job_id)
         try:
             result = self.give_back(key, run, begun=False, waits=waits)

@@ -1,8 +1,7 @@
-"""What an executor function does with a batch of messages, and what it answers to SQS.
+"""Handles a batch of SQS messages in an executor function.
 
-A message that is to come again gets its moment as visibility and is answered as failed, which is
-how SQS learns that it is not done with. That a job's own work failed is no failure here: it is
-written into its run.
+A message to deliver again gets its delay as visibility timeout and is reported as failed. SQS then
+keeps it. A failed task does not fail its message, because the failure is written into its run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,13 +27,13 @@ LANES = {"quick": QUICK, "long": LONG}
 
 
 class Context(Protocol):
-    """What Lambda hands in beside the event, of which we use this."""
+    """The part of the Lambda context that executors use."""
 
     def get_remaining_time_in_millis(self) -> int: ...
 
 
 class ExecutorHandler:
-    """One a process, `tasks` answering what runs a tenant's tasks."""
+    """Handles batches in one process. `tasks` returns the task registry of a tenant."""
 
     def __init__(
         self,
@@ -53,7 +52,7 @@ class ExecutorHandler:
         self._urls = {_last(url, "/"): url for url in runtime.settings.queues.values()}
 
     def handle(self, event: Mapping[str, Any], context: Context) -> dict[str, Any]:
-        """The partial answer to a batch of 1 to 10 records."""
+        """Process 1 to 10 records and return the partial batch response."""
         with self._runtime.tell.told():
             found: list[Delivery] = []
             errands: list[WebhookDelivery] = []
@@ -73,7 +72,7 @@ class ExecutorHandler:
                 try:
                     failed += self._batch(mail, over, told).run(found)
                 except Exception:
-                    # Else they would stay hidden for as long as we may run.
+                    # Without this the messages stay hidden for the maximum time of a function.
                     mail.later([*found, *told.held])
                     mail.hand_back()
                     raise
@@ -90,7 +89,10 @@ class ExecutorHandler:
         return Batch(*made, over, errands, self._permits)
 
     def _read(self, record: Mapping[str, Any]) -> Delivery | WebhookDelivery | None:
-        """None for what is no message: it comes again until its queue takes it for dead."""
+        """Return the delivery, or None for an unreadable record.
+
+        SQS delivers an unreadable record again until it becomes a dead letter.
+        """
         receives = int(record["attributes"]["ApproximateReceiveCount"])
         try:
             notice = parse_notice(record["body"])

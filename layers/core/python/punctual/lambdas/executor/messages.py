@@ -1,4 +1,4 @@
-"""The messages of one invocation: hidden while they are worked on, acknowledged, or given back."""
+"""The messages of one invocation: hide, acknowledge, and return them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -10,11 +10,11 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.ports.clock import Clock
 from punctual.lambdas.telemetry import Telemetry
 
-LONGEST_BACK = 300  # seconds that a message stays away while the store does not answer
+LONGEST_BACK = 300  # longest delay, in seconds, of a message while the store fails
 
 
 class Delivered(Protocol):
-    """A message as it was delivered this time, whatever it is about."""
+    """One delivery of a message about a run or a notification."""
 
     @property
     def id(self) -> str: ...
@@ -35,19 +35,25 @@ class MessageBatch:
         self._clock = clock
         self._tell = tell
         self._again: dict[Delivered, datetime] = {}
-        self._acknowledged: set[str] = set()  # by receipt handle
+        self._acknowledged: set[str] = set()  # receipt handles
 
     def hide(self, some: Iterable[Delivered]) -> None:
-        """As long as a claim lasts: a crash from here on brings them back when theirs is over."""
+        """Hide messages for the lease of a claim.
+
+        After a crash they reappear when the lease expires.
+        """
         seconds = int(CLAIM_LEASE.total_seconds())
         self._hide({one: seconds for one in some if one.handle not in self._acknowledged})
 
     def hide_longer(self, some: Iterable[Delivered]) -> None:
-        """Each time for longer: whoever kills its executor has no more receives than others."""
+        """Hide messages for longer after each delivery.
+
+        A message that crashes its executor must not return more often than others.
+        """
         self._hide({one: _longer(one.receives - 1) for one in some})
 
     def acknowledge(self, some: Sequence[Delivered]) -> None:
-        """They are done with, whatever becomes of this invocation."""
+        """Delete messages. They do not return, however this invocation ends."""
         for url in {one.url for one in some}:
             handles = [one.handle for one in some if one.url == url]
             self._deliveries.acknowledge(url, handles)
@@ -57,13 +63,13 @@ class MessageBatch:
         self._again[one] = at
 
     def later(self, some: Iterable[Delivered]) -> None:
-        """Those for which the store did not answer: back, each time for longer."""
+        """Return messages after a failed store call, with a longer delay after each delivery."""
         now = self._clock()
         for one in some:
             self._again[one] = now + timedelta(seconds=_longer(one.receives))
 
     def hand_back(self) -> list[str]:
-        """The ids of those that come again, each at its moment."""
+        """Set the delay of returned messages. Return their message ids."""
         now = self._clock()
         back = {
             one: -((now - at) // timedelta(seconds=1))
@@ -73,7 +79,7 @@ class MessageBatch:
         try:
             self._hide(back)
         except Unavailable as error:
-            # They come again all the same, only not at their moment.
+            # The messages return anyway, only at another time.
             self._tell.problem("hiding_failed", messages=len(back), error=error.message)
         return [one.id for one in back]
 
@@ -84,7 +90,8 @@ class MessageBatch:
 
 
 def _longer(times: int) -> int:
-    """
+    """Return the delay in seconds after this number of deliveries.
+
     >>> [_longer(times) for times in (1, 2, 3, 9, 50)]
     [30, 60, 120, 300, 300]
     """

@@ -1,4 +1,4 @@
-"""The objects that keep what attempts returned and printed: one object for each output or log."""
+"""Stores the outputs and logs of attempts, one object for each output or log."""
 
 from collections.abc import Sequence
 from itertools import islice
@@ -18,7 +18,7 @@ LOG_TYPE = "text/plain; charset=utf-8"
 
 
 class AttemptResult(NamedTuple):
-    """What one attempt returned and printed."""
+    """The outcome and log of one attempt."""
 
     assignment: Assignment
     outcome: Outcome
@@ -26,9 +26,9 @@ class AttemptResult(NamedTuple):
 
 
 def store_results(blobs: Blobs, results: Sequence[AttemptResult]) -> list[Detail | Unavailable]:
-    """Store outputs and logs; return for each attempt what it left, or why it is not stored.
+    """Store outputs and logs. Return for each attempt its detail, or the error of the store.
 
-    Storing an attempt again replaces its own objects.
+    A second store of an attempt replaces its own objects.
     """
     prepared = [_prepare(result) for result in results]
     objects = [blob for _, own in prepared for blob in own]
@@ -41,7 +41,7 @@ def store_results(blobs: Blobs, results: Sequence[AttemptResult]) -> list[Detail
 
 
 def _prepare(result: AttemptResult) -> tuple[Detail, list[Blob]]:
-    """Return what the attempt leaves, and the objects that it names."""
+    """Return the detail of the attempt and the objects that it names."""
     outcome, log = result.outcome, result.log
     key, run = result.assignment.key, result.assignment.run
     detail = detail_of(result.assignment, outcome)
@@ -54,7 +54,7 @@ def _prepare(result: AttemptResult) -> tuple[Detail, list[Blob]]:
         detail = replace(detail, log_blob=name, log_size=len(log))
     if outcome.output:
         with_id = replace(detail, output=outcome.output)
-        if with_id.note:  # the id of an event or a message: the run itself carries it
+        if with_id.note:  # the id of an event or a message stands in the run itself
             return with_id, objects
         name = output_key(key, run.run_id, run.attempt)
         objects.append(Blob(name, outcome.output, outcome.output_type))

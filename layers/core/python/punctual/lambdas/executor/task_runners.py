@@ -1,4 +1,4 @@
-"""What runs tasks in a deployed function. What no task has needed yet is not imported."""
+"""Builds the task runners of a deployed function. Imports wait until a task needs them."""
 
 from collections.abc import Callable
 from functools import cached_property, partial
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Later:
-    """A runner that is made when its first task comes."""
+    """Builds a runner for its first task."""
 
     def __init__(self, make: Callable[[], Runner]) -> None:
         self._make = make
@@ -29,10 +29,10 @@ class _Later:
 
 
 def registries(runtime: Runtime, runtime_api: str = "") -> Callable[[str], Registry]:
-    """By tenant: each knows only its own secrets.
+    """Return a function from tenant to task registry. A registry reads only the tenant's secrets.
 
-    `runtime_api` is where Lambda hands out this function's events: nothing for a task to call,
-    whatever networks the stage opens.
+    `runtime_api` is the address where Lambda hands out events. No task may call it, whichever
+    networks the stage opens.
     """
     clients = runtime.clients
 

@@ -1,4 +1,4 @@
-"""What an executor tells of its runs: a short line for each that ended, and metrics."""
+"""Telemetry of an executor: a short log line for each ended run, and metrics."""
 
 from datetime import timedelta
 
@@ -11,7 +11,7 @@ from punctual.lambdas.telemetry import Metric, Telemetry
 
 _MILLISECOND = timedelta(milliseconds=1)
 _FAILED = (RunStatus.FAILED, RunStatus.TIMED_OUT)
-SHOWN = 300  # characters of what went wrong; the run's history has all of it
+SHOWN = 300  # characters of an error in a log line; the history has all of it
 
 
 def tell_started(tell: Telemetry, run: Run) -> None:
@@ -29,7 +29,7 @@ def tell_written(tell: Telemetry, finished: Finished, result: Result) -> None:
 
 
 def tell_ended(tell: Telemetry, finished: Finished, run: Run | None) -> None:
-    """Log lines cost by the byte: only what one looks for, and of what will be tried again less."""
+    """Log an ended run, and only count a retried one. Log lines cost by the byte."""
     if run is None:
         return
     if run.ended_at is None:
@@ -56,7 +56,10 @@ def tell_ended(tell: Telemetry, finished: Finished, run: Run | None) -> None:
 def tell_given_up(
     tell: Telemetry, notice: Notification, error: str, tries: int | None = None
 ) -> None:
-    """Its receiver's fault most often, and so no problem of the installation's."""
+    """Log and count an abandoned webhook.
+
+    Most often its target is at fault, so it is not logged as an error.
+    """
     tell.measure(Metric.WEBHOOKS_GIVEN_UP)
     tell(
         "webhook_given_up",

@@ -1,4 +1,4 @@
-"""Work beside the loop of an invocation: threads, and waiting for the next of them to end."""
+"""Runs work in threads beside the loop of an invocation."""
 
 import threading
 from collections.abc import Callable
@@ -13,14 +13,14 @@ Work = Callable[[], None]
 
 class TaskRunner(Protocol):
     def start(self, work: Work, /) -> None:
-        """Do it beside the caller; `work` raises nothing."""
+        """Run `work` in the background. It must not raise."""
 
     def wait(self, seconds: float, /) -> None:
-        """Until some work has ended, at most so long."""
+        """Wait until some work has ended, for at most `seconds`."""
 
 
 class TaskThreads:
-    """A thread each: one that never comes back, because what it waits for hangs, takes no place."""
+    """Runs each task in a thread of its own, so a hanging task blocks no other."""
 
     def __init__(self, pause: Callable[[float], None]) -> None:
         self._pause = pause
@@ -53,10 +53,9 @@ class TaskThreads:
 
 
 def meanwhile(hands: TaskRunner, call: Callable[[], T], tend: Callable[[], float]) -> T:
-    """What the call answers, made beside the caller, who tends to all else in between.
+    """Run the call in a thread and return its result. The caller runs `tend` in between.
 
-    `tend` says how many seconds may pass until it is to be done again; what it raises leaves the
-    call to itself.
+    `tend` returns the seconds until its next call. If `tend` raises, the call is abandoned.
     """
     said: list[T] = []
     raised: list[BaseException] = []
@@ -76,7 +75,10 @@ def meanwhile(hands: TaskRunner, call: Callable[[], T], tend: Callable[[], float
 
 
 class BackgroundCalls:
-    """Calls of the loop's own that may hang, and may fail: they are told, and tried again later."""
+    """Runs calls that may hang or fail in threads.
+
+    It logs failures, and the loop repeats the calls.
+    """
 
     def __init__(self, hands: TaskRunner, tell: Telemetry) -> None:
         self._hands = hands
@@ -111,6 +113,6 @@ class BackgroundCalls:
             self._tell(failed, error=error.message)
 
     def look(self) -> None:
-        """A crash in a thread is the function's."""
+        """Raise the error of a crashed thread."""
         if self._crash is not None:
             raise self._crash

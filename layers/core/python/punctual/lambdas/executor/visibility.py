@@ -1,6 +1,6 @@
-"""For how long the messages of one invocation are hidden: a crash is to bring them back soon.
+"""Sets the visibility timeouts of an invocation's messages, so a crash returns them soon.
 
-The queue's own visibility has to be as long as the function may run, which is too long for that.
+The default timeout of the queue must cover the longest invocation, which is too long after a crash.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,13 +18,16 @@ class VisibilityTimeouts:
         self._at: float | None = began + pace.HIDE_AFTER
 
     def begin(self, some: Iterable[Delivery]) -> None:
-        """Those that came before are hidden at once: whoever had them may have died of them."""
+        """Extend the visibility of redelivered messages at once.
+
+        They may have crashed the previous executor.
+        """
         again = [one for one in some if one.receives > 1]
         if again:
             self._beside.start(lambda: self._mail.hide_longer(again), "hiding_failed")
 
     def look(self, steady: float, held: Sequence[Delivered]) -> None:
-        """What still stands a second later is hidden for as long as its claim lasts."""
+        """Hide messages that are still held after a second for the lease of a claim."""
         if self._at is None or steady < self._at:
             return
         self._at = None
@@ -33,5 +36,5 @@ class VisibilityTimeouts:
 
     @property
     def moments(self) -> list[float]:
-        """By the steady clock: when to look again."""
+        """Return the next time for `look`, by the monotonic clock."""
         return [] if self._at is None else [self._at]

@@ -1,4 +1,4 @@
-"""The notices of an invocation: each told in a thread, beside the runs, which wait for none."""
+"""Delivers the notifications of an invocation, each in a thread beside the runs."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from punctual.tasks.webhook import TIMEOUT, NoLog, judged, webhook
 
 
 class WebhookDelivery(NamedTuple):
-    """A notice as it was delivered this time; what came before were its earlier tries."""
+    """One SQS delivery of a notification. Earlier deliveries count as earlier tries."""
 
     id: str
     handle: str
@@ -30,10 +30,10 @@ class WebhookDelivery(NamedTuple):
 
 
 class WebhookDeliveries:
-    """A try is a delivery: however it fails, and whoever dies of it, it is one of a few.
+    """Delivers notifications. Each SQS delivery counts as a try, also if the executor crashes.
 
-    What they answer is for the loop; an address that does not answer takes ten seconds of it, and
-    no run of the batch is claimed or written later for that.
+    The loop handles the answers. A target may take ten seconds to time out, and delays no claim and
+    no end of a run.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class WebhookDeliveries:
         return [*self._waiting, *self._under_way]
 
     def tend(self) -> None:
-        """Begin those that have not, and settle those that are done."""
+        """Start new deliveries and settle finished ones."""
         waiting, self._waiting = self._waiting, []
         for errand in waiting:
             self._begin(errand)
@@ -89,7 +89,7 @@ class WebhookDeliveries:
         self._hands.start(partial(self._do, errand, timeout))
 
     def _do(self, errand: WebhookDelivery, timeout: timedelta) -> None:
-        """Called in a thread: a deque's append is atomic."""
+        """Deliver a notification in a thread. `deque.append` is atomic."""
         try:
             self._said.append((errand, self._told(errand.notice, timeout)))
         except Exception as error:
@@ -100,7 +100,8 @@ class WebhookDeliveries:
         found = find(self._runtime.ports, notice, now)
         if found is None:
             return None
-        from punctual.web.views.event import notification_json  # who tells nobody has no use for it
+        # imported on first use, since most invocations deliver no webhooks
+        from punctual.web.views.event import notification_json
 
         data, secrets = notification_json(notice, found.run), self._secrets(notice.tenant)
         attempt = webhook(notice, found.url, data, secrets, now, timeout)
@@ -110,7 +111,7 @@ class WebhookDeliveries:
         notice, tries = errand.notice, errand.receives
         ids = {"job_id": notice.job_id, "run_id": notice.run_id, "tenant": notice.tenant}
         if isinstance(answer, Exception):
-            # A mistake of ours, too, is no reason to fail the runs of the batch.
+            # A bug in the delivery must not fail the runs of the batch.
             known = isinstance(answer, Unavailable)
             error = str(answer) if known else type(answer).__name__
             (self._tell if known else self._tell.problem)("webhook_not_begun", **ids, error=error)
