@@ -1,4 +1,4 @@
-"""What both functions of the API stand on: who calls, and what is told of each answer."""
+"""Shared by both API functions: the caller of an event, and the logs and metrics of an answer."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -14,13 +14,13 @@ from punctual.web.http.request import Caller
 from punctual.web.views.system import InstallationInfo, Login
 
 TASK_TYPES = frozenset({"event", "http", "lambda", "sqs"})
-# What the authorizer says of a call.
+# Keys of the context that the authorizer returns.
 TENANT, CALLER, UNSURE = "tenant", "caller", "unsure"
 ROLE, TOKEN_ID, EXPIRES_AT = "role", "token_id", "expires_at"
-# A request may begin calls to AWS for so long, and its last one takes up to 8 s more: an answer
-# comes within 25 s, where an HTTP API waits for 30.
+# Seconds in which a request may start AWS calls. The last call takes up to 8 s more. So an answer
+# comes within 25 s, and API Gateway waits for 30 s.
 SECONDS = 15.0
-MOST = 5_900_000  # bytes of one list, quoted: with its frame it stays under Lambda's 6 MiB
+MOST = 5_900_000  # bytes of one quoted list, so the response stays under Lambda's 6 MiB
 
 _NOBODY = Caller("", "")
 
@@ -31,7 +31,7 @@ def about(trust: IssuerConfig | None = None) -> InstallationInfo:
 
 
 def caller_of(event: Mapping[str, Any], path: str) -> Caller:
-    """Whom the authorizer found. Without a tenant nothing goes on but what is open to all."""
+    """Return the caller that the authorizer found. Without one only public paths are allowed."""
     if path.rstrip("/") in PUBLIC_PATHS:
         return _NOBODY
     said = _said(event)
@@ -50,13 +50,16 @@ def caller_of(event: Mapping[str, Any], path: str) -> Caller:
 
 
 def answer(app: Any, tell: Telemetry, event: dict[str, Any], context: Any) -> Any:
-    """What the routes answer to one event of the HTTP API."""
+    """Return the response of the routes to one event of API Gateway."""
     with tell.told():
         return app.resolve(at_root(event), context)
 
 
 def at_root(event: dict[str, Any]) -> dict[str, Any]:
-    """A domain of one's own may leave out the stage: then addresses begin at the root."""
+    """Return the event with a path that starts at the root.
+
+    A custom domain may leave out the stage from its paths.
+    """
     stage = event["requestContext"]["stage"]
     path = event["rawPath"]
     if stage == "$default" or path == f"/{stage}" or path.startswith(f"/{stage}/"):

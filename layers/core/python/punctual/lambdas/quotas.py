@@ -1,4 +1,4 @@
-"""The limits of a stage. Without any, nothing of this is made, read or imported."""
+"""Builds the quotas of a stage. Without limits nothing here is created, read or imported."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Limited(NamedTuple):
-    """`admit` checks each call's tenant; None if calls have no limits at all."""
+    """The limits and quotas of a stage. `admit` checks the tenant of a call, or is None."""
 
     limits_of: LimitsOf
     quotas: Quotas
@@ -21,7 +21,7 @@ class Limited(NamedTuple):
 
 
 def api(runtime: Runtime) -> Limited:
-    """Return what the API checks."""
+    """Return the quotas that the API checks."""
     limits_of = _limits_of(runtime)
     if limits_of is None:
         return Limited(unlimited, NoQuotas(), None)
@@ -38,7 +38,7 @@ def api(runtime: Runtime) -> Limited:
 
 
 def permits(runtime: Runtime) -> "RunPermits | None":
-    """Return what an executor checks."""
+    """Return the run permits that an executor checks, or None."""
     limits_of = _limits_of(runtime)
     if limits_of is None:
         return None
@@ -52,7 +52,7 @@ def permits(runtime: Runtime) -> "RunPermits | None":
 
 
 def _clock(runtime: Runtime) -> Clock:
-    """Return a clock that follows DynamoDB's, which measures all shared rows."""
+    """Return a clock that follows the clock of DynamoDB, which times all shared rows."""
     from punctual.aws.server_time import ServerTime
     from punctual.engine.quotas.store_clock import StoreClock
 

@@ -1,4 +1,7 @@
-"""What a deployed function stands on: made when first used, kept while its environment is warm."""
+"""The runtime of a deployed function.
+
+Its parts are built on first use and kept while it is warm.
+"""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,20 +25,21 @@ from punctual.identity import new_id
 from punctual.lambdas.telemetry import PowertoolsTelemetry, Telemetry, of_engine
 from punctual.settings import Settings
 
-MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # which Lambda itself puts into the environment
-A_CORE = 1769  # MB, with which a function has the whole of a processor; less of it with less
+MEMORY = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"  # set by Lambda
+A_CORE = 1769  # MB for one whole processor; Lambda gives a smaller share for less memory
 LEAST = 256
 
-if TYPE_CHECKING:  # imported where it is used: who only reads decides nothing
+if TYPE_CHECKING:  # imported on first use, since a function that only reads needs none of these
     from punctual.engine.changes.apply import ChangeApplier
     from punctual.engine.dispatch.evaluator import Evaluator
     from punctual.engine.execution.executor import Executor
 
 
 class Runtime:
-    """One a process. Tests hand in clock, ids, clients and telling; a function takes what is real.
+    """Holds the clients, ports and engine parts of a process.
 
-    `name` tells this environment apart from all others: as owner of leases, as executor.
+    Tests pass in clock, ids, clients and telemetry. `name` is a unique id of this environment, used
+    as lease owner and executor id.
     """
 
     def __init__(
@@ -73,19 +77,22 @@ class Runtime:
 
     @cached_property
     def deadline(self) -> Deadline:
-        """For who answers somebody that waits: from here on all calls are held to it."""
+        """Return the deadline for a function with a waiting client.
+
+        It bounds every later AWS call.
+        """
         made = Deadline(self.steady)
         self.clients.watched(made.watch)
         return made
 
     @cached_property
     def gate(self) -> DispatchSwitch:
-        """The kill switch, as everybody in this process knows it."""
+        """Return the dispatch switch, shared by the whole process."""
         return DispatchSwitch(self.dynamo, self.settings.control_table, self.clock)
 
     @cached_property
     def dynamo(self) -> DynamoClient:
-        """For rows that are no port's."""
+        """Return the client for rows that belong to no port."""
         some = {name: self._wired[name] for name in ("crew", "patience") if name in self._wired}
         return aws_dynamo(self.clients, **some)
 
@@ -109,7 +116,7 @@ class Runtime:
 
 
 def share_of(env: Mapping[str, str]) -> float:
-    """Of a processor.
+    """Return the share of a processor that the function has.
 
     >>> share_of({MEMORY: "1769"}), share_of({MEMORY: "3538"})
     (1.0, 1.0)

@@ -1,4 +1,4 @@
-"""What an account keeps in SSM: the key of all tokens, the admin token's hash, webhooks' keys."""
+"""Reads the secrets in SSM: token key, hash of the admin token, and webhook keys."""
 
 from base64 import b64decode
 from binascii import Error
@@ -6,11 +6,11 @@ from binascii import Error
 TOKEN_KEY = "token-key"
 TOKEN_HASH = "token-hash"
 WEBHOOK_KEY = "webhook-key"
-UNSET = "unset"  # what the template writes: the hash of no token
+UNSET = "unset"  # the value in the template; no token has this hash
 
 
 def key_of(value: str) -> bytes:
-    """As `make deploy` writes it; empty where this is no key.
+    """Return the key that `make deploy` wrote, or empty bytes if the text is not a key.
 
     >>> key_of("a2V5"), key_of("unset!")
     (b'key', b'')

@@ -1,4 +1,4 @@
-"""What a function tells: one structured line an event, and metrics that ride on such lines."""
+"""Telemetry of a function: a structured log line for each event, and metrics in such lines."""
 
 import logging
 import sys
@@ -13,20 +13,20 @@ GRAVE = frozenset({"look_failed", "look_set_aside", "definition_missing"})
 
 
 class Metric(StrEnum):
-    """Every metric there is; alarms and the dashboard take their names from here."""
+    """All metrics. Alarms and the dashboard take their names from here."""
 
     TICKS = "Ticks"
-    WATERMARK_LAG = "WatermarkLag"  # seconds
+    WATERMARK_LAG = "WatermarkLag"
     DUE = "Due"
     DISPATCHED = "Dispatched"
-    LATENESS = "Lateness"  # milliseconds, at pick-up
+    LATENESS = "Lateness"  # milliseconds from the due time to the claim
     STARTED = "Started"
     FINISHED = "Finished"
     FAILED = "Failed"
     RETRIED = "Retried"
     MISSED = "Missed"
     WEBHOOKS_GIVEN_UP = "WebhooksGivenUp"
-    LIMITED = "Limited"  # runs that a tenant's limit held back, once for each time
+    LIMITED = "Limited"  # runs delayed by a tenant's limit, counted each time
     DEAD_LETTERS = "DeadLetters"
     RECONCILER_FINDS = "ReconcilerFinds"
 
@@ -36,19 +36,19 @@ _UNITS = {Metric.WATERMARK_LAG: "Seconds", Metric.LATENESS: "Milliseconds"}
 
 class Telemetry(Protocol):
     def __call__(self, event: str, /, **fields: Any) -> None:
-        """Something happened: a fixed name, and job_id, run_id, attempt, tenant where it has."""
+        """Log an event with a fixed name, and job_id, run_id, attempt and tenant if known."""
 
     def problem(self, event: str, /, **fields: Any) -> None:
-        """Something happened that a person should look at."""
+        """Log an event that needs action."""
 
     def measure(self, metric: Metric, value: float = 1) -> None: ...
 
     def told(self) -> Any:
-        """A context for one invocation: what was measured in it is written at its end."""
+        """Return a context for one invocation. It writes the metrics at its end."""
 
 
 def of_engine(tell: Telemetry) -> Callable[..., None]:
-    """The engine tells all alike: here, what a person should look at is a problem."""
+    """Return a log function for the engine. It logs grave events as errors."""
 
     def log(event: str, /, **facts: Any) -> None:
         (tell.problem if event in GRAVE else tell)(event, **facts)
@@ -57,7 +57,10 @@ def of_engine(tell: Telemetry) -> Callable[..., None]:
 
 
 class _StandardOutput(logging.StreamHandler[Any]):
-    """A logger outlives who made it, by its name: it writes to what standard output is by then."""
+    """Writes to the present standard output.
+
+    Powertools keeps a logger by name longer than its creator, so standard output may change.
+    """
 
     def __init__(self) -> None:
         super().__init__(sys.stdout)
@@ -72,17 +75,17 @@ class _StandardOutput(logging.StreamHandler[Any]):
 
 @cache
 def _output(_service: str) -> _StandardOutput:
-    """One a logger: powertools looks for what it gave the logger of this name before."""
+    """Return one handler for each logger. Powertools looks up the handler of an earlier logger."""
     return _StandardOutput()
 
 
 class PowertoolsTelemetry:
-    """Powertools' Logger and Metrics; `measured` is off where a stage does not pay for metrics."""
+    """Logs and counts with Powertools. `measured` is false on a stage without metrics."""
 
     def __init__(self, service: str, stage: str, measured: bool = True) -> None:
         from aws_lambda_powertools import Logger
 
-        # Where in our code a line was written says nothing here, and lines cost by the byte.
+        # Omit the source location, since log lines cost by the byte.
         self._logger = Logger(
             service=service,
             location=None,
@@ -92,7 +95,7 @@ class PowertoolsTelemetry:
         self._logger.append_keys(stage=stage)
         self._metrics: Any = None
         if measured:
-            # `Metrics` shares what it holds with all others of the process.
+            # `Metrics` shares its state across the process, `EphemeralMetrics` does not.
             from aws_lambda_powertools.metrics import EphemeralMetrics
 
             self._metrics = EphemeralMetrics(namespace=NAMESPACE, service=service)

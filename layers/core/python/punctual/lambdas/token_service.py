@@ -1,4 +1,4 @@
-"""Tokens as both functions of the API handle them; only the writing one knows their key."""
+"""Builds the token commands for both API functions. Only `job_service` knows the token key."""
 
 from punctual.aws.dynamodb.control.tokens import DynamoTokens
 from punctual.aws.parameters import Parameter
@@ -16,7 +16,7 @@ def tokens(runtime: Runtime, key: Key) -> Tokens:
 
 
 def read_key(runtime: Runtime) -> bytes:
-    """Seldom enough that it is asked for each time: a token is made by a person."""
+    """Return the token key. Each call reads it, since tokens are rarely created."""
     name = runtime.settings.knobs + TOKEN_KEY
     key = key_of(Parameter(lambda: runtime.clients.ssm, name).read())
     if not key:

@@ -1,4 +1,4 @@
-"""The keys that webhooks are signed by, as `make deploy` and `make webhook-key` put them."""
+"""The signing keys of webhooks, as `make deploy` and `make webhook-key` store them."""
 
 from collections.abc import Sequence
 
@@ -8,11 +8,11 @@ from punctual.domain.tenants.webhooks import keys_of, shown_secret, tenant_secre
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.ssm_secrets import WEBHOOK_KEY
 
-FRESH = 45.0  # seconds that keys are taken for those in force
+FRESH = 45.0  # seconds for which read keys count as current
 
 
 class WebhookKeys:
-    """Asked for by whoever sends; `shown` reads them anew, for a person may just have rotated."""
+    """Reads signing keys. `secrets` uses a cache, `shown` reads anew after a possible rotation."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._name = runtime.settings.knobs + WEBHOOK_KEY

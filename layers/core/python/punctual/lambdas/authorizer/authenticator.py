@@ -1,4 +1,4 @@
-"""What the authorizer asks: rows of tokens, the account's secrets, and the issuer of the stage."""
+"""Builds the authenticator from token rows, SSM secrets and the JWT issuer of the stage."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,7 +16,7 @@ from punctual.aws.parameters import Parameters
 from punctual.aws.retries import RetryPolicy
 from punctual.lambdas.authorizer.handler import DeployedSecrets, clock_of
 
-HOME = "default"  # the tenant of the token that a deploy makes
+HOME = "default"  # the tenant of the token that a deployment creates
 
 
 def deployed_door(
@@ -26,7 +26,7 @@ def deployed_door(
     patience: RetryPolicy,
     problem: Callable[[str], None],
 ) -> Authenticator:
-    """`seconds` is wall time, which goes on while an environment is frozen."""
+    """Return the authenticator. `seconds` is wall time, which proceeds in a frozen environment."""
     knobs = env["PUNCTUAL_KNOBS"]
     parameters = Parameters(lambda: clients.ssm, DeployedSecrets.names(knobs))
     tokens = TokenAuthenticator(
@@ -42,7 +42,10 @@ def deployed_door(
 
 
 class _Issuer:
-    """Imported with the first JWT: who uses our own tokens does not wait for it."""
+    """Verifies JWTs.
+
+    The verifier is imported with the first JWT, so token calls do not wait for it.
+    """
 
     def __init__(self, trust: IssuerConfig, seconds: Callable[[], float]) -> None:
         self._trust = trust

@@ -1,8 +1,8 @@
-"""Who calls the deployed API: a token of ours, the one that a deploy made, or an issuer's JWT.
+"""Identifies the caller of the API by a token, the admin token, or a JWT of an issuer.
 
-The answer is always that the call may go on, with a caller or without: only our own functions can
-refuse it in the words of the contract (docs/decisions/0021-tokens.md). Nothing heavy is imported
-here, for this runs before every call.
+The answer always allows the call, with or without a caller. Only the API functions can refuse it
+with the errors of the contract (docs/decisions/0021-tokens.md). Heavy imports are avoided, because
+this function runs before each call.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,11 @@ from punctual.auth.bearer import Identity, bearer_token
 from punctual.domain.errors import Unavailable
 from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, key_of
 
-FRESH = 45.0  # seconds that key and hash are taken for those in force
-STALE = 600.0  # and for so long where they cannot be read
-SECONDS = 3.0  # for calls to AWS; with the last try's four it is told in time what nobody knows
+FRESH = 45.0  # seconds for which read secrets count as current
+STALE = 600.0  # the same while SSM cannot be read
+# Seconds in which AWS calls may start. The last call takes up to 4 s more, so the authorizer can
+# still answer `UNSURE` in time.
+SECONDS = 3.0
 
 UNSURE: Mapping[str, str] = {"unsure": "yes"}
 
@@ -46,9 +48,11 @@ class Authorizer:
 
 
 class DeployedSecrets:
-    """The key and the admin token's hash, as `make deploy` and `make token` put them.
+    """Reads the token key and the hash of the admin token from SSM.
 
-    `seconds` are those of a clock that goes on while frozen; one that is set back is seen.
+    `make deploy` and `make token` store them.
+
+    `seconds` proceeds in a frozen environment. A clock that was set back causes a new read.
     """
 
     def __init__(
@@ -83,7 +87,10 @@ class DeployedSecrets:
 
 
 def said_of(who: Identity) -> dict[str, str]:
-    """What an authorizer's context can hold: text by name, nothing that is empty."""
+    """Return the context of an authorizer response.
+
+    It may hold only text, and omits empty values.
+    """
     said = {
         "tenant": who.tenant,
         "caller": who.name,
@@ -99,7 +106,7 @@ def clock_of(seconds: Callable[[], float]) -> Callable[[], datetime]:
 
 
 def _token(headers: Mapping[str, str]) -> str | None:
-    """Header names come in lower case, from a console's test perhaps not."""
+    """Return the bearer token. A test event of the console may have header names in upper case."""
     for name, value in headers.items():
         if name.lower() == "authorization":
             return bearer_token(value)

@@ -1,8 +1,8 @@
 """Ends the runs of messages that were received too often, and logs each.
 
-A schedule starts this function: an event source would poll empty queues all day, which costs more
-than the rest of an idle stage. A message that cannot be handled now is tried in the next round.
-An unreadable message is logged and deleted: it only names a run, whose timers exist.
+A schedule starts this function. An event source would poll empty queues all day, which costs more
+than the rest of an idle stage. A message that fails now is tried in the next round. An unreadable
+message is logged and deleted. It only names a run, and the job of the run has timers.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric
 
 MAX_LOGGED_CHARACTERS = 1_024  # of a body that cannot be parsed
-SPARE = 60.0  # seconds: ten letters, while the store answers late
+SPARE = 60.0  # seconds for one batch of ten while the store is slow
 
 
 class DeadLetterHandler:
@@ -29,7 +29,7 @@ class DeadLetterHandler:
         self._letters = DeadLetters(lambda: runtime.clients.sqs, urls)
 
     def bury(self, left: Callable[[], float]) -> None:
-        """Empty one queue after another; `left` says how many seconds this function has."""
+        """Empty one queue after another. `left` returns the remaining seconds of the invocation."""
         with self._tell.told():
             failure: Unavailable | None = None
             for url in self._letters.urls:
@@ -41,7 +41,7 @@ class DeadLetterHandler:
                 raise failure
 
     def _empty(self, url: str, left: Callable[[], float]) -> None:
-        """Until nothing is there, or nothing of ten could be done."""
+        """Handle batches of ten until the queue is empty or a whole batch fails."""
         while left() > SPARE:
             letters = self._letters.receive(url)
             done = self._settled(letters)
@@ -60,7 +60,7 @@ class DeadLetterHandler:
         try:
             notice = parse_notice(letter.body)
             if notice is not None:
-                # It ends no run, and whoever was to be told has been asked for hours.
+                # A notification ends no run. Deliveries to its target have failed for hours.
                 tell_given_up(self._tell, notice, "Its message came back too often.")
                 return None
             return parse_message(letter.body)
@@ -74,7 +74,7 @@ class DeadLetterHandler:
             return None
 
     def _kept(self, dead: Sequence[tuple[Letter, Message]]) -> set[str]:
-        """Ids of those that could not be written now."""
+        """Return the ids of messages that could not be handled now."""
         if not dead:
             return set()
         try:
@@ -96,18 +96,18 @@ class DeadLetterHandler:
         ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
         run = result.decision.run if result.decision else None
         if result.failed:
-            # It would fail again: the job is set aside, and the reconciler keeps an eye on it.
+            # Another try would fail too. The job is parked, and the reconciler checks it daily.
             self._tell.problem("dead_letter_undecided", **ids)
         elif result.verdict is Verdict.OK and run is not None:
             self._tell.measure(Metric.FAILED)
             self._tell.problem("run_poisoned", **ids, attempt=run.attempt, status=run.status.value)
         else:
-            # An old message: the run has ended, is being worked on, or was sent again since.
+            # The message is stale, because the run has ended, runs now, or was sent again.
             self._tell("dead_letter_stale", **ids, verdict=result.verdict.value)
         return True
 
     def _is_sent_back(self, message: Message) -> bool:
-        """Its head waits for a later version, so must its run: into its lane again, not ended."""
+        """Send the run to its lane again, because its job state waits for a later version."""
         ids = {"tenant": message.tenant, "job_id": message.job_id, "run_id": message.run_id}
         self._tell.problem("dead_letter_of_later_version", **ids)
         (taken,) = self._runtime.ports.messages.send([message])

@@ -1,4 +1,4 @@
-"""The reading half of the API: nothing here decides, writes or checks a definition."""
+"""The read half of the API. It makes no decisions and writes nothing."""
 
 from functools import partial
 from typing import Any, NoReturn
@@ -25,7 +25,7 @@ from punctual.web.services import ReadServices
 
 
 def reading(runtime: Runtime, trust: IssuerConfig | None = None) -> Any:
-    """A resolver for the calls that read, and for whatever no route names."""
+    """Return the resolver for reads and for calls that no route names."""
     table = runtime.settings.control_table
     planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
     tallies, beating = Counters(runtime.dynamo, table), runtime.ports.heads.beating
@@ -36,7 +36,7 @@ def reading(runtime: Runtime, trust: IssuerConfig | None = None) -> Any:
         *(search, runtime.clock, about(trust), made),
         max_response_bytes=MOST,
         limits_of=limited.limits_of,
-        lists_by_any_time=False,  # the list over all jobs is filed by scheduled times
+        lists_by_any_time=False,  # the list over all jobs is sorted by scheduled times
     )
     return build_resolver(
         (

@@ -1,4 +1,4 @@
-"""How the deployment does, by few reads: the planner's row and the counts that `status` keeps."""
+"""Statistics and health of a deployment, from the planner's row and the counts of `status`."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -17,15 +17,15 @@ from punctual.lambdas.status.counters import ENDED, JOB, LATE, QUEUED, RUN, STAR
 HOUR = timedelta(hours=1)
 RECENT = timedelta(minutes=5)
 TOO_LATE = timedelta(seconds=15)
-# The planner writes every five minutes while nothing is due; a tick comes each minute.
+# Without due timers the planner writes every five minutes. It ticks each minute.
 SILENT = timedelta(minutes=8)
 AHEAD = timedelta(minutes=3)  # runs are queued up to two minutes before their time
-ASKED = 200  # jobs of each slot at most, to see who executes them
-TENANTS = ("default",)  # whose counts tell how the whole does
+ASKED = 200  # jobs read from each slot to list executors
+TENANTS = ("default",)  # tenants that stand for the health of the whole deployment
 
 
 class PlanningProgress(Protocol):
-    """What the planner writes down."""
+    """Reads the rows that the planner writes."""
 
     def watermark(self) -> datetime | None: ...
 
@@ -36,7 +36,7 @@ Beating = Callable[[str, int], Mapping[Key, StoredState]]
 
 
 class DeployedMonitor:
-    """Counts are behind by the stream's delay, a second as a rule."""
+    """Reads statistics and health. Counts lag by the delay of the stream, usually a second."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class DeployedMonitor:
         )
 
     def health(self, now: datetime) -> Health:
-        """Late when runs start late; down when the planner has not been seen for minutes."""
+        """Return the health: late if runs start late, down if the planner is silent for minutes."""
         heartbeat = self._planned.heartbeat()
         minutes = [
             one
@@ -89,7 +89,7 @@ class DeployedMonitor:
 
 
 def _executors(beating: Mapping[Key, StoredState]) -> list[dict[str, Any]]:
-    """Environments of Lambda come and go and tell nobody; but who holds a run beats for it."""
+    """Return the executors that hold runs. Lambda has no list of its environments."""
     held: dict[str, list[datetime]] = {}
     for stored in beating.values():
         for run in stored.head.runs:
@@ -121,7 +121,7 @@ def _shown(one: Minute) -> dict[str, Any]:
 
 
 def _lateness(minutes: Sequence[Minute]) -> Mapping[str, float | None]:
-    """By the steps in which lateness is counted: right to five in a hundred."""
+    """Return lateness percentiles from counted steps, correct within five percent."""
     steps: Counter[int] = Counter()
     for one in minutes:
         for name, count in one.counts.items():

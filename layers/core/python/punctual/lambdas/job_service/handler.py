@@ -1,4 +1,4 @@
-"""The half of the API that writes, if only into the audit."""
+"""The write half of the API. It includes reads that write audit entries."""
 
 from datetime import datetime
 from functools import partial
@@ -29,7 +29,7 @@ FEATURES = Features(
 
 
 def writing(runtime: Runtime) -> Any:
-    """A resolver for the calls that write."""
+    """Return the resolver for writes."""
     search = JobQueries(runtime.ports, runtime.clock, _NotAsked(), of_engine(runtime.tell))
     limited = quotas.api(runtime)
     jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
@@ -54,7 +54,7 @@ def writing(runtime: Runtime) -> Any:
 
 
 class _NotAsked:
-    """Writing shows the job it wrote, and never how the installation does."""
+    """A monitor for writes, which never read statistics or health."""
 
     def stats(self, tenant: str, now: datetime) -> NoReturn:
         raise AssertionError(f"nobody asks a writer for {tenant}'s stats at {now}")

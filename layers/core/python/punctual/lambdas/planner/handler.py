@@ -1,4 +1,4 @@
-"""The planner's tick: read the knobs, look, and call pollers for what stands there."""
+"""Handles the tick of the planner: reads the settings, looks for timers, and wakes pollers."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -13,7 +13,8 @@ from punctual.engine.ports.partitions import Buckets
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric, Telemetry
 
-ENOUGH = timedelta(seconds=30)  # of looking, in one tick: a function that is cut off calls nobody
+# longest search of one tick, so that wake-ups go out before the function's timeout
+ENOUGH = timedelta(seconds=30)
 
 
 class Calls(Protocol):
@@ -22,7 +23,7 @@ class Calls(Protocol):
 
 class Switch(Protocol):
     def shards(self) -> int:
-        """In force, from the row that tells the switch as well: one read for both."""
+        """Return the number of shards. One read returns it together with the switch."""
 
     def open(self) -> bool: ...
 
@@ -30,7 +31,7 @@ class Switch(Protocol):
 
 
 class PlannerHandler:
-    """Kept while its environment is warm: what was seen need not be looked at again."""
+    """Runs ticks. While warm it remembers partitions it has read."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class PlannerHandler:
         self._knobs: OperatorSettings | None = None
 
     def tick(self) -> None:
-        """What a tick saw and did not get to tell is seen anew by the next."""
+        """Run one tick. After an error the next tick reads everything anew."""
         now, is_late = self._clocks.read().wall, self._clocks.countdown(ENOUGH)
         try:
             self._tick(now, is_late)
@@ -80,9 +81,9 @@ class PlannerHandler:
         self._tell.measure(Metric.WATERMARK_LAG, max(0.0, (now - watermark).total_seconds()))
 
     def _turned(self) -> OperatorSettings:
-        """What operators wish; where it cannot be read, what they last wished.
+        """Return the settings of the operator, or the last known ones if they cannot be read.
 
-        Of that a new environment knows the switch: the copy that it keeps for all others.
+        A new environment knows only the dispatch switch, from the copy in the control table.
         """
         try:
             knobs = self._read_knobs()
@@ -91,7 +92,7 @@ class PlannerHandler:
             return self._knobs or OperatorSettings(dispatch=self._switch.open())
         if knobs.wrong:
             self._tell.problem("knobs_wrong", names=list(knobs.wrong))
-        if "dispatch" in knobs.wrong:  # nobody stops or starts a deployment by a slip of the pen
+        if "dispatch" in knobs.wrong:  # a typing error must not start or stop a deployment
             knobs = knobs._replace(dispatch=self._switch.open())
         self._knobs = knobs
         return knobs

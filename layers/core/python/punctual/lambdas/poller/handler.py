@@ -1,4 +1,4 @@
-"""The poller's visits: it comes when it is called, looks on time, and goes when nothing is near."""
+"""Runs a poller from a wake-up until no timer is near."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -28,16 +28,16 @@ from punctual.lambdas.planner.handler import Calls
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric, Telemetry, of_engine
 
-GAP = timedelta(seconds=2.5)  # a longer sleep costs more than going and being called again
-OFTEN = timedelta(seconds=1)  # so often it is asked whether a nudge came
-SPARE = timedelta(seconds=15)  # of a function's time, to hand over what is left
-_ONE = timedelta(seconds=1)  # a call comes no sooner than the caller has given back
+GAP = timedelta(seconds=2.5)  # a longer sleep costs more than a new invocation
+OFTEN = timedelta(seconds=1)  # time between two checks for new timers
+SPARE = timedelta(seconds=15)  # reserved time of an invocation to hand over partitions
+_ONE = timedelta(seconds=1)  # delay of a wake-up, so the leases are released before it arrives
 TRIES = 3
-PAGES_KNOWN = 4  # a window holds two at the most, and as many are put while it is worked off
+PAGES_KNOWN = 4  # a window holds two pages, and as many again may be put meanwhile
 
 
 class OwnWakeUps:
-    """Timers put into places that this very poller holds need no message."""
+    """Sends wake-ups for new timers, except for partitions that this poller holds."""
 
     def __init__(self, others: WakeUps) -> None:
         self._others = others
@@ -58,7 +58,7 @@ class OwnWakeUps:
 
 
 class PollerSession:
-    """One invocation's stay. Nothing of it is worth keeping: all that matters is in the store."""
+    """The work of one invocation. All its lasting state is in the store."""
 
     def __init__(
         self,
@@ -82,14 +82,15 @@ class PollerSession:
         self._tell = tell
 
     def run(self, places: Sequence[TimerPartition], until: datetime) -> None:
-        """Look after these, and be gone by `until`; what is left is called for again."""
+        """Work on these partitions until `until`. Send wake-ups for the rest."""
         if not self._is_open():
             self._tell("dispatch_is_off", places=len(places))
             return
         try:
             self._stay(sorted(set(places)), until)
         except Unavailable:
-            self._visitor.leave(self._clock())  # else nobody could come before the leases end
+            # without this no poller could take them before the leases expire
+            self._visitor.leave(self._clock())
             raise
 
     def _stay(self, places: Sequence[TimerPartition], until: datetime) -> None:
@@ -107,7 +108,7 @@ class PollerSession:
                 self._rest(self._clock())
 
     def _step(self, now: datetime) -> bool:
-        """Look at what is due. False if the store did not answer."""
+        """Evaluate the due timers. Return false if the store did not answer."""
         try:
             self._visitor.step(now)
         except Unavailable as error:
@@ -117,7 +118,7 @@ class PollerSession:
         return True
 
     def _rest(self, now: datetime) -> None:
-        """Wait for what comes next, or go where it is far."""
+        """Sleep until the next timer, or leave if it is far."""
         at = self._visitor.next_at(now)
         if at is None:
             self._visitor.leave(now)
@@ -129,7 +130,10 @@ class PollerSession:
             self._pause(min(at - now, OFTEN).total_seconds())
 
     def _hand_over(self, now: datetime) -> None:
-        """A second from now another goes on; what is made and held is sent before its time."""
+        """Send the messages of fired runs and leave.
+
+        A wake-up starts another poller in a second.
+        """
         self._visitor.send_all()
         if self._is_open():
             self._calls.call_all([WakeUp(tuple(self._visitor.places), now + _ONE)])
@@ -139,7 +143,10 @@ class PollerSession:
                 return
 
     def _enter(self, places: Sequence[TimerPartition]) -> None:
-        """It looks before it takes: what is empty by now, or far, or too much, costs no lease."""
+        """Take the partitions that need work now, and send wake-ups for the others.
+
+        The first read needs no lease, so an empty or distant partition costs none.
+        """
         weight = 0
         calls: list[WakeUp] = []
         for place in places:
@@ -158,7 +165,10 @@ class PollerSession:
             self._calls.call_all(calls)
 
     def _take(self, place: TimerPartition, now: datetime) -> bool:
-        """Ours, or whoever has it is told to look again."""
+        """Take the lease of a partition, or notify the poller that holds it.
+
+        Return whether it is taken.
+        """
         for _ in range(TRIES):
             lease = self._buckets.acquire(*place, self._owner, now, now + LEASE)
             if lease is not None:
@@ -170,7 +180,10 @@ class PollerSession:
 
 
 class PollerHandler:
-    """Kept while its environment is warm: a job whose look fails and fails is set aside in time."""
+    """Handles wake-ups.
+
+    While warm it counts failed evaluations, so a failing job is parked in time.
+    """
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -182,7 +195,7 @@ class PollerHandler:
 
     @cached_property
     def _timers(self) -> DynamoTimers:
-        """What is read stays known until it is deleted, or each delete would look for it first."""
+        """Return timers with a cache of rows read. Without it each delete would query first."""
         pages = int(self._pace.fired * READ) * PAGES_KNOWN
         return self._runtime.ports.timers.knowing(pages)
 
@@ -191,7 +204,7 @@ class PollerHandler:
         return A_CORE.on(self._runtime.share)
 
     def answer(self, event: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """See to a batch of wake-ups within so many seconds: which of them must come again."""
+        """Handle a batch of wake-ups within `seconds`. Return the ones to deliver again."""
         tell = self._runtime.tell
         places: list[TimerPartition] = []
         poison: list[str] = []
@@ -210,7 +223,7 @@ class PollerHandler:
         return {"batchItemFailures": [{"itemIdentifier": one} for one in again]}
 
     def _visit(self, places: Sequence[TimerPartition], until: datetime) -> bool:
-        """Whether it failed: then every wake-up of the batch is to come again."""
+        """Run one session. Return whether it failed, so that all wake-ups are delivered again."""
         runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
         early, wake = EarlyMessages(ports.messages, clock, self._pace), OwnWakeUps(self._wake)
         mine = Ports(

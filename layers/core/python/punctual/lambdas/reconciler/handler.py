@@ -1,4 +1,4 @@
-"""The daily walk: heads, the sweep behind the watermark, payloads without a job, and counts."""
+"""The daily walk over job states, late timers, orphaned payloads and counts."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -13,13 +13,16 @@ from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.telemetry import Metric
 
 DAILY = timedelta(hours=24)
-SLACK = timedelta(hours=1)  # a rule that comes a little early each day is not put off to the next
-SPARE = timedelta(seconds=60)  # one page, and what it may mend
-NAMED = 20  # jobs in a line of the log
+SLACK = timedelta(hours=1)  # a rule that fires slightly early must not skip a day
+SPARE = timedelta(seconds=60)  # reserved time for one page and its repairs
+NAMED = 20  # jobs in one log line
 
 
 class ReconcilerRun:
-    """Goes on where it stopped: the place is kept after each page, and only one goes on from it."""
+    """Runs a part of the walk.
+
+    Progress is stored after each page, and only one invocation continues.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class ReconcilerRun:
         self._orphans = orphans
         self._kept = kept
         self._tallies = tallies
-        self._corrected: list[str] = []  # tenants, by this invocation
+        self._corrected: list[str] = []  # tenants corrected by this invocation
 
     def run(self, until: datetime) -> None:
         progress = self._begin()
@@ -45,7 +48,7 @@ class ReconcilerRun:
         while not progress.over and (now := self._clock()) < until:
             found, following = self._on(progress, now)
             if following is progress:
-                break  # counts are not corrected yet: another invocation goes on
+                break  # counts cannot be corrected yet, so another invocation continues
             finds += found
             if not self._kept.keep(following):
                 self._tell("walk_is_anothers")
@@ -66,7 +69,10 @@ class ReconcilerRun:
         return last
 
     def _on(self, progress: Progress, now: datetime) -> tuple[int, Progress]:
-        """One page of heads; then one of the sweep; then one of payloads; then one tenant."""
+        """Process one page of job states, late timers or payloads, or the counts of one tenant.
+
+        The four stages follow each other in this order.
+        """
         recount = Recount(self._tallies, progress.started_at, progress.counts)
         if not progress.walked:
             walked = self._reconciler.step(progress.heads)
@@ -98,7 +104,7 @@ class ReconcilerRun:
         return swept.found, replace(progress, sweep=swept.cursor, swept=swept.cursor is None)
 
     def _correct(self, progress: Progress, recount: Recount, now: datetime) -> tuple[int, Progress]:
-        """Correct one tenant's counts, as soon as `status` has counted what the walk saw."""
+        """Correct the counts of one tenant after `status` has counted all changes of the walk."""
         if not recount.is_due(now):
             return 0, progress
         if now - progress.started_at > LONGEST:
@@ -112,7 +118,7 @@ class ReconcilerRun:
         return int(wrong), replace(progress, counts=counts, over=not others)
 
     def _clear(self, progress: Progress, differ: bool) -> Progress:
-        """What is removed is no find: a client that gave up may have left it."""
+        """Remove orphaned payloads. They are not errors, since an aborted request may leave one."""
         removed = self._orphans.remove(progress.payloads)
         if removed.payloads:
             jobs = [f"{key.tenant}/{key.job_id}" for key in removed.jobs]
@@ -123,7 +129,7 @@ class ReconcilerRun:
 
 
 def walk(runtime: Runtime, seconds: float) -> None:
-    """Go on with today's walk for so many seconds, if it is not over."""
+    """Continue the walk of the day for `seconds`, unless it is complete."""
     reconciler = Reconciler(runtime.ports, runtime.steps, runtime.looker)
     sweeper = Sweeper(runtime.ports, runtime.looker)
     orphans = Orphans(

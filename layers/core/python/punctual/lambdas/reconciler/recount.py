@@ -1,12 +1,12 @@
-"""The daily walk counts jobs and live runs anew, and corrects what `status` counted.
+"""Counts jobs and live runs anew in the daily walk, and corrects the counts of `status`.
 
-Jobs change while they are counted. So a difference is compared with what changed around the walk:
+Jobs change while they are counted. So a difference is compared with the changes during the walk.
 
-1. The walk reads a tenant's counts when it meets the tenant's first head, and counts all its heads.
-2. A change is in both numbers, in none, or in one of them. It can be in one of them only if it was
-   made during the walk, or shortly before: `status` counts a change within minutes.
-3. The rows that name counted changes tell how much these changes moved each count: the slack.
-   A difference up to the slack may be right. A larger one is corrected by what exceeds it.
+1. The walk reads a tenant's counts at its first job state, and counts all its job states.
+2. A change is in both numbers, in none, or in one. It is in one only if it was made during the walk
+   or shortly before. `status` counts a change within minutes.
+3. Rows of counted changes say how much these changes moved each count. This is the slack. A
+   difference up to the slack may be right. A larger one is corrected by the excess.
 
 So a correction never makes a right count wrong, and the counts of a tenant at rest become exact.
 """
@@ -26,29 +26,29 @@ from punctual.domain.job_state import JobState
 from punctual.lambdas.status import counters
 from punctual.lambdas.status.changes import between
 
-LAG = timedelta(minutes=15)  # `status` has counted a change by then, or an alarm rang long ago
-MARGIN = timedelta(minutes=2)  # a page takes its time, and clocks differ
-MOST_TENANTS = 1_000  # in one walk: their counts travel with its place, in one row
-LONGEST = timedelta(days=1)  # of a longer walk, rows that name its changes may be gone
+LAG = timedelta(minutes=15)  # `status` has counted a change by then, or an alarm has fired
+MARGIN = timedelta(minutes=2)  # for the read of a page and clocks that differ
+MOST_TENANTS = 1_000  # in one walk, since their counts are stored in one row
+LONGEST = timedelta(days=1)  # after a longer walk the rows of its changes may have expired
 
 
 class Tenant(msgspec.Struct):
-    since: datetime  # when the walk met its first head
-    counted: dict[str, int]  # by `status`, at that moment
+    since: datetime  # when the walk read the first job state
+    counted: dict[str, int]  # by `status` at that time
     seen: dict[str, int]  # by the walk
-    readable: bool = True  # each of its heads
+    readable: bool = True  # false if a job state is unreadable
 
 
 class Seen(msgspec.Struct):
-    """What a walk has seen so far."""
+    """The counts of a walk so far."""
 
     tenants: dict[str, Tenant] = msgspec.field(default_factory=dict)
-    until: datetime | None = None  # when it read its last page
+    until: datetime | None = None  # when the walk read its last page
     some_left_out: bool = False
 
 
 class Recount:
-    """One walk's counts; `packed` lets another invocation go on with them."""
+    """The counts of one walk. `packed` lets another invocation continue them."""
 
     def __init__(self, tallies: Counters, started_at: datetime, packed: bytes) -> None:
         self._tallies = tallies
@@ -65,11 +65,11 @@ class Recount:
 
     @property
     def tenants(self) -> Sequence[str]:
-        """Return the tenants that are still to be corrected, once the walk has seen all heads."""
+        """Return the tenants left to correct, after the walk has read all job states."""
         return list(self._seen.tenants)
 
     def add(self, heads: Sequence[JobState], unread: Sequence[str], now: datetime) -> None:
-        """Count the heads of one page; `unread` are the tenants of heads that cannot be read."""
+        """Count the job states of one page. `unread` lists tenants with unreadable job states."""
         self._seen.until = now
         for tenant in unread:
             found = self._tenant(tenant, now)
@@ -85,7 +85,7 @@ class Recount:
                 found.seen = dict(Counter(found.seen) + of_page)
 
     def keep_differing(self) -> None:
-        """Forget the tenants that need no correction, or can have none."""
+        """Remove tenants that need no correction or cannot get one."""
         self._seen.tenants = {
             name: tenant
             for name, tenant in self._seen.tenants.items()
@@ -93,13 +93,13 @@ class Recount:
         }
 
     def is_due(self, now: datetime) -> bool:
-        """Return whether `status` has counted all changes that were made during the walk."""
+        """Return whether `status` has counted all changes made during the walk."""
         return self._seen.until is None or now >= self._seen.until + LAG
 
     def correct(self, name: str) -> bool:
-        """Correct the counts of one tenant; return whether they were wrong.
+        """Correct the counts of one tenant. Return whether they were wrong.
 
-        The correction is counted as a change is, so it is added once, however often it is tried.
+        The correction is counted like a change, so a repeated correction adds nothing.
         """
         tenant = self._seen.tenants.pop(name)
         missing = self._beyond_slack(name, tenant)
@@ -110,7 +110,7 @@ class Recount:
         return True
 
     def _beyond_slack(self, name: str, tenant: Tenant) -> dict[str, int]:
-        """Return how much each difference exceeds what changed around the walk."""
+        """Return by how much each difference exceeds the changes around the walk."""
         assert self._seen.until is not None, "a page had the tenant's first head"
         differences = _differences(tenant)
         slack: Counter[str] = Counter()
@@ -122,10 +122,10 @@ class Recount:
         return {of: _beyond(difference, slack[of]) for of, difference in differences.items()}
 
     def _tenant(self, name: str, now: datetime) -> Tenant | None:
-        """Return the tenant's counts; None where this walk leaves it out.
+        """Return the tenant's counts, or None if this walk leaves the tenant out.
 
-        Of too many tenants the walk takes those of the lowest rank, which each day draws anew.
-        The limit only falls, so each tenant taken was counted from its first head.
+        With too many tenants the walk takes those of the lowest rank. Each day draws new ranks. The
+        limit rank only falls, so each tenant taken was counted from its first job state.
         """
         tenants = self._seen.tenants
         if name in tenants:
@@ -146,7 +146,8 @@ def _differences(tenant: Tenant) -> dict[str, int]:
 
 
 def _beyond(difference: int, slack: int) -> int:
-    """
+    """Return the signed excess of a difference over the slack.
+
     >>> _beyond(5, 3), _beyond(-5, 3), _beyond(2, 3)
     (2, -2, 0)
     """

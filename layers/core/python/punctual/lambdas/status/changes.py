@@ -1,4 +1,4 @@
-"""What changed between two states of a head: for its job, for each of its runs."""
+"""Compares two job states and returns the changes of the job and of each run."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -9,14 +9,14 @@ from punctual.engine.queries.run_views import in_line
 
 
 class JobChange(NamedTuple):
-    before: JobStatus | None  # None: there was no such job
-    after: JobStatus | None  # None: it is gone
+    before: JobStatus | None  # None: the job is new
+    after: JobStatus | None  # None: the job has expired
     reason: str
 
 
 class RunChange(NamedTuple):
     before: Run | None
-    after: Run | None  # None: fired ahead of its time, and taken back
+    after: Run | None  # None: the run was fired ahead and taken back
 
     @property
     def run(self) -> Run:
@@ -35,7 +35,7 @@ class Changes(NamedTuple):
 
 
 def between(old: JobState | None, new: JobState | None) -> Changes:
-    """A blank head is no job: it holds a place."""
+    """Return the changes between two job states. A blank state counts as no job."""
     before = None if old is None or old.blank else old
     after = None if new is None or new.blank else new
     return Changes(_of_job(before, after), _of_runs(before, after))
@@ -55,7 +55,10 @@ def _of_job(old: JobState | None, new: JobState | None) -> JobChange | None:
 
 
 def _of_runs(old: JobState | None, new: JobState | None) -> tuple[RunChange, ...]:
-    """Those that are new, stand elsewhere, or are gone; what ended leaves its head in silence."""
+    """Return runs that are new, changed or gone.
+
+    An ended run leaves its job state without a change.
+    """
     before, after = _runs(old), _runs(new)
     changed = [
         RunChange(before.get(run_id), run)
@@ -71,7 +74,7 @@ def _of_runs(old: JobState | None, new: JobState | None) -> tuple[RunChange, ...
 
 
 def _place(run: Run) -> tuple[RunStatus, int, str, str, int]:
-    """What tells apart two moments of one run."""
+    """Return the values that differ between two states of one run."""
     return run.status, run.token, run.past, run.reason, run.count
 
 

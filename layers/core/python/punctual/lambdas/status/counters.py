@@ -1,4 +1,4 @@
-"""What a change adds to the counts: of jobs and runs as they stand, and of each minute."""
+"""Derives from a change what it adds to the counts of jobs, of runs and of each minute."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -10,7 +10,7 @@ from punctual.domain.run import Run, RunStatus
 from punctual.engine.queries.lateness import step_of, units_of
 from punctual.lambdas.status.changes import Changes, RunChange
 
-JOB, RUN, LATE = "job_", "run_", "late_"  # what the names of counts begin with
+JOB, RUN, LATE = "job_", "run_", "late_"  # prefixes of count names
 STARTED, SUCCEEDED, FAILED, QUEUED = "started", "succeeded", "failed", "queued"
 ENDED = (SUCCEEDED, FAILED)
 
@@ -24,7 +24,7 @@ _MILLISECOND = timedelta(milliseconds=1)
 
 
 def totals(changes: Changes) -> Counter[str]:
-    """By state and status, what there is more or less of."""
+    """Return how a change moves the counts by job and run status."""
     found: Counter[str] = Counter()
     job = changes.job
     if job is not None and job.before is not job.after:
@@ -41,7 +41,7 @@ def totals(changes: Changes) -> Counter[str]:
 
 
 def standing(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return the counts of jobs and live runs, which heads show at any time.
+    """Return the counts of jobs and live runs, which job states show at any time.
 
     >>> standing({"job_PAUSED": 1, "run_QUEUED": 2, "run_SUCCESS": 3})
     {'job_PAUSED': 1, 'run_QUEUED': 2}
@@ -50,7 +50,7 @@ def standing(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def moved(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return by how much a change moves those counts, up or down.
+    """Return by how much a change moves these counts, as absolute values.
 
     >>> moved({"run_QUEUED": -1, "run_RUNNING": 1, "run_SUCCESS": 1})
     {'run_QUEUED': 1, 'run_RUNNING': 1}
@@ -59,7 +59,7 @@ def moved(counts: Mapping[str, int]) -> dict[str, int]:
 
 
 def minutes(changes: Changes) -> Iterator[tuple[datetime, str, int]]:
-    """What happened in which minute; what is queued is counted in the minute it is due."""
+    """Yield the counts for each minute. A queued run counts in the minute of its due time."""
     for change in changes.runs:
         yield from _queued(change)
         yield from _started(change)
@@ -75,7 +75,7 @@ def _queued(change: RunChange) -> Iterator[tuple[datetime, str, int]]:
 
 
 def _started(change: RunChange) -> Iterator[tuple[datetime, str, int]]:
-    """Each claim draws a token, and begins an attempt."""
+    """Yield a start for each new fencing token, since each claim begins an attempt."""
     after = change.after
     token = 0 if change.before is None else change.before.token
     if after is None or after.attempt_at is None or after.token <= token:
@@ -91,7 +91,7 @@ def _weight(run: Run) -> int:
 
 
 def step(lateness: timedelta) -> int:
-    """Eight to each doubling, from a millisecond.
+    """Return the lateness step, in units of a millisecond.
 
     >>> [step(timedelta(milliseconds=ms)) for ms in (0, 1, 2, 1000, 1024)]
     [0, 0, 8, 80, 80]
@@ -100,7 +100,8 @@ def step(lateness: timedelta) -> int:
 
 
 def milliseconds(step: int) -> float:
-    """
+    """Return the lateness of a step in milliseconds.
+
     >>> milliseconds(0), milliseconds(80)
     (1.0, 1024.0)
     """

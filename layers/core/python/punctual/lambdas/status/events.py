@@ -1,4 +1,4 @@
-"""What the event bus is told of changes: docs/events.md is the contract of it."""
+"""Builds the events for the event bus. docs/events.md is their contract."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -12,7 +12,7 @@ from punctual.web.views.event import event_envelope_json, run_changed_json
 
 SOURCE = "punctual"
 JOB_CHANGED, RUN_CHANGED = OWN_DETAIL_TYPES
-ALL, ENDED = "all", "ended"  # which changes of runs are told
+ALL, ENDED = "all", "ended"  # which changes of runs become events
 
 Event = Mapping[str, Any]
 
@@ -20,7 +20,7 @@ Event = Mapping[str, Any]
 def events(
     head: JobState, sequence: int, at: datetime, changes: Changes, runs: str
 ) -> Iterator[Event]:
-    """In the order of their ids; `head` as it stands now, or stood last."""
+    """Yield events in the order of their ids. `head` is the present or last job state."""
     if changes.job is not None:
         yield _event(JOB_CHANGED, _job(head, sequence, at, changes.job))
     for change in changes.runs:

@@ -1,7 +1,7 @@
-"""What follows from changes of heads: lists, events, counts, and an end to what belonged to a job.
+"""Follows changes of job states: audit, lists, events, counts, and cleanup of expired jobs.
 
-Each step may be done twice: lists and marks are puts, events carry an id of their own, deletions
-find nothing left, and counts know what they counted last.
+Each step may run twice. Lists and marks are puts, events carry an id, deletions find nothing, and
+counts know which changes they include.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ from punctual.lambdas.status.changes import Changes, between
 from punctual.lambdas.status.events import events
 from punctual.lambdas.telemetry import Telemetry
 
-SHOWN = timedelta(minutes=65)  # no call shows the counts of minutes before that
+SHOWN = timedelta(minutes=65)  # no read shows the counts of earlier minutes
 AHEAD = timedelta(minutes=5)  # runs are queued up to two minutes before their time
 Followed = tuple[Record, Changes]
 
@@ -60,12 +60,12 @@ class StatusHandler:
         self._tell = tell
 
     def follow(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
-        """The place of the first record that failed, if any: all before it is done.
+        """Process records. Return the place of the first failed record, with all before it done.
 
-        1. What stands before the first record that cannot be read is done in one go.
-        2. If that fails for another reason than a store, one by one, to find which it is.
-        3. A failure of the very first is raised: only so does Lambda split the batch, until that
-           record is alone and goes to the failure queue without its neighbours.
+        1. Records before the first unreadable one are processed in one batch.
+        2. If the batch fails for another reason than a store, they are processed one by one.
+        3. A failure of the first record is raised. Lambda then splits the batch until the record is
+           alone and goes to the failure queue.
         """
         with self._tell.told():
             read, failure = self._read(records)
@@ -127,7 +127,7 @@ class StatusHandler:
         self._count(changes)
 
     def _note(self, records: Sequence[Record]) -> None:
-        """Clients' changes: before all that may fail for a reason of its own."""
+        """Write the audit entries first, because later steps may fail for their own reasons."""
         tenants: dict[str, dict[str, Noted]] = {}
         for record in records:
             if record.note is not None and record.new is not None:
@@ -138,7 +138,7 @@ class StatusHandler:
             self._audit.append(tenant, list(found.values()))
 
     def _mark_payloads(self, changes: Sequence[Followed]) -> None:
-        """Of runs that are new, and were given a payload of their own."""
+        """Mark the own payloads of new runs."""
         given = [
             RunKey(record.head.tenant, record.head.job_id, change.run.run_id)
             for record, found in changes
@@ -149,7 +149,7 @@ class StatusHandler:
             self._belongings.mark_payloads(given)
 
     def _list(self, changes: Sequence[Followed]) -> None:
-        """Into the list over all jobs; of a run that changed again since, as it ended last."""
+        """Append ended runs to the list over all jobs, each with its last end."""
         ended = {
             RunKey(record.head.tenant, record.head.job_id, change.run.run_id): change.run
             for record, found in changes
@@ -164,7 +164,7 @@ class StatusHandler:
     def _rows(self, ended: Mapping[RunKey, Run], now: datetime) -> Iterator[RunRow]:
         """Yield the history rows of these runs.
 
-        A run whose row does not exist yet gets one made from what its last attempt left.
+        A run without a row gets one made from the results of its last attempt.
         """
         begun = [key for key, run in ended.items() if run.token and not run.note]
         written = self._ports.history.get(begun, now) if begun else {}
@@ -187,7 +187,10 @@ class StatusHandler:
             self._ports.feed.publish(told)
 
     def _forget(self, gone: Sequence[Record]) -> None:
-        """A blob goes before the row that names it. A job that stands again keeps all of it."""
+        """Delete the data of expired jobs. Blobs go before the rows that name them.
+
+        A job that exists again keeps all its data.
+        """
         keys = [Key(record.head.tenant, record.head.job_id) for record in gone]
         standing = self._ports.heads.load(keys) if keys else {}
         for key in keys:
@@ -201,7 +204,7 @@ class StatusHandler:
             self._tell("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(left.rows))
 
     def _count(self, changes: Sequence[Followed]) -> None:
-        """Last of all: what fails before is counted when it is done."""
+        """Count the changes last, so a failed step is counted only after its retry."""
         now = self._clock()
         wanted: dict[str, list[Change]] = {}
         for record, found in changes:
@@ -222,7 +225,7 @@ class StatusHandler:
 
 
 def _shown(row: RunRow) -> RunRow:
-    """Lists tell that there is an output, and need not hold it."""
+    """Return the row without its output. Lists only show that an output exists."""
     detail = row.detail
     return replace(row, detail=replace(detail, output=b"")) if detail.output else row
 
@@ -242,7 +245,7 @@ def following(runtime: Runtime) -> StatusHandler:
 
 
 def _sequence(record: Record) -> int:
-    """Rises with each change of a job; its end comes after its last version."""
+    """Return a number that grows with each change. The expiry comes after the last version."""
     return record.head.version + (record.new is None)
 
 
