@@ -1,4 +1,4 @@
-"""A client of Punctual's API: `Punctual`, and `AsyncPunctual` for who awaits."""
+"""A client of Punctual's API: `Punctual` for blocking code, `AsyncPunctual` for asyncio."""
 
 from punctual.client.async_client import AsyncPunctual
 from punctual.client.errors import (

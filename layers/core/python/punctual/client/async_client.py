@@ -1,4 +1,4 @@
-"""The same client for who awaits."""
+"""The client for asyncio."""
 
 import os
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Awaiting:
-    """Does one step after the other."""
+    """Carries out the steps of a call with asyncio."""
 
     def __init__(
         self, core: Core, at: Place, most: int, transport: httpx.AsyncBaseTransport | None
@@ -123,7 +123,7 @@ class AsyncAudit(AsyncGroup):
 
 
 class AsyncPunctual(AsyncGroup):
-    """A Punctual API: at `url` or PUNCTUAL_URL, else on this machine; close it when done."""
+    """A client of the API at `url`, at PUNCTUAL_URL, or on this machine. Close it after use."""
 
     whoami = AsyncDoes(system.whoami)
     stats = AsyncDoes(system.stats)

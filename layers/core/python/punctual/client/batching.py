@@ -1,4 +1,4 @@
-"""Many jobs at once: as many requests as their number and length take."""
+"""Submit many jobs in as few requests as the limits on their number and length allow."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -24,7 +24,11 @@ class Chunk(NamedTuple):
 
 
 def chunks(jobs: Iterable[Mapping[str, object]]) -> Iterator[Chunk]:
-    """The same jobs always fall into the same chunks: a key and a place then mean one job."""
+    """Yield the request bodies for the jobs.
+
+    The same jobs always give the same chunks. So an idempotency key and an index identify one job
+    in a retry.
+    """
     texts: list[bytes] = []
     size = 0
     for job in jobs:
@@ -39,14 +43,21 @@ def chunks(jobs: Iterable[Mapping[str, object]]) -> Iterator[Chunk]:
 
 
 def key_of(key: str, number: int) -> str:
-    """Each request has a key of its own; to it the server adds a slash and a place."""
+    """Return the idempotency key of one request of a batch.
+
+    The server appends a slash and the index of a job, so the key must be shorter than usual.
+    """
     if len(key) > LONGEST_KEY:
         raise Misuse(f"An idempotency_key for many jobs has at most {LONGEST_KEY} characters.")
     return f"{key}.{number}" if number else key
 
 
 def settled(core: Core, chunk: Chunk, key: str) -> Steps[list[Accepted | Declined]]:
-    """Asked again while a store that did not answer is why some are declined."""
+    """Return the result of each job in the chunk.
+
+    The request is sent again while a job is declined with 503, which means that a store did not
+    answer.
+    """
     request = Request(
         "POST", "/jobs/batch", body=chunk.body, headers=keyed(key), repeat=Repeat.SAFE
     )

@@ -1,4 +1,4 @@
-"""A call as a sequence of steps, which one transport does and waits, and another awaits."""
+"""A call as a generator of steps. The blocking and the asyncio client carry out the same steps."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -13,10 +13,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Send(NamedTuple):
-    """Send this; what is sent back in is what became of it."""
+    """Send the request. The generator then receives its outcome."""
 
     request: Request
-    seconds: float  # to wait for it at most
+    seconds: float  # limit for one attempt
 
 
 class Pause(NamedTuple):
@@ -25,7 +25,7 @@ class Pause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Give(Generic[T_co]):
-    """The next thing of many."""
+    """The next item of a stream."""
 
     value: T_co
 
@@ -37,18 +37,18 @@ Stream = Generator[Step | Give[T], Outcome | None, None]
 
 @dataclass(frozen=True, slots=True)
 class Core:
-    """What every call needs: where to, and what time, chance and patience there are."""
+    """The settings of a client: API root, retry policy, timeouts, clock and random source."""
 
     root: str
     retries: Retries
-    timeout: float  # seconds, of one attempt
+    timeout: float  # seconds, for one attempt
     seconds: Callable[[], float]
     chance: Callable[[], float]
     new_key: Callable[[], str]
 
 
 def ask(core: Core, request: Request, until: float | None = None) -> Steps[Answer]:
-    """Send until there is an answer, or until asking again is not safe, or of no use."""
+    """Send the request until it is answered. Raise when a retry is unsafe, useless or too late."""
     begun = core.seconds()
     policy = core.retries
     if until is not None:
@@ -70,7 +70,7 @@ def ask(core: Core, request: Request, until: float | None = None) -> Steps[Answe
 
 
 def _patience(core: Core, until: float | None) -> float:
-    """However late it is, an attempt gets a second."""
+    """Return the timeout of one attempt. Every attempt gets at least a second."""
     if until is None:
         return core.timeout
     return min(core.timeout, max(1.0, until - core.seconds()))

@@ -1,4 +1,4 @@
-"""Time, chance and waiting, as this machine has them: nothing else here asks for any."""
+"""The real clock, random source and sleep. No other module of the client calls them directly."""
 
 import asyncio
 import random
@@ -13,5 +13,5 @@ pause_async = asyncio.sleep
 
 
 def new_key() -> str:
-    """For `Idempotency-Key`: 122 random bits."""
+    """Return a new `Idempotency-Key` with 122 random bits."""
     return str(uuid.uuid4())

@@ -1,4 +1,4 @@
-"""From what did not go well to the error that says so."""
+"""Convert the outcome of a failed call to an exception."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -46,7 +46,7 @@ _OPEN = (
 def refusal(
     root: str, request: Request, outcome: Outcome, uncertain: bool, attempts: int
 ) -> PunctualError:
-    """The error of a call whose last attempt came to `outcome`."""
+    """Return the exception of a call from the outcome of its last attempt."""
     tries = f" after {attempts} attempts" if attempts > 1 else ""
     key = dict(request.headers).get("idempotency-key")
     if isinstance(outcome, Failure):
@@ -94,7 +94,7 @@ def of_problem(
 
 
 def problem_of(answer: Answer) -> Problem:
-    """What the answer says; a gateway's says little."""
+    """Return the problem of an answer. The answer of a gateway may contain only a status."""
     try:
         value = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:

@@ -1,4 +1,4 @@
-"""What can go wrong, each with a text that says what to do."""
+"""The exceptions of the client. Each message says what to do."""
 
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 class FieldError(NamedTuple):
-    """One wrong field: its dotted path, as it was sent, and what to do about it."""
+    """One invalid field: its dotted path as sent, and how to correct it."""
 
     field: str
     message: str
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """A refusal as the server wrote it (RFC 9457)."""
+    """The error that the server answered (RFC 9457)."""
 
     status: int
     code: str
@@ -28,7 +28,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class PunctualError(Exception):
-    """Whatever goes wrong here is one of these."""
+    """The base class of all exceptions of this client."""
 
     def __init__(
         self,
@@ -42,10 +42,10 @@ class PunctualError(Exception):
         super().__init__(message)
         self.message = message
         self.problem = problem
-        # Whether the call, or an attempt of it, may have been carried out all the same.
+        # True if the server may have carried out the call, or an attempt of it.
         self.uncertain = uncertain
         self.retry_after = retry_after  # seconds
-        # Of the call: asked again with this key it does nothing twice.
+        # The key of the call. A repeated call with this key does nothing twice.
         self.idempotency_key = idempotency_key
 
     def __str__(self) -> str:
@@ -53,7 +53,7 @@ class PunctualError(Exception):
 
     @property
     def status(self) -> int | None:
-        """Of HTTP."""
+        """The HTTP status, or None without an answer."""
         return None if self.problem is None else self.problem.status
 
     @property
@@ -66,20 +66,20 @@ class PunctualError(Exception):
 
     @property
     def errors(self) -> tuple[FieldError, ...]:
-        """Every wrong field, where fields were wrong."""
+        """All invalid fields, or an empty tuple."""
         return () if self.problem is None else self.problem.errors
 
 
 class BadWebhook(PunctualError):
-    """What was received is not what Punctual sent, or not sent now: it is not to be believed."""
+    """The webhook is not signed by Punctual, or its timestamp is not recent. Ignore it."""
 
 
 class Misuse(PunctualError, ValueError):
-    """What was asked of the client itself makes no sense: nothing was sent."""
+    """An argument of the call is invalid. The client sent nothing."""
 
 
 class Refused(PunctualError):
-    """The server said no, and will say it again."""
+    """The server rejected the call. A retry would be rejected too."""
 
     advice: ClassVar[str] = ""
 
@@ -97,7 +97,7 @@ class NotFound(Refused):
 
 
 class Conflict(Refused):
-    """The state of the job or run does not allow it."""
+    """The state of the job or run does not allow the call."""
 
 
 class PreconditionFailed(Refused):
@@ -105,7 +105,7 @@ class PreconditionFailed(Refused):
 
 
 class Invalid(Refused):
-    """`errors` names every wrong field at once."""
+    """One or more fields are invalid. `errors` lists all of them."""
 
 
 class TooLarge(Refused):
@@ -113,27 +113,30 @@ class TooLarge(Refused):
 
 
 class RateLimited(PunctualError):
-    """More was asked than the tenant may: `retry_after` says when to ask again."""
+    """The tenant exceeded a limit. `retry_after` says how long to wait."""
 
 
 class Unavailable(PunctualError):
-    """No answer, or one that means that trying later may help; `uncertain` says what is open."""
+    """No answer arrived, or an answer that a retry may cure.
+
+    If `uncertain` is true, the server may have carried out the call.
+    """
 
 
 class Unexpected(PunctualError):
-    """The server answered something that no Punctual of this contract says."""
+    """The answer does not follow the contract of the API."""
 
 
 class _AboutARun(PunctualError):
     def __init__(self, message: str, run: "Run") -> None:
         super().__init__(message)
-        self.args = (message, run)  # with which another process makes it anew
+        self.args = (message, run)  # pickle passes these to the constructor
         self.run = run
 
 
 class WaitTimeout(_AboutARun):
-    """A run has not ended in time; `run` is how it was last seen."""
+    """A run did not end in time. `run` is its last known state."""
 
 
 class RunFailed(_AboutARun):
-    """A run ended without success, or has not ended."""
+    """A run ended without success, or has not ended yet."""

@@ -1,4 +1,4 @@
-"""What a job may be made of, by the contract's names."""
+"""The fields of a job, named as in the API."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta
@@ -31,7 +31,7 @@ RunTime = Literal["scheduled", "started", "ended"]
 Role = Literal["viewer", "operator", "editor", "admin"]
 Outcome = Literal["SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MISSED"]
 
-Moment = datetime | str  # with a time zone; a string as RFC 3339
+Moment = datetime | str  # with a time zone; a string is RFC 3339
 Seconds = int | timedelta
 Task = Mapping[str, Any]
 
@@ -63,7 +63,7 @@ class _Schedule(TypedDict, total=False):
 
 
 class ScheduleFields(_Schedule, total=False):
-    """When a job runs."""
+    """The fields of a schedule."""
 
     schedule_type: Required[ScheduleType]
 
@@ -89,13 +89,13 @@ class _Rest(TypedDict, total=False):
 
 
 class NewJob(ScheduleFields, _Rest, total=False):
-    """A job to be; None sets a field's default."""
+    """The fields of a new job. None selects a field's default."""
 
     name: Required[str]
 
 
 class JobChanges(_Schedule, _Rest, total=False):
-    """What of a job is to change."""
+    """The fields of a job that a change may set."""
 
     name: str
     schedule_type: ScheduleType

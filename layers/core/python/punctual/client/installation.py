@@ -1,4 +1,4 @@
-"""What is to come, and how the installation does."""
+"""Answers about schedules, tokens, the audit and the state of the installation."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from punctual.client.model import At, Model
 
 
 class Time(Model, frozen=True, kw_only=True):
-    """An instant, and what the clocks of the schedule's zone show then."""
+    """An instant in UTC and in the time zone of the schedule."""
 
     utc: At
     local: At
@@ -29,7 +29,7 @@ class Upcoming(Model, frozen=True, kw_only=True):
 
 
 class Lateness(Model, frozen=True, kw_only=True):
-    """In milliseconds; None where nothing has run."""
+    """Lateness in milliseconds, or None if no run has started."""
 
     p50: float | None = None
     p99: float | None = None
@@ -70,7 +70,7 @@ class HealthWarning(Model, frozen=True, kw_only=True):
 
 
 class Login(Model, frozen=True, kw_only=True):
-    """The OIDC issuer that people log in with, and the client to do it by."""
+    """The OIDC issuer for the login of people, and its client id."""
 
     issuer: str
     client_id: str | None = None
@@ -96,7 +96,7 @@ class Health(Model, frozen=True, kw_only=True):
 
 
 class Probe(Model, frozen=True, kw_only=True):
-    """What a load balancer asks: whether it is alive, or ready."""
+    """The answer to a liveness or readiness check of a load balancer."""
 
     status: str
 
@@ -106,7 +106,7 @@ class Probe(Model, frozen=True, kw_only=True):
 
 
 class Limits(Model, frozen=True, kw_only=True):
-    """Of a tenant; None: no limit."""
+    """The limits of a tenant. None means no limit."""
 
     calls_per_second: float | None = None
     burst: float | None = None
@@ -118,7 +118,7 @@ class Limits(Model, frozen=True, kw_only=True):
 
 
 class Identity(Model, frozen=True, kw_only=True):
-    """Whom the server takes us for."""
+    """The tenant and the role of the caller's token."""
 
     tenant: str
     name: str
@@ -141,7 +141,7 @@ class Token(Model, frozen=True, kw_only=True):
 
 
 class NewToken(Token, frozen=True, kw_only=True):
-    """With the token itself, which the server shows this once."""
+    """A new token with its secret. The server shows the secret only in this answer."""
 
     token: str
 

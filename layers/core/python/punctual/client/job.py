@@ -1,4 +1,4 @@
-"""Jobs, and what the API says about them."""
+"""Answers about jobs."""
 
 from datetime import date, datetime, timedelta
 from typing import Any, NamedTuple
@@ -71,7 +71,7 @@ class JobStatus(Model, frozen=True, kw_only=True):
 
 
 class Explanation(Model, frozen=True, kw_only=True):
-    """What happened, or will, at a time, and why."""
+    """The outcome of a job at a past or future time, and its reason."""
 
     job_id: str
     at: At
@@ -84,14 +84,14 @@ class Explanation(Model, frozen=True, kw_only=True):
 
 
 class Backfill(NamedTuple):
-    """How many runs were ordered; after a dry run, how many would be, and their times."""
+    """The number of requested runs. A dry run returns their number and times instead."""
 
     runs: int
     times: tuple[datetime, ...] = ()
 
 
 class Accepted(NamedTuple):
-    """Of a batch: one job that is kept."""
+    """The result of one accepted job in a batch."""
 
     job_id: str
     location: str | None = None
@@ -99,7 +99,7 @@ class Accepted(NamedTuple):
 
 
 class Declined(NamedTuple):
-    """Of a batch: one job that is not."""
+    """The result of one declined job in a batch."""
 
     problem: Problem
     error: PunctualError
@@ -107,23 +107,23 @@ class Declined(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """The results in the order of what was sent."""
+    """The results of a batch, in the order of the submitted jobs."""
 
     results: tuple[Accepted | Declined, ...]
     idempotency_key: str
 
     @property
     def job_ids(self) -> tuple[str | None, ...]:
-        """None where a job was declined."""
+        """The job ids, with None for each declined job."""
         return tuple(r.job_id if isinstance(r, Accepted) else None for r in self.results)
 
     @property
     def declined(self) -> dict[int, Declined]:
-        """By their place in what was sent."""
+        """The declined jobs by their index in the batch."""
         return {i: r for i, r in enumerate(self.results) if isinstance(r, Declined)}
 
     def raise_for_declined(self) -> "Batch":
-        """Itself where every job was accepted; else the first one's error raises."""
+        """Return the batch if every job was accepted. Otherwise raise the first error."""
         for place, found in self.declined.items():
             found.error.add_note(f"job {place} of {len(self.results)} in the batch")
             raise found.error

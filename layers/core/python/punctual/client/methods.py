@@ -1,4 +1,8 @@
-"""How a call becomes a method: its arguments and its answer are written once, where the call is."""
+"""Descriptors that turn a call function into a method of both clients.
+
+A call is one function with typed arguments and a typed answer. The descriptors keep its
+signature and docstring.
+"""
 
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from inspect import Signature, signature
@@ -11,7 +15,7 @@ T = TypeVar("T")
 
 
 class Doer(Protocol):
-    """Does the steps of a call, one after the other."""
+    """Carries out the steps of a call, one after the other."""
 
     core: Core
 
@@ -27,7 +31,7 @@ class AsyncDoer(Protocol):
 
 
 class Group:
-    """Calls about one thing."""
+    """Calls on one kind of resource."""
 
     def __init__(self, doer: Doer) -> None:
         self._doer = doer

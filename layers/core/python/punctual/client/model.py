@@ -1,4 +1,4 @@
-"""What the server answers, as values; what a newer server adds stays reachable as `raw`."""
+"""Answers of the server as typed values. `raw` keeps the fields that this client does not know."""
 
 from datetime import datetime
 from functools import cache
@@ -17,12 +17,12 @@ _HIDDEN = ("raw", "token", "secret")
 
 
 class Model(msgspec.Struct, frozen=True, kw_only=True):
-    """`raw` is the whole object as it came."""
+    """The base class of answers. `raw` is the JSON object as received."""
 
     raw: dict[str, Any] = msgspec.field(default_factory=dict)
 
     def __repr__(self) -> str:
-        """What differs from what every other one has, and no secret."""
+        """Return the fields that differ from their defaults, without secrets."""
         shown = (
             f"{field.name}={value!r}"
             for field in msgspec.structs.fields(self)
@@ -51,7 +51,7 @@ def seen(kind: type[M], value: Any) -> M:
 
 
 def part(value: Any, name: str) -> Any:
-    """A field of an answer that has to be there."""
+    """Return a required field of an answer."""
     if not isinstance(value, dict) or name not in value:
         raise _not_understood(f"no {name}", None)
     return value[name]
@@ -73,7 +73,7 @@ def _not_understood(what: str, error: Exception | None) -> Unexpected:
 def _with_raw(kind: type[Model], value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    # Null says what leaving out says: a field has its default.
+    # A null has the same meaning as a missing field, so the default applies.
     filled = {name: given for name, given in value.items() if given is not None}
     filled["raw"] = value
     for name, inner in _models_in(kind).items():

@@ -1,4 +1,4 @@
-"""Lists, page after page."""
+"""Read a list page by page."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -21,7 +21,7 @@ def paged(
     read: Callable[[Any], T],
     limit: int | None,
 ) -> Stream[T]:
-    """All there is, or the first `limit`."""
+    """Yield all items of a list, or the first `limit` items."""
     if limit is not None and limit < 0:
         raise Misuse("limit must not be negative.")
     token, left = None, limit

@@ -1,4 +1,4 @@
-"""Until a run has ended: looking often at first, and then less."""
+"""Poll a run until it ends, at growing intervals."""
 
 from datetime import timedelta
 
@@ -18,7 +18,7 @@ def read_run(core: Core, job_id: str, run_id: str, until: float | None = None) -
 
 
 def until_ended(core: Core, run: Run, timeout: float | timedelta | None) -> Steps[Run]:
-    """The run as it ended; WaitTimeout where it has not after `timeout`, in seconds."""
+    """Return the run after its end. Raise WaitTimeout after `timeout` seconds."""
     patience = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     until = None if patience is None else core.seconds() + patience
     delay = SOON

@@ -1,4 +1,4 @@
-"""Whether and when to ask again, as decisions about values."""
+"""Decide whether and when to send a request again. These functions do no I/O."""
 
 from email.utils import parsedate_to_datetime
 from enum import Enum
@@ -10,19 +10,19 @@ from punctual.client.wire import Answer, Failure, Outcome, Repeat, Request
 
 
 class Retries(NamedTuple):
-    """How often a call is tried, and for how long: later no attempt begins."""
+    """The retry policy of a client: the number of attempts, and the time for their starts."""
 
     attempts: int = 6
     seconds: float = 60.0
-    first_delay: float = 0.1  # at most; doubling, and each drawn from nothing to that
+    first_delay: float = 0.1  # upper bound, doubled per attempt; the delay is a random part of it
     longest_delay: float = 5.0
 
 
 class Fate(Enum):
     ANSWERED = "answered"
-    REFUSED = "refused"  # trying again cannot help
-    NOT_DONE = "not done"  # it was certainly not carried out
-    UNKNOWN = "unknown"  # it may have been
+    REFUSED = "refused"  # a retry cannot help
+    NOT_DONE = "not done"  # the server certainly did not carry it out
+    UNKNOWN = "unknown"  # the server may have carried it out
 
 
 _NOT_DONE = frozenset({408, 429})
@@ -30,7 +30,7 @@ _UNKNOWN = frozenset({502, 503, 504})
 
 
 def fate(request: Request, outcome: Outcome) -> Fate:
-    """What an attempt came to."""
+    """Classify the outcome of one attempt."""
     if isinstance(outcome, Failure):
         if outcome.final:
             return Fate.REFUSED
@@ -47,9 +47,10 @@ def fate(request: Request, outcome: Outcome) -> Fate:
 def again_in(
     policy: Retries, request: Request, outcome: Outcome, attempt: int, spent: float, chance: float
 ) -> float | None:
-    """Seconds until the next attempt; None: there is none.
+    """Return the seconds until the next attempt, or None for no further attempt.
 
-    `attempt` counts from 1, `spent` are the seconds since the first began, `chance` is in [0, 1).
+    `attempt` counts from 1. `spent` is the time in seconds since the first attempt. `chance` is a
+    random number in [0, 1).
     """
     came = fate(request, outcome)
     repeatable = came is Fate.NOT_DONE or (
@@ -63,12 +64,15 @@ def again_in(
 
 
 def may_have_acted(request: Request, outcome: Outcome) -> bool:
-    """Whether the attempt may have changed something although it was not answered."""
+    """Return True if the attempt may have changed something although it was not answered."""
     return request.repeat is not Repeat.READS and fate(request, outcome) is Fate.UNKNOWN
 
 
 def retry_after(outcome: Outcome) -> float | None:
-    """Seconds that the server asks for; a date is measured by the server's own clock."""
+    """Return the delay in seconds that the server asks for, or None.
+
+    A date is compared with the server's own clock, because the local clock may be wrong.
+    """
     if isinstance(outcome, Failure):
         return None
     value = outcome.headers.get("retry-after", "").strip()
@@ -83,7 +87,10 @@ def retry_after(outcome: Outcome) -> float | None:
 
 
 def _is_ours(answer: Answer) -> bool:
-    """Punctual's own 500 is a fault in it, which asking again finds again; a gateway's passes."""
+    """Return True for a 500 of Punctual itself.
+
+    A retry fails again. A 500 of a gateway may pass.
+    """
     try:
         value = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:

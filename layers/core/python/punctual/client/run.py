@@ -1,4 +1,4 @@
-"""Runs, and what they left behind."""
+"""Answers about runs, their output and their logs."""
 
 from datetime import timedelta
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ ENDED = frozenset({"SUCCESS", "FAILED", "TIMED_OUT", "CANCELLED", "SKIPPED", "MI
 
 
 class Reason(Model, frozen=True, kw_only=True):
-    """Why a run waits, was skipped, missed or lost."""
+    """The reason why a run is waiting, or was skipped, missed or lost."""
 
     code: str
     text: str = ""
@@ -45,7 +45,7 @@ class Run(Model, frozen=True, kw_only=True):
     next_attempt_time: At | None = None
     lateness_ms: float | None = None
     attempt_number: int | None = None
-    attempts: tuple[Attempt, ...] = ()  # left out where runs are listed
+    attempts: tuple[Attempt, ...] = ()  # empty in lists of runs
     executor_id: str | None = None
     error_message: str | None = None
     exit_code: int | None = None
@@ -56,7 +56,7 @@ class Run(Model, frozen=True, kw_only=True):
     output_discarded: bool = False
     http_status: int | None = None
     http_headers: tuple[tuple[str, str], ...] = ()
-    payload: Any = None  # only where the run has one of its own
+    payload: Any = None  # set only if the run has its own payload
     count: int = 1
     tzdata: str | None = None
 
@@ -74,13 +74,13 @@ class Run(Model, frozen=True, kw_only=True):
 
     @property
     def duration(self) -> timedelta | None:
-        """From the first start to the end, with what lay between attempts."""
+        """The time from the first start to the end, including pauses between attempts."""
         if self.start_time is None or self.end_time is None:
             return None
         return self.end_time - self.start_time
 
     def raise_for_outcome(self) -> "Run":
-        """Itself after a success; anything else, not having ended too, raises RunFailed."""
+        """Return the run after a success. Otherwise, or before its end, raise RunFailed."""
         if self.succeeded:
             return self
         why = self.error_message or (self.reason and self.reason.text) or ""
@@ -90,7 +90,7 @@ class Run(Model, frozen=True, kw_only=True):
 
 
 class Output(NamedTuple):
-    """What a task answered or printed."""
+    """The stored output of a run."""
 
     data: bytes
     content_type: str
@@ -105,7 +105,7 @@ class Output(NamedTuple):
 
 
 class Logs(NamedTuple):
-    """What a run has logged so far; `next_offset` is where to go on, as `after`."""
+    """The log of a run so far. Pass `next_offset` as `after` to continue."""
 
     text: str
     next_offset: int

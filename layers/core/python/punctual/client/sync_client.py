@@ -1,4 +1,4 @@
-"""The client that waits."""
+"""The client for blocking code."""
 
 import os
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 class Waiting:
-    """Does one step after the other."""
+    """Carries out the steps of a call in the calling thread."""
 
     def __init__(
         self, core: Core, at: Place, most: int, transport: httpx.BaseTransport | None
@@ -123,7 +123,7 @@ class Audit(Group):
 
 
 class Punctual(Group):
-    """A Punctual API: at `url` or PUNCTUAL_URL, else on this machine; close it when done."""
+    """A client of the API at `url`, at PUNCTUAL_URL, or on this machine. Close it after use."""
 
     whoami = Does(system.whoami)
     stats = Does(system.stats)

@@ -1,4 +1,4 @@
-"""What a job runs: builders for `task`."""
+"""Builders for the `task` field of a job."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -12,7 +12,7 @@ Runtime = Literal["python", "node", "bash", "binary"]
 
 
 def event(detail_type: str | None = None) -> Task:
-    """Publishes the payload as an event.
+    """Return a task that publishes the payload as an event.
 
     >>> event("Nightly")
     {'type': 'event', 'detail_type': 'Nightly'}
@@ -29,7 +29,7 @@ def http(
     expect_status: Any = None,
     follow_redirects: int | None = None,
 ) -> Task:
-    """Calls an API; without a body it sends the payload as JSON.
+    """Return a task that calls a URL. Without a body it sends the payload as JSON.
 
     >>> http("https://example.com/hook", method="PUT")
     {'type': 'http', 'url': 'https://example.com/hook', 'method': 'PUT'}
@@ -46,12 +46,12 @@ def http(
 
 
 def invoke(function: str) -> Task:
-    """Invokes a Lambda function with the payload."""
+    """Return a task that invokes a Lambda function with the payload."""
     return _given("lambda", function=function)
 
 
 def queue(queue_url: str) -> Task:
-    """Sends the payload to an SQS queue."""
+    """Return a task that sends the payload to an SQS queue."""
     return _given("sqs", queue_url=queue_url)
 
 
@@ -64,7 +64,7 @@ def script(
     env: Mapping[str, str] | None = None,
     resources: Mapping[str, float] | None = None,
 ) -> Task:
-    """Runs code in a sandbox; the payload is on its standard input.
+    """Return a task that runs code in a sandbox. The payload is on its standard input.
 
     >>> script("print(1)")
     {'type': 'script', 'runtime': 'python', 'code': 'print(1)'}
@@ -87,7 +87,7 @@ def container(
     env: Mapping[str, str] | None = None,
     resources: Mapping[str, float] | None = None,
 ) -> Task:
-    """Runs an image on Fargate."""
+    """Return a task that runs an image on Fargate."""
     return _given("container", image=image, command=command, env=env, resources=resources)
 
 

@@ -1,4 +1,4 @@
-"""What both transports say to httpx, and what they make of what it says."""
+"""Convert requests to httpx arguments, and httpx results to outcomes, for both clients."""
 
 import ssl
 import sys
@@ -15,9 +15,10 @@ from punctual.client.wire import Answer, Failure
 from punctual.settings import VERSION
 
 DEFAULT_URL = "http://127.0.0.1:8080/v1"
-MOST_BYTES = 128 * 1024 * 1024  # 200 jobs, each with the longest payload and script there are
+MOST_BYTES = 128 * 1024 * 1024  # a page of 200 jobs with the longest payload and script
 CONNECT_SECONDS = 5.0
-# Shorter than servers keep connections: one that they have just closed is no good to a POST.
+# Shorter than the idle timeout of servers. A POST on a connection that the server just closed
+# fails, and must not be repeated blindly.
 IDLE_SECONDS = 3.0
 CONNECTIONS = 100
 
@@ -26,7 +27,7 @@ _NEVER_SENT = (httpx.UnsupportedProtocol, httpx.InvalidURL, httpx.LocalProtocolE
 
 
 class Place(NamedTuple):
-    """Where the API is, and the token that opens it."""
+    """The root URL of the API, and the token."""
 
     root: str
     token: str | None
@@ -50,9 +51,9 @@ def place(url: str | None, token: str | None, env: Mapping[str, str]) -> Place:
 
 
 def token_of_node_here(root: str, env: Mapping[str, str], platform: str) -> str | None:
-    """Return the token that a node on this machine asks for where the system names no users.
+    """Return the token of a node on this machine, or None.
 
-    Linux names the user of a socket, so there the node's own user sends no token.
+    On Linux the node identifies the user of a local connection, so no token is needed.
     """
     if platform == "linux" or urlsplit(root).hostname not in ("127.0.0.1", "localhost", "::1"):
         return None
@@ -63,7 +64,10 @@ def token_of_node_here(root: str, env: Mapping[str, str], platform: str) -> str 
 
 
 def options(root: str, transport: Any) -> dict[str, Any]:
-    """Of the httpx client: no proxy stands between us and this machine, but SSL_CERT_FILE holds."""
+    """Return the options of the httpx client.
+
+    Requests to this machine use no proxy, but still respect SSL_CERT_FILE.
+    """
     parts = urlsplit(root)
     here = parts.hostname in ("127.0.0.1", "localhost", "::1")
     return {
@@ -81,7 +85,7 @@ def options(root: str, transport: Any) -> dict[str, Any]:
 
 
 def arguments(send: Send, at: Place) -> dict[str, Any]:
-    """Of `stream`."""
+    """Return the arguments of httpx's `stream`."""
     request = send.request
     headers = dict(request.headers)
     if request.body is not None:
@@ -98,7 +102,7 @@ def arguments(send: Send, at: Place) -> dict[str, Any]:
 
 
 class Gathered:
-    """A body as it comes, to a bound of bytes and of time."""
+    """A response body that arrives in pieces, with limits on size and time."""
 
     def __init__(self, until: float, most: int) -> None:
         self._pieces: list[bytes] = []
@@ -120,7 +124,7 @@ class Gathered:
 
 
 def failure(error: Exception) -> Failure:
-    """What an error of httpx means for the request."""
+    """Return the failure that an httpx error means for the request."""
     text = str(error) or type(error).__name__
     if isinstance(error, _NEVER_SENT):
         return Failure(text, sent=False, final=True)
@@ -131,7 +135,7 @@ def failure(error: Exception) -> Failure:
 
 
 def _is_untrusted(error: BaseException | None) -> bool:
-    """A certificate that is not good now is not good in a second."""
+    """Return True if a certificate is not valid. A retry would fail again."""
     while error is not None:
         if isinstance(error, ssl.SSLCertVerificationError):
             return True

@@ -1,4 +1,4 @@
-"""Checking that a webhook is Punctual's, and of now: for whoever receives them."""
+"""Verify the signature and the age of received webhooks."""
 
 from base64 import b64decode, b64encode
 from binascii import Error
@@ -23,9 +23,10 @@ def verify_webhook(
     within: timedelta = timedelta(minutes=5),
     now: float | None = None,
 ) -> dict[str, Any]:
-    """What the webhook says, if it is signed with one of the secrets and no older than `within`.
+    """Return the content of a webhook. Raise BadWebhook for a wrong signature or age.
 
-    `body` is what was received, byte by byte. The same may come twice: `webhook-id` tells.
+    One of `secrets` must match, and the timestamp may differ from `now` by at most `within`. `body`
+    must hold the received bytes unchanged. A webhook may arrive twice, with the same `webhook-id`.
     """
     data = body.encode() if isinstance(body, str) else body
     given = {name.lower(): value for name, value in headers.items()}

@@ -1,4 +1,4 @@
-"""Requests and what became of them, as values."""
+"""Requests and their outcomes as values."""
 
 import json
 import re
@@ -17,16 +17,16 @@ SUCCESSFUL = frozenset(range(200, 300))
 
 
 class Repeat(Enum):
-    """What may happen when a request is carried out twice."""
+    """The effect of a request that the server carries out twice."""
 
-    READS = "reads"  # it changes nothing
-    SAFE = "safe"  # the second time changes nothing that the first did not
-    NEVER = "never"  # it could do its work twice, or answer something else
+    READS = "reads"  # no change at all
+    SAFE = "safe"  # no change the second time
+    NEVER = "never"  # a second effect, or another answer
 
 
 class Request(NamedTuple):
     method: str
-    path: str  # below the API's root; whole, with its host, where a server sent us there
+    path: str  # below the API's root, or a whole URL after a redirect
     query: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     headers: tuple[tuple[str, str], ...] = ()
@@ -40,19 +40,19 @@ class Request(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a server said."""
+    """The response of a server."""
 
     status: int
-    headers: Mapping[str, str]  # by lower-case names
+    headers: Mapping[str, str]  # names in lower case
     body: bytes = b""
 
 
 class Failure(NamedTuple):
-    """Nothing was answered, or not all of it."""
+    """The request got no complete answer."""
 
     text: str
-    sent: bool  # whether the server may have got the request
-    final: bool = False  # trying again cannot help
+    sent: bool  # True if the server may have received the request
+    final: bool = False  # True if a retry cannot help
 
 
 Outcome = Answer | Failure
@@ -70,7 +70,7 @@ def path(*parts: str) -> str:
 
 
 def body(value: Any) -> bytes:
-    """As JSON: times with their offset, durations as seconds, nothing that JSON has not.
+    """Return the value as JSON. Times carry their offset, durations are in seconds.
 
     >>> body({"interval_seconds": timedelta(minutes=5), "name": "é"})
     b'{"interval_seconds":300,"name":"\\xc3\\xa9"}'
@@ -85,7 +85,9 @@ def body(value: Any) -> bytes:
 
 
 def query(**values: Any) -> tuple[tuple[str, str], ...]:
-    """The parameters that are given; a trailing underscore keeps a name from being Python's.
+    """Return the query parameters without None values.
+
+    A trailing underscore is removed. It allows names that are Python keywords.
 
     >>> query(from_=None, status=["FAILED", "MISSED"], limit=5)
     (('status', 'FAILED'), ('status', 'MISSED'), ('limit', '5'))
@@ -98,7 +100,7 @@ def query(**values: Any) -> tuple[tuple[str, str], ...]:
 
 
 def keyed(key: str) -> tuple[tuple[str, str], ...]:
-    """The header that makes asking twice the same as asking once."""
+    """Return the idempotency header, which makes the request safe to repeat."""
     if not _KEY.fullmatch(key):
         raise Misuse("An idempotency_key is 1 to 255 printable ASCII characters.")
     return (("idempotency-key", key),)

@@ -128,7 +128,10 @@ class Runner(Protocol):
     """Runs attempts of one task type in the calling thread."""
 
     def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
-        """Run the attempt and return its outcome. Other exceptions than BadTask are bugs."""
+        """Run the attempt and return its outcome.
+
+        Raise `BadTask` or a `PunctualError` to fail the attempt. Any other exception is a bug.
+        """
 
 
 Runners = Mapping[str, Runner]

@@ -1,4 +1,4 @@
-"""Every call about jobs."""
+"""The calls on jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
@@ -18,13 +18,13 @@ from punctual.client.run import Run
 from punctual.client.wire import Repeat, Request, body, keyed, path, query
 
 JobRef = str | Job
-Version = int | str | Job  # "*" and None: any
+Version = int | str | Job  # "*" and None match any version
 
 
 def create(
     core: Core, *, idempotency_key: str | None = None, **fields: Unpack[NewJob]
 ) -> Steps[Job]:
-    """Make a job; however often it has to be asked, one."""
+    """Create a job. Retries of the request create only one job."""
     key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
     request = Request("POST", "/jobs", body=body(fields), headers=key, repeat=Repeat.SAFE)
     return one(Job, (yield from ask(core, request)))
@@ -33,10 +33,13 @@ def create(
 def create_many(
     core: Core, jobs: Iterable[Mapping[str, object]], *, idempotency_key: str | None = None
 ) -> Steps[Batch]:
-    """Make jobs, each accepted or declined on its own, in as many requests as it takes."""
+    """Create jobs in as few requests as possible. Each job is accepted or declined on its own.
+
+    All jobs are encoded before the first request, so an invalid value sends nothing.
+    """
     key = core.new_key() if idempotency_key is None else idempotency_key
     results: list[Accepted | Declined] = []
-    for number, chunk in enumerate(list(chunks(jobs))):  # all are written before one is sent
+    for number, chunk in enumerate(list(chunks(jobs))):
         try:
             results += yield from settled(core, chunk, key_of(key, number))
         except PunctualError as error:
@@ -57,7 +60,7 @@ def listed(
     tags: Mapping[str, str] | None = None,
     limit: int | None = None,
 ) -> Stream[Job]:
-    """Jobs, the newest first, those that have all of what is asked; `limit`: so many in all."""
+    """Yield the jobs that match all filters, the newest first, at most `limit` of them."""
     filters = query(
         status=status,
         schedule_type=schedule_type,
@@ -76,24 +79,28 @@ def get(core: Core, job: JobRef) -> Steps[Job]:
 def update(
     core: Core, job: JobRef, *, if_match: Version | None = None, **changes: Unpack[JobChanges]
 ) -> Steps[Job]:
-    """Change the fields that are given; `if_match`: only while the job has this version."""
+    """Change the given fields. With `if_match`, only if the job has this version."""
     return (yield from _change(core, "PATCH", _path(job), if_match, changes))
 
 
 def cancel(core: Core, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
-    """End what is scheduled, and stop what runs; again: nothing more."""
+    """Cancel the job and stop its live runs. A repeated call changes nothing."""
     return (yield from _change(core, "DELETE", _path(job), if_match))
 
 
 def pause(core: Core, job: JobRef, *, if_match: Version | None = None) -> Steps[Job]:
-    """Hold the schedule; what runs goes on."""
+    """Pause the schedule. Running attempts continue."""
     return (yield from _change(core, "POST", _path(job, "pause"), if_match))
 
 
 def resume(
     core: Core, job: JobRef, *, missed: Misfire | None = None, if_match: Version | None = None
 ) -> Steps[Job]:
-    """Go on; `missed` says what becomes of what a pause held off, else the job's policy does."""
+    """Resume the schedule.
+
+    `missed` is the policy for occurrences during the pause. Without it, the job's misfire policy
+    applies.
+    """
     sent = {} if missed is None else {"missed": missed}
     return (yield from _change(core, "POST", _path(job, "resume"), if_match, sent))
 
@@ -107,7 +114,10 @@ def run(
     wait: bool = False,
     timeout: float | timedelta | None = None,
 ) -> Steps[Run]:
-    """Run it now, the schedule untouched; `wait`: until the run has ended, or for `timeout`."""
+    """Start a run now and return it. The schedule does not change.
+
+    With `wait`, return the run after its end, or raise WaitTimeout after `timeout`.
+    """
     key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
     sent = body({} if payload is UNSET else {"payload": payload})
     request = Request("POST", _path(job, "runNow"), body=sent, headers=key, repeat=Repeat.SAFE)
@@ -118,7 +128,7 @@ def run(
 def backfill(
     core: Core, job: JobRef, from_: Moment, to: Moment, *, dry_run: bool = False
 ) -> Steps[Backfill]:
-    """Run what fell into the range and did not run; `dry_run`: only say what that is."""
+    """Run the occurrences in the range that did not run. With `dry_run`, only count them."""
     sent = body({"from": from_, "to": to, "dry_run": dry_run})
     repeat = Repeat.READS if dry_run else Repeat.NEVER
     request = Request("POST", _path(job, "backfill"), body=sent, repeat=repeat)
@@ -127,9 +137,9 @@ def backfill(
 
 
 def explain(core: Core, job: JobRef, at: Moment | None = None) -> Steps[Explanation]:
-    """Return what happened, or will, at a time, and why; without `at` at the last due time.
+    """Return the outcome at a past or future time, and its reason.
 
-    A text without an offset is in the job's time zone.
+    Without `at`, explain the last due time. A text without an offset is in the job's time zone.
     """
     request = Request("GET", _path(job, "explain"), query(at=at), repeat=Repeat.READS)
     return one(Explanation, (yield from ask(core, request)))
@@ -141,7 +151,7 @@ def status(core: Core, job: JobRef) -> Steps[JobStatus]:
 
 
 def id_of(job: Any) -> str:
-    """Of a job, or of what carries a job's id."""
+    """Return the id of a job, or of an object with a `job_id`."""
     found = job if isinstance(job, str) else getattr(job, "job_id", None)
     if not isinstance(found, str):
         raise Misuse(f"Pass a Job or its job_id, not {job!r:.64}.")

@@ -1,4 +1,4 @@
-"""Every call about runs."""
+"""The calls on runs."""
 
 import codecs
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from punctual.client.poll import LATER, SLOWER, SOON, read_run, until_ended
 from punctual.client.run import Logs, Output, Run
 from punctual.client.wire import SUCCESSFUL, Answer, Repeat, Request, keyed, path, query
 
-RunRef = str | Job | Run  # a run, or its job and then `run_id`
+RunRef = str | Job | Run  # a run, or its job together with `run_id`
 _decoder = partial(codecs.getincrementaldecoder("utf-8"), errors="replace")
 _ELSEWHERE = frozenset({302, 303, 307})
 
@@ -33,9 +33,10 @@ def listed(
     by: RunTime | None = None,
     limit: int | None = None,
 ) -> Stream[Run]:
-    """Return runs of a job, or of all, the newest first, without their attempts.
+    """Yield runs of one job or of all jobs, the newest first, without their attempts.
 
-    `by` is the time that `from_` and `to` mean, usually the scheduled one. `limit`: so many.
+    `by` selects the time that `from_` and `to` filter on. It defaults to the scheduled time.
+    `limit` is the largest number of runs.
     """
     filters = query(status=status, trigger=trigger, from_=from_, to=to, by=by)
     where = "/runs" if job is None else path("jobs", id_of(job), "runs")
@@ -43,12 +44,12 @@ def listed(
 
 
 def get(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Run]:
-    """With every attempt."""
+    """Return a run with all its attempts."""
     return (yield from read_run(core, *_ids(run, run_id)))
 
 
 def cancel(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Run]:
-    """Stop it; Conflict where it had ended before."""
+    """Cancel a run. Raise Conflict if it had already ended."""
     ids = _ids(run, run_id)
     request = Request("POST", _path(ids, "cancel"), repeat=Repeat.SAFE)
     try:
@@ -56,7 +57,7 @@ def cancel(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Run]:
     except Conflict as error:
         if not error.uncertain:
             raise
-        # An attempt that nobody answered may be what ended it.
+        # An earlier, unanswered attempt of this call may have cancelled the run.
         found = yield from read_run(core, *ids)
         if found.status != "CANCELLED":
             raise
@@ -66,7 +67,7 @@ def cancel(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Run]:
 def retry(
     core: Core, run: RunRef, run_id: str | None = None, *, idempotency_key: str | None = None
 ) -> Steps[Run]:
-    """Once more, as a new run: the job's present definition, the payload that the run had."""
+    """Start a new run with the payload of this run and the job's current definition."""
     key = keyed(core.new_key() if idempotency_key is None else idempotency_key)
     where = _path(_ids(run, run_id), "retry")
     request = Request("POST", where, headers=key, repeat=Repeat.SAFE)
@@ -74,7 +75,7 @@ def retry(
 
 
 def output(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Output]:
-    """What the task answered or printed."""
+    """Return the output of a run."""
     request = Request(
         "GET",
         _path(_ids(run, run_id), "output"),
@@ -90,7 +91,7 @@ def output(core: Core, run: RunRef, run_id: str | None = None) -> Steps[Output]:
 
 
 def logs(core: Core, run: RunRef, run_id: str | None = None, *, after: int = 0) -> Steps[Logs]:
-    """What the present or last attempt has logged so far, from the offset `after` on."""
+    """Return the log of the current or last attempt so far, from the offset `after` on."""
     ids = _ids(run, run_id)
     pieces: list[bytes] = []
     while True:
@@ -104,7 +105,7 @@ def logs(core: Core, run: RunRef, run_id: str | None = None, *, after: int = 0) 
 def follow_logs(
     core: Core, run: RunRef, run_id: str | None = None, *, after: int = 0
 ) -> Stream[str]:
-    """What each attempt logs, as it comes, until the run has ended."""
+    """Yield the log of each attempt as it grows, until the run has ended."""
     ids = _ids(run, run_id)
     decoder = _decoder()
     delay, seen_last = SOON, None
@@ -120,7 +121,7 @@ def follow_logs(
             return
         now = yield from read_run(core, *ids)
         if seen_last is not None and now.attempt_number != seen_last.attempt_number:
-            after, decoder = 0, _decoder()  # each attempt has a log of its own
+            after, decoder = 0, _decoder()  # each attempt has its own log
         elif not now.ended:
             yield Pause(delay)
             delay = min(LATER, delay * SLOWER)
@@ -128,7 +129,7 @@ def follow_logs(
 
 
 def wait_for(core: Core, run: Run, *, timeout: float | timedelta | None = None) -> Steps[Run]:
-    """The run as it ended; WaitTimeout where it has not after `timeout`."""
+    """Return the run after its end. Raise WaitTimeout if it has not ended after `timeout`."""
     return (yield from until_ended(core, run, timeout))
 
 
@@ -140,7 +141,10 @@ def _piece(core: Core, ids: tuple[str, str], after: int) -> Steps[tuple[bytes, i
 
 
 def _piece_if_any(core: Core, ids: tuple[str, str], after: int) -> Steps[tuple[bytes, int]]:
-    """Nothing where nothing is logged yet: whether there is such a run, reading it will tell."""
+    """Return the next piece of the log, or no bytes if there is no log yet.
+
+    A 404 is ignored here. The caller reads the run next, which fails if the run does not exist.
+    """
     try:
         return (yield from _piece(core, ids, after))
     except NotFound:
@@ -148,7 +152,7 @@ def _piece_if_any(core: Core, ids: tuple[str, str], after: int) -> Steps[tuple[b
 
 
 def _fetched(core: Core, answer: Answer) -> Steps[Answer]:
-    """From where the bytes are: the address itself is the right to read them."""
+    """Fetch the bytes from the redirect target. Its signed URL needs no token."""
     where = answer.headers.get("location", "")
     if not where.startswith(("https://", "http://")):
         raise Unexpected("The server sent us on, and did not say where to.")
@@ -156,7 +160,7 @@ def _fetched(core: Core, answer: Answer) -> Steps[Answer]:
     try:
         return (yield from ask(core, request))
     except Refused as error:
-        # What the store says is not about the caller's token or ids.
+        # An error of the store does not concern the caller's token or ids.
         host = urlsplit(where).hostname
         text = f"The bytes are kept at {host}, which answers {error.status}: ask for them again."
         raise Unexpected(text, problem=error.problem) from error

@@ -1,4 +1,4 @@
-"""Every other call: what comes, who may, who did, and how the installation does."""
+"""The calls on schedules, tokens, the audit and the installation."""
 
 from datetime import datetime
 from typing import Any, Unpack
@@ -32,7 +32,7 @@ def preview(
     count: int | None = None,
     **schedule: Unpack[ScheduleFields],
 ) -> Steps[Preview]:
-    """The times of a schedule after `from_`, and what a clock change does to them."""
+    """Return the times of a schedule after `from_`, with warnings about clock changes."""
     rest = {"from": from_, "count": count}
     sent = body({**schedule, **{name: v for name, v in rest.items() if v is not None}})
     request = Request("POST", "/schedules/preview", body=sent, repeat=Repeat.READS)
@@ -42,7 +42,7 @@ def preview(
 def upcoming(
     core: Core, *, from_: Moment | None = None, to: Moment | None = None, limit: int | None = None
 ) -> Stream[Upcoming]:
-    """What comes over all jobs, in order of time; at most 31 days."""
+    """Yield the occurrences of all jobs in order of time, for at most 31 days."""
     filters = query(from_=from_, to=to)
     return paged(
         core, "/schedules/upcoming", filters, "times", lambda value: seen(Upcoming, value), limit
@@ -57,7 +57,7 @@ def create_token(
     expires_at: datetime | str | None = None,
     tenant: str | None = None,
 ) -> Steps[NewToken]:
-    """Make a token; its secret, `token`, is shown this once and never repeated."""
+    """Create a token. The server returns its secret, `token`, only this once."""
     sent = {"name": name, "role": role, "expires_at": expires_at}
     if tenant is not None:
         sent["tenant"] = tenant
@@ -66,7 +66,7 @@ def create_token(
 
 
 def tokens(core: Core, *, limit: int | None = None) -> Stream[Token]:
-    """The newest first."""
+    """Yield the tokens, the newest first."""
     return paged(core, "/tokens", (), "tokens", lambda value: seen(Token, value), limit)
 
 
@@ -75,13 +75,13 @@ def get_token(core: Core, token_id: str) -> Steps[Token]:
 
 
 def revoke_token(core: Core, token_id: str) -> Steps[Token]:
-    """Within a minute nobody can call with it; again: nothing more."""
+    """Revoke a token within a minute. A repeated call changes nothing."""
     request = Request("DELETE", path("tokens", token_id), repeat=Repeat.SAFE)
     return one(Token, (yield from ask(core, request)))
 
 
 def webhook_secret(core: Core) -> Steps[str]:
-    """What the tenant's webhooks are signed with; `verify_webhook` takes it."""
+    """Return the secret that signs the tenant's webhooks, for `verify_webhook`."""
     request = Request("GET", "/webhook-secret", repeat=Repeat.READS)
     return one(WebhookSecret, (yield from ask(core, request))).secret
 
@@ -96,7 +96,7 @@ def audit(
     to: Moment | None = None,
     limit: int | None = None,
 ) -> Stream[AuditEntry]:
-    """Who changed what, the newest first."""
+    """Yield the changes in the audit, the newest first."""
     of = job_id.job_id if isinstance(job_id, Job) else job_id
     filters = query(job_id=of, caller=caller, action=action, from_=from_, to=to)
     return paged(core, "/audit", filters, "entries", lambda v: seen(AuditEntry, v), limit)
@@ -111,17 +111,17 @@ def stats(core: Core) -> Steps[Stats]:
 
 
 def health(core: Core) -> Steps[Health]:
-    """How the installation does: `late` and `down` are answers too, and no error."""
+    """Return the health of the installation. `late` and `down` are answers, not errors."""
     return _probed(core, Health, "/health")
 
 
 def live(core: Core) -> Steps[Probe]:
-    """Whether the process answers at all."""
+    """Return whether the process answers."""
     return _probed(core, Probe, "/health/live")
 
 
 def ready(core: Core) -> Steps[Probe]:
-    """Whether the installation takes requests and fires jobs: `down` is an answer too."""
+    """Return whether the installation accepts requests and fires jobs. `down` is an answer too."""
     return _probed(core, Probe, "/health/ready")
 
 
@@ -143,7 +143,7 @@ def _probed(core: Core, kind: type[M], where: str) -> Steps[M]:
 
 
 def openapi(core: Core) -> Steps[dict[str, Any]]:
-    """The API's description, as OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document of the API."""
     request = Request("GET", "/openapi.json", repeat=Repeat.READS, with_token=False)
     value = parsed((yield from ask(core, request)))
     if not isinstance(value, dict):
