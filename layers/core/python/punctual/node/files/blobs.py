@@ -1,4 +1,4 @@
-"""Blobs as files: written beside their place, synced, then renamed into it."""
+"""Blobs as files. Each is written to a temporary name, synced, then renamed."""
 
 import os
 import re
@@ -26,22 +26,28 @@ from punctual.node.files.durable import (
 Place = tuple[str, str]  # a folder of payloads, and a file in it
 _LONGEST_FILE = 240
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-_OUTPUT = re.compile(r"outputs(/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){4}")  # see results.output_key
+# the form of `output_key` in `run_results`
+_OUTPUT = re.compile(r"outputs(/[A-Za-z0-9][A-Za-z0-9._-]{0,127}){4}")
 
 
 class Stored(NamedTuple):
-    """A payload's name, and since when it stands."""
+    """A payload's name, and the time at which it was stored."""
 
     name: str
     stored_at: datetime
 
 
 class FileBlobs:
-    """Safe to use from several threads. The name of an output is its path below the folder.
+    """Stores blobs.
 
-    Every other file is named by a hash of the blob's name: no name leads out of the folder, is too
-    long for it, or differs from another in case only. Payloads stand apart under names that tell
-    the blob's, so that payloads without a row are found.
+    Safe to use from several threads.
+
+    The name of an output is its path below the folder. Every other file is named by a hash of the
+    blob's name. So no name leads out of the folder, is too long for it, or collides with another
+    where case is ignored.
+
+    Payloads have a folder of their own and file names that encode the blob's name. So payloads
+    without a row can be found.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -50,9 +56,9 @@ class FileBlobs:
         make_folder(self._payloads)
         self._new = folder / "new"
         self._numbers = count()  # its next() is atomic
-        self._folders = Lock()  # a folder is not removed while another is made in it
+        self._folders = Lock()  # prevents the removal of a folder while another is created in it
         make_folder(self._new)
-        for unfinished in self._new.iterdir():  # an earlier process was killed while it wrote them
+        for unfinished in self._new.iterdir():  # An earlier process was killed while it wrote them.
             unfinished.unlink()
 
     def put(self, name: str, data: bytes, content_type: str) -> None:  # noqa: ARG002 files have no type
@@ -73,7 +79,7 @@ class FileBlobs:
         return None
 
     def open_log(self, name: str) -> "LogFile":
-        """Open a blob that grows; it stays open until its end."""
+        """Open a blob that grows. It stays open until `LogFile.end` or `LogFile.discard`."""
         path = self._path(name)
         with _answering():
             self._make_place(path)
@@ -98,7 +104,10 @@ class FileBlobs:
                         _remove_if_empty(path.parent, path.parent.parent)
 
     def payloads(self, after: Place | None, most: int) -> tuple[list[Stored], Place | None]:
-        """Return some payloads in a fixed order, and where to go on; None at the end."""
+        """Return some payloads in a fixed order, and the place to continue from.
+
+        It is None at the end.
+        """
         place: Place = after or ("", "")
         with _answering():
             for folder in sorted(os.listdir(self._payloads)):
@@ -117,10 +126,10 @@ class FileBlobs:
         try:
             stored_at = (self._payloads / folder / file).stat().st_mtime
         except FileNotFoundError:
-            return None  # removed meanwhile
+            return None  # removed since the listing
         return Stored(_decoded(file), datetime.fromtimestamp(stored_at, UTC))
 
-    def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 no server gives files
+    def link(self, name: str, content_type: str) -> str | None:  # noqa: ARG002 no server serves files
         return None
 
     def _path(self, name: str) -> Path:
@@ -132,9 +141,11 @@ class FileBlobs:
         return self._folder / digest[:2] / digest[2:]
 
     def _make_place(self, path: Path) -> None:
-        """Make the file's folders, below `_folder` only: a deleted data folder stays deleted.
+        """Create the file's folders, below `_folder` only.
 
-        A folder that cannot be synced is removed again, so that the next try syncs it.
+        A deleted data folder stays deleted.
+
+        A folder that cannot be synced is removed again, so that the next attempt syncs it.
         """
         with self._folders:
             missing = self._missing(path.parent)
@@ -142,11 +153,11 @@ class FileBlobs:
                 folder.mkdir(mode=OWNER_FOLDER)
                 if number < len(missing):
                     _sync(folder)
-        if missing:  # the run's own folder: no other thread waits while the disk writes it
+        if missing:  # The run has a folder of its own, so no other thread waits for this sync.
             _sync(path.parent)
 
     def _missing(self, folder: Path) -> list[Path]:
-        """Return the folders to make, the outermost first."""
+        """Return the folders to create, the outermost first."""
         missing: list[Path] = []
         while folder != self._folder and not folder.is_dir():
             missing.insert(0, folder)
@@ -155,7 +166,7 @@ class FileBlobs:
 
 
 def _sync(folder: Path) -> None:
-    """Bring the name of a new folder to the disk, or remove the folder."""
+    """Sync the name of a new folder to the disk, or remove the folder."""
     try:
         sync_folder(folder.parent)
     except OSError:
@@ -165,12 +176,12 @@ def _sync(folder: Path) -> None:
 
 def _remove_if_empty(*folders: Path) -> None:
     for folder in folders:
-        with suppress(OSError):  # it holds files, or is gone
+        with suppress(OSError):  # it holds files or is gone
             folder.rmdir()
 
 
 def _coded(name: str) -> str:
-    """Return the file name of a payload, in lower case: some file systems ignore case."""
+    """Return the file name of a payload, in lower case because some file systems ignore case."""
     return b32encode(name.removeprefix(PAYLOADS).encode()).decode().lower().rstrip("=")
 
 
@@ -180,9 +191,12 @@ def _decoded(file: str) -> str:
 
 
 class LogFile:
-    """A log that grows. Readers see each write at once, also after the process was killed.
+    """A log that grows.
 
-    A power cut may lose what was written before `end`. No method opens a file.
+    Readers see each write at once, also after the process was killed.
+
+    A power cut may lose writes before `end`. Only the constructor opens files, so no method fails
+    for lack of descriptors.
     """
 
     def __init__(self, path: Path) -> None:
@@ -201,7 +215,7 @@ class LogFile:
                 left = left[os.write(self._file, left) :]
 
     def end(self) -> int:
-        """Sync the log before a row names it; return its size. An empty log is removed."""
+        """Sync the log before a row names it. Return its size. An empty log is removed."""
         try:
             with _answering():
                 size = os.fstat(self._file).st_size

@@ -1,4 +1,4 @@
-"""Rows of the store that cannot be read: each is logged once, counted, and passed over."""
+"""Unreadable rows of the store. Each is logged once, counted, and skipped."""
 
 from collections.abc import Sequence
 
@@ -8,30 +8,30 @@ from punctual.domain.errors import Unreadable
 from punctual.engine.queries.job_list import Log
 from punctual.engine.queries.views import HealthWarning
 
-# What decoding a damaged value raises: msgspec's own errors, and those of plain conversions.
+# Errors of decoding a damaged value: those of msgspec, and those of plain conversions.
 DECODING = (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError)
-KNOWN = 10_000  # rows that are remembered; more are counted no further
+KNOWN = 10_000  # remembered rows; more rows are not counted
 Row = tuple[object, ...]
 
 
 class Damage:
-    """What this process has met of unreadable rows since it began."""
+    """The unreadable rows that this process found since its start."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._known: set[tuple[str, Row]] = set()
-        self.lost_timer = False  # one was removed: its job needs another
+        self.lost_timer = False  # a timer was removed, and its job needs another
         self._problems: Sequence[str] = ()
 
     def note(self, table: str, row: Row, error: Exception) -> None:
-        """`row` is the key that the row is found by."""
+        """Log and count an unreadable row. `row` is its key."""
         if (table, row) not in self._known and len(self._known) < KNOWN:
             self._known.add((table, row))
             named = "/".join(str(part) for part in row)
             self._log("row_unreadable", table=table, row=named, error=type(error).__name__)
 
     def found(self, problems: Sequence[str]) -> None:
-        """Tell what a check of the whole database has found."""
+        """Log and keep the problems that a check of the whole database found."""
         self._problems = tuple(problems)
         self._log("database_damaged", problems=self._problems)
 
@@ -52,12 +52,15 @@ class Damage:
         return found
 
     def refuse(self, keys: Sequence[tuple[str, str]]) -> None:
-        """Raise where there are any. Outside of a unit, for reading in vain undoes no write."""
+        """Raise `Unreadable` if there are keys.
+
+        Call it outside of a transaction, so that the error rolls back no write.
+        """
         if keys:
             raise self.unreadable_job(keys)
 
     def unreadable_job(self, keys: Sequence[tuple[str, str]]) -> Unreadable:
-        """The error for calls that need these jobs' states."""
+        """Return the error for operations that need the states of these jobs."""
         jobs = ", ".join(job_id for _, job_id in keys[:3])
         return Unreadable(
             f"The stored state of the job {jobs} cannot be read. It stays as it is until the "

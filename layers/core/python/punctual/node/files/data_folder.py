@@ -1,4 +1,4 @@
-"""What a start finds in the data folder: whole, new, or without a part that it needs."""
+"""Checks of the data folder at a start: it is complete, new, or lacks a required part."""
 
 import os
 import sqlite3
@@ -11,7 +11,7 @@ from punctual.node.sqlite.errors import StoreError, StoreLost
 DATABASE = "punctual.db"
 BLOBS = "blobs"
 GUIDE = "docs/how-to/back-up-and-restore-a-node.md"
-SHARE_LEFT = 20  # a twentieth of the disk, at most 5 GiB, is little
+SHARE_LEFT = 20  # warn below a twentieth of the disk, at most 5 GiB
 MOST_LEFT = 5 * 1024**3
 _HEADER = 100  # bytes, by SQLite's file format
 _MAGIC = b"SQLite format 3\0"
@@ -19,10 +19,10 @@ _WRITTEN_BY_FIRST_START = ("token.key", "webhook.key", "local-token", "groups", 
 
 
 class OpenDatabase:
-    """Whether the files that SQLite has open are still those that their names lead to.
+    """Detects that an open file of SQLite was deleted or replaced.
 
-    SQLite goes on writing to a file that was deleted, and its commits succeed. So each commit
-    asks first; that takes some microseconds.
+    SQLite continues to write to a deleted file, and its commits succeed. So a check precedes each
+    commit, which takes some microseconds.
     """
 
     def __init__(self, database: Path) -> None:
@@ -32,11 +32,11 @@ class OpenDatabase:
         self.when_lost: Callable[[StoreLost], None] = _nothing
 
     def opened(self) -> None:
-        """Remember the files as they are now; both are there after the first transaction."""
+        """Remember the files as they are now. Both exist after the first transaction."""
         self._opened = [_identity(path) for path in self._paths]
 
     def check(self) -> None:
-        """Raise `StoreLost` where one of them is gone."""
+        """Raise `StoreLost` if a file is gone or replaced."""
         if self._opened is None:
             return
         for path, opened in zip(self._paths, self._opened, strict=True):
@@ -49,7 +49,10 @@ class OpenDatabase:
                 raise error
 
     def damaged(self, error: sqlite3.Error) -> StoreLost:
-        """Tell that SQLite found damage, and return what to raise: more writes could lose more."""
+        """Report damage that SQLite found, and return the error to raise.
+
+        More writes could lose more data.
+        """
         lost = StoreLost(
             f"The database {self._paths[0]} is damaged ({error}): the node ends, since what it "
             f"goes on to write could be lost. Restore it from a backup ({GUIDE})."
@@ -61,11 +64,14 @@ class OpenDatabase:
 def disk_warning(
     folder: Path, statvfs: Callable[[Path], os.statvfs_result] = os.statvfs
 ) -> HealthWarning | None:
-    """Warn while there is still room to act: on a full disk all writes are answered 503."""
+    """Return a warning while there is still room to act.
+
+    On a full disk all writes are answered with 503.
+    """
     try:
         found = statvfs(folder)
     except OSError:
-        return None  # the next commit says what is wrong
+        return None  # The next commit reports the problem.
     free = found.f_bavail * found.f_frsize
     if free < min(found.f_blocks * found.f_frsize // SHARE_LEFT, MOST_LEFT):
         text = f"The disk of the data folder has {free >> 20:,} MiB left."
@@ -77,7 +83,7 @@ def disk_warning(
 
 
 def _nothing(_error: StoreLost) -> None:
-    """Where no server is to end."""
+    """Do nothing: the default if there is no server to end."""
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -89,10 +95,10 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def check(folder: Path) -> None:
-    """Refuse a folder that has lost its database, or the blobs that its database names.
+    """Raise `StoreError` if the folder lacks its database, or the blobs that the database names.
 
-    A start makes the blobs' folder, then the database, then all else. So what stands beside a
-    missing database shows that there was one, and a new one would hide the loss.
+    A start creates the blobs' folder, then the database, then all else. So other files beside a
+    missing database show that there was one. A new database would hide the loss.
     """
     database = folder / DATABASE
     size = database.stat().st_size if database.exists() else 0
@@ -110,7 +116,7 @@ def check(folder: Path) -> None:
 
 
 def refuse_new(folder: Path, state: str, left: Sequence[str] = ()) -> None:
-    """Refuse to begin a database where there was one before."""
+    """Raise `StoreError` if a new database would replace one that existed before."""
     remains = sorted([*left, *_remains(folder)])
     if remains:
         raise StoreError(
@@ -121,7 +127,7 @@ def refuse_new(folder: Path, state: str, left: Sequence[str] = ()) -> None:
 
 
 def _remains(folder: Path) -> Iterator[str]:
-    """Names of what only a node that had a database leaves."""
+    """Yield the names of files that only a node with a database leaves."""
     yield from (name for name in _WRITTEN_BY_FIRST_START if (folder / name).exists())
     if (folder / BLOBS).is_dir() and _holds_a_file(folder / BLOBS):
         yield BLOBS
@@ -132,9 +138,9 @@ def _holds_a_file(folder: Path) -> bool:
 
 
 def _check_length(database: Path, size: int) -> None:
-    """A file that was cut short, as by a copy that did not end, is found at once.
+    """Raise `StoreError` if the file is cut short, for example by an incomplete copy.
 
-    Where a write-ahead log stands beside it, the log may hold what the file lacks.
+    If a write-ahead log exists beside it, the log may hold what the file lacks.
     """
     log = database.with_name(f"{DATABASE}-wal")
     if log.exists() and log.stat().st_size:
@@ -142,9 +148,10 @@ def _check_length(database: Path, size: int) -> None:
     with database.open("rb") as file:
         header = file.read(_HEADER)
     if not header.startswith(_MAGIC):
-        return  # SQLite itself says so
+        return  # SQLite itself reports this.
     whole = int.from_bytes(header[16:18], "big") * int.from_bytes(header[28:32], "big")
-    counted = header[24:28] == header[92:96]  # else an old SQLite wrote it and the number is stale
+    # otherwise an old SQLite wrote it and the number is stale
+    counted = header[24:28] == header[92:96]
     if counted and size < whole:
         raise StoreError(
             f"The database {database} is cut short: it has {size:,} bytes of {whole:,}. "

@@ -1,7 +1,7 @@
-"""SQLite's own check of the whole database, beside the node, once after each start.
+"""SQLite's own check of the whole database, in the background, once after each start.
 
-It takes 2 s for a million runs where the file is in memory, and as long as the disk takes to read
-the file where it is not. So no start waits for it.
+It takes 2 s for a million runs if the file is in memory. Otherwise it takes as long as the disk
+needs to read the file. So no start waits for it.
 """
 
 import os
@@ -19,7 +19,7 @@ MOST_SHOWN = 3  # of the problems that SQLite lists
 
 
 class DatabaseCheck:
-    """A thread with a read-only connection of its own; other work of the machine goes first."""
+    """A thread of low priority with a read-only connection of its own."""
 
     def __init__(self, database: Path, damage: Damage, log: Log) -> None:
         self._database = database
@@ -34,7 +34,7 @@ class DatabaseCheck:
         self._thread.start()
 
     def stop(self) -> None:
-        """End the check where it stands. As long as it reads, the write-ahead log stays."""
+        """Interrupt the check. Its read would keep the write-ahead log from being removed."""
         with self._lock:
             self._stopped = True
             if self._db is not None:
@@ -42,7 +42,8 @@ class DatabaseCheck:
         self._thread.join()
 
     def _run(self) -> None:
-        if sys.platform == "linux":  # there the number of a thread names it alone
+        # On Linux the priority of a single thread can be set by its id.
+        if sys.platform == "linux":
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST_PRIORITY)
         try:
             problems = self._problems()

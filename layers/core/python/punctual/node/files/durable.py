@@ -18,10 +18,13 @@ _TOP_FOLDERS = ("blobs", "groups")
 
 
 def write_durably(path: Path, data: bytes, new: Path | None = None) -> None:
-    """Write the whole file or, when anything fails, leave the former one.
+    """Write the whole file or, if anything fails, leave the former one.
 
-    The order makes this hold after a power cut: first the content is on the disk, then the
-    rename, then the folder that holds the name. `new` is where the content stands meanwhile.
+    The order makes this true after a power cut:
+
+    1. The content is synced in the temporary file `new`.
+    2. The file is renamed.
+    3. The folder that holds the name is synced.
     """
     new = new or path.with_name(f"{path.name}.new")
     new.unlink(missing_ok=True)
@@ -38,13 +41,13 @@ def write_durably(path: Path, data: bytes, new: Path | None = None) -> None:
 
 
 def rename_durably(path: Path, target: Path) -> None:
-    """Rename a file whose content is on the disk, within its folder."""
+    """Rename a synced file within its folder, and sync the folder."""
     path.replace(target)
     sync_folder(target.parent)
 
 
 def make_folder(path: Path) -> None:
-    """Make the folder, and those above it, where they are missing."""
+    """Create the folder and its missing parents."""
     if path.is_dir():
         return
     parent = path.absolute().parent
@@ -57,7 +60,7 @@ def make_folder(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk: a new or renamed file is found after a power cut."""
+    """Sync the names in a folder, so that a new or renamed file is found after a power cut."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -66,7 +69,10 @@ def sync_folder(folder: Path) -> None:
 
 
 class Opened(NamedTuple):
-    """A file that other users had rights on; of a folder, with how many files in it."""
+    """A file or folder on which other users had rights.
+
+    `files` counts the closed files in a folder.
+    """
 
     path: Path
     had: int
@@ -75,10 +81,12 @@ class Opened(NamedTuple):
 
 
 def close_to_others(folder: Path) -> list[Opened]:
-    """Take from other users their rights on the data folder and on the node's files in it.
+    """Remove the rights of other users on the data folder and on the node's files in it.
 
-    A folder is closed after all that it holds. As long as it is open, the next start looks
-    through it again; once it is closed, a start need not look at each of a million files.
+    Return what was changed.
+
+    A folder is closed after its content. While it is open, the next start checks its content again.
+    Once it is closed, a start need not check each of a million files.
     """
     mode = _mode(folder)
     if mode & stat.S_ISVTX:
@@ -112,7 +120,7 @@ def _close_tree(top: Path, was_open: bool) -> Opened:
 
 
 def _close(path: Path, most: int) -> Opened:
-    """Take away all rights beyond `most`; what the owner lacks is not given."""
+    """Remove all rights beyond `most`. No right is added that the owner lacks."""
     had = _mode(path)
     has = had & most
     if had != has:

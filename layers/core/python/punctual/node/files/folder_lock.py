@@ -1,4 +1,4 @@
-"""The lock on the data folder: its holder knows that no other node lives on this data."""
+"""The lock on the data folder. Its holder knows that no other node uses this data."""
 
 import fcntl
 import os
@@ -8,7 +8,7 @@ from punctual.node.sqlite.errors import StoreError
 
 
 class FolderLock:
-    """Held by the process until `release` or its end, however it ends."""
+    """A lock that the process holds until `release` or its end, however it ends."""
 
     def __init__(self, folder: Path) -> None:
         try:

@@ -1,6 +1,8 @@
-"""Payloads that no row names: of submissions and orders that were cut short, or were refused.
+"""Finds payloads without a row.
 
-A payload is stored before the row that names it, so that no row is without its payload.
+They remain from submissions and start requests that were interrupted or rejected.
+
+A payload is stored before the row that names it, so that no row lacks its payload.
 """
 
 from datetime import datetime, timedelta
@@ -14,7 +16,7 @@ from punctual.node.sqlite.state_rows import HEAD
 from punctual.node.sqlite.transaction import Transaction
 
 OLD = timedelta(hours=1)  # a request that stored a payload has ended long before
-AT_ONCE = 100  # payloads of one step, which take a few milliseconds
+AT_ONCE = 100  # payloads of one step, which takes a few milliseconds
 
 
 class Orphans:
@@ -23,7 +25,10 @@ class Orphans:
         self._blobs = blobs
 
     def remove(self, after: Place | None, now: datetime) -> tuple[int, Place | None]:
-        """Remove those of some payloads that no row names; return how many, and where to go on."""
+        """Remove the orphans among some payloads.
+
+        Return how many, and the place to continue from.
+        """
         found, place = self._blobs.payloads(after, AT_ONCE)
         old = [one.name for one in found if one.stored_at < now - OLD]
         with self._unit:
@@ -50,7 +55,10 @@ class Orphans:
         return found.fetchone() is not None
 
     def _is_alive(self, key: Key, run_id: str) -> bool:
-        """Whether the job's head has the run. One that cannot be read keeps what may be its own."""
+        """Return whether the job state has the run.
+
+        An unreadable state keeps all payloads of its job.
+        """
         row = self._unit.db.execute(
             "SELECT head FROM heads WHERE tenant = ? AND job_id = ?", key
         ).fetchone()

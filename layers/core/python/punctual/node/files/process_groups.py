@@ -1,4 +1,7 @@
-"""Script groups that this node has started, one file each, so that its successor can end them."""
+"""Process groups of the scripts that this node has started, one file each.
+
+The next start ends them.
+"""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -14,9 +17,9 @@ _NEW = ".new"
 
 
 class Left(NamedTuple):
-    """What a predecessor left: groups that were still there, and files that nothing can be read of.
+    """What a previous node left: the number of groups killed, and the unreadable files.
 
-    The name of such a file is the id of the run.
+    The name of an unreadable file is the id of the run.
     """
 
     killed: int
@@ -24,7 +27,10 @@ class Left(NamedTuple):
 
 
 class GroupFiles:
-    """Written by the thread that runs the script, before the script begins."""
+    """Records process groups.
+
+    The thread that runs the script writes the file before the script begins.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -37,9 +43,9 @@ class GroupFiles:
         (self._folder / run_id).unlink(missing_ok=True)
 
     def end_all(self) -> Left:
-        """Kill what a predecessor left running.
+        """Kill the groups that a previous node left running.
 
-        A file that cannot be read stops no start: it is moved aside, for a person to look at.
+        An unreadable file does not stop the start. It is renamed, for a person to inspect.
         """
         killed = 0
         run_ids: list[str] = []

@@ -1,4 +1,4 @@
-"""The key of the node's tokens: a file that only its owner may read, made when first needed."""
+"""The key of the node's tokens: a file that only its owner may read, created on first use."""
 
 import os
 from pathlib import Path
@@ -11,8 +11,11 @@ FILE = "token.key"
 
 
 class TokenKey:
-    """Without it all tokens are worth nothing; with it and the store they still cannot be made
-    out, for the store holds hashes alone."""
+    """The key that token hashes depend on.
+
+    Without it no token is valid. With it, tokens still cannot be derived from the store, which
+    holds only hashes.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
@@ -20,7 +23,10 @@ class TokenKey:
 
     @property
     def is_there(self) -> bool:
-        """Else the next `read` makes one, with which no token that was made is good."""
+        """Return whether the key exists.
+
+        Otherwise the next `read` creates one, which makes all former tokens invalid.
+        """
         return self.path.exists()
 
     def read(self) -> bytes:

@@ -1,6 +1,6 @@
-"""The keys of the node's webhooks: a file beside the token key, made when first needed.
+"""The keys of the node's webhooks: a file beside the token key, created on first use.
 
-It holds one key or, after a rotation, two, the newest first: by both is signed.
+It holds one key. After a rotation it holds two, the newest first, and both sign.
 """
 
 import os
@@ -17,7 +17,10 @@ FILE = "webhook.key"
 
 
 class WebhookKeys:
-    """Read each time, for a rotation is another process's and a webhook is seldom."""
+    """The keys of the file.
+
+    It is read on each use, because another process rotates the keys and webhooks are rare.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / FILE
@@ -29,12 +32,12 @@ class WebhookKeys:
         return shown_secret(self.secrets(tenant)[0])
 
     def rotate(self) -> None:
-        """A new key, beside the former one."""
+        """Add a new key before the former one."""
         former = self._read() if self.path.exists() else ()
         self._write(rotated(former, os.urandom(KEY_BYTES)))
 
     def check(self) -> None:
-        """Stop the start where the file is there and cannot be used."""
+        """Raise `StoreError` if the file exists and cannot be used. This stops a start."""
         if self.path.exists():
             self._read()
 
@@ -59,7 +62,10 @@ class WebhookKeys:
 
 
 def main(env: Mapping[str, str]) -> int:
-    """`make webhook-key`; a node that runs signs with the new key from its next webhook on."""
+    """Rotate the keys for `make webhook-key`.
+
+    A running node signs with the new key from its next webhook on.
+    """
     folder = Path(env.get("PUNCTUAL_DATA") or ".punctual")
     try:
         if not folder.is_dir():

@@ -1,8 +1,8 @@
-"""SQLite's write-ahead log after a crash: whether all that was acknowledged can still be read.
+"""Checks SQLite's write-ahead log after a crash: every acknowledged commit must be readable.
 
-SQLite reads the log up to the first frame that is damaged and drops the rest in silence. Each
-commit is synced before the next one writes. So when a commit frame is followed by another frame of
-the same log, that commit was acknowledged, and all frames up to it have to be readable.
+SQLite reads the log up to the first damaged frame and drops the rest silently. Each commit is
+synced before the next one writes. So if a frame of the same log follows a commit frame, that commit
+was acknowledged. All frames up to it must be readable.
 """
 
 import sqlite3
@@ -12,11 +12,11 @@ from pathlib import Path
 from punctual.node.sqlite.errors import StoreError
 
 _HEADER, _FRAME_HEADER = 32, 24
-_MAX_FRAME = slice(16, 20)  # in the header of SQLite's index of the log, in the machine's order
+_MAX_FRAME = slice(16, 20)  # in the header of SQLite's index of the log, in native byte order
 
 
 def check_log(database: Path, guide: str) -> None:
-    """Refuse a log of which SQLite would drop changes that were acknowledged."""
+    """Raise `StoreError` if SQLite would drop acknowledged changes of the log."""
     log = database.with_name(f"{database.name}-wal")
     if not log.exists() or log.stat().st_size <= _HEADER:
         return
@@ -33,7 +33,7 @@ def check_log(database: Path, guide: str) -> None:
 
 
 def acknowledged_frames(log: Path) -> int:
-    """How many frames end with the last commit that another frame follows."""
+    """Return how many frames end with the last commit that another frame follows."""
     with log.open("rb") as file:
         header = file.read(_HEADER)
         page, salts = int.from_bytes(header[8:12], "big"), header[16:24]
@@ -48,7 +48,10 @@ def acknowledged_frames(log: Path) -> int:
 
 
 def _readable_frames(database: Path) -> int:
-    """As SQLite finds them. Read-only, for closing a writable connection would drop the rest."""
+    """Return how many frames SQLite can read.
+
+    The connection is read-only, because closing a writable one would drop the rest.
+    """
     db = sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro", uri=True)
     try:
         db.execute("SELECT count(*) FROM sqlite_schema").fetchone()

@@ -1,4 +1,7 @@
-"""Who changed what, on the node: written in the transaction of the change, many in a row."""
+"""The audit on the node.
+
+It is written in the transaction of the change, with many notes in a row.
+"""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -23,15 +26,15 @@ from punctual.node.files.damage import DECODING
 from punctual.node.sqlite.codec import micros, moment
 from punctual.node.sqlite.transaction import Transaction
 
-PACK = 512  # subjects, or notes, in a row
-READ = 500  # rows looked at for one page
+PACK = 512  # subjects or notes in a row
+READ = 500  # rows read for one page
 _TOGETHER = 32
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Noted]).decode
 
 
-Place = tuple[str, int, str]  # as a subject, but made in a sixth of the time
+Place = tuple[str, int, str]  # a subject as a plain tuple, which costs a sixth of the time
 Held = tuple[Note, list[Place]]
 _Row = tuple[int, int, int, bytes]
 _MILLISECOND = 1_000
@@ -41,7 +44,7 @@ class SqliteAudit:
     def __init__(self, unit: Transaction) -> None:
         self._unit = unit
         self._held: dict[str, list[Held]] = {}
-        self._latest: Note | None = None  # and whose it is, and the list that its subjects go to
+        self._latest: Note | None = None  # with its tenant, and the list that its subjects go to
         self._tenant = ""
         self._places: list[Place] = []
 
@@ -50,7 +53,7 @@ class SqliteAudit:
             self._hold(tenant, note, Subject())
 
     def changed(self, note: Note, head: JobState) -> None:
-        """With the swap that wrote this head, and undone with it."""
+        """Note a change of this job state, in the transaction of its swap."""
         ref = head.rules[head.definition].body if note.action in DEFINED else ""
         place = (head.job_id, head.version, ref)
         if note is self._latest and head.tenant == self._tenant and len(self._places) < PACK:
@@ -70,7 +73,10 @@ class SqliteAudit:
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> AuditPage:
-        """A place is a row, and the entry of it that was shown last, if any was."""
+        """Return a page of the audit.
+
+        `after` holds a row number, and the last entry of that row that was shown.
+        """
         filters = filters.kept(now)
         row, last = (2**63 - 1, "") if after is None else (number_in(after[0]), after[1])
         with self._unit:
@@ -103,7 +109,7 @@ class SqliteAudit:
         return AuditPage(found, None)
 
     def _rows(self, tenant: str, filters: AuditFilters, row: int) -> Iterator[_Row]:
-        """From this one on, newest first: those that may hold what is asked for."""
+        """Yield the rows from `row` on that may match, the newest first."""
         start = -1 if filters.start is None else micros(filters.start)
         end = 2**63 - 1 if filters.end is None else micros(filters.end)
         while True:
@@ -142,7 +148,10 @@ class SqliteAudit:
 
 
 def _unreadable(earliest: int, latest: int) -> Unreadable:
-    """A list without these lines would hide them: it is refused, and says how to read the rest."""
+    """Return the error for unreadable rows.
+
+    A list without these entries would hide them, so the error names the ranges that can be read.
+    """
     start, end = moment(earliest), moment(latest + _MILLISECOND)
     return Unreadable(
         f"The audit's lines from {moment_text(start)} to {moment_text(end)} cannot be read. Ask "

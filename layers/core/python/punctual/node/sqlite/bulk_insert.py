@@ -1,4 +1,7 @@
-"""Many rows by few statements: to run one costs as much as the row that it writes."""
+"""Inserts many rows with few statements.
+
+Running a statement costs as much as the row that it writes.
+"""
 
 import sqlite3
 from collections.abc import Sequence
@@ -10,7 +13,10 @@ TOGETHER = 50
 
 
 def insert(db: sqlite3.Connection, statement: str, rows: Sequence[Sequence[Any]]) -> int:
-    """Run `INSERT … VALUES (?, …)` for each; how many rows were written and not ignored."""
+    """Run `INSERT … VALUES (?, …)` for all rows.
+
+    Return how many rows were written and not ignored.
+    """
     whole = len(rows) - len(rows) % TOGETHER
     written = 0
     if whole:

@@ -1,4 +1,4 @@
-"""How values stand in SQLite: moments as whole microseconds, structs as JSON or packed."""
+"""The form of values in SQLite: times as whole microseconds, structs as JSON or MessagePack."""
 
 from datetime import datetime, timedelta
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ _MINUTE = timedelta(minutes=1)
 
 
 class Codec(Generic[T]):
-    """Encoder and decoder of one type, made once."""
+    """JSON encoder and decoder of one type. Both are created once."""
 
     __slots__ = ("decode", "encode")
 
@@ -22,7 +22,9 @@ class Codec(Generic[T]):
 
 
 class Packed(Generic[T]):
-    """Encoder and decoder in MessagePack: two thirds of the length of JSON.
+    """MessagePack encoder and decoder of one type.
+
+    The result has two thirds of the length of JSON.
 
     Only for types without values of a client's own.
     """

@@ -1,4 +1,4 @@
-"""Control rows: who looks after which minute, what requests stood for."""
+"""Control rows of the node: leases of partitions, the watermark, and receipts of requests."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,9 +17,11 @@ _MINE = f"{_PLACE} AND token = ? AND until IS NOT NULL AND done = 0"
 
 
 class SqliteBuckets:
-    """Written at once, within the unit: their rows are few.
+    """Leases of partitions.
 
-    `_closed`: no minute after this one is closed; None where the rows are to be asked.
+    The rows are few, so each change is written at once within the transaction.
+
+    No minute after `_closed` is closed. It is None if the rows have to be read.
     """
 
     def __init__(self, unit: Transaction, clock: Clock) -> None:
@@ -55,7 +57,7 @@ class SqliteBuckets:
             return True
 
     def _closed_to(self) -> int:
-        """The last minute that may be closed."""
+        """Return the last minute that may be closed."""
         if self._closed is None:
             with self._unit:
                 (last,) = self._unit.db.execute(
@@ -154,7 +156,10 @@ class SqliteBuckets:
         self._closed = None
 
     def _update(self, lease: BucketLease, change: str, *values: int) -> bool:
-        """Only for the holder, and only if it has seen every nudge."""
+        """Change the row of a lease.
+
+        This fails if another lease holds the partition or if a nudge came since the last read.
+        """
         with self._unit:
             self._unit.begin()
             done = self._unit.db.execute(
@@ -176,7 +181,10 @@ class SqliteBuckets:
 
 
 def _is_whole(row: tuple[object, ...]) -> bool:
-    """Owner, token, look, until and done. A row that is not whole is taken for none."""
+    """Return whether a row of owner, token, look, until and done is valid.
+
+    An invalid row counts as missing.
+    """
     _, *numbers, done = row
     return done in (0, 1) and all(isinstance(one, int | None) for one in numbers)
 
@@ -197,7 +205,10 @@ class SqliteReceipts:
         return [standing[name] for name, _ in wanted]
 
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
-        """A receipt that cannot be read is refused: a request taken for new would act twice."""
+        """Return the receipts by name.
+
+        An unreadable receipt is an error: a repeated request would act twice.
+        """
         with self._unit:
             rows = [(name, self._row(tenant, name, now)) for name in dict.fromkeys(names)]
         try:

@@ -1,4 +1,4 @@
-"""How many jobs and runs there are in each state, kept by the commits that change it."""
+"""Counts of jobs and runs by status, kept by the commits that change them."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -9,14 +9,17 @@ JOB, RUN = "job", "run"
 
 
 class Counts:
-    """Other parts note what came and went while they flush, so this one is flushed last."""
+    """Collects changes of counts.
+
+    It is flushed last, because other parts note changes while they flush.
+    """
 
     def __init__(self, unit: Transaction) -> None:
         self._unit = unit
         self.changes: Counter[tuple[str, str, str]] = Counter()
 
     def of(self, tenant: str, kind: str) -> Mapping[str, int]:
-        """What stands in the rows; those that expired count until they are removed."""
+        """Return the counts of the stored rows. Expired rows count until they are removed."""
         found = self._unit.db.execute(
             "SELECT status, n FROM counts WHERE tenant = ? AND kind = ? AND n > 0", (tenant, kind)
         )

@@ -1,4 +1,4 @@
-"""Definitions by version: written once, beside the heads that name them."""
+"""Definitions by version. Each is written once, and job states refer to it."""
 
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -11,8 +11,9 @@ from punctual.node.sqlite.transaction import Transaction
 
 BODY = Codec(DefinitionRow)
 CACHED = 20_000
-Place = tuple[tuple[str, str], str]  # a plain tuple is hashed as a key is, and made faster
-SMALL = 1_024  # bytes: what is larger is read again, so that memory stays bounded
+# a plain tuple: it has the hash of a `Key`, and is faster to create
+Place = tuple[tuple[str, str], str]
+SMALL = 1_024  # bytes: larger definitions are not cached, so that memory stays bounded
 
 
 class SqliteDefinitions:
@@ -23,7 +24,11 @@ class SqliteDefinitions:
         self._cache: OrderedDict[Place, DefinitionRow] = OrderedDict()
 
     def put(self, bodies: Sequence[DefinitionRow]) -> None:
-        """Encoded at once: what cannot be written fails its own caller, not the whole unit."""
+        """Store definitions.
+
+        Each is encoded at once, so that an error fails its own caller and not the whole
+        transaction.
+        """
         rows = {
             ((body.tenant, body.job_id), body.ref): (body, BODY.encode(body)) for body in bodies
         }
@@ -50,7 +55,7 @@ class SqliteDefinitions:
             return None
         try:
             body = BODY.decode(row[0])
-        except DECODING as error:  # as good as missing: what needs it is refused
+        except DECODING as error:  # A damaged row counts as missing. Operations that need it fail.
             self._unit.damage.note("bodies", (*key, ref), error)
             return None
         if len(row[0]) <= SMALL and not self._unit.db.in_transaction:
@@ -64,7 +69,7 @@ class SqliteDefinitions:
             cache.popitem(last=False)
 
     def forget(self) -> None:
-        """Rows were removed in this unit: keep none of what is remembered."""
+        """Clear the cache, because rows were removed in this transaction."""
         self._cache.clear()
 
     def flush(self) -> None:

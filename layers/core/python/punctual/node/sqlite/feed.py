@@ -1,4 +1,4 @@
-"""The node's event stream: what `event` tasks publish, numbered, in the commit of their runs."""
+"""The node's event stream. `event` tasks publish numbered events in the commit of their runs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,9 +17,11 @@ _decode = msgspec.json.Decoder(list[dict[str, Any]]).decode
 
 
 class SqliteFeed:
-    """An event's id is its number. Numbers only grow: the newest row is never removed.
+    """Stores events by number, which is also their id.
 
-    A row holds a list of events that were published together, by the number of the last.
+    Numbers only grow, because the newest row is never removed.
+
+    A row holds a list of events that were published together, under the number of the last.
     """
 
     def __init__(self, unit: Transaction, clock: Clock) -> None:
@@ -39,7 +41,7 @@ class SqliteFeed:
             return [str(number) for number in range(last + 1, self._last + 1)]
 
     def read(self, after: int, limit: int) -> list[tuple[int, dict[str, Any]]]:
-        """Events behind that number, in order."""
+        """Return at most `limit` events with numbers above `after`, in order."""
         found: list[tuple[int, dict[str, Any]]] = []
         with self._unit:
             self.flush()
@@ -80,7 +82,7 @@ class SqliteFeed:
 
 
 def _packs(last: int, at: int, events: Sequence[bytes]) -> Iterator[_Pack]:
-    """Rows for events numbered from behind `last`, none of them long."""
+    """Yield rows for events numbered from `last` + 1. The size of a row is bounded."""
     pack: list[bytes] = []
     size = 0
     for event in events:

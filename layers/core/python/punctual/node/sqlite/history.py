@@ -1,4 +1,4 @@
-"""History: a row for each run that ended, filed by its id, which sorts by time."""
+"""History: a row for each run that ended, sorted by run id and so by time."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,10 @@ _Row = tuple[str, str, str, int, str, bytes]
 
 
 def unreadable_run(key: RunKey, status: str, expires_at: datetime) -> RunRow:
-    """What is known of a run whose row is damaged: its id holds its time, its expiry its end."""
+    """Return the known fields of a run with a damaged row.
+
+    Its id holds its time, and its expiry its end.
+    """
     at = EPOCH + timedelta(milliseconds=int(key.run_id[:8] + key.run_id[9:13], 16))
     ended_at = expires_at - RETENTION
     run = Run(key.run_id, RunStatus(status), 0, at, at, at, ended_at, ended_at=ended_at)
@@ -38,7 +41,7 @@ class SqliteHistory:
     def __init__(self, unit: Transaction, counts: Counts) -> None:
         self._unit = unit
         self._counts = counts
-        self.held: dict[RunKey, RunRow] = {}  # in this unit, not written yet
+        self.held: dict[RunKey, RunRow] = {}  # rows of this transaction that are not written yet
         self._attempts: list[AttemptRow] = []
 
     def put(self, rows: Sequence[RunRow]) -> None:
@@ -80,7 +83,7 @@ class SqliteHistory:
     def _attempts_of(
         self, key: RunKey, now: datetime
     ) -> Sequence[tuple[int, bool, AttemptRow | None]]:
-        """Token, whether it is LOST, and the row; None where it cannot be read."""
+        """Return token, LOST flag and row of each attempt. An unreadable row is None."""
         with self._unit:
             self._flush_attempts()
             rows = self._unit.db.execute(
@@ -98,7 +101,10 @@ class SqliteHistory:
             return None
 
     def _run(self, tenant: str, kept: tuple[str, str, int, str, bytes]) -> RunRow:
-        """A row that cannot be read is shown with what its columns say, so no list is shorter."""
+        """Return the decoded row.
+
+        An unreadable row is shown with the content of its columns, so that no list omits it.
+        """
         job_id, run_id, expires, status, row = kept
         try:
             return ROW.decode(row)
@@ -128,7 +134,7 @@ class SqliteHistory:
             bound = f" AND {MOMENT} <= ? AND (run_id, job_id) < (?, ?)" if before else ""
             given = (before[0][:13], *before) if before else ()
             db = self._unit.db
-            found = db.execute(  # the numbers first: long rows are not to be sorted
+            found = db.execute(  # Select ids first, so that SQLite does not sort long rows.
                 f"SELECT id FROM runs INDEXED BY runs_by_moment WHERE tenant = ?{bound} "
                 f"AND expires > ? ORDER BY {MOMENT} DESC, run_id DESC, job_id DESC LIMIT ?",
                 (tenant, *given, micros(now), limit),
@@ -155,7 +161,7 @@ class SqliteHistory:
         rows: list[_Row] = []
         at, expires = None, 0
         for key, row in self.held.items():
-            if row.expires_at is not at:  # those of one batch share it
+            if row.expires_at is not at:  # runs of one batch share it
                 at = row.expires_at
                 expires = micros(at)
             rows.append((*key, expires, row.run.status._value_, encode(row)))
@@ -163,7 +169,11 @@ class SqliteHistory:
         self._write(rows)
 
     def _write(self, rows: Sequence[_Row]) -> None:
-        """Usually all are new; only where some are not does it cost to tell them apart."""
+        """Insert the rows and count them.
+
+        Usually all are new. Otherwise the insert is rolled back, and each old row is read for the
+        counts.
+        """
         db = self._unit.db
         db.execute("SAVEPOINT new_rows")
         written = insert(db, f"INSERT OR IGNORE {_INSERT}", rows)

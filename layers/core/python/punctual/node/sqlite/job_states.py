@@ -1,4 +1,7 @@
-"""Heads and their leases: compare and swap in memory, one row a head in each commit."""
+"""Job states and their leases.
+
+Compare and swap runs in memory, and each commit writes one row for each changed state.
+"""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -33,7 +36,7 @@ from punctual.node.sqlite.state_rows import (
 from punctual.node.sqlite.transaction import Transaction
 
 CACHED = 20_000
-_TOGETHER = 200  # busy heads read in one go
+_TOGETHER = 200  # busy job states in one read
 _KEPT = "(expires IS NULL OR expires > ?)"
 _HEADS = "SELECT tenant, job_id, head FROM heads"
 _COMING = (
@@ -106,7 +109,10 @@ class SqliteJobStates:
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
     ) -> Coming | None:
-        """Each read is a walk along the index that ends with the rows it answers."""
+        """Return the job states that come next.
+
+        Each read follows the index and ends with the rows it returns.
+        """
         with self._unit:
             self.flush()
             place, until = (micros(after[0]), after[1]), micros(end)
@@ -133,9 +139,10 @@ class SqliteJobStates:
         return Coming(heads, None if last is None else (moment(last[0]), last[1]))
 
     def busy(self, tenant: str) -> Iterator[JobState]:
-        """Each as it is when it is read.
+        """Yield the busy job states, each as it is when it is read.
 
-        In the order of row numbers, which never change: one that is busy all the while comes once.
+        The order is that of row numbers, which never change. So a job that stays busy is yielded
+        once.
         """
         last, now = 0, micros(self._clock())
         while True:
@@ -154,7 +161,10 @@ class SqliteJobStates:
             last = rows[-1][3]
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
-        """In the order of tenant and job, so what is added meanwhile repeats nothing."""
+        """Return a page of all job states.
+
+        The order is by tenant and job, so new jobs do not repeat others.
+        """
         with self._unit:
             self.flush()
             after = msgspec.json.decode(cursor, type=Key) if cursor else Key("", "")
@@ -171,7 +181,10 @@ class SqliteJobStates:
             return Walk(heads, msgspec.json.encode(last).decode(), told)
 
     def end_all_leases(self) -> list[Key]:
-        """For a start: whoever held them is gone, as the folder's lock shows."""
+        """End all leases and return their jobs.
+
+        A start calls this: the lock on the folder proves that their holders are gone.
+        """
         with self._unit:
             self.flush()
             found = read_rows(
@@ -201,7 +214,7 @@ class SqliteJobStates:
             return min((moment(due) for (due,) in found if due is not None), default=None)
 
     def forget(self, key: Key) -> None:
-        """Its rows were removed in this unit."""
+        """Drop the cached job state, because its rows were removed in this transaction."""
         self._memory.forget(key)
         self._bodies.forget()
 
@@ -217,7 +230,7 @@ class SqliteJobStates:
         try:
             kept = self._memory.find(key)
         except Unreadable:
-            return False  # lost: the next load says why
+            return False  # The swap is lost. The next load raises the reason.
         version, leases = 0, NO_LEASES
         if kept is not None and not self._expired(kept[1].head):
             standing, leases = kept[1]

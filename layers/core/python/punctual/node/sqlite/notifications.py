@@ -1,4 +1,7 @@
-"""Notices of the node: rows that the end of a run writes with it, until they are told."""
+"""Notifications of the node.
+
+The commit that ends a run writes them, and they stay until delivery.
+"""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
@@ -21,7 +24,10 @@ class Waiting(NamedTuple):
 
 
 class SqliteNotifications:
-    """What is to be told next is known without asking: most nodes have no notices at all."""
+    """Stores undelivered notifications.
+
+    The time of the next one is cached, because most nodes have none.
+    """
 
     def __init__(self, unit: Transaction, clock: Clock) -> None:
         self._unit = unit
@@ -43,7 +49,10 @@ class SqliteNotifications:
         return [True] * len(notices)
 
     def next_at(self, but: Collection[int]) -> datetime | None:
-        """When the next is due, `but` some that are being told."""
+        """Return when the next notification is due, without those of `but`.
+
+        Their delivery is in progress.
+        """
         if not self._known:
             with self._unit:
                 (found,) = self._unit.db.execute(
@@ -65,7 +74,10 @@ class SqliteNotifications:
         return [one for one in found if one is not None]
 
     def _read(self, now: datetime, number: int, notice: bytes, tries: int) -> Waiting | None:
-        """One that cannot be read holds up no other: it is looked at again seldom."""
+        """Return the notification, or None if it is unreadable.
+
+        An unreadable row is postponed, so that it delays no other.
+        """
         try:
             return Waiting(number, _NOTICE.decode(notice), int(tries))
         except DECODING as error:
@@ -83,7 +95,7 @@ class SqliteNotifications:
         self._known = False
 
     def due_by(self, at: datetime) -> None:
-        """Let none wait for longer than until then."""
+        """Make waiting notifications due by `at` at the latest."""
         with self._unit:
             self._unit.begin()
             self._unit.db.execute(
@@ -92,7 +104,7 @@ class SqliteNotifications:
         self._known = False
 
     def settle(self, number: int) -> None:
-        """It is told, or given up."""
+        """Remove a notification that was delivered or abandoned."""
         with self._unit:
             self._unit.begin()
             self._unit.db.execute("DELETE FROM notices WHERE id = ?", (number,))

@@ -1,4 +1,4 @@
-"""Removing what has expired, in steps of bounded size; reads filter it out before that."""
+"""Removes expired rows in steps of bounded size. Until then reads filter them out."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -27,7 +27,10 @@ T = TypeVar("T")
 
 
 class Purge:
-    """A blob goes before the row that names it, so that none is left without a name."""
+    """Removes expired rows.
+
+    A blob goes before the row that names it, so that no blob is left without a row.
+    """
 
     def __init__(
         self,
@@ -47,7 +50,7 @@ class Purge:
         self._walked: tuple[str, str, int] = _START
 
     def step(self, now: datetime, limit: int) -> bool:
-        """Remove at most `limit` rows of each kind; whether there may be more to remove."""
+        """Remove at most `limit` rows of each kind. Return whether more may be expired."""
         with self._unit:
             self._heads.flush()
             self._unit.begin()
@@ -83,7 +86,7 @@ class Purge:
         return len(found) >= limit
 
     def _runs(self, now: datetime, limit: int) -> bool:
-        """Walk the old end of a tenant's history; what is younger cannot have expired."""
+        """Walk the old end of a tenant's history. Younger runs cannot be expired."""
         db = self._unit.db
         self._history.flush()
         tenant, after, number = self._walked
@@ -135,7 +138,10 @@ class Purge:
     def _decoded(
         self, table: str, key: tuple[str, ...], decode: Callable[[bytes], T], row: bytes
     ) -> T | None:
-        """What cannot be read goes when its time is over, as all else does; its blobs stay."""
+        """Return the decoded row, or None if it is unreadable.
+
+        An unreadable row is removed when it expires, but its blobs stay.
+        """
         try:
             return decode(row)
         except DECODING as error:
@@ -159,7 +165,7 @@ class Purge:
         return gone >= limit
 
     def _events(self, now: datetime, limit: int) -> bool:
-        """In order, and never the newest: the numbers go on from it."""
+        """Remove expired events in order, but never the newest: new numbers continue from it."""
         gone = self._unit.db.execute(
             "DELETE FROM feed WHERE seq IN (SELECT seq FROM feed ORDER BY seq LIMIT ?) "
             "AND at <= ? AND seq < (SELECT max(seq) FROM feed)",
@@ -175,7 +181,10 @@ class Purge:
         return gone >= limit
 
     def _starts(self, now: datetime, limit: int) -> bool:
-        """Of tenants that start and order nothing more: the others' go with what they add."""
+        """Remove old starts and start requests of inactive tenants.
+
+        Active tenants remove their own with each addition.
+        """
         gone = self._unit.db.execute(
             "DELETE FROM starts WHERE (kind, tenant, at) IN "
             "(SELECT kind, tenant, at FROM starts WHERE at <= ? LIMIT ?)",

@@ -1,4 +1,4 @@
-"""What was started and ordered of limited tenants, kept for a minute: a restart forgets none."""
+"""Starts and start requests of limited tenants, stored for a minute. So a restart keeps them."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -12,13 +12,16 @@ MINUTE = timedelta(minutes=1)  # no window is longer
 
 
 class SqliteStarts:
-    """Written at once, within the unit that does what it counts: one row for all of a moment."""
+    """Stores starts at once, in the transaction of the starts.
+
+    One row counts all starts of a moment.
+    """
 
     def __init__(self, unit: Transaction) -> None:
         self._unit = unit
 
     def add(self, kind: str, tenant: str, at: datetime, count: int, gone: datetime) -> None:
-        """What lies at or before `gone` counts no more."""
+        """Count starts at `at`, and remove the tenant's starts up to `gone`."""
         with self._unit:
             self._unit.begin()
             self._unit.db.execute(
@@ -32,7 +35,7 @@ class SqliteStarts:
             )
 
     def since(self, kind: str, tenant: str, at: datetime) -> Sequence[datetime]:
-        """One by one, in order, those behind that moment."""
+        """Return the times after `at` in order, one for each start."""
         with self._unit:
             rows = self._unit.db.execute(
                 "SELECT at, n FROM starts WHERE kind = ? AND tenant = ? AND at > ? ORDER BY at",

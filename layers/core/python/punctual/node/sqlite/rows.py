@@ -1,4 +1,4 @@
-"""Rows of SQLite as they stand, also where a text is not UTF-8."""
+"""Reads rows of SQLite also if a text is not UTF-8."""
 
 import sqlite3
 from typing import Any
@@ -9,7 +9,10 @@ _NOT_UTF_8 = "Could not decode to UTF-8"
 def read_rows(
     db: sqlite3.Connection, statement: str, values: tuple[Any, ...] = ()
 ) -> list[tuple[Any, ...]]:
-    """All rows. A text that is damaged comes as bytes; SQLite's module alone would give none."""
+    """Return all rows, with a damaged text as bytes.
+
+    By default the module `sqlite3` fails on it.
+    """
     try:
         return db.execute(statement, values).fetchall()
     except sqlite3.OperationalError as error:

@@ -1,4 +1,4 @@
-"""The tables of the embedded store, and the number of their schema in the file."""
+"""The tables of the embedded store, and the schema version in the file."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ _HEADS = (
     )""",
     "CREATE UNIQUE INDEX heads_by_job ON heads (tenant, job_id)",
     "CREATE INDEX heads_expiring ON heads (expires) WHERE expires IS NOT NULL",
-    # What comes next over all jobs is asked for by time.
+    # The next occurrences over all jobs are read by time.
     """CREATE INDEX heads_coming ON heads (tenant, again, coming, job_id)
         WHERE coming IS NOT NULL""",
     "CREATE INDEX heads_of_busy ON heads (tenant) WHERE busy = 1",
@@ -43,8 +43,8 @@ _HEADS = (
         beaten INTEGER NOT NULL,
         PRIMARY KEY (head, run_id)
     ) WITHOUT ROWID""",
-    # An index of the QUEUED runs of `heads`. The tenant comes before the priority: a tenant at its
-    # limit costs one probe, whatever number of its runs wait.
+    # An index of the QUEUED runs of `heads`. The tenant comes before the priority, so that a tenant
+    # at its limit costs one probe, however many of its runs wait.
     """CREATE TABLE queue (
         slot INTEGER NOT NULL,
         tenant TEXT NOT NULL,
@@ -57,9 +57,9 @@ _HEADS = (
     ) WITHOUT ROWID""",
 )
 
-# A row of history is long, so it goes to the end of a plain table. The list over all jobs needs
-# run ids in order. Runs of one moment share the first 48 bits of the id: an index on those bits
-# also grows at its end, and a reader sorts the runs of one moment.
+# Rows of history are long, so they are appended to a plain table. The list over all jobs needs run
+# ids in order. Runs of one moment share the first 48 bits of the id. An index on those bits also
+# grows at its end, and a reader sorts the runs of one moment.
 _RUNS = (
     """CREATE TABLE runs (
         id INTEGER PRIMARY KEY,
@@ -135,7 +135,7 @@ _REST = (
         PRIMARY KEY (tenant, name)
     ) WITHOUT ROWID""",
     "CREATE INDEX receipts_expiring ON receipts (expires)",
-    # A row of events holds those that were published together.
+    # A row holds the events that were published together.
     "CREATE TABLE feed (seq INTEGER PRIMARY KEY, at INTEGER NOT NULL, event BLOB NOT NULL)",
     """CREATE TABLE notices (
         id INTEGER PRIMARY KEY,
@@ -169,7 +169,7 @@ _REST = (
         noted BLOB NOT NULL
     )""",
     "CREATE INDEX audit_of_tenant ON audit (tenant)",
-    # Expired rows are found by their time: a clock that was ahead has left rows out of order.
+    # Expired rows are found by time, because a clock that was ahead leaves rows out of order.
     "CREATE INDEX audit_by_end ON audit (latest)",
 )
 
@@ -177,7 +177,7 @@ STATEMENTS: Sequence[str] = (*_HEADS, *_RUNS, *_DISPATCH, *_COUNTS, *_REST)
 
 
 def connect(path: Path, statements: Sequence[str] = STATEMENTS) -> sqlite3.Connection:
-    """Return a connection to the file; create the tables in a file that has none."""
+    """Return a connection to the file. Create the tables in a file that has none."""
     try:
         db = sqlite3.connect(path, isolation_level=None, timeout=5, cached_statements=256)
     except sqlite3.Error as error:
@@ -195,7 +195,7 @@ def connect(path: Path, statements: Sequence[str] = STATEMENTS) -> sqlite3.Conne
 
 
 def _tune(db: sqlite3.Connection) -> None:
-    """Flush each commit to the disk before it is answered; the main file follows later."""
+    """Make each commit sync the write-ahead log. The main file follows at checkpoints."""
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")
     db.execute("PRAGMA wal_autocheckpoint = 16000")

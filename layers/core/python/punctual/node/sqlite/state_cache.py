@@ -1,4 +1,4 @@
-"""Heads in memory: as the unit sees them, and what SQLite holds of those not yet written."""
+"""Job states in memory: the view of the transaction, and the stored form of unwritten changes."""
 
 from collections import OrderedDict
 
@@ -9,17 +9,19 @@ from punctual.node.sqlite.codec import moment
 from punctual.node.sqlite.state_rows import HEAD, NO_LEASES
 from punctual.node.sqlite.transaction import Transaction
 
-# Plain tuples, for these are made with every swap: a key as it is hashed, and a head with the
-# number of its row, by which a write finds it without a search.
+# Plain tuples, because every swap creates some. A name has the hash of a `Key`. A kept state has
+# the number of its row, so that a write needs no search.
 Name = tuple[str, str]
 Kept = tuple[int, StoredState]
 
 
 class StateCache:
-    """The file has one owner, so what is remembered of it stays true.
+    """Caches job states.
 
-    The cache is what is committed; `_open` what this unit changed, `_rows` how the rows of those
-    stand that are not written yet.
+    The file has one owner, so the cache stays true.
+
+    `_cache` holds committed states. `_open` holds the changes of this transaction, and `_rows` the
+    stored form of changes that are not written yet.
     """
 
     def __init__(self, unit: Transaction, cached: int) -> None:
@@ -28,12 +30,15 @@ class StateCache:
         self._cache: OrderedDict[Name, Kept] = OrderedDict()
         self._open: dict[Name, Kept] = {}
         self._rows: dict[Name, StoredState | None] = {}
-        self._behind: set[Name] = set()  # what a read finds of these is not committed
+        self._behind: set[Name] = set()  # keys with uncommitted rows
         self._last: int | None = None
         self._newest: dict[str, str] = {}
 
     def find(self, key: Name) -> Kept | None:
-        """As the unit sees it, expired or not; `Unreadable` where its row is damaged."""
+        """Return the job state as the transaction sees it, expired or not.
+
+        Raise `Unreadable` if its row is damaged.
+        """
         kept = self._open.get(key)
         if kept is not None:
             return kept
@@ -57,13 +62,19 @@ class StateCache:
         self._open[key] = (self._next_number(key) if old is None else old[0], new)
 
     def take_pending(self) -> list[tuple[StoredState | None, Kept]]:
-        """What each row holds (None: there is none) and is to hold; the caller writes it now."""
+        """Return the stored state (None if new) and the new state of each changed row.
+
+        The caller writes them now.
+        """
         rows = [(old, self._open[key]) for key, old in self._rows.items()]
         self._rows.clear()
         return rows
 
     def forget(self, key: Name) -> None:
-        """Its rows were changed in this unit behind the memory, which reads them again."""
+        """Drop a job state, because this transaction changed its rows directly.
+
+        The next `find` reads it again.
+        """
         self._open.pop(key, None)
         self._cache.pop(key, None)
         self._behind.add(key)
@@ -87,7 +98,10 @@ class StateCache:
             self._cache.popitem(last=False)
 
     def _newest_of(self, tenant: str) -> str:
-        """Ids of new jobs rise, so that nearly all are known to be new without a search."""
+        """Return the newest job id of a tenant.
+
+        New ids rise, so nearly all new jobs are recognized without a search.
+        """
         newest = self._newest.get(tenant)
         if newest is None:
             (newest,) = self._unit.db.execute(
@@ -97,7 +111,10 @@ class StateCache:
         return newest
 
     def _next_number(self, key: Name) -> int:
-        """Drawn here rather than by SQLite, so that many rows are inserted by one call."""
+        """Return the number of a new row.
+
+        It is drawn here and not by SQLite, so that one call inserts many rows.
+        """
         if self._last is None:
             (last,) = self._unit.db.execute("SELECT coalesce(max(id), 0) FROM heads").fetchone()
             self._last = int(last)

@@ -1,4 +1,4 @@
-"""What a changed head means for SQLite's rows: the fewest that say it."""
+"""Converts a changed job state to the fewest changes of rows in SQLite."""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
@@ -46,9 +46,12 @@ Row = tuple[Any, ...]
 
 @cache
 def _update(over: bool, busy: bool, coming: bool, none_comes: bool) -> str:
-    """One that names a column writes its indexes again, changed or not: so only what changed.
+    """Return the UPDATE for the columns that changed.
 
-    What is known to be none is said so, which spares asking each row whether it has an index.
+    An UPDATE rewrites the indexes of every column that it names, changed or not.
+
+    If nothing comes next, the statement has the constant NULL, so SQLite skips the check for an
+    index entry.
     """
     names = ["head", *(_OVER * over), *(_BUSY * busy), *(_COMING * coming)]
     sets = [f"{name} = ?" for name in names]
@@ -58,7 +61,7 @@ def _update(over: bool, busy: bool, coming: bool, none_comes: bool) -> str:
 
 
 class JobStateRows:
-    """Collects the writes of one flush, and what they change in the counts."""
+    """Collects the writes of one flush, and their changes of the counts."""
 
     def __init__(
         self, counts: Counter[tuple[str, str, str]], recorded: Container[RunKey] = ()
@@ -76,7 +79,7 @@ class JobStateRows:
         self._expires: int | None = None
 
     def add(self, number: int, old: StoredState | None, new: StoredState) -> None:
-        """`number` is the row's own."""
+        """Add the writes for a changed job state. `number` is the number of its row."""
         head = new.head
         if old is None:
             self._count(head, 1)
@@ -109,7 +112,7 @@ class JobStateRows:
         self._updates.setdefault(kind, []).append(row)
 
     def _queue(self, old: Sequence[Row], new: Sequence[Row]) -> None:
-        """Change the rows of the run queue: a job has few, or none."""
+        """Change the rows of the run queue. A job has few or none."""
         if old != new:
             self._unqueued += [row for row in old if row not in new]
             self._queued += [row for row in new if row not in old]
@@ -136,14 +139,14 @@ class JobStateRows:
 
     def _over(self, head: JobState) -> Row:
         at = head.ended_at
-        if at is not self._ended_at:  # those of one batch share it
+        if at is not self._ended_at:  # jobs of one batch share it
             expires = expires_at(head)
             self._expires = None if expires is None else micros(expires)
             self._ended_at = at
         return _state(head), self._expires
 
     def _busy(self, new: StoredState) -> Row:
-        """What tells that there is something to do, or that it is not recorded yet."""
+        """Return the number of leases, and whether the job has live, waiting or unrecorded runs."""
         if _is_calm(new):
             return _CALM
         head = new.head
@@ -151,7 +154,10 @@ class JobStateRows:
         return len(new.leases), busy
 
     def _is_unrecorded(self, head: JobState) -> bool:
-        """Unless this very commit records all that ended: then nobody need look for it here."""
+        """Return whether an ended run is still missing from the history.
+
+        Runs that this commit records are not missing.
+        """
         tenant, job_id = head.tenant, head.job_id
         return any(RunKey(tenant, job_id, run.run_id) not in self._recorded for run in head.ended)
 
@@ -186,7 +192,7 @@ class JobStateRows:
 def read_heads(
     damage: Damage, rows: Iterable[tuple[str, str, bytes]]
 ) -> tuple[list[JobState], list[Key]]:
-    """The heads of (tenant, job, head), and the jobs whose head cannot be read."""
+    """Return the job states of rows (tenant, job, state), and the jobs with an unreadable state."""
     heads: list[JobState] = []
     unread: list[Key] = []
     for tenant, job_id, row in rows:
@@ -199,7 +205,7 @@ def read_heads(
 
 
 def uncount(heads: Iterable[JobState], counts: Counter[tuple[str, str, str]]) -> None:
-    """Take heads out of the counts whose rows go."""
+    """Subtract job states from the counts, because their rows are removed."""
     rows = JobStateRows(counts)
     for head in heads:
         rows._count(head, -1)
@@ -210,7 +216,7 @@ def _state(head: JobState) -> str:
 
 
 def _is_calm(stored: StoredState) -> bool:
-    """The columns of `_BUSY` are `_CALM`."""
+    """Return whether the columns of `_BUSY` are `_CALM`."""
     head = stored.head
     return not (head.runs or head.line or head.ended or stored.leases)
 
@@ -221,7 +227,7 @@ def _coming(head: JobState) -> Row:
 
 
 def queued_in(head: JobState) -> list[Row]:
-    """Return the rows of the run queue that this job state stands for."""
+    """Return the rows of the run queue for the QUEUED runs of this job state."""
     return [
         (
             slot_number(rules),

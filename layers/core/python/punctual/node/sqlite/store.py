@@ -1,4 +1,4 @@
-"""The embedded adapter: one SQLite file, blobs beside it, and a lock that keeps others out."""
+"""The embedded adapter: one SQLite file, blobs beside it, and a lock against a second process."""
 
 import sqlite3
 from collections.abc import Mapping, Sequence
@@ -47,11 +47,14 @@ from punctual.node.sqlite.tokens import SqliteTokens
 from punctual.node.sqlite.transaction import Transaction
 
 FILE = DATABASE
-TIDY = 5_000  # changed rows
+TIDY = 5_000  # changed rows between checkpoints
 
 
 class Store:
-    """Belongs to the thread that opened it; only `blobs` may be used by others too."""
+    """All ports of the node.
+
+    It belongs to the thread that opened it; other threads may use only `blobs`.
+    """
 
     def __init__(
         self,
@@ -94,7 +97,10 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path, clock: Clock = wall, log: Log = untold) -> "Store":
-        """Make the folder where there is none; `StoreError` says why it cannot be used."""
+        """Return the store of a folder, which is created if missing.
+
+        `StoreError` says why it cannot be used.
+        """
         try:
             make_folder(folder)
             lock = FolderLock(folder)
@@ -124,11 +130,14 @@ class Store:
             raise
 
     def work(self) -> Transaction:
-        """`with store.work():` makes one transaction of all the port calls inside."""
+        """Return the transaction.
+
+        `with store.work():` makes one transaction of all port calls inside.
+        """
         return self._unit
 
     def ports(self, messages: Messages, wake: WakeUps, feed: Feed | None = None) -> Ports:
-        """All the ports; the node brings those that are about the node itself."""
+        """Return all ports. The caller provides the ports for messages and wake-ups."""
         return Ports(
             heads=self.heads,
             timers=self.timers,
@@ -144,7 +153,10 @@ class Store:
         )
 
     def end_all_leases(self) -> list[Key]:
-        """At a start: the lock on the folder proves that nobody holds them. Whose they were."""
+        """End all leases and return their jobs.
+
+        At a start the lock on the folder proves that no process holds them.
+        """
         return self.heads.end_all_leases()
 
     def count_queued(self, tenant: str) -> int:
@@ -154,11 +166,11 @@ class Store:
         return self.heads.oldest_queued(tenant)
 
     def count_jobs(self, tenant: str) -> Mapping[str, int]:
-        """How many jobs are in each state."""
+        """Return the number of jobs by status."""
         return self._count(tenant, JOB)
 
     def count_runs(self, tenant: str) -> Mapping[str, int]:
-        """How many runs are in each status: those alive, and the rows of the history."""
+        """Return the number of runs by status: live runs, and the rows of the history."""
         return self._count(tenant, RUN)
 
     def _count(self, tenant: str, kind: str) -> Mapping[str, int]:
@@ -169,7 +181,7 @@ class Store:
             return self._counts.of(tenant, kind)
 
     def warnings(self) -> Sequence[HealthWarning]:
-        """What a person should see to."""
+        """Return the warnings for the operator."""
         full = disk_warning(self.database.folder)
         return [*self.damage.warnings(), *([] if full is None else [full])]
 
@@ -181,20 +193,25 @@ class Store:
         self._full = full is not None
 
     def tidy(self) -> None:
-        """Write the log back to the file when nobody waits: else a commit does it, when it is
-        long, and whoever is due then waits for that."""
+        """Checkpoint the write-ahead log while the node is idle.
+
+        Otherwise a commit does it when the log is long, and due runs wait.
+        """
         if self._db.total_changes - self._tidied >= TIDY:
             with self._unit:
                 self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             self._tidied = self._db.total_changes
 
     def purge(self, now: datetime, limit: int) -> bool:
-        """Remove some of what has expired; True when there is more to do."""
+        """Remove some expired rows. Return whether more may be expired."""
         self.watch_disk()
         return self._purge.step(now, limit)
 
     def remove_orphans(self, after: Place | None, now: datetime) -> tuple[int, Place | None]:
-        """Remove some payloads that no row names; how many, and where to go on, None at the end."""
+        """Remove some payloads without a row.
+
+        Return how many, and the place to continue from, or None at the end.
+        """
         return self._orphans.remove(after, now)
 
     def close(self) -> None:

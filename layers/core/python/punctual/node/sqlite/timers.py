@@ -1,4 +1,4 @@
-"""Timers: held back until the commit, then one small row each, filed by their minute."""
+"""Timers: held in memory until the commit, then one small row each, filed by minute."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ from punctual.node.sqlite.transaction import Transaction
 
 _CURSOR = Codec(tuple[int, str, str, int])
 _BEHIND = " AND (at, tenant, job_id, version) > (?, ?, ?, ?)"
-# A text that is not UTF-8 was read as bytes, which are no text to SQLite.
+# A text that is not UTF-8 was read as bytes. To SQLite bytes never equal a text.
 _SAME = " AND ".join(
     f"({name} IS ? OR {name} IS CAST(? AS TEXT))" for name in ("at", "tenant", "job_id", "version")
 )
@@ -29,7 +29,11 @@ class SqliteTimers:
             self._wanted.update(dict.fromkeys(timers, True))
 
     def delete(self, timers: Sequence[Timer]) -> None:
-        """Also of one put in the same unit: it may have stood before."""
+        """Delete timers.
+
+        One that was put in the same transaction is also deleted from the table, where it may have
+        stood before.
+        """
         with self._unit:
             self._wanted.update(dict.fromkeys(timers, False))
 
@@ -57,7 +61,7 @@ class SqliteTimers:
         return TimerPage(found, _CURSOR.encode(rows[-1]).decode() if more else None)
 
     def _remove(self, bucket: datetime, shard: int, rows: Sequence[tuple[Any, ...]]) -> None:
-        """Take out rows that cannot be read: they would keep their minute open for ever.
+        """Remove unreadable rows, which would keep their minute open forever.
 
         The next walk of the reconciler gives their jobs new timers.
         """
@@ -110,7 +114,7 @@ class SqliteTimers:
 
 
 def _is_timer(row: tuple[Any, ...]) -> bool:
-    """Whether the values are what a timer is made of: SQLite keeps what it is given."""
+    """Return whether the values have the types of a timer. SQLite stores any type in any column."""
     at, tenant, job_id, version = row
     return (
         type(at) is int
@@ -122,7 +126,7 @@ def _is_timer(row: tuple[Any, ...]) -> bool:
 
 
 def _rows(timers: Sequence[Timer]) -> list[tuple[int | str, ...]]:
-    """Many are of one moment, whose numbers are worked out once."""
+    """Return the rows of timers. Many share a time, which is converted once."""
     minutes = {bucket: minute(bucket) for bucket in {timer.bucket for timer in timers}}
     moments = {at: micros(at) for at in {timer.at for timer in timers}}
     return [

@@ -1,4 +1,4 @@
-"""Rows of tokens, by tenant and id for admins, by hash for who lets calls in."""
+"""Rows of tokens, read by tenant and id for admins, and by hash for authentication."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -21,7 +21,7 @@ _ONE = f"SELECT {_COLUMNS} FROM tokens WHERE tenant = ? AND token_id = ? AND {_K
 
 
 class SqliteTokens:
-    """Written at once, within the unit: their rows are few."""
+    """Stores tokens. The rows are few, so each change is written at once within the transaction."""
 
     def __init__(self, unit: Transaction) -> None:
         self._unit = unit
@@ -41,7 +41,7 @@ class SqliteTokens:
         return self._known(row)
 
     def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
-        """A token that cannot be read lets nobody in, and is left out."""
+        """Return a page of tokens. An unreadable token authenticates no caller, and is left out."""
         behind = "" if before is None else "AND token_id < ? "
         values = (tenant, micros(now), *(() if before is None else (before,)))
         with self._unit:
@@ -55,7 +55,10 @@ class SqliteTokens:
             return found
 
     def _known(self, row: tuple[Any, ...] | None) -> Token | None:
-        """Outside of the unit: reading in vain undoes nothing of what others wrote in it."""
+        """Return the token, or raise `Unreadable`.
+
+        Call it after the transaction, so that the error rolls back no other write.
+        """
         token = None if row is None else self._read(row)
         if row is not None and token is None:
             raise Unreadable(f"The token {row[0]} cannot be read from the store.")
@@ -69,7 +72,7 @@ class SqliteTokens:
             return None
 
     def wished(self, _tenant: str, _token_id: str, wish: str, _old: str = "", /) -> str | None:
-        """It is done in the same transaction, with nobody in between."""
+        """Return `wish`. The whole change is one transaction, so no other wish can come first."""
         return wish
 
     def count(self, tenant: str, now: datetime) -> Counted:

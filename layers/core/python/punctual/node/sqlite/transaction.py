@@ -1,4 +1,4 @@
-"""The unit of work: what many port calls ask for becomes few row writes and one commit."""
+"""The transaction: many port calls become few row writes and one commit."""
 
 import sqlite3
 from types import TracebackType
@@ -10,27 +10,30 @@ from punctual.node.files.data_folder import OpenDatabase
 
 
 class Part(Protocol):
-    """One table's share of a unit: what it holds back until the rows are written."""
+    """A table's part of a transaction. It holds changes in memory until they are written."""
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Write the held changes."""
 
     def keep(self) -> None:
-        """All that was written is committed."""
+        """Accept the written changes, because they are committed."""
 
     def drop(self) -> None:
-        """Nothing of this unit happened."""
+        """Forget all changes of this transaction."""
 
 
 class Transaction:
-    """One transaction at a time on one connection, entered by each port call, nested or not.
+    """One transaction at a time on one connection.
 
-    1. Parts hold changes back and answer reads from them.
-    2. A read that must see rows flushes its part first; the transaction begins with the first
-       write, so a unit that only reads what is in memory costs nothing.
-    3. Leaving the outermost level writes the rest and commits. Until then nothing is promised.
-    4. An error that leaves any level undoes all of it, also where it was caught further out: the
-       rows are then not known to be as the parts believe.
+    Each port call enters it, nested or not.
+
+    1. Parts hold changes and answer reads from them.
+    2. A read that must see rows flushes its part first. The SQLite transaction begins with the
+       first write, so reads from memory cost nothing.
+    3. The exit of the outermost level writes the rest and commits. Nothing is acknowledged before
+       that.
+    4. An error at the exit of any level rolls back everything, also if an outer level caught it.
+       The rows may then differ from what the parts hold.
     """
 
     def __init__(self, db: sqlite3.Connection, damage: Damage, database: OpenDatabase) -> None:
@@ -45,7 +48,7 @@ class Transaction:
         self._parts.append(part)
 
     def begin(self) -> None:
-        """Before any write."""
+        """Begin the SQLite transaction if none is open. Call it before any write."""
         if not self.db.in_transaction:
             self.db.execute("BEGIN IMMEDIATE")
 
@@ -99,7 +102,7 @@ class Transaction:
 
 
 def is_damage(error: sqlite3.Error) -> bool:
-    """Return whether SQLite found that the file is not what it wrote. Extended codes count."""
+    """Return whether SQLite found that the file is damaged. Extended error codes count."""
     code = getattr(error, "sqlite_errorcode", None)
     return code is not None and code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
