@@ -1,4 +1,4 @@
-"""Values as DynamoDB writes them, and what they weigh there."""
+"""Conversion between Python values and DynamoDB attributes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,7 +8,8 @@ Item = dict[str, Any]
 
 
 def to_attribute(value: Any) -> dict[str, Any]:
-    """
+    """Return the DynamoDB attribute for a value.
+
     >>> to_attribute({"a": [1, 2.5, "x", None, True]})
     {'M': {'a': {'L': [{'N': '1'}, {'N': '2.5'}, {'S': 'x'}, {'NULL': True}, {'BOOL': True}]}}}
     """
@@ -33,7 +34,8 @@ def to_attribute(value: Any) -> dict[str, Any]:
 
 
 def from_attribute(attribute: Attribute) -> Any:
-    """
+    """Return the Python value of a DynamoDB attribute.
+
     >>> from_attribute({"M": {"a": {"L": [{"N": "1"}, {"N": "2.5"}]}}})
     {'a': [1, 2.5]}
     """

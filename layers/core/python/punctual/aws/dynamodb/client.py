@@ -1,4 +1,4 @@
-"""DynamoDB as the adapter uses it: batches, ranges, and single rows under a condition."""
+"""A client for DynamoDB: batches, range queries and conditional writes of single rows."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,12 +22,15 @@ from punctual.domain.errors import LaterVersion, Unavailable
 
 T = TypeVar("T")
 
-MOST_WRITTEN = 25  # rows a BatchWriteItem
-MOST_READ = 100  # rows a BatchGetItem
+MOST_WRITTEN = 25  # rows in one BatchWriteItem
+MOST_READ = 100  # keys in one BatchGetItem
 
 
 class Condition(NamedTuple):
-    """An expression with its names and values. `change` is empty where a row is put whole."""
+    """A condition expression with its names and values.
+
+    `change` is the update expression. It is empty for a put of a whole row.
+    """
 
     holds: str
     change: str = ""
@@ -35,7 +38,7 @@ class Condition(NamedTuple):
     values: Mapping[str, Any] = {}
 
     def arguments(self) -> dict[str, Any]:
-        """DynamoDB refuses maps that are empty."""
+        """Return the request parameters. Empty maps are left out because DynamoDB rejects them."""
         found: dict[str, Any] = {"ConditionExpression": self.holds}
         if self.change:
             found["UpdateExpression"] = self.change
@@ -47,7 +50,7 @@ class Condition(NamedTuple):
 
 
 class Range(NamedTuple):
-    """Sort keys from `low` to `high`, both included; `below` leaves `high` itself out."""
+    """The sort keys from `low` to `high`, both included. With `below`, `high` is excluded."""
 
     pk: str
     low: str | None = None
@@ -103,13 +106,13 @@ class DynamoClient:
     def query(
         self, table: str, where: Range, page: int, filtered: Mapping[str, Any] | None = None
     ) -> Iterator[Item]:
-        """The rows of a range, consistently; the next page is read when it is asked for."""
+        """Yield the rows of a range, read consistently. A page is read when it is needed."""
         return (row for rows, _ in self.pages(table, where, page, filtered) for row in rows)
 
     def pages(
         self, table: str, where: Range, page: int, filtered: Mapping[str, Any] | None = None
     ) -> Iterator[tuple[Sequence[Item], bool]]:
-        """And whether there are more behind each; a filter takes rows away, and no pages."""
+        """Yield pages as (rows, has_more). A filter may empty a page but never drops one."""
         arguments = {**where.arguments(), "TableName": table, "ConsistentRead": True}
         for name, value in (filtered or {}).items():
             arguments[name] = {**arguments[name], **value} if name in arguments else value
@@ -123,7 +126,7 @@ class DynamoClient:
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
     def indexed(self, table: str, index: str, pk: str, limit: int) -> list[RowKey]:
-        """Keys of the rows of this partition that an index has, as it stood a moment ago."""
+        """Return the keys of a partition's rows in an index. The index is eventually consistent."""
         arguments = {**Range(pk).arguments(), "TableName": table, "IndexName": index}
         found: list[RowKey] = []
         while True:
@@ -135,7 +138,7 @@ class DynamoClient:
             arguments["ExclusiveStartKey"] = response["LastEvaluatedKey"]
 
     def some(self, table: str, where: Range, limit: int) -> tuple[list[Item], bool]:
-        """The first rows of a range, consistently, and whether there are more."""
+        """Return the first rows of a range, read consistently, and whether more rows exist."""
         arguments = {**where.arguments(), "TableName": table, "ConsistentRead": True}
         arguments["Limit"] = limit
         response = self._answer(f"reading {table}", "query", arguments)
@@ -144,7 +147,7 @@ class DynamoClient:
     def scan(
         self, table: str, after: RowKey | None, limit: int, filtered: Mapping[str, Any]
     ) -> tuple[list[Item], RowKey | None]:
-        """Some rows of the whole table, and where to go on."""
+        """Return one page of the whole table, and the key to continue after."""
         arguments = {**filtered, "TableName": table, "ConsistentRead": True, "Limit": limit}
         if after is not None:
             arguments["ExclusiveStartKey"] = after.item()
@@ -168,7 +171,7 @@ class DynamoClient:
     def update_if(
         self, table: str, key: RowKey, condition: Condition, answers: bool = False
     ) -> Item | ConditionFailed:
-        """The row after the change where `answers` is set, else nothing of it."""
+        """Update a row. Return the new row if `answers` is set, else an empty item."""
         response = conditional(
             f"writing {table}",
             lambda: self._client().update_item(
@@ -187,7 +190,10 @@ class DynamoClient:
         )
 
     def transact(self, writes: Sequence[Mapping[str, Any]]) -> bool:
-        """Write all or nothing. False: a condition failed, others wrote at once, or no answer."""
+        """Write all rows or none. Return whether the transaction committed.
+
+        False means a failed condition, a conflicting transaction, or no answer.
+        """
         doing = "writing together"
 
         def guarded() -> bool:
@@ -199,7 +205,7 @@ class DynamoClient:
             return False
 
     def wait(self, attempt: int, what: str) -> None:
-        """Pause before the try after number `attempt`, which counts from 0."""
+        """Sleep after the failed try number `attempt`, counted from 0."""
         self._patience.wait(attempt, what)
 
     def _answer(self, doing: str, operation: str, arguments: Mapping[str, Any]) -> Any:
@@ -232,7 +238,10 @@ class DynamoClient:
         some: Callable[[Sequence[Any]], tuple[list[T], Sequence[Any]]],
         wanted: Sequence[Any],
     ) -> list[T]:
-        """Ask again for what was left unprocessed; it ends after some tries without progress."""
+        """Repeat the call for unprocessed rows.
+
+        Raise `Unavailable` after `tries` calls in a row without progress.
+        """
         found: list[T] = []
         idle = 0
         while wanted:
@@ -255,7 +264,7 @@ def key_of(item: Mapping[str, Any]) -> RowKey:
 
 
 def known(row: Mapping[str, Any], newest: int = LAYOUT) -> Mapping[str, Any]:
-    """The row itself, if its layout is one that this version knows."""
+    """Return the row. Raise `LaterVersion` if its layout is newer than `newest`."""
     layout = int(row[FORMAT]["N"])
     if layout > newest:
         raise LaterVersion(f"A row was written by a later version of Punctual (layout {layout}).")
@@ -263,7 +272,8 @@ def known(row: Mapping[str, Any], newest: int = LAYOUT) -> Mapping[str, Any]:
 
 
 def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """
+    """Yield lists of at most `size` items.
+
     >>> list(chunked([1, 2, 3], 2))
     [[1, 2], [3]]
     """
@@ -273,7 +283,7 @@ def chunked(items: Iterable[T], size: int) -> Iterator[list[T]]:
 
 
 def fitting(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator[list[T]]:
-    """Parts of at most so much together; what is larger is a part alone.
+    """Yield lists of at most `most` total size. A larger item is a list of its own.
 
     >>> list(fitting(["ab", "c", "defg", "h"], len, 3))
     [['ab', 'c'], ['defg'], ['h']]

@@ -1,6 +1,6 @@
-"""The tables, and the keys and attributes of most rows; some kinds have a file of their own.
+"""The tables, and the keys and attributes of most rows.
 
-Those are `…_keys.py`: audit, limit, pack, status, timer, token. Nowhere else is one spelled out.
+Timers, audit, counters, limits, tokens and batch outcomes define their keys in their own modules.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -13,37 +13,38 @@ PK = "pk"
 SK = "sk"
 TTL = "expires"
 
-# What runs leave behind in the bucket, and nobody needs longer than they are kept; all else
-# there belongs to a living job.
+# Prefixes of objects that expire with their runs. All other objects belong to an existing job.
 LEFT_BY_RUNS = ("outputs/", "logs/")
 
-FORMAT = "f"  # the number of a row's layout, so that a later version can read old rows
+FORMAT = "f"  # the layout number of a row, so that a later version can read old rows
 LAYOUT = 1
-# What was laid out anew has the next number, whatever it is: docs/decisions/0018-formats.md.
+# A changed layout takes the next number: docs/decisions/0018-formats.md.
 SHARED_TIMERS = 2
 SHARED_ENDS = 2
 VERSION = "version"
 WRITERS = "writers"
 STATE = "state"
 RUNS, LINE, ENDED = "runs", "line", "ended"
-BEATING = "beating"  # of a head of which a run has a heartbeat: only such are in its index
-LEASE = "lease_"  # and the run's id: each lease is an attribute of its own
+BEATING = (
+    "beating"  # set if a run of the job has a heartbeat; the sparse index holds only these rows
+)
+LEASE = "lease_"  # prefix of an attribute name; the run id follows, one attribute for each lease
 TOKEN, UNTIL, BEATEN = "tok", "until", "beaten"
-BY = "by"  # a client's change: who made it; gone with the next swap
+BY = "by"  # the audit note of a client's change; the next swap removes it
 ROW = "row"
 PARTS = "parts"
 OWNER, LOOK, DONE = "owner", "look", "done"
 AT, COUNT = "at", "n"
-BEAT, DISPATCH = "beat", "dispatch"  # when the watermark was kept; the kill switch
-PRINT, MADE = "print", "made"  # of a receipt
+BEAT, DISPATCH = "beat", "dispatch"  # time of the last watermark write; the dispatch switch
+PRINT, MADE = "print", "made"  # attributes of a receipt
 
-RUN_LISTS = 4  # a tenant's list over all jobs is spread over so many partitions
+RUN_LISTS = 4  # partitions of a tenant's list of runs over all jobs
 
 
 class Table(NamedTuple):
-    """What the stack must know of a table; all have the string keys `pk` and `sk`.
+    """The definition of a table for the stack. Every table has the string keys `pk` and `sk`.
 
-    `sparse` is a number that some rows have, and an index that has only those; both have that name.
+    `sparse` names a number attribute that some rows have, and the index of these rows.
     """
 
     name: str
@@ -52,7 +53,8 @@ class Table(NamedTuple):
     sparse: str = ""
 
     def schema(self) -> dict[str, Any]:
-        """
+        """Return the parameters of CreateTable for keys and indexes.
+
         >>> [key["AttributeName"] for key in JOBS.schema()["KeySchema"]]
         ['pk', 'sk']
         """
@@ -82,7 +84,7 @@ def _key_schema(partition: str, sort: str) -> list[dict[str, str]]:
 
 
 JOBS = Table("jobs", expires=True, streamed=True, sparse=BEATING)
-TIMERS = Table("timers", expires=False)  # an accepted job hangs on its timer, however late
+TIMERS = Table("timers", expires=False)  # no TTL: a late timer must still fire
 HISTORY = Table("runs", expires=True)
 CONTROL = Table("control", expires=True)
 AUDIT = Table("audit", expires=True)
@@ -90,7 +92,8 @@ TABLES = (JOBS, TIMERS, HISTORY, CONTROL, AUDIT)
 
 
 class RowKey(NamedTuple):
-    """
+    """The primary key of a row.
+
     >>> RowKey("acme#03", "job").item()
     {'pk': {'S': 'acme#03'}, 'sk': {'S': 'job'}}
     """
@@ -103,7 +106,7 @@ class RowKey(NamedTuple):
 
 
 def expiry(at: datetime) -> int:
-    """Whole seconds for DynamoDB's TTL, never before `at`.
+    """Return `at` in whole seconds for the TTL of DynamoDB, rounded up.
 
     >>> expiry(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
     2
@@ -115,7 +118,7 @@ def expiry(at: datetime) -> int:
 
 
 def slot(tenant: str, number_of: int) -> str:
-    """The heads of one sixteenth of a tenant's jobs.
+    """Return the partition key of the job states of one sixteenth of a tenant's jobs.
 
     >>> slot("acme", 3)
     'acme#03'
@@ -128,7 +131,8 @@ def head(tenant: str, job_id: str) -> RowKey:
 
 
 def parse_head(key: RowKey) -> tuple[str, str]:
-    """
+    """Return the tenant and the job id of a job state's key.
+
     >>> parse_head(head("acme", "01900000"))
     ('acme', '01900000')
     """
@@ -136,7 +140,9 @@ def parse_head(key: RowKey) -> tuple[str, str]:
 
 
 def body(tenant: str, job_id: str, ref: str, part: int = 0) -> RowKey:
-    """Beside the heads, in partitions of their own: a list of heads reads no bodies.
+    """Return the key of a definition row.
+
+    Definition rows have their own partitions, so a list of job states does not read them.
 
     >>> body("acme", "01900000", "1-abc").sk
     '01900000#body#1-abc'
@@ -150,7 +156,8 @@ def body(tenant: str, job_id: str, ref: str, part: int = 0) -> RowKey:
 
 
 def bucket(minute: datetime, shard: int) -> str:
-    """
+    """Return the partition key of the timers of a minute and shard.
+
     >>> bucket(datetime(2026, 12, 1, 10, tzinfo=UTC), 7)
     '2026-12-01T10:00Z#7'
     """
@@ -166,7 +173,8 @@ def job_runs(tenant: str, job_id: str) -> str:
 
 
 def run(tenant: str, job_id: str, run_id: str) -> RowKey:
-    """
+    """Return the key of a run's history row.
+
     >>> run("acme", "j", "r")
     RowKey(pk='acme#j', sk='run#r')
     """
@@ -174,7 +182,7 @@ def run(tenant: str, job_id: str, run_id: str) -> RowKey:
 
 
 def runs_between(before: str | None, after: str | None) -> tuple[str, str]:
-    """The sort keys from behind `after` up to `before`, both taken in by BETWEEN.
+    """Return the bounds for BETWEEN. The range starts behind `after` and includes `before`.
 
     >>> runs_between("b", "a")
     ('run#a#', 'run#b')
@@ -187,7 +195,7 @@ def runs_between(before: str | None, after: str | None) -> tuple[str, str]:
 def attempt(
     tenant: str, job_id: str, run_id: str, attempt_number: int, token: int, lost: bool
 ) -> RowKey:
-    """In a range of their own, so that runs are paged without them.
+    """Return the key of an attempt. Attempts have a prefix of their own, so run pages skip them.
 
     >>> attempt("acme", "j", "r", 1, 7, False).sk
     'try#r#000000000001#000000000007#0'
@@ -197,11 +205,11 @@ def attempt(
 
 
 def attempts(run_id: str) -> str:
-    """What the sort keys of a run's attempts begin with."""
+    """Return the prefix of the sort keys of a run's attempts."""
     return f"{joined('try', run_id)}#"
 
 
-# Control. What belongs to no tenant begins with the separator: no tenant's key does.
+# Control. Keys without a tenant begin with the separator; no tenant's key does.
 
 
 def watermark() -> RowKey:
@@ -213,12 +221,13 @@ def shards() -> RowKey:
 
 
 def walk() -> RowKey:
-    """Where the daily walk over all heads stands."""
+    """Return the key of the progress row of the daily walk."""
     return RowKey("#walk", "-")
 
 
 def bucket_lease(minute: datetime, shard: int) -> RowKey:
-    """
+    """Return the key of the lease of a partition of timers.
+
     >>> bucket_lease(datetime(2026, 12, 1, 10, tzinfo=UTC), 7).pk
     '#lease#2026-12-01T10:00Z#7'
     """
@@ -226,7 +235,8 @@ def bucket_lease(minute: datetime, shard: int) -> RowKey:
 
 
 def receipt(tenant: str, idempotency_key: str) -> RowKey:
-    """
+    """Return the key of the receipt for an idempotency key.
+
     >>> receipt("acme", "a b").pk
     'acme#receipt#a$20b'
     """
@@ -234,7 +244,8 @@ def receipt(tenant: str, idempotency_key: str) -> RowKey:
 
 
 def run_list(tenant: str, part: int) -> str:
-    """
+    """Return the partition key of one part of a tenant's list of runs.
+
     >>> run_list("acme", 2)
     'acme#runs#2'
     """
@@ -242,7 +253,7 @@ def run_list(tenant: str, part: int) -> str:
 
 
 def run_group(run_id: str) -> str:
-    """Runs that are packed together: the ids of four seconds begin alike.
+    """Return the part of a run id that all ids of the same four seconds share.
 
     >>> run_group("01939f6a-7b12-7000-8000-000000000000")
     '01939f6a-7'
@@ -255,7 +266,8 @@ def run_list_row(group: str, digest: str) -> str:
 
 
 def run_group_of(sk: str) -> str:
-    """
+    """Return the group of a packed row.
+
     >>> run_group_of(run_list_row("01939f6a-7", "ab"))
     '01939f6a-7'
     """
@@ -263,7 +275,8 @@ def run_group_of(sk: str) -> str:
 
 
 def until_group(group: str) -> str:
-    """
+    """Return the upper bound of the sort keys of a group.
+
     >>> run_list_row("a", "ff") < until_group("a") < run_list_row("aa", "00")
     True
     """

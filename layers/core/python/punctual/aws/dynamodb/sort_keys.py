@@ -1,20 +1,22 @@
-"""Text that sorts as what it stands for: times, numbers, and tuples of any text.
+"""Encodings for sort keys: times, numbers and tuples of text keep their order as text.
 
-The separator `#` sorts before whatever an escaped part may hold, because `$` and all below it
-become `$` and two hex digits. So keys sort as the tuples of their parts, and cannot collide.
+Escaping turns `$` and every lower character into `$` and two hex digits. So the separator `#` sorts
+before every character of an escaped part. Keys sort as the tuples of their parts, and differ if the
+tuples differ.
 """
 
 import re
 from datetime import UTC, datetime
 
-FIRST_CHAR, LAST_CHAR = "$", "\U0010ffff"  # what an escaped part consists of
+FIRST_CHAR, LAST_CHAR = "$", "\U0010ffff"  # lowest and highest character of an escaped part
 
 _RESERVED = re.compile(r"[\x00-$]")
 _ESCAPED = re.compile(r"\$([0-9a-f]{2})")
 
 
 def escape(part: str) -> str:
-    """
+    """Return the part with `$` and every lower character escaped.
+
     >>> escape("a#b c$")
     'a$23b$20c$24'
     """
@@ -22,7 +24,8 @@ def escape(part: str) -> str:
 
 
 def unescape(part: str) -> str:
-    """
+    """Return the text of an escaped part.
+
     >>> unescape("a$23b$20c$24")
     'a#b c$'
     """
@@ -30,7 +33,8 @@ def unescape(part: str) -> str:
 
 
 def joined(*parts: str) -> str:
-    """
+    """Return the escaped parts, joined with `#`.
+
     >>> joined("a#b", "c") == joined("a", "b#c")
     False
     """
@@ -38,7 +42,8 @@ def joined(*parts: str) -> str:
 
 
 def parted(key: str) -> list[str]:
-    """
+    """Return the unescaped parts of a joined key.
+
     >>> parted(joined("a#b", "", "c"))
     ['a#b', '', 'c']
     """
@@ -47,7 +52,7 @@ def parted(key: str) -> list[str]:
 
 
 def moment(at: datetime) -> str:
-    """Fixed width, so that text sorts as time does.
+    """Return the time as UTC text of fixed width, so that the text sorts as time does.
 
     >>> moment(datetime(2026, 12, 1, 10, tzinfo=UTC))
     '2026-12-01T10:00:00.000000Z'
@@ -56,7 +61,8 @@ def moment(at: datetime) -> str:
 
 
 def parse_moment(text: str) -> datetime:
-    """
+    """Return the time that `moment` encoded.
+
     >>> parse_moment("2026-12-01T10:00:00.000001Z")
     datetime.datetime(2026, 12, 1, 10, 0, 0, 1, tzinfo=datetime.timezone.utc)
     """
@@ -64,7 +70,7 @@ def parse_moment(text: str) -> datetime:
 
 
 def number(value: int) -> str:
-    """Fixed width. A negative one sorts before all others.
+    """Return the number as text of fixed width. Negative numbers sort before all others.
 
     >>> number(7), number(-1) < number(0)
     ('000000000007', True)

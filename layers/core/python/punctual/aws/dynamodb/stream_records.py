@@ -1,4 +1,4 @@
-"""Records of the jobs table's stream, as Lambda hands them over."""
+"""Decoding of the records that Lambda passes from the stream of the jobs table."""
 
 from base64 import b64decode
 from collections.abc import Mapping
@@ -16,18 +16,18 @@ _ENDS = {"INSERT": (False, True), "MODIFY": (True, True), "REMOVE": (True, False
 
 
 class Unreadable(ValueError):
-    """A record that is none of ours, or not whole."""
+    """Raised for a record with an unknown event name or without an image."""
 
 
 class Record(NamedTuple):
-    """One write of a head: how it stood, how it stands."""
+    """One write of a job state, with the state before and after it."""
 
-    place: str  # in its stream
-    name: str  # unlike any other record's
+    place: str  # its sequence number in the stream
+    name: str  # its event id, unique among records
     at: datetime
     old: JobState | None
     new: JobState | None
-    note: Note | None = None  # whose change this write was, if a client's
+    note: Note | None = None  # the audit note, if a client made this change
 
     @property
     def head(self) -> JobState:
@@ -42,7 +42,10 @@ def place_of(record: Mapping[str, Any]) -> str:
 
 
 def to_record(record: Mapping[str, Any]) -> Record | None:
-    """None for rows that are no heads. A layout of a later version raises, as anywhere."""
+    """Return the decoded record, or None for a definition row.
+
+    Raise `LaterVersion` if the layout of the row is newer.
+    """
     change = record["dynamodb"]
     if is_body(change["Keys"][PK]["S"]):
         return None
@@ -60,7 +63,10 @@ def to_record(record: Mapping[str, Any]) -> Record | None:
 
 
 def _note(before: Item | None, after: Item | None) -> Note | None:
-    """A write that leaves it as it stood, such as a beat, is not the change that it tells of."""
+    """Return the note of this change, or None.
+
+    A later write, for example a heartbeat, may leave the note of an earlier change in place.
+    """
     if after is None or (before is not None and before.get(BY) == after.get(BY)):
         return None
     return note_of(after)
@@ -73,7 +79,7 @@ def _row(change: Mapping[str, Any], image: str) -> Item:
 
 
 def _attribute(attribute: Mapping[str, Any]) -> dict[str, Any]:
-    """Bytes travel as base64 within an event."""
+    """Return the attribute with its bytes decoded. Lambda passes bytes as base64."""
     ((kind, value),) = attribute.items()
     match kind:
         case "B":

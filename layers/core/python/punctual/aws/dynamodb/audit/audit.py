@@ -1,4 +1,4 @@
-"""Who changed what, on AWS: rows that are put once, each with all that one batch noted."""
+"""The audit in DynamoDB. Each row holds the notes of one batch and is written once."""
 
 import heapq
 import zlib
@@ -28,7 +28,7 @@ from punctual.engine.commands.audit import (
 )
 
 PACK = 1_000  # subjects in a row
-READ = 200  # rows read for one page at most, and what is left of their four seconds
+READ = 200  # rows after which a page ends, at the next end of a group of four seconds
 PAGE = 16
 _ABSENT = Condition("attribute_not_exists(#pk)", names={"#pk": keys.PK})
 _encode = msgspec.json.Encoder().encode
@@ -38,7 +38,10 @@ _Packed = tuple[str, list[Noted]]
 
 
 class DynamoAudit:
-    """A row is never written over. The same again lies in the same place, or is shown once."""
+    """Audit rows, which are never overwritten.
+
+    Repeated notes get the same key, or are merged when they are read.
+    """
 
     def __init__(self, dynamo: DynamoClient, table: str) -> None:
         self._dynamo = dynamo
@@ -48,7 +51,7 @@ class DynamoAudit:
         self.append(tenant, [Noted(note, [Subject()])])
 
     def append(self, tenant: str, noted: Sequence[Noted]) -> None:
-        """One row for each four seconds that these are of."""
+        """Write at least one row for each group of four seconds."""
         ordered = sorted(noted, key=_group)
         items = [
             _pack(tenant, group, pack)
@@ -68,7 +71,11 @@ class DynamoAudit:
         after: tuple[str, ...] | None,
         now: datetime,
     ) -> AuditPage:
-        """A place is a group, and the entry of it that was shown last; none: the group is done."""
+        """Return a page of entries, newest first.
+
+        The cursor is a group and the last entry shown of it. An empty entry means that the group
+        is complete.
+        """
         begin, last = ("", "") if after is None else (after[0], after[1])
         kept = filters.kept(now)
         found: list[Entry] = []
@@ -105,7 +112,7 @@ class DynamoAudit:
             yield group, [noted for _, noted in same]
 
     def _begin(self, tenant: str, low: str, high: str | None, part: int) -> Iterator[_Packed]:
-        """With its first page read: the parts are read at the same time."""
+        """Return the rows of a part, with the first page read so that parts load in parallel."""
         where = Range(audit_keys.part(tenant, part), low, high, newest_first=True)
         read = self._dynamo.query(self._table, where, PAGE)
         first = list(islice(read, 1))
@@ -113,7 +120,7 @@ class DynamoAudit:
 
 
 def row_of(tenant: str, note: Note) -> Item:
-    """About no job; for who writes it together with what it is about."""
+    """Return the row of a note without a job, for a write in the same transaction."""
     noted = Noted(note, [Subject()])
     return _pack(tenant, _group(noted), [noted])
 
@@ -138,7 +145,7 @@ def _packs(noted: Iterator[Noted]) -> Iterator[list[Noted]]:
 
 
 def _pack(tenant: str, group: str, noted: Sequence[Noted]) -> Item:
-    """Filed by what it holds, so the same lies in the same place."""
+    """Return the row of these notes. Its key is a hash of its content, so a repeat adds no row."""
     data = _encode(noted)
     digest = blake2b(data, digest_size=8)
     number = digest.digest()[0] % audit_keys.PARTS

@@ -1,4 +1,4 @@
-"""The keys of the audit: a tenant's rows, spread over some partitions, in the order of time."""
+"""The keys of the audit: the rows of a tenant in several partitions, sorted by time."""
 
 from datetime import datetime
 
@@ -7,11 +7,12 @@ from punctual.aws.dynamodb.sort_keys import LAST_CHAR, escape, parted
 from punctual.domain.identifiers import sortable_id
 
 PARTS = 4
-_GROUP = 10  # characters that the ids of four seconds share
+_GROUP = 10  # length of the prefix that all ids of the same four seconds share
 
 
 def part(tenant: str, number: int) -> str:
-    """
+    """Return the partition key of one part of a tenant's audit.
+
     >>> part("acme", 2)
     'acme#2'
     """
@@ -19,7 +20,7 @@ def part(tenant: str, number: int) -> str:
 
 
 def group_of(at: datetime) -> str:
-    """What was noted within the same four seconds lies together.
+    """Return the group of a time. Notes of the same four seconds share a group.
 
     >>> from punctual.domain.identifiers import EPOCH
     >>> group_of(EPOCH)
@@ -29,7 +30,8 @@ def group_of(at: datetime) -> str:
 
 
 def row(tenant: str, number: int, group: str, digest: str) -> RowKey:
-    """
+    """Return the key of an audit row.
+
     >>> row("acme", 2, "01939f6a-7", "ab")
     RowKey(pk='acme#2', sk='01939f6a-7#ab')
     """
@@ -37,7 +39,8 @@ def row(tenant: str, number: int, group: str, digest: str) -> RowKey:
 
 
 def group_in(sk: str) -> str:
-    """
+    """Return the group of an audit row.
+
     >>> group_in(row("acme", 2, "01939f6a-7", "ab").sk)
     '01939f6a-7'
     """
@@ -45,7 +48,7 @@ def group_in(sk: str) -> str:
 
 
 def through(group: str) -> str:
-    """The upper end of a group's rows.
+    """Return the upper bound of the sort keys of a group.
 
     >>> row("acme", 2, "a", "ff").sk < through("a")
     True

@@ -1,4 +1,4 @@
-"""The keys of what the stream's reader keeps, and the records that it is to be given."""
+"""The keys of counters and run payload markers, and the stream filter of the status function."""
 
 from typing import Any
 
@@ -7,19 +7,20 @@ from punctual.aws.dynamodb.sort_keys import LAST_CHAR, joined, number, parted
 
 _OWN = "own-"
 
-# Filters for the event source: only heads have a state, and other rows need wake nobody.
+# Filters for the event source. Only job states have a `state`; other rows start no function.
 HEADS_ONLY: tuple[dict[str, Any], ...] = tuple(
     {"dynamodb": {image: {STATE: {"S": [{"exists": True}]}}}} for image in ("NewImage", "OldImage")
 )
 
 
-PARTS = 4  # rows of a tenant's counts, so that readers who meet at one take another
-# What partition keys of these rows are like.
+PARTS = 4  # rows of a tenant's counts; a reader that loses a transaction on one uses the next
+# Patterns of the partition keys of these rows, for policies.
 TOTALS, COUNTED, BODIES = ("*#totals",), ("*#counted",), ("*#body",)
 
 
 def totals(tenant: str, part: int) -> RowKey:
-    """
+    """Return the key of one part of a tenant's totals.
+
     >>> totals("acme", 0), totals("acme", 2).sk
     (RowKey(pk='acme#totals', sk='-'), '-2')
     """
@@ -27,7 +28,8 @@ def totals(tenant: str, part: int) -> RowKey:
 
 
 def minute(tenant: str, at: str, part: int) -> RowKey:
-    """
+    """Return the key of one part of a tenant's counts of a minute.
+
     >>> minute("acme", "2026-12-01T10:00:00.000000Z", 0)
     RowKey(pk='acme#minutes', sk='2026-12-01T10:00:00.000000Z')
     """
@@ -35,7 +37,8 @@ def minute(tenant: str, at: str, part: int) -> RowKey:
 
 
 def minute_of(sk: str) -> str:
-    """
+    """Return the minute of a sort key.
+
     >>> minute_of(minute("acme", "2026-12-01T10:00:00.000000Z", 3).sk)
     '2026-12-01T10:00:00.000000Z'
     """
@@ -43,7 +46,7 @@ def minute_of(sk: str) -> str:
 
 
 def minutes(tenant: str, start: str, end: str) -> tuple[str, str, str]:
-    """The partition of a tenant's minutes, and the first and last sort key from start to end."""
+    """Return the partition key of a tenant's minutes, and the bounds from `start` to `end`."""
     return joined(tenant, "minutes"), start, f"{end}#{LAST_CHAR}"
 
 
@@ -57,7 +60,7 @@ def counted(tenant: str, slice_at: str, row: int) -> RowKey:
 
 
 def counted_between(tenant: str, start: str, end: str) -> tuple[str, str, str]:
-    """Return the partition of those rows, and the first and last sort key from `start` to `end`.
+    """Return the partition key of the `counted` rows, and the bounds from `start` to `end`.
 
     >>> low, high = counted_between("acme", "a", "b")[1:]
     >>> low < counted("acme", "a", 0).sk < counted("acme", "b", 10**9).sk < high
@@ -67,7 +70,8 @@ def counted_between(tenant: str, start: str, end: str) -> tuple[str, str, str]:
 
 
 def is_body(pk: str) -> bool:
-    """
+    """Return whether this is the partition key of definition rows.
+
     >>> is_body(body("acme", "01900000", "1-abc").pk), is_body("acme#03")
     (True, False)
     """
@@ -75,13 +79,15 @@ def is_body(pk: str) -> bool:
 
 
 def bodies(tenant: str, job_id: str) -> tuple[str, str, str]:
-    """The partition of a job's bodies, and the first and last sort key that it may have there."""
+    """Return the partition key of a job's definition rows, and the bounds of their sort keys."""
     first = body(tenant, job_id, "")
     return first.pk, first.sk, first.sk + LAST_CHAR
 
 
 def own_payload(tenant: str, job_id: str, run_id: str) -> RowKey:
-    """Beside the bodies: this run was given a payload of its own.
+    """Return the key of the marker of a run with its own payload.
+
+    The marker stands beside the definition rows.
 
     >>> ref_of(own_payload("acme", "01900000", "r").sk)
     'own-r'
@@ -90,7 +96,8 @@ def own_payload(tenant: str, job_id: str, run_id: str) -> RowKey:
 
 
 def ref_of(sk: str) -> str:
-    """
+    """Return the definition version, or the marker's reference, from a sort key.
+
     >>> ref_of(body("acme", "01900000", "1-abc", 2).sk)
     '1-abc'
     """
@@ -98,7 +105,7 @@ def ref_of(sk: str) -> str:
 
 
 def payload_of(ref: str) -> str:
-    """What the payload is filed by, within its job: the definition, or the run.
+    """Return the definition version or the run id that a payload is stored under.
 
     >>> payload_of("1-abc"), payload_of("own-r")
     ('1-abc', 'r')

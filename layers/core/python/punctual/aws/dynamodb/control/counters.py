@@ -1,17 +1,17 @@
-"""Counts that the stream's reader keeps: rows of a tenant, and rows of a tenant and minute.
+"""Counters of a tenant, in total and by minute, which the status function writes.
 
-A stream hands out the changes of one job in order, those of two jobs in any order, and any of them
-again. So no row can tell from a change's place whether it is counted. Instead:
+A stream delivers the changes of one job in order, and the changes of two jobs in any order. It may
+deliver each change again. So the position of a change does not show whether it is counted. Instead:
 
-1. A change belongs to the slice of ten seconds in which it was made, the same in each copy.
-2. A reader asks which changes of that slice are counted, and leaves these out.
+1. Each change belongs to the slice of ten seconds in which it was made.
+2. The writer reads which changes of that slice are counted, and drops these.
 3. One transaction adds the rest to the counts, and appends a row that names them.
 
-A crash before the transaction leaves nothing, and after it the row tells what was counted.
+A crash before the transaction changes nothing. After it, the row names the counted changes.
 
-The rows of a slice are numbered without a gap. The new row's number is the number of rows that
-the reader saw, and the transaction fails where that row exists. So of two transactions that were
-decided on the same rows only one succeeds, and the other reader reads again.
+The rows of a slice are numbered without a gap. A writer numbers its new row by the number of rows
+that it read. The transaction fails if that row exists. So of two transactions after the same read
+only one succeeds, and the other writer reads again.
 """
 
 from collections import Counter
@@ -31,29 +31,33 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import EPOCH
 
 KEPT = timedelta(hours=3)
-KNOWN = timedelta(hours=30)  # a stream holds a change for a day, and may hand it out until then
+KNOWN = timedelta(hours=30)  # longer than a day, for which a stream keeps and repeats a change
 SLICE = timedelta(seconds=10)
-SHIFT = timedelta(seconds=5)  # most changes are made around a full minute: one slice has them all
-MINUTES = 120  # rows a page
-NAMING = 1_000  # rows a page, which name changes
+SHIFT = timedelta(
+    seconds=5
+)  # most changes are made around a full minute, so one slice holds them all
+MINUTES = 120  # rows in a query page
+NAMING = 1_000  # `counted` rows in a query page
 
-MOST_NAMED = 200  # changes in one row, as many as Lambda hands out: under two kilobytes
-MOST_MINUTES = 90  # a transaction writes up to a hundred rows
+MOST_NAMED = 200  # changes in one row, one batch of Lambda; under two kilobytes
+MOST_MINUTES = 90  # a transaction of DynamoDB writes at most 100 rows
 _MARK = 8  # bytes that name a change
-_TRIES = 6  # then Lambda hands out the batch again
+_TRIES = 6  # after the last try, Lambda delivers the batch again
 _OURS = (keys.PK, keys.SK, keys.TTL, keys.FORMAT)
 
 Counts = Mapping[str, int]
 
 
 class Change(NamedTuple):
-    """What one change of a job adds, to what there is and to minutes."""
+    """What one change of a job adds to the totals and to the counts of minutes."""
 
     mark: bytes
-    made_at: datetime  # as the stream says: the same in each copy
+    made_at: datetime  # as the stream says, so each copy has the same time
     totals: Counts
     minutes: Mapping[datetime, Counts] = {}
-    moved: Mapping[str, int] = {}  # by how much it changes what heads show, up or down
+    moved: Mapping[
+        str, int
+    ] = {}  # the change of the counts that job states show, positive or negative
 
     @property
     def counts(self) -> bool:
@@ -67,7 +71,7 @@ class Minute(NamedTuple):
 
 
 def mark_of(place: str, job_id: str) -> bytes:
-    """Name the change at this place of its stream."""
+    """Return the id of the change at this position of the stream."""
     return blake2b(f"{place}\0{job_id}".encode(), digest_size=_MARK).digest()
 
 
@@ -84,7 +88,7 @@ class Counters:
                 self._count(tenant, slice_at, part)
 
     def moved(self, tenant: str, start: datetime, end: datetime) -> Iterator[Counts]:
-        """Return how much the changes made from `start` to `end` moved, in parts to be summed."""
+        """Yield the `moved` counts of changes made from `start` to `end`; the caller sums them."""
         slices = (moment(_slice_of(start)), moment(_slice_of(end)))
         where = Range(*counter_keys.counted_between(tenant, *slices))
         return (_counts(row) for row in self._dynamo.query(self._table, where, NAMING))
@@ -95,7 +99,7 @@ class Counters:
         return _sum(_counts(row) for row in rows.values())
 
     def minutes(self, tenant: str, start: datetime, end: datetime) -> Sequence[Minute]:
-        """Return those in which something was counted, from `start` to `end`, oldest first."""
+        """Return the minutes with counts from `start` to `end`, oldest first."""
         where = counter_keys.minutes(tenant, moment(start), moment(end))
         rows = self._dynamo.query(self._table, Range(*where), MINUTES)
         return [
@@ -106,7 +110,8 @@ class Counters:
     def _count(self, tenant: str, slice_at: datetime, changes: Sequence[Change]) -> None:
         """Count the changes of one slice.
 
-        A try that fails met another transaction: the next one reads again, and adds to other rows.
+        A transaction fails if it meets another one. The next try reads again and adds to other
+        rows.
         """
         for attempt in range(_TRIES):
             rows = self._rows(tenant, slice_at)
@@ -122,10 +127,10 @@ class Counters:
         raise Unavailable(f"The counts of {tenant} change too often.")
 
     def _rows(self, tenant: str, slice_at: datetime) -> list[Item]:
-        """Return the rows that name what is counted of this slice.
+        """Return the rows that name the counted changes of this slice.
 
-        A store that is away for half a minute is waited for: Lambda hands a batch out only so
-        often, and a failure that takes no time would use that up at once.
+        An unavailable store is tried again for a while. Lambda delivers a batch only a limited
+        number of times, and immediate failures would use them up at once.
         """
         at = moment(slice_at)
         where = Range(*counter_keys.counted_between(tenant, at, at))
@@ -141,7 +146,7 @@ class Counters:
     def _named(
         self, tenant: str, slice_at: datetime, row: int, changes: Sequence[Change]
     ) -> dict[str, Any]:
-        """Return the write that appends the row, if no other transaction has."""
+        """Return the write that appends the row if the row does not exist yet."""
         item = {
             **counter_keys.counted(tenant, moment(slice_at), row).item(),
             keys.FORMAT: to_attribute(keys.LAYOUT),
@@ -192,12 +197,12 @@ def _made_in(change: Change) -> datetime:
 
 
 def _slice_of(at: datetime) -> datetime:
-    """Return where the slice begins: five seconds past, fifteen seconds past, and so on."""
+    """Return the start of the slice: second 5, 15, 25 and so on of a minute."""
     return EPOCH - SHIFT + (at - EPOCH + SHIFT) // SLICE * SLICE
 
 
 def _parts(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Parts that each fit into one row of names and one transaction."""
+    """Yield parts that each fit into one row of ids and one transaction."""
     part: list[Change] = []
     minutes: set[datetime] = set()
     for one in changes:

@@ -4,11 +4,13 @@ from punctual.aws.dynamodb.keys import RowKey
 from punctual.aws.dynamodb.sort_keys import joined
 
 LIMITS = "limits"
-QUOTA_ROWS = "*#share#*"  # matches the partition keys of all quota rows; no tenant's name has a "#"
+QUOTA_ROWS = (
+    "*#share#*"  # pattern of the partition keys of all quota rows; no escaped tenant contains "#"
+)
 
 
 def limits(tenant: str) -> RowKey:
-    """Return the key of what an operator wrote for this tenant.
+    """Return the key of the limits that an operator wrote for this tenant.
 
     >>> limits("acme")
     RowKey(pk='acme#limits', sk='-')
@@ -17,7 +19,8 @@ def limits(tenant: str) -> RowKey:
 
 
 def quota_row(tenant: str, what: str) -> RowKey:
-    """
+    """Return the key of a tenant's quota row.
+
     >>> quota_row("acme", "calls").pk
     'acme#share#calls'
     """

@@ -1,4 +1,4 @@
-"""Limits in the control table: what operators wrote, and the rows that instances lease from."""
+"""Limits in the control table: limits set by operators, and quota rows of instances."""
 
 import json
 from collections.abc import Mapping
@@ -41,13 +41,13 @@ class DynamoLimits:
 
 
 def limits_row(tenant: str, limits: Mapping[str, int | None]) -> dict[str, Any]:
-    """Return the whole row, as the operator's tool puts it."""
+    """Return the row that the operator's tool puts."""
     values = {limit_keys.LIMITS: json.dumps(dict(limits)), keys.FORMAT: keys.LAYOUT}
     return {**limit_keys.limits(tenant).item(), **to_item(values)}
 
 
 class DynamoQuotaRows:
-    """One row for each tenant and limit, written under its version."""
+    """One row for each tenant and limit, with compare and swap on its version."""
 
     def __init__(self, dynamo: DynamoClient, table: str, clock: Clock) -> None:
         self._dynamo = dynamo
@@ -62,7 +62,7 @@ class DynamoQuotaRows:
     def swap(self, tenant: str, what: str, expect: int, text: str) -> QuotaRow | None:
         """Return None if the row was written, else the present row.
 
-        A write whose answer was lost has won if the present row is the one that it wrote.
+        After a lost answer, the write has won if the present row equals the written one.
         """
         values = {
             keys.ROW: text,
@@ -90,7 +90,7 @@ class DynamoQuotaRows:
 
 
 class DynamoJobCount:
-    """How many live jobs a tenant has, as the status function counted them."""
+    """The number of live jobs of a tenant, as counted by the status function."""
 
     def __init__(self, tallies: Counters) -> None:
         self._tallies = tallies
@@ -103,6 +103,6 @@ class DynamoJobCount:
 def _row(item: Mapping[str, Any]) -> QuotaRow:
     try:
         item = known(item)
-    except LaterVersion:  # begun anew: leases last for seconds
+    except LaterVersion:  # start with an empty row, because leases last only seconds
         return QuotaRow("", int(item[keys.VERSION]["N"]))
     return QuotaRow(item.get(keys.ROW, {}).get("S", ""), int(item[keys.VERSION]["N"]))

@@ -1,4 +1,4 @@
-"""Control rows: who looks after which minute, and what requests stood for."""
+"""Control rows: partition leases, the watermark, the shard count, and receipts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import BucketLease
 from punctual.engine.ports.rows import Receipt
 
-KEPT = timedelta(days=7)  # a lease's row; a bucket whose mark has gone is read again
+KEPT = timedelta(days=7)  # of a lease row; a poller reads a bucket again after its row expires
 _NAMES = {
     "#owner": keys.OWNER,
     "#token": keys.TOKEN,
@@ -28,7 +28,7 @@ _MINE = "attribute_not_exists(#done) AND #owner = :owner AND #token = :token AND
 
 
 class DynamoBuckets:
-    """Each step is one conditional write; whose condition fails has lost."""
+    """Partition leases and the watermark. Each step is one conditional write."""
 
     def __init__(self, dynamo: DynamoClient, table: str, clock: Clock) -> None:
         self._dynamo = dynamo
@@ -61,7 +61,10 @@ class DynamoBuckets:
         return True
 
     def heartbeat(self) -> datetime | None:
-        """When the planner last kept the watermark: every five minutes, more often with work."""
+        """Return when the planner last wrote the watermark.
+
+        The planner writes it every five minutes, and after each minute with work.
+        """
         row = self._read(keys.watermark())
         return None if row is None or keys.BEAT not in row else parse_moment(row[keys.BEAT]["S"])
 
@@ -84,7 +87,10 @@ class DynamoBuckets:
     def acquire(
         self, bucket: datetime, shard: int, owner: str, now: datetime, until: datetime
     ) -> BucketLease | None:
-        """The token grows also where the owner takes its own lease again."""
+        """Take the lease of a partition, or return None.
+
+        The token grows even if the owner already has the lease.
+        """
         answer = self._change(
             bucket,
             shard,
@@ -126,7 +132,7 @@ class DynamoBuckets:
         return keys.DONE in answer.item and int(answer.item[keys.TOKEN]["N"]) == lease.token
 
     def is_done(self, bucket: datetime, shard: int) -> bool:
-        """Also where its mark has expired, behind the watermark."""
+        """Return whether the partition is done. All partitions before the watermark are."""
         at = keys.bucket_lease(bucket, shard)
         rows = self._dynamo.read(self._table, [at, keys.watermark()])
         if at in rows and keys.DONE in rows[at]:
@@ -145,7 +151,7 @@ class DynamoBuckets:
         return None if isinstance(answer, ConditionFailed) else _lease(bucket, shard, answer)
 
     def held(self, places: Sequence[TimerPartition]) -> Mapping[TimerPartition, BucketLease]:
-        """The leases that live on these."""
+        """Return the live leases on these partitions."""
         by_key = {keys.bucket_lease(*place): place for place in places}
         rows = self._dynamo.read(self._table, list(by_key)) if by_key else {}
         leases = {
@@ -188,7 +194,7 @@ class DynamoReceipts:
     def claim(
         self, tenant: str, wanted: Sequence[tuple[str, Receipt]], now: datetime
     ) -> Sequence[Receipt]:
-        """A key that comes twice stands for what it is first asked with."""
+        """Return the valid receipt of each key. A repeated key uses its first receipt."""
         first: dict[str, Receipt] = {}
         for name, receipt in wanted:
             first.setdefault(name, receipt)

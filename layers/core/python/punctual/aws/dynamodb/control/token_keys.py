@@ -1,20 +1,20 @@
-"""The keys of tokens in the control table, and the names of what their rows hold."""
+"""The keys and attribute names of tokens in the control table."""
 
 from punctual.aws.dynamodb.keys import RowKey
 from punctual.aws.dynamodb.sort_keys import LAST_CHAR, escape, joined
 
-DOORS = "#token#"  # what the partitions of rows found by a hash begin with, and no others
+DOORS = "#token#"  # prefix of the partition keys of rows by hash, and of no others
 HASH = "hash"
-LISTS = "*#tokens"  # what the partitions of lists are like
+LISTS = "*#tokens"  # pattern of the partition keys of lists
 TENANT, TOKEN_ID = "tenant", "id"
 NAME, ROLE = "name", "role"
 CREATED, BY = "made", "by"
 USED, REVOKED = "used", "revoked"
-WISH = "wish"  # who first asked to take it back
+WISH = "wish"  # the audit note of the first revoke request
 
 
 def door(hashed: str) -> RowKey:
-    """The token itself: whoever checks a call knows nothing of it but its hash.
+    """Return the key of a token by its hash. The authorizer knows only the hash.
 
     >>> door("ab")
     RowKey(pk='#token#ab', sk='-')
@@ -23,7 +23,7 @@ def door(hashed: str) -> RowKey:
 
 
 def listed(tenant: str, token_id: str) -> RowKey:
-    """Which hash it is, for the admins of its tenant, who know its id alone.
+    """Return the key of the row that maps a token id to its hash, for admins of the tenant.
 
     >>> listed("acme", "01900000")
     RowKey(pk='acme#tokens', sk='01900000')
@@ -36,7 +36,7 @@ def tokens_of(tenant: str) -> str:
 
 
 def before(token_id: str | None) -> str:
-    """What the sort keys of a page lie below.
+    """Return the exclusive upper bound of the sort keys of a page.
 
     >>> listed("acme", "01900000").sk < before(None)
     True

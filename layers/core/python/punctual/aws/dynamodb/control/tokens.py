@@ -1,8 +1,8 @@
-"""Tokens in the control table: a row found by the hash, and one by tenant that says which hash.
+"""Tokens in the control table: one row by hash, and one row by tenant that names the hash.
 
-The row by tenant is put first and holds nothing but the hash: one that leads nowhere is no token.
-So each step is one write, and what lets a call in is what a list shows. Nothing heavy is imported
-here, for it runs before every call.
+The row by tenant is put first and holds the hash and an expiry. A row by tenant without a row by
+hash is not a token. So each step is one write, and each valid token appears in the list. The
+module imports nothing heavy, because the authorizer runs it before calls.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,20 +22,20 @@ from punctual.domain.tenants.tokens import KEPT, USED, Token
 if TYPE_CHECKING:
     from punctual.engine.commands.tokens import Counted
 
-_READ = 50  # rows of a list at a time
+_READ = 50  # rows in a query page of a list
 _COUNTED = 1_000
 _LOOKED = timedelta(minutes=1)
-_SETTLED = timedelta(hours=1)  # no call that makes a token lasts so long
-_MENDED = 25  # rows in one call
+_SETTLED = timedelta(hours=1)  # longer than any call that creates a token
+_MENDED = 25  # rows repaired in one call
 
 
 class DynamoTokens:
-    """For admins, by tenant."""
+    """The tokens of a tenant, for its admins."""
 
     def __init__(self, dynamo: DynamoClient, table: str) -> None:
         self._dynamo = dynamo
         self._table = table
-        self._looked: dict[str, datetime] = {}  # tenants that have as many as they may
+        self._looked: dict[str, datetime] = {}  # when the tokens of a full tenant were last checked
 
     def put(self, token: Token, hashed: str) -> None:
         about = {token_keys.HASH: to_attribute(hashed), **_ends(token)}
@@ -56,7 +56,10 @@ class DynamoTokens:
         return found[:limit]
 
     def wished(self, tenant: str, token_id: str, wish: str, old: str = "") -> str | None:
-        """The row keeps it, so that all who ask at the same time go on with one of them."""
+        """Store a revoke request and return the request in force.
+
+        The row keeps the first request, so concurrent calls continue with the same one.
+        """
         hashed = self._hash(tenant, token_id)
         if hashed is None:
             return None
@@ -77,8 +80,11 @@ class DynamoTokens:
         return None if first is None else str(first["S"])
 
     def count(self, tenant: str, now: datetime) -> "Counted":
-        """By the rows of the list alone, which know when a token is forgotten: for it has ended a
-        month before. Where that leaves no room, the tokens themselves are looked at."""
+        """Return how many tokens are good, and how many are kept.
+
+        The rows of the list suffice if the tenant has room. Their TTL is a month after the end of
+        the token. If the tenant has no room, the rows by hash are read too.
+        """
         from punctual.engine.commands.tokens import Counted, has_room
 
         where = Range(token_keys.tokens_of(tenant))
@@ -90,12 +96,14 @@ class DynamoTokens:
             return Counted(len(good), kept)
         nowhere, ended = self._check(tenant, good, now)
         if not nowhere and not ended:
-            self._looked[tenant] = now  # who asks all the time is answered from the list
+            self._looked[tenant] = now  # the next calls are answered from the list alone
         return Counted(len(good) - nowhere - ended, kept - nowhere)
 
     def _check(self, tenant: str, rows: Sequence[Item], now: datetime) -> tuple[int, int]:
-        """How many of these rows lead nowhere, and how many to a token that was taken back, after
-        a crash between two writes. Some are seen to: they go by themselves from now on."""
+        """Return how many rows lead to no token, and how many to a revoked token.
+
+        A crash between two writes leaves both kinds. Up to `_MENDED` of them get a TTL here.
+        """
         from punctual.domain.identifiers import sortable_id
 
         doors = {token_keys.door(_hash_of(row)): row for row in rows}
@@ -112,7 +120,7 @@ class DynamoTokens:
                 ends = _ends(token)
             else:
                 nowhere += 1
-                # Its other row may be about to be put: no list may lose a token that is good.
+                # The put of the row by hash may follow soon, so young rows stay in the list.
                 ends = {keys.TTL: to_attribute(keys.expiry(now))} if at.sk < settled else {}
             if ends and mended < _MENDED:
                 mended += 1
@@ -141,11 +149,11 @@ class DynamoTokens:
         )
         refused = self._dynamo.update_if(self._table, token_keys.door(hashed), condition)
         if isinstance(refused, ConditionFailed) and refused.item:
-            return _token(known(refused.item))  # somebody was first, or an earlier try of ours
+            return _token(known(refused.item))  # another call or an earlier try revoked it first
         return token
 
     def _end_list_row(self, token: Token) -> None:
-        """It may go with the other one; if this fails, it leads nowhere."""
+        """Set the TTL of the list row. After a failure the row leads to no token in the end."""
         self._end(token_keys.listed(token.tenant, token.token_id), _ends(token))
 
     def _end(self, at: keys.RowKey, ends: Item) -> None:
@@ -176,7 +184,7 @@ class DynamoTokens:
             yield _hash_of(row)
 
     def _kept(self, tenant: str, hashes: Sequence[str], now: datetime) -> dict[str, Token]:
-        """By hash, those that are this tenant's and not forgotten yet."""
+        """Return the tokens of this tenant by hash, without forgotten ones."""
         places = {token_keys.door(hashed): hashed for hashed in hashes}
         rows = self._dynamo.read(self._table, list(places))
         tokens = {places[at]: _token(known(row)) for at, row in rows.items()}
@@ -188,7 +196,7 @@ class DynamoTokens:
 
 
 class DoorTokens:
-    """For who lets calls in, by hash: a row each, read and noted with calls of its own."""
+    """Tokens by hash, for the authorizer. Each token is read and updated by a call of its own."""
 
     def __init__(self, client: Client, table: str, patience: RetryPolicy) -> None:
         self._client = client
@@ -205,7 +213,7 @@ class DoorTokens:
         return _token(known(found["Item"])) if "Item" in found else None
 
     def used(self, hashed: str, now: datetime) -> None:
-        """Several environments may have the same thought: one of them writes."""
+        """Set the time of last use. Of several concurrent environments only one writes."""
         condition = Condition(
             "attribute_exists(#pk) AND (attribute_not_exists(#used) OR #used <= :before)",
             "SET #used = :now",

@@ -1,4 +1,4 @@
-"""How far the daily walk has come: one control row, so that any invocation goes on with it."""
+"""The progress of the daily walk, in one control row that each invocation continues from."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,13 +17,13 @@ OVER, STEP = "over", "step"
 
 @dataclass(frozen=True)
 class Progress:
-    """`heads`, `sweep`, `payloads`: where each part goes on, None at an end.
+    """The progress of one walk.
 
-    `walked`, `swept` and `cleared`: the first three parts are done. `over`: all are.
-
-    `counts`: what the walk counted of heads, packed, as long as it is needed.
-
-    `step` counts what was written, so that of two who walk at a time only one goes on.
+    - `heads`, `sweep`, `payloads`: the cursor of each part; None at its start and end.
+    - `walked`, `swept`, `cleared`: whether the first three parts are done.
+    - `over`: whether the whole walk is done.
+    - `counts`: the packed counts of job states, until the counters are corrected.
+    - `step`: the number of writes, so that only one of two concurrent walks continues.
     """
 
     started_at: datetime
@@ -62,7 +62,7 @@ class WalkProgress:
         )
 
     def keep(self, progress: Progress) -> bool:
-        """False if another went on from the same place."""
+        """Write the progress. Return False if another walk continued from the same step."""
         values: dict[str, Any] = {
             keys.FORMAT: keys.LAYOUT,
             STARTED: moment(progress.started_at),

@@ -1,6 +1,6 @@
 """The outcomes of runs that were claimed together, in one row until each has its history row.
 
-A row for each outcome would cost a write unit each; together they are a kilobyte or two.
+A row for each outcome would cost a write unit each. A batch row has one or two kilobytes.
 """
 
 import zlib
@@ -20,12 +20,12 @@ from punctual.domain.run import Run
 from punctual.engine.changes.run_results import UNREADABLE
 from punctual.engine.ports.rows import AttemptRow, Detail, RunKey
 
-MAX_ROW_BYTES = 262_144  # of details in one row, before compression
-PAGE_ROWS = 20  # rows of one claim that a query reads at a time; nearly always there is one
+MAX_ROW_BYTES = 262_144  # size of the details in one row, before compression
+PAGE_ROWS = 20  # rows of one claim in a query page; a claim nearly always has one
 
 
 class RunOutcome(msgspec.Struct, frozen=True, array_like=True):
-    """What one attempt left. The token tells apart claims that have the same nonce."""
+    """The outcome of one attempt. The token distinguishes claims with the same nonce."""
 
     job_id: str
     run_id: str
@@ -56,7 +56,7 @@ class BatchOutcomes:
         )
 
     def find(self, key: RunKey, run: Run, now: datetime) -> Detail | None:
-        """Return what the run's last attempt left; `UNREADABLE` if only damaged rows are there."""
+        """Return the outcome of the last attempt; `UNREADABLE` if only damaged rows exist."""
         wanted = (key.job_id, key.run_id, run.token)
         damaged = None
         for row in self._dynamo.query(self._table, Range(batch_key(key.tenant, run)), PAGE_ROWS):
@@ -75,8 +75,8 @@ class BatchOutcomes:
 def batch_key(tenant: str, claimed: Run | AttemptRow) -> str:
     """Return the partition key of the runs that were claimed together with this one.
 
-    A nonce is the mark of its claim, a dot, and a number within the claim. No partition key of a
-    job's runs has three parts.
+    A nonce consists of the id of its claim, a dot, and a number within the claim. The key has three
+    parts, so it differs from every partition key of a job's runs.
     """
     return joined(tenant, "pack", claimed.nonce.partition(".")[0])
 
@@ -88,8 +88,8 @@ def _partition(row: AttemptRow) -> str:
 def _item(partition: str, rows: Sequence[AttemptRow]) -> Item:
     """Return the row of these outcomes.
 
-    The sort key is a hash of their names: a batch that ends in parts, or is written again, deletes
-    no outcome.
+    The sort key is a hash of the names of the runs. So a batch that ends in parts, or is written
+    again, overwrites no other outcome.
     """
     outcomes = [RunOutcome(row.job_id, row.run_id, row.token, row.detail) for row in rows]
     names = "\0".join(f"{row.job_id}\0{row.run_id}\0{row.token}" for row in rows)

@@ -1,4 +1,4 @@
-"""History in DynamoDB: a row for each run that ended, and for each attempt before the last."""
+"""History in DynamoDB: a row for each ended run, and for each attempt before the last."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -23,7 +23,7 @@ _to_attempt = msgspec.json.Decoder(AttemptRow).decode
 
 
 class DynamoHistory:
-    """The status function writes the lists over all jobs, from the stream; `put` does not."""
+    """The history table. `put` leaves the list over all jobs to the status function."""
 
     def __init__(self, dynamo: DynamoClient, table: str, lists: TenantRunIndex) -> None:
         self._dynamo = dynamo
@@ -60,7 +60,7 @@ class DynamoHistory:
         return self._outcomes.find(key, run, now)
 
     def present(self, keys: Sequence[RunKey]) -> frozenset[RunKey]:
-        """Return the keys that have a row. An expired row counts: it was written."""
+        """Return the keys that have a row. An expired row counts because it was written."""
         wanted = {at.run(*key): key for key in keys}
         found = self._dynamo.read(self._table, list(wanted))
         return frozenset(wanted[place] for place in found)

@@ -1,4 +1,7 @@
-"""The ended runs of a tenant over all its jobs, packed: what `status` keeps from the stream."""
+"""The list of a tenant's ended runs over all jobs, in compressed rows.
+
+The status function writes it from the stream.
+"""
 
 import heapq
 import zlib
@@ -17,8 +20,8 @@ from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.client import DynamoClient, Range, fitting, known
 from punctual.engine.ports.rows import RunRow
 
-MOST = 262_144  # bytes of rows packed into one, before they are made smaller
-PAGE = 16  # packed rows read at a time
+MOST = 262_144  # bytes of runs in one row, before compression
+PAGE = 16  # rows in a query page
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(tuple[RunRow, ...]).decode
@@ -27,14 +30,14 @@ _Packed = tuple[str, tuple[RunRow, ...]]
 
 
 class TenantRunIndex:
-    """Appending the same rows again changes nothing that is read."""
+    """A list of ended runs. A repeated append does not change the result of a read."""
 
     def __init__(self, dynamo: DynamoClient, table: str) -> None:
         self._dynamo = dynamo
         self._table = table
 
     def append(self, tenant: str, rows: Sequence[RunRow]) -> None:
-        """One packed row for each four seconds that the ids of these runs are of."""
+        """Write at least one row for each group of four seconds, by run id."""
         ordered = sorted(rows, key=_place)
         items = [
             _pack(tenant, group, part)
@@ -46,7 +49,7 @@ class TenantRunIndex:
     def page(
         self, tenant: str, before: tuple[str, str] | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
-        """Newest (run id, job id) first, behind `before`, each once."""
+        """Return the runs before (run id, job id) `before`, newest first, each run once."""
         high = None if before is None else keys.until_group(keys.run_group(before[0]))
         begun = self._dynamo.crew.map(partial(self._begin, tenant, high), range(keys.RUN_LISTS))
         packed = heapq.merge(*begun, key=itemgetter(0), reverse=True)
@@ -59,7 +62,7 @@ class TenantRunIndex:
         return list(islice(found, limit))
 
     def _begin(self, tenant: str, high: str | None, part: int) -> Iterator[_Packed]:
-        """With its first page read: the parts are read at the same time."""
+        """Return the rows of a part, with the first page read so that parts load in parallel."""
         where = Range(keys.run_list(tenant, part), high=high, newest_first=True)
         read = self._dynamo.query(self._table, where, PAGE)
         first = list(islice(read, 1))
@@ -71,7 +74,10 @@ def _place(row: RunRow) -> tuple[str, str]:
 
 
 def _newest_first(packed: Iterator[_Packed]) -> list[RunRow]:
-    """An entry for many may have been written while it grew: the last word counts."""
+    """Return the runs of a group, newest first, each in its latest form.
+
+    An entry for several occurrences may be written more than once as its count grows.
+    """
     once: dict[tuple[str, str], RunRow] = {}
     for row in (row for _, rows in packed for row in rows):
         known_row = once.get(_place(row))
@@ -85,7 +91,7 @@ def _said(row: RunRow) -> tuple[int, datetime]:
 
 
 def _pack(tenant: str, group: str, rows: Sequence[RunRow]) -> Item:
-    """Filed by what it holds, so the same rows lie in the same place."""
+    """Return the row of these runs. Its key is a hash of their names, so a repeat adds no row."""
     names = "\0".join(name for row in rows for name in _place(row))
     digest = blake2b(names.encode(), digest_size=8)
     part = digest.digest()[0] % keys.RUN_LISTS

@@ -1,4 +1,4 @@
-"""What a job leaves in its table beside the head: bodies, and marks of runs' own payloads."""
+"""Deletion of the rows beside a job state: definitions, and markers of run payloads."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ PAGE = 100
 
 
 class Left(NamedTuple):
-    """`given_by`: the definitions and runs that may have a payload in the bucket."""
+    """Rows to delete. `given_by` names definitions and runs that may have a payload in S3."""
 
     rows: Sequence[keys.RowKey]
     given_by: Sequence[str]
@@ -25,7 +25,10 @@ class JobData:
         self._table = table
 
     def mark_payloads(self, runs: Sequence[RunKey]) -> None:
-        """No head knows the runs it once had, so what they were given is noted beside it."""
+        """Put a marker row for each run with its own payload.
+
+        The job state forgets ended runs, so the markers find their payloads later.
+        """
         layout = {keys.FORMAT: to_attribute(keys.LAYOUT)}
         self._dynamo.put(
             self._table, [{**counter_keys.own_payload(*run).item(), **layout} for run in runs]
@@ -42,6 +45,9 @@ class JobData:
 
 
 def _may_name_a_blob(row: Item) -> bool:
-    """A body that says it has none saves a call; a long one, packed, is not opened for that."""
+    """Return whether the job may have a payload in S3.
+
+    A readable definition without `payload_blob` has none. A compressed one is not unpacked.
+    """
     text = row.get(keys.ROW, {}).get("S")
     return text is None or '"payload_blob"' in text

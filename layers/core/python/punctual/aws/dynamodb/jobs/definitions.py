@@ -1,4 +1,4 @@
-"""Definitions by version, each in as many rows as its size takes."""
+"""Definition rows by version. A large definition takes several rows."""
 
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.ports.rows import DefinitionRow, Key
 
 READABLE = 16_384  # bytes up to which a definition stays readable text in the console
-MOST = 380_000  # bytes a row: DynamoDB takes 400 KiB, key and names included
+MOST = 380_000  # bytes in a row; the limit of DynamoDB is 400 KiB with key and names
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(DefinitionRow).decode

@@ -1,6 +1,6 @@
-"""Removes payloads and definitions of jobs that do not exist.
+"""Deletion of payloads and definitions of jobs that do not exist.
 
-They are left by a crash between upload and job state, and by a lost stream record.
+A crash between upload and job state leaves them, and so does a lost stream record.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,16 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import Key
 
 OLD = 2 * RECEIPT
-"""A repeated request creates its job under the same id while its receipt is kept."""
+"""Minimum age of an orphan.
+
+While its receipt is kept, a repeated request creates the job under the same id.
+"""
 
 
 class Removed(NamedTuple):
     payloads: int
     jobs: Sequence[Key]
-    cursor: str | None  # where to go on, None at the end
+    cursor: str | None  # the key to continue after; None at the end
 
 
 class Orphans:
@@ -58,7 +61,7 @@ class Orphans:
     def _without_head(self, jobs: Sequence[Key]) -> list[Key]:
         """Return the jobs that have no state row at all.
 
-        A row that is unreadable, blank or expired still keeps what belongs to its job.
+        An unreadable, blank or expired row still protects its job's data.
         """
         rows = {keys.head(*key): key for key in jobs}
         found = self._dynamo.read(self._table, list(rows)) if rows else {}

@@ -1,4 +1,7 @@
-"""A head as a row: native attributes that can be read in the console, each lease one of its own."""
+"""Conversion between a job state and its row.
+
+The row has native attributes, which the AWS console shows. Each lease is a separate attribute.
+"""
 
 import zlib
 from collections.abc import Mapping
@@ -35,7 +38,9 @@ from punctual.domain.run import Lease
 from punctual.engine.commands.audit import Note
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 
-READABLE_LINE = 4  # runs; every swap pays for the whole row, and a longer line packs to a fifth
+READABLE_LINE = (
+    4  # runs; a longer wait queue is compressed to a fifth, because each swap pays by row size
+)
 BLANK_KEPT = timedelta(hours=1)
 _IN_KEY = frozenset({"tenant", "job_id"})
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(JobState)) - _IN_KEY
@@ -75,14 +80,17 @@ def is_expired(row: Mapping[str, Any], now: datetime) -> bool:
 
 
 def creation(now: datetime) -> Condition:
-    """There is no such head, or only one that DynamoDB has not come round to removing."""
+    """Return the condition for a new job state.
+
+    The row must be absent, or expired and not removed by DynamoDB yet.
+    """
     return Condition(
         _ABSENT_OR_EXPIRED, names={"#pk": PK, "#expires": TTL}, values={":now": _seconds(now)}
     )
 
 
 def change(swap: Swap, now: datetime) -> Condition:
-    """All that the head says, in place of all that it said, if its version is the one expected."""
+    """Return the update that replaces the whole job state if its version is the expected one."""
     wanted: dict[str, Any] = dict(_attributes(swap.head))
     if swap.note is not None:
         wanted[BY] = _noted(swap.note)
@@ -112,12 +120,12 @@ def change(swap: Swap, now: datetime) -> Condition:
 
 
 def note_of(row: Mapping[str, Any]) -> Note | None:
-    """The client's change that wrote this row, if it was one."""
+    """Return the audit note of the client's change that wrote this row, or None."""
     return _NOTE.decode(row[BY]["S"]) if BY in row else None
 
 
 def renewal(beat: LeaseRenewal) -> Condition:
-    """Only the lease, and only while it is the token's; and that there is a heartbeat."""
+    """Return the update that renews a lease and sets `beating`, if the token still holds it."""
     lease = Lease(beat.token, beat.until, beaten=True)
     return Condition(
         "#lease.#token = :token",
@@ -132,7 +140,7 @@ def renewal(beat: LeaseRenewal) -> Condition:
 
 
 def is_own(mine: JobState, row: Mapping[str, Any]) -> bool:
-    """Whether the row that stands holds the effect of this very swap, its answer lost."""
+    """Return whether the row holds the result of this swap, after its answer was lost."""
     if not row:
         return False
     writers = from_attribute(row[WRITERS]) if WRITERS in row else []

@@ -1,4 +1,7 @@
-"""Job states: one row each, compare and swap on the version, leases as attributes beside."""
+"""Job states: one row each, with compare and swap on the version.
+
+Each lease is a separate attribute of the row.
+"""
 
 import heapq
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,9 +34,9 @@ from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, Walk
 
-ALL = 500  # states a page, if all of a tenant are read
-WALKED = 20  # pages read at most of a slot to find the busy jobs
-MOST_BEATING = 1_000  # states with a heartbeat read at most of a larger slot
+ALL = 500  # states in a page when all states of a tenant are read
+WALKED = 20  # at most this many pages of a slot are read to find busy jobs
+MOST_BEATING = 1_000  # at most this many states with a heartbeat are read of a larger slot
 REMEMBERED = timedelta(minutes=5)  # how long a slot counts as larger
 _BUSY = (RUNS, LINE, ENDED)
 _IS_BUSY = " OR ".join(f"attribute_exists(#{name})" for name in _BUSY)
@@ -66,7 +69,10 @@ class DynamoJobStates:
         return self._bodies.get(wanted)
 
     def page(self, tenant: str, before: str | None, limit: int) -> HeadPage:
-        """Merge the ranges of the sixteen slots. Each reads twice its share of a page first."""
+        """Return a page of jobs, newest first, merged from the sixteen slots.
+
+        The first query of each slot reads twice its share of the page.
+        """
         high = None if before is None else escape(before)
         share = limit // SLOTS * 2 + 4
         ranges = [
@@ -85,7 +91,10 @@ class DynamoJobStates:
     def coming(
         self, tenant: str, after: tuple[datetime, str], end: datetime, limit: int, most: int
     ) -> Coming | None:
-        """Read and sort all states of the tenant, if they are few. No index has this order."""
+        """Return the jobs that are due next, or None if the tenant has too many jobs.
+
+        All states are read and sorted because no index has this order.
+        """
         share = 2 * -(-most // SLOTS)
         slots = self._dynamo.crew.map(
             lambda n: list(islice(self._in_slot(Range(slot(tenant, n)), share + 1), share + 1)),
@@ -96,7 +105,7 @@ class DynamoJobStates:
         return Coming(*in_order(chain.from_iterable(slots), after, end, limit))
 
     def busy(self, tenant: str) -> Sequence[JobState]:
-        """Return the busy jobs; of a slot with very many jobs only those with a heartbeat."""
+        """Return the busy jobs. A slot with very many jobs yields only those with a heartbeat."""
         slots = [slot(tenant, n) for n in range(SLOTS)]
         walked = self._dynamo.crew.map(self._busy_in, slots)
         crowded = [here for here, found in zip(slots, walked, strict=True) if found is None]
@@ -133,7 +142,7 @@ class DynamoJobStates:
         return self.load([Key(*parse_head(at)) for at in chain.from_iterable(found)])
 
     def walk(self, cursor: str | None, limit: int) -> Walk:
-        """The cursor is the key read last. Keys contain no spaces."""
+        """Return a page of all job states. The cursor is the last key; keys contain no spaces."""
         after = None if cursor is None else RowKey(*cursor.split(" "))
         filtered = {
             "FilterExpression": "attribute_exists(#state)",
@@ -163,8 +172,8 @@ class DynamoJobStates:
     def _swap(self, swap: Swap) -> bool:
         """Write if the version is the expected one. Return whether this swap won.
 
-        A refused write has won if the row carries its write id. After a write without an answer a
-        read decides.
+        A rejected write has won if the row carries its write id. After a write without an answer,
+        a read decides.
         """
         try:
             refused = self._write(swap)

@@ -1,7 +1,7 @@
-"""The keys of timers: one alone is all key; those put together for one moment share rows.
+"""The keys of timers. A single timer consists of its key; timers put together share a row.
 
-A shared row sorts as its first member would, so rows stand in the order of their moments, and a
-job's timer is never far before the place where it would stand alone.
+All members of a shared row have the same time. The row sorts by its first member, so rows sort by
+time. A job's timer stands at or shortly before the key that it would have alone.
 """
 
 from datetime import datetime
@@ -19,13 +19,14 @@ from punctual.aws.dynamodb.sort_keys import (
 )
 
 MEMBERS = "timers"
-_ALONE = 3  # separators in the sort key of one that has its row alone
+_ALONE = 3  # separators in the sort key of a row with a single timer
 
 
 def timer(
     minute: datetime, shard: int, at: datetime, tenant: str, job_id: str, version: int
 ) -> RowKey:
-    """
+    """Return the key of a single timer.
+
     >>> from datetime import UTC
     >>> ten = datetime(2026, 12, 1, 10, tzinfo=UTC)
     >>> timer(ten, 0, ten, "acme", "j", 3).sk
@@ -40,7 +41,8 @@ def parse_timer(key: RowKey) -> tuple[datetime, int, datetime, str, str, int]:
 
 
 def parse_place(pk: str) -> tuple[datetime, int]:
-    """
+    """Return the minute and shard of a partition key.
+
     >>> parse_place("2026-12-01T10:00Z#7")
     (datetime.datetime(2026, 12, 1, 10, 0, tzinfo=datetime.timezone.utc), 7)
     """
@@ -49,7 +51,7 @@ def parse_place(pk: str) -> tuple[datetime, int]:
 
 
 def shared(first: RowKey, mark: str) -> RowKey:
-    """A row that several share: the first member's key, and a mark that only one put makes.
+    """Return the key of a shared row: the key of its first member and the write id of one put.
 
     >>> shared(RowKey("2026-12-01T10:00Z#7", "x#acme#j#000000000003"), "5e").sk
     'x#acme#j#000000000003#5e'
@@ -58,7 +60,8 @@ def shared(first: RowKey, mark: str) -> RowKey:
 
 
 def is_shared(sk: str) -> bool:
-    """
+    """Return whether this is the sort key of a shared row.
+
     >>> is_shared("x#acme#j#000000000003"), is_shared("x#acme#j#000000000003#5e")
     (False, True)
     """
@@ -66,7 +69,8 @@ def is_shared(sk: str) -> bool:
 
 
 def moment_of(sk: str) -> datetime:
-    """
+    """Return the time of a timer from its sort key.
+
     >>> moment_of("2026-12-01T10:00:00.000000Z#acme#j#000000000003#5e").hour
     10
     """
@@ -74,7 +78,8 @@ def moment_of(sk: str) -> datetime:
 
 
 def member(tenant: str, job_id: str, version: int) -> str:
-    """
+    """Return the text that names a timer within a shared row.
+
     >>> member("acme", "j", 3)
     'acme#j#3'
     """
@@ -82,7 +87,8 @@ def member(tenant: str, job_id: str, version: int) -> str:
 
 
 def parse_member(text: str) -> tuple[str, str, int]:
-    """
+    """Return tenant, job id and version of a member.
+
     >>> parse_member(member("a#", "j", 3))
     ('a#', 'j', 3)
     """
@@ -91,7 +97,7 @@ def parse_member(text: str) -> tuple[str, str, int]:
 
 
 def behind(sk: str) -> str:
-    """The smallest sort key behind this row's.
+    """Return the smallest sort key after this one.
 
     >>> behind("x#000000000001") <= "x#000000000001#5e" < "x#000000000002"
     True
@@ -100,7 +106,7 @@ def behind(sk: str) -> str:
 
 
 def until_moment(at: datetime) -> str:
-    """The upper end of all timers of this moment and before.
+    """Return the upper bound of the sort keys of timers at or before this time.
 
     >>> from datetime import UTC
     >>> ten = datetime(2026, 12, 1, 10, tzinfo=UTC)
@@ -111,7 +117,7 @@ def until_moment(at: datetime) -> str:
 
 
 def before_job(at: datetime, tenant: str, job_id: str) -> tuple[str, str]:
-    """From the begin of a moment to a job's own place in it: where its timer can stand.
+    """Return the range of sort keys in which a job's timer of this time can stand.
 
     >>> from datetime import UTC
     >>> ten = datetime(2026, 12, 1, 10, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Which rows hold which timer, as far as this process has put or read them."""
+"""A cache of the rows that hold each timer, from the puts and reads of this process."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
@@ -9,11 +9,14 @@ from punctual.aws.dynamodb.timers.keys import is_shared
 from punctual.aws.dynamodb.timers.rows import TimerRow
 from punctual.engine.ports.timers import Timer
 
-MOST = 30_000  # timers of one generation
+MOST = 30_000  # pairs of timer and row in one generation
 
 
 class Leaving(NamedTuple):
-    """What a delete comes to: rows that go whole, members that leave theirs, timers not known."""
+    """The steps of a delete: `whole` rows to delete, members to remove, and `unknown` timers.
+
+    The cache has no row of the unknown timers.
+    """
 
     whole: Sequence[RowKey]
     parts: Mapping[RowKey, set[Timer]]
@@ -24,9 +27,9 @@ class _Generation:
     __slots__ = ("known", "left", "rows")
 
     def __init__(self) -> None:
-        self.known = 0  # of each timer the rows that hold it, one and all
+        self.known = 0  # number of pairs of timer and row
         self.rows: dict[Timer, tuple[RowKey, ...]] = {}
-        self.left: dict[RowKey, set[Timer]] = {}  # of shared rows, who is in it still
+        self.left: dict[RowKey, set[Timer]] = {}  # the members left in each shared row
 
     def note(self, timer: Timer, key: RowKey) -> None:
         rows = self.rows.get(timer, ())
@@ -36,9 +39,9 @@ class _Generation:
 
 
 class KnownTimers:
-    """What is known of a row may be old, but a row only ever loses members.
+    """A cache of rows in two generations. When the younger is full, the older is dropped.
 
-    Two generations are kept: when the younger is full, the older is forgotten.
+    A cached row may be out of date, but a row never gains members.
     """
 
     def __init__(self, most: int = MOST) -> None:
@@ -47,7 +50,7 @@ class KnownTimers:
         self._lock = Lock()
 
     def note(self, found: Iterable[TimerRow]) -> None:
-        """A timer that is put again stands in one row more, each time."""
+        """Add rows to the cache. A timer that is put twice may stand in two rows."""
         with self._lock:
             for key, timers, _ in found:
                 if self._young.known >= self._most:
@@ -86,7 +89,7 @@ class KnownTimers:
         return (*young, *(key for key in old if key not in young)) if old else young
 
     def _stays(self, key: RowKey, gone: set[Timer]) -> bool:
-        """Whether members stay behind, or nobody knows."""
+        """Return whether the row may keep members after `gone` are removed."""
         if not is_shared(key.sk):
             return False
         left = self._young.left.get(key)

@@ -1,4 +1,4 @@
-"""Rows of timers: made of those that are put, and read back."""
+"""Conversion between timers and their rows."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -11,15 +11,15 @@ from punctual.aws.dynamodb.keys import FORMAT, PK, SHARED_TIMERS, SK, RowKey
 from punctual.aws.dynamodb.timers import keys
 from punctual.engine.ports.timers import Timer
 
-MOST = 1_000  # bytes, by DynamoDB's rules: one write unit, whatever is done to the row
+MOST = 1_000  # bytes as DynamoDB counts them, so that each write of a row costs one write unit
 MEMBERS = keys.MEMBERS
-_NAMES = len(PK) + len(SK) + len(FORMAT) + 2 + len(MEMBERS)  # 2: the number of the layout
+_NAMES = len(PK) + len(SK) + len(FORMAT) + 2 + len(MEMBERS)  # 2: the layout number
 _NONE: Mapping[str, Any] = {"SS": ()}
 _order = attrgetter("order")
 
 
 class TimerRow(NamedTuple):
-    """`members`: the timers as a row says them that several share."""
+    """A row with its timers. `members` is the encoding of the timers in a shared row."""
 
     key: RowKey
     timers: Sequence[Timer]
@@ -33,9 +33,9 @@ class TimerRow(NamedTuple):
 
 
 def rows_for(timers: Iterable[Timer], mark: str) -> Iterator[TimerRow]:
-    """Yield the fewest rows that hold the timers, sorted by job within a moment.
+    """Yield the fewest rows that hold the timers, sorted by job within one time.
 
-    Timers that stand side by side are due, and deleted, together.
+    Timers of one row are due at the same time, and are mostly deleted together.
     """
     groups: dict[tuple[datetime, int, datetime], dict[Timer, None]] = {}
     for timer in timers:
@@ -70,13 +70,13 @@ def member(timer: Timer) -> str:
 
 
 def members_of(row: Mapping[str, Any]) -> Sequence[str]:
-    """Nobody leaves a row without; one that is emptied by hand holds none."""
+    """Return the members of a shared row. An operator may have removed the attribute by hand."""
     found: Sequence[str] = known(row, SHARED_TIMERS).get(MEMBERS, _NONE)["SS"]
     return found
 
 
 def is_later(row: Mapping[str, Any]) -> bool:
-    """Whether only a later version can read it: for that it waits."""
+    """Return whether only a later version can read the row."""
     return FORMAT in row and int(row[FORMAT]["N"]) > SHARED_TIMERS
 
 
@@ -86,7 +86,7 @@ def read_rows(rows: Iterable[Mapping[str, Any]]) -> list[TimerRow]:
 
 def read_row(row: Mapping[str, Any]) -> TimerRow:
     key = key_of(row)
-    if FORMAT not in row:  # all is in its key
+    if FORMAT not in row:  # a single timer: the key holds all fields
         return TimerRow(key, (Timer(*keys.parse_timer(key)),))
     members = members_of(row)
     bucket, shard = keys.parse_place(key.pk)

@@ -1,7 +1,8 @@
-"""Timers: rows filed under their minute and shard; those put together for one moment share them.
+"""Timers: rows in the partition of their minute and shard.
 
-A shared row is made by one put and then only loses members: whoever sees all that it knows of
-leave may delete it, and nobody leaves one empty. What a later version has laid out is passed over.
+Timers put together for the same time share a row. One put creates a shared row, and later writes
+only remove members. So a delete of all known members deletes the row, and no row is left empty.
+Rows with the layout of a later version are skipped.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,15 +28,15 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.ports.timers import Timer, TimerPage
 
 PAGE = 1_000
-FIRST = 50  # rows, until it is known how many timers they hold
-NEAR = 4  # rows, a read unit, in which a job's timer nearly always stands
-FAR = 100  # rows for each job, where it does not
-AT_ONCE = 1_000  # timers of one delete: the rows that hold them fit into what is remembered
-TRIES = 25  # more than a row has members, and each refusal says that it has lost some
+FIRST = 50  # rows in the first read, before the number of timers in a row is known
+NEAR = 4  # rows, one read unit; a job's timer is nearly always in them
+FAR = 100  # rows for each job in the second read
+AT_ONCE = 1_000  # timers in one delete; their rows fit into the cache
+TRIES = 25  # more than a row has members; each failed condition means that the row lost some
 
 
 class DynamoTimers:
-    """`new_mark` returns a mark for the shared rows of one put: no other put makes it."""
+    """Timers in DynamoDB. `new_mark` returns a unique write id for the shared rows of a put."""
 
     def __init__(
         self,
@@ -50,7 +51,7 @@ class DynamoTimers:
         self._known = known or KnownTimers()
 
     def knowing(self, most: int) -> "DynamoTimers":
-        """For who reads so many before it deletes them."""
+        """Return a copy with a cache of `most` pairs, for a caller with many reads before a delete."""
         return DynamoTimers(self._dynamo, self._table, self._new_mark, KnownTimers(most))
 
     def put(self, timers: Sequence[Timer]) -> None:
@@ -72,13 +73,16 @@ class DynamoTimers:
         self._known.forget(wanted, leaving)
 
     def _find(self, timers: Sequence[Timer]) -> None:
-        """Read where they can stand, for what was put or read is not known any more."""
+        """Read the rows of timers that the cache does not know, and add them to the cache."""
         wanted = set(timers)
         for rows in self._dynamo.crew.map(self._up_to, _by_moment(timers)):
             self._known.note(row for row in rows if wanted.intersection(row.timers))
 
     def _take_out(self, part: tuple[keys.RowKey, set[Timer]]) -> None:
-        """Others may do so at the same time: who would leave nobody in it deletes the row."""
+        """Remove members from a shared row, or delete the row if no other member is left.
+
+        Other processes may remove members at the same time.
+        """
         key, gone = part[0], {member(timer) for timer in part[1]}
         for _ in range(TRIES):
             refused = self._dynamo.update_if(self._table, key, _without(gone))
@@ -102,7 +106,7 @@ class DynamoTimers:
         read: list[TimerRow] = []
         later = 0
         low = None if cursor is None else timer_keys.behind(cursor)
-        more = low is None or low <= high  # DynamoDB refuses another range
+        more = low is None or low <= high  # DynamoDB rejects a range with low > high
         while more and len(found) < limit:
             asked = _rows_holding(limit - len(found), len(found), len(read))
             rows, more = self._dynamo.some(self._table, Range(place, low, high), asked)
@@ -121,9 +125,11 @@ class DynamoTimers:
         return TimerPage(list(found), cursor if more else None, later)
 
     def standing(self, wanted: Sequence[Timer]) -> frozenset[Timer]:
-        """Near each job's place; then, for all of a moment, as many rows as they would read each.
+        """Return the timers for which a timer of the same job, time, bucket and shard exists.
 
-        Those rows mostly are the whole moment. If not, they are read for each, and then it is.
+        1. Read the few rows before the place of each job.
+        2. For jobs left undecided, read one longer range for each time.
+        3. If that range has more rows, read a longer range for each job, then all rows.
         """
         found: set[Timer] = set()
         for group in _by_moment(self._look_near(wanted, NEAR, found)):
@@ -136,7 +142,7 @@ class DynamoTimers:
         return frozenset(found)
 
     def _look_near(self, wanted: Sequence[Timer], limit: int, found: set[Timer]) -> list[Timer]:
-        """Those of which so few rows do not tell."""
+        """Add the timers that exist to `found`. Return those that `limit` rows do not decide."""
 
         def is_near(timer: Timer) -> bool | None:
             rows, more = self._before(timer, limit)
@@ -149,14 +155,17 @@ class DynamoTimers:
         return [timer for timer, near in answers if near is None]
 
     def _before(self, timer: Timer, limit: int) -> tuple[list[TimerRow], bool]:
-        """A row sorts as its first member: a job's is the first before its own place, or close."""
+        """Return the rows before a job's place, nearest first, and whether more exist.
+
+        A shared row sorts by its first member, so the row of a job stands close before its place.
+        """
         low, high = timer_keys.before_job(timer.at, timer.tenant, timer.job_id)
         place = Range(keys.bucket(timer.bucket, timer.shard), low, high, newest_first=True)
         rows, more = self._dynamo.some(self._table, place, limit)
         return read_rows(rows), more
 
     def _up_to(self, group: Sequence[Timer]) -> Sequence[TimerRow]:
-        """All rows of a moment in which timers of these jobs can stand."""
+        """Return all rows of one time that can hold timers of these jobs."""
         last = group[-1]
         low, high = timer_keys.before_job(last.at, last.tenant, last.job_id)
         place = Range(keys.bucket(last.bucket, last.shard), low, high)
@@ -170,7 +179,7 @@ def _not_in(rows: Sequence[TimerRow], wanted: Sequence[Timer], found: set[Timer]
 
 
 def _rows_holding(wanted: int, timers: int, rows: int) -> int:
-    """How many rows to ask for, by what those that were read have held."""
+    """Return how many rows to read, from the average number of timers in a row so far."""
     if not timers:
         return min(wanted, PAGE if rows else FIRST)
     return min(PAGE, -(-wanted * rows // timers))
@@ -181,7 +190,7 @@ def _by_moment(timers: Sequence[Timer]) -> list[list[Timer]]:
 
 
 def _without(members: set[str]) -> Condition:
-    """Take them out where that leaves others behind."""
+    """Return the update that removes members if the row keeps at least one other member."""
     values: Mapping[str, object] = {
         ":these": {"SS": sorted(members)},
         ":many": {"N": str(len(members))},
