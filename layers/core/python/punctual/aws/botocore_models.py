@@ -1,4 +1,4 @@
-"""A session of botocore that finds the models of services faster."""
+"""A botocore session that loads service models faster."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ _KINDS = ((".json", open), (".json.gz", gzip.open))
 
 
 class _Files(JSONFileLoader):
-    """Reads plain dicts, which keep their order: ordered ones take three times as long."""
+    """A loader of JSON files into plain dicts. `OrderedDict` takes three times as long."""
 
     def load_file(self, file_path: str) -> Any:
         for ending, opened in _KINDS:
@@ -25,7 +25,7 @@ class _Files(JSONFileLoader):
 
 
 class _Known(Loader):
-    """Knows what there is: else each client begins with a look into 400 folders, twice."""
+    """A loader with a fixed list of services. botocore lists 400 folders twice for each client."""
 
     def __init__(self, services: Sequence[str]) -> None:
         super().__init__(file_loader=_Files())
@@ -36,7 +36,7 @@ class _Known(Loader):
 
 
 def session(services: Sequence[str]) -> Session:
-    """For clients of these services; 30 ms faster at a start than a session as it comes."""
+    """Return a session for clients of these services. It saves 30 ms of each cold start."""
     made = Session()
     made.register_component("data_loader", _Known(services))
     return made

@@ -1,4 +1,4 @@
-"""botocore's clients, each made when it is first used, or while a function's environment starts."""
+"""Clients of botocore, created at first use or while a function's environment starts."""
 
 import gc
 from collections.abc import Callable
@@ -6,46 +6,46 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # imported with the first client: 80 ms
+if TYPE_CHECKING:  # takes 80 ms, so it is imported with the first client
     from botocore.session import Session
 
-# How long functions that jobs invoke are waited for: an attempt that was given up leaves its thread
-# and its connection for no longer, so that many short ones cannot pile up in one environment.
+# Read timeouts in seconds for functions that jobs invoke. An abandoned attempt keeps its thread and
+# connection until its timeout, so short attempts need a short one.
 INVOKING = (5, 30, 120, 900)
-SLACK = 2.0  # seconds beyond the attempt's own, which ends by its timeout and not by this
-CREW = 16  # calls at the same time; as many connections are kept open
+SLACK = 2.0  # seconds above the attempt's timeout, so that the attempt times out first
+CREW = 16  # threads and open connections
 
 SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
 
 
 class Clients:
-    """Made lazily: a function that never touches S3 does not pay for its client.
+    """Lazy clients, so that a function without S3 does not pay for the S3 client.
 
-    `session` is one of boto3's. Without it they are made by botocore alone: boto3 adds nothing
-    to them that is used here, and 15 ms to each start.
+    `session` is a session of boto3. Without it botocore creates the clients, which saves 15 ms of
+    each cold start.
     """
 
     def __init__(self, session: Any = None) -> None:
         self._given = session
         self._invoking: dict[int, Any] = {}
-        self._making = Lock()  # a session is not safe to use from several threads, a client is
+        self._making = Lock()  # a session is not thread-safe; a client is
         self._made: list[Any] = []
         self._watches: list[Callable[[Any], None]] = []
 
     def watched(self, watch: Callable[[Any], None]) -> None:
-        """Show each client to this, those that are made later too."""
+        """Call `watch` with each client, including clients created later."""
         self._watches.append(watch)
         for client in self._made:
             watch(client)
 
     def prepare(self, *names: str) -> None:
-        """Make these now.
+        """Create these clients now.
 
-        While an environment starts it has a whole processor, whatever its memory; at the first
-        event, of 512 MB, three tenths of one.
+        A starting environment has a whole processor, whatever its memory. Later an environment of
+        512 MB has three tenths of one.
         """
         collected = gc.isenabled()
-        gc.disable()  # it would look through all models again and again, and find nothing
+        gc.disable()  # collections would scan all models repeatedly and free nothing
         try:
             for name in names:
                 getattr(self, name)
@@ -74,7 +74,7 @@ class Clients:
         return self._client("ssm")
 
     def invoking(self, seconds: float) -> Any:
-        """A client for an attempt that may take so long."""
+        """Return a client of Lambda for an attempt of up to `seconds`."""
         longest = next((one for one in INVOKING if one >= seconds + SLACK), INVOKING[-1])
         if longest not in self._invoking:
             made = self._client("lambda", longest)
@@ -97,13 +97,13 @@ class Clients:
         retries: Any = {"mode": "standard", "max_attempts": 2}
         signature = None
         if service == "lambda":
-            # A function that jobs invoke may take its time, and must not be run twice for that.
+            # A slow function must not be invoked twice, so nothing is retried.
             retries = {"mode": "standard", "total_max_attempts": 1}
         elif service == "s3":
-            # Without it links are signed by version 2, which no bucket made since 2020 accepts.
+            # The default is version 2, which buckets created since 2020 reject.
             signature = "s3v4"
-            # Claims that are not renewed meanwhile must outlive this; and it takes its time with
-            # megabytes, where the others answer in milliseconds or not at all.
+            # S3 needs longer for megabytes; other services answer in milliseconds or not at all.
+            # Both tries together must end before an unrenewed lease expires.
             retries = {"mode": "standard", "total_max_attempts": 2}
             read_timeout = 6
         config = Config(

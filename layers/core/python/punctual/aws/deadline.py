@@ -1,4 +1,4 @@
-"""How long one request may go on calling AWS: whoever waits for it has a limit of his own."""
+"""A deadline for the AWS calls of one request, because the waiting client has a timeout."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,10 +8,10 @@ from punctual.domain.errors import Unavailable
 
 
 class Deadline:
-    """Behind it no call begins, and no further try of one that began before.
+    """The time after which no call to AWS starts, and no retry of an earlier call.
 
-    What is under way then ends by its own timeouts, so a request lasts as long as it was given,
-    and one try of one call (docs/decisions/0017-availability.md).
+    A try under way ends by its own timeout. So a request lasts at most its limit and one try of
+    one call (docs/decisions/0017-availability.md).
     """
 
     def __init__(self, steady: Callable[[], float]) -> None:
@@ -20,7 +20,7 @@ class Deadline:
 
     @contextmanager
     def within(self, seconds: float) -> Iterator[None]:
-        """One request at a time: an environment of Lambda is given no second one."""
+        """Set the deadline for one request. An environment of Lambda handles one at a time."""
         self._until = self._steady() + seconds
         try:
             yield
@@ -28,7 +28,7 @@ class Deadline:
             self._until = None
 
     def watch(self, client: Any) -> None:
-        """botocore tries a call again by itself: each try is asked about, too."""
+        """Check the deadline before each call of the client, and before each retry of botocore."""
         for event in ("before-call", "before-send"):
             client.meta.events.register_first(event, self._check)
 

@@ -1,4 +1,4 @@
-"""The event bus: what `event` tasks publish."""
+"""The event bus, to which `event` tasks publish."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,15 @@ from punctual.aws.retries import Client, RetryPolicy, answer
 from punctual.domain.errors import Invalid, Unavailable
 
 MOST = 10
-# EventBridge counts source, detail-type and detail, and takes so much of them in one call.
+# The limit of EventBridge for source, detail-type and detail of all entries of one call.
 MOST_BYTES = 262_144
 
 
 class EventBusFeed:
-    """A failed entry is sent again, so an event may come twice: it carries its run's id."""
+    """A publisher of events. A failed entry is sent again, so an event may arrive twice.
+
+    Consumers recognise a repeated event by its run id.
+    """
 
     def __init__(self, client: Client, bus: str, patience: RetryPolicy) -> None:
         self._client = client
@@ -62,7 +65,7 @@ def _weight(entry: Mapping[str, str]) -> int:
 
 
 def _fitting(entries: Sequence[Mapping[str, str]]) -> list[list[Mapping[str, str]]]:
-    """As few calls as count and weight allow, in order."""
+    """Return the entries in order, in as few calls as count and size allow."""
     calls: list[list[Mapping[str, str]]] = []
     weight = 0
     for entry in entries:

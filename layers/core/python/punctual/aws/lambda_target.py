@@ -1,4 +1,7 @@
-"""Functions that jobs invoke: asked once, for a second call would be a second run."""
+"""Invocation of the functions of `lambda` tasks, without retries.
+
+A retry could run the function twice.
+"""
 
 import base64
 import json
@@ -12,7 +15,7 @@ from punctual.domain.errors import Unavailable
 from punctual.tasks.contract import BadTask
 from punctual.tasks.lambda_function import Invoked
 
-# What asking again does not change, and what we say of it.
+# Errors that a retry cannot fix, and their messages.
 _HOPELESS = {
     "AccessDeniedException": "Punctual may not invoke this function",
     "InvalidParameterValueException": "Lambda takes this for no function's name",
@@ -25,7 +28,7 @@ _BUSY = frozenset(
 
 
 class LambdaInvoker:
-    """`client`: the one that waits for so many seconds."""
+    """Invokes functions. `client` returns a client with a timeout for that many seconds."""
 
     def __init__(self, client: Callable[[float], Any]) -> None:
         self._client = client

@@ -1,4 +1,7 @@
-"""What operators turn: read from SSM by the planner alone, the kill switch from its copy by all."""
+"""Settings of operators in SSM, and the dispatch switch.
+
+Only the planner reads SSM. It copies the dispatch switch to the control table for all functions.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -15,16 +18,16 @@ from punctual.engine.ports.run_queue import Message, Messages
 
 SHARDS_MOST = 1_000
 PACE_MOST = 1_440
-FRESH = timedelta(seconds=30)  # so long a stopped deployment may go on sending
+FRESH = timedelta(seconds=30)  # how long functions may send after dispatch is switched off
 _ON, _OFF = "on", "off"
 _WHOLE = re.compile(r"[0-9]{1,4}")
 
 
 class OperatorSettings(NamedTuple):
-    """`wrong` names those that hold nothing sensible, for which the default stands."""
+    """The settings. `wrong` names those with invalid values, which have their defaults."""
 
     shards: int = 1
-    pace: int = 30  # minutes behind that are handed out at a time
+    pace: int = 30  # overdue minutes that the planner hands out at a time
     dispatch: bool = True
     wrong: tuple[str, ...] = ()
 
@@ -59,10 +62,10 @@ def _whole(found: dict[str, str], name: str, most: int, wrong: list[str]) -> int
 
 
 class DispatchSwitch:
-    """Whether anything may be sent, as the planner last copied it; read again after 30 s.
+    """The dispatch switch in the control table, as the planner last copied it.
 
-    While it is off it is read each time: a wake-up that was dropped because it was off half a
-    minute ago would be missed, for its sender calls no more.
+    While dispatch is on, the switch is read every 30 s. While it is off, each call reads it. An
+    outdated value would drop a wake-up, and its sender does not repeat it.
     """
 
     def __init__(self, dynamo: DynamoClient, table: str, clock: Clock) -> None:
@@ -78,11 +81,11 @@ class DispatchSwitch:
             try:
                 self._read(now)
             except Unavailable:
-                return self._open  # what was last known stands, and the next call asks again
+                return self._open  # keep the last known value; the next call reads again
         return self._open
 
     def shards(self) -> int:
-        """How many are in force; who asks has read the switch with it."""
+        """Return the number of shards in force. This read also refreshes the switch."""
         row = self._read(self._clock())
         return int(row[keys.COUNT]["N"]) if keys.COUNT in row else 1
 
@@ -94,7 +97,7 @@ class DispatchSwitch:
         return row
 
     def set(self, is_open: bool) -> None:
-        """The planner's copy for all others; written only where it says otherwise."""
+        """Write the switch to the control table if the value differs."""
         if self.open() is is_open:
             return
         self._dynamo.update_if(
@@ -111,7 +114,11 @@ class DispatchSwitch:
 
 
 class SwitchedMessages:
-    """With dispatch off nothing is taken: what brought the messages stays, and nothing is lost."""
+    """Run messages behind the dispatch switch.
+
+    While dispatch is off, `send` accepts no message. The caller keeps its trigger, so no run is
+    lost.
+    """
 
     def __init__(self, messages: Messages, gate: DispatchSwitch) -> None:
         self._messages = messages

@@ -1,4 +1,4 @@
-"""Parameters of SSM, read when they are asked for."""
+"""SSM parameters. Each read calls SSM."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -14,7 +14,7 @@ class Parameter:
         self._name = name
 
     def read(self) -> str:
-        """Raises `Unavailable` where it cannot be read, or is not there."""
+        """Return the value. Raise `Unavailable` if the parameter is absent or unreadable."""
         found = answer(
             "reading a parameter",
             lambda: self._client().get_parameter(Name=self._name, WithDecryption=True),
@@ -23,7 +23,7 @@ class Parameter:
 
 
 class Parameters:
-    """Several, each by a call of its own: what is not there is left out."""
+    """Several parameters, each read by a call of its own. Absent ones are left out."""
 
     def __init__(self, client: Client, names: Sequence[str]) -> None:
         self._client = client

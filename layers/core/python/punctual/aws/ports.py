@@ -1,4 +1,4 @@
-"""The adapter put together, with the patience that suits it."""
+"""The wiring of the AWS adapters, with their retry policy."""
 
 import os
 import time
@@ -54,7 +54,7 @@ def aws_dynamo(
 
 @dataclass(frozen=True)
 class AwsPorts(Ports):
-    """With what these can do besides, for planner and poller."""
+    """The ports with their AWS types. Planner and poller use methods beyond the protocols."""
 
     buckets: DynamoBuckets
     heads: DynamoJobStates

@@ -1,4 +1,4 @@
-"""Calls to AWS: which failures are tried again, and what becomes of the others."""
+"""Calls to AWS: which failures are retried, and how errors are translated."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
@@ -10,7 +10,7 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import fraction
 
 T = TypeVar("T")
-Client = Callable[[], Any]  # a boto3 client, made when it is first asked for
+Client = Callable[[], Any]  # returns a client, which is created at first use
 
 CONDITION = "ConditionalCheckFailedException"
 THROTTLED = frozenset(
@@ -26,16 +26,16 @@ THROTTLED = frozenset(
 )
 
 
-# Why a transaction may be cancelled, though it can succeed when it is made again.
+# Cancellation reasons of a transaction that can succeed when it is repeated.
 _CANCELLED = {"None", "ConditionalCheckFailed", "TransactionConflict", "ThrottlingError"} | {
     "ProvisionedThroughputExceeded"
 }
 
 
 class RetryPolicy:
-    """How often something is tried, and how long it waits in between: doubling, with jitter.
+    """The number of tries and the waits between them, which double and have jitter.
 
-    `seed` tells processes apart, so that they do not come back together.
+    `seed` differs by process, so that processes do not retry at the same time.
     """
 
     def __init__(
@@ -53,24 +53,27 @@ class RetryPolicy:
         self._most = most
 
     def wait(self, attempt: int, what: str) -> None:
-        """Before the try after number `attempt`, which counts from 0."""
+        """Sleep after the failed try number `attempt`, counted from 0."""
         longest = min(self._most, self._first * 2**attempt)
         self._sleep(longest * (0.5 + fraction(self._seed, what, str(attempt)) / 2))
 
 
 class ConditionFailed(NamedTuple):
-    """The condition of a write did not hold. `ambiguous`: perhaps because an earlier try won."""
+    """The answer to a write with a failed condition.
 
-    item: Mapping[str, Any]  # the row that stands, empty where there is none
+    `ambiguous` means that an earlier try of the same write may have won.
+    """
+
+    item: Mapping[str, Any]  # the present row; empty if there is none
     ambiguous: bool
 
 
 class UnknownOutcome(Exception):
-    """No answer, or an error of the service: the call may have had its effect or not."""
+    """Raised without an answer, or after a service error. The call may have taken effect."""
 
 
 def answer(doing: str, call: Callable[[], T]) -> T:
-    """What the call answers; `doing` completes "AWS did not answer while …"."""
+    """Return the answer of the call. `doing` completes the error "AWS did not answer while …"."""
     try:
         return once(doing, call)
     except UnknownOutcome as unsure:
@@ -78,9 +81,9 @@ def answer(doing: str, call: Callable[[], T]) -> T:
 
 
 def conditional(doing: str, call: Callable[[], T], patience: RetryPolicy) -> T | ConditionFailed:
-    """A write under a condition, tried again where nobody knows what became of it.
+    """Make a conditional write, and retry it while its outcome is unknown.
 
-    Only for writes that the second time are refused, or change nothing.
+    The write must be safe to repeat: a second one fails its condition or changes nothing.
     """
     tried = False
 
@@ -106,7 +109,7 @@ def conditional(doing: str, call: Callable[[], T], patience: RetryPolicy) -> T |
 
 
 def lost(call: Callable[[], Any]) -> bool:
-    """Make a transaction; return whether it was cancelled for what others wrote."""
+    """Make a transaction. Return whether a condition, a conflict or throttling cancelled it."""
     try:
         call()
     except ClientError as error:
@@ -119,7 +122,7 @@ def lost(call: Callable[[], Any]) -> bool:
 
 
 def once(doing: str, call: Callable[[], T]) -> T:
-    """One try: `UnknownOutcome` where another may help."""
+    """Return the answer of one try. Raise `UnknownOutcome` if a retry may help."""
     try:
         return call()
     except ClientError as error:

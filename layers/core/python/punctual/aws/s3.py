@@ -14,7 +14,7 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.ports.blobs import Blob
 
 MOST_DELETED = 1_000
-LISTED = 1_000  # objects in a page, the maximum of S3
+LISTED = 1_000  # objects in a page; the maximum of S3
 LINK_SECONDS = 300
 LONGEST_TYPE = 255
 MISSING = frozenset({"NoSuchKey", "404"})
@@ -48,7 +48,7 @@ class S3Blobs:
         )
 
     def put_many(self, blobs: Sequence[Blob]) -> Sequence[Unavailable | None]:
-        """Put several objects at the same time, for S3 takes one a call."""
+        """Put several objects in parallel, because one call of S3 stores one object."""
         return self._crew.map(self._put, blobs)
 
     def _put(self, blob: Blob) -> Unavailable | None:
@@ -59,7 +59,7 @@ class S3Blobs:
         return None
 
     def get(self, name: str, start: int = 0, end: int | None = None) -> bytes | None:
-        """Return the bytes of the range, perhaps none; None if there is no such object."""
+        """Return the bytes of the range, perhaps none. Return None if the object is absent."""
         if end is not None and end <= start:
             # S3 has no empty range: read one byte to see whether the object exists.
             return None if self._read(name, {"Range": "bytes=0-0"}) is None else b""
@@ -67,12 +67,12 @@ class S3Blobs:
         return self._read(name, bounded if start or end is not None else {})
 
     def delete(self, names: Sequence[str]) -> None:
-        """Delete objects; a missing object is not an error. What S3 refuses is tried again."""
+        """Delete objects. A missing object is not an error. Failed deletes are retried."""
         for chunk in chunked(names, MOST_DELETED):
             self._delete(chunk)
 
     def listed(self, prefix: str, after: str | None) -> Page:
-        """Return a page of the objects whose keys begin with `prefix`, in the order of keys."""
+        """Return a page of the objects with this key prefix, sorted by key."""
         start = {} if after is None else {"StartAfter": after}
         response = answer(
             "listing blobs",

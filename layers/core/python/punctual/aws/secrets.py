@@ -1,4 +1,4 @@
-"""Secrets by reference: Secrets Manager first, then SSM; kept in memory for a minute, never shown.
+"""Secrets by reference, from Secrets Manager or else from SSM. Memory keeps them for a minute.
 
 Secrets Manager  punctual/<stage>/<tenant>/<name>
 SSM              /punctual/<stage>/secrets/<tenant>/<name>, a SecureString
@@ -12,19 +12,19 @@ from botocore.exceptions import ClientError
 
 from punctual.aws.retries import Client, answer
 
-KEPT = 60.0  # seconds, so that a changed secret is used a minute later
-MOST = 500  # secrets that are kept
+KEPT = 60.0  # seconds; a changed secret is used at most a minute later
+MOST = 500  # secrets in memory
 
 _ABSENT = frozenset(
     {
-        "InvalidRequestException",  # it is about to be deleted
+        "InvalidRequestException",  # the secret is scheduled for deletion
         "ParameterNotFound",
         "ResourceNotFoundException",
         "ValidationException",
         "ParameterVersionNotFound",
     }
 )
-# One tenant's name may not end where another's secret begins.
+# A tenant with a slash could read the secret of another tenant.
 _TENANT = re.compile(r"[A-Za-z0-9_.=+-]{1,128}")
 
 
@@ -39,7 +39,7 @@ class AwsSecrets:
         self._kept: dict[tuple[str, str], tuple[float, str]] = {}
 
     def get(self, tenant: str, name: str) -> str:
-        """`KeyError` where there is none; what is not there is asked for again each time."""
+        """Return the secret. Raise `KeyError` if it is absent; absence is not cached."""
         at, value = self._kept.get((tenant, name), (0.0, None))
         now = self._monotonic()
         if value is not None and now - at < KEPT:
@@ -71,7 +71,7 @@ class AwsSecrets:
 
 
 def _ask(call: Callable[[], Any]) -> Any:
-    """None where it is not there."""
+    """Return the answer of the call, or None if the secret is absent."""
 
     def asked() -> Any:
         try:

@@ -1,4 +1,4 @@
-"""What the answers of DynamoDB say of the time."""
+"""The time of DynamoDB, from the Date header of its answers."""
 
 from collections.abc import MutableMapping
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ _CALLED = "punctual_called_at"
 
 
 class ServerTime:
-    """Tells a clock of each answer: when it was asked for, came, and says it was made."""
+    """Reports each answer to a clock: its Date header, and when the call started and ended."""
 
     def __init__(self, clock: StoreClock) -> None:
         self._clock = clock
@@ -32,7 +32,8 @@ class ServerTime:
 
 
 def second_of(text: str) -> datetime | None:
-    """
+    """Return the time of a Date header, or None if it is invalid.
+
     >>> second_of("Tue, 01 Dec 2026 12:00:07 GMT")
     datetime.datetime(2026, 12, 1, 12, 0, 7, tzinfo=datetime.timezone.utc)
     >>> second_of(""), second_of("Tue, 41 Dec 2026 12:00:07 GMT")

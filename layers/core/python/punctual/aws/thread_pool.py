@@ -1,4 +1,4 @@
-"""Several calls at the same time: DynamoDB takes heads one by one."""
+"""Parallel calls, because DynamoDB takes conditional writes one by one."""
 
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor, wait
@@ -11,14 +11,17 @@ B = TypeVar("B")
 
 
 class ThreadPool:
-    """Workers that are hired with the first batch. What a worker does must not hand out work."""
+    """A thread pool, created with the first batch. Work must not call `map` of the same pool."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._workers: Executor | None = None
 
     def map(self, work: Callable[[A], B], items: Iterable[A]) -> list[B]:
-        """In order. A failure is raised when all are done: no work goes on behind the caller."""
+        """Return the results in order.
+
+        A failure is raised after all items are done, so no work continues after the return.
+        """
         wanted: Sequence[A] = list(items)
         if self._size <= 1 or len(wanted) <= 1:
             return _one_by_one(work, wanted)

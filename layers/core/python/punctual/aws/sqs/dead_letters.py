@@ -1,4 +1,4 @@
-"""What came back too often: the dead-letter queues of the lanes, read when their time comes."""
+"""The dead-letter queues of the lanes, with messages that were received too often."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ MOST = 10
 
 
 class Letter(NamedTuple):
-    """A message as it stands in the queue; `receipt` is how this delivery of it is deleted."""
+    """A dead letter. `receipt` is the handle that deletes this delivery."""
 
     id: str
     receipt: str
@@ -22,7 +22,7 @@ class DeadLetters:
         self.urls = urls
 
     def receive(self, url: str) -> list[Letter]:
-        """Ten at the most, at once, hidden for as long as the queue says."""
+        """Receive up to ten messages. The visibility timeout of the queue applies."""
         response = answer(
             "receiving dead letters",
             lambda: self._client().receive_message(QueueUrl=url, MaxNumberOfMessages=MOST),
@@ -33,7 +33,7 @@ class DeadLetters:
         ]
 
     def delete(self, url: str, letters: Sequence[Letter]) -> None:
-        """One that the queue does not delete comes again, and then its run has ended."""
+        """Delete messages. A message that is not deleted returns, but its run has ended by then."""
         entries: list[Any] = [
             {"Id": str(number), "ReceiptHandle": letter.receipt}
             for number, letter in enumerate(letters)

@@ -1,7 +1,7 @@
-"""Notices: messages of a kind of their own in the quick lane, each a group to itself.
+"""Notification messages in the queues of the quick lane, each in a message group of its own.
 
-There they wait without cost, come again at their moment, and hold up no run: a group is handed out
-to one at a time, and nothing shares one.
+A notification waits in the queue without cost until its retry time. Its own group keeps it from
+delaying runs, because SQS delivers one message of a group at a time.
 """
 
 import json
@@ -16,7 +16,7 @@ from punctual.domain.run import RunStatus
 from punctual.engine.execution.notifications import Notification
 
 LAYOUT = 1
-KIND = "n"  # the layout of a notice; a message of a run has none
+KIND = "n"  # the layout number of a notification; a run message has none
 
 
 class SqsNotifications:
@@ -26,7 +26,10 @@ class SqsNotifications:
         self._gate = gate
 
     def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
-        """With dispatch off nothing is taken: its run stays unrecorded until it is on again."""
+        """Send notifications. Return for each whether SQS accepted it.
+
+        While dispatch is off, none is accepted, and the runs stay unrecorded.
+        """
         if not self._gate.open():
             return [False] * len(notices)
         by_url: dict[str, dict[str, Notification]] = {}
@@ -44,7 +47,7 @@ class SqsNotifications:
 
 
 def to_body(notice: Notification) -> str:
-    """ASCII, for SQS refuses some characters that a tenant's name may hold."""
+    """Return the body in ASCII. SQS rejects some characters that a tenant name may contain."""
     values: dict[str, Any] = {
         KIND: LAYOUT,
         "t": notice.tenant,
@@ -61,7 +64,10 @@ def to_body(notice: Notification) -> str:
 
 
 def parse_notice(body: str) -> Notification | None:
-    """None for what is no notice; `Invalid` for one that this version cannot read."""
+    """Return the notification, or None for another kind of message.
+
+    Raise `Invalid` if this version cannot read it.
+    """
     if not body.startswith(f'{{"{KIND}":'):
         return None
     try:
@@ -87,7 +93,7 @@ def _notice(values: Mapping[str, Any]) -> Notification:
 
 
 def mark(notice: Notification) -> str:
-    """The same each time it is put: FIFO remembers it for five minutes."""
+    """Return the deduplication id. SQS drops a repeat within five minutes."""
     return f"notice/{notice.job_id}/{notice.id}/{notice.status.value}"
 
 

@@ -1,4 +1,7 @@
-"""Run messages in SQS FIFO queues: one queue a lane and priority, one group a message."""
+"""Run messages in SQS FIFO queues: one queue for each lane and priority.
+
+Each message has a group of its own.
+"""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -37,7 +40,7 @@ class SqsMessages:
 
 
 def to_body(message: Message) -> str:
-    """ASCII, for SQS refuses some characters that a tenant's name may hold."""
+    """Return the body in ASCII. SQS rejects some characters that a tenant name may contain."""
     values: dict[str, Any] = {
         "f": LAYOUT,
         "t": message.tenant,
@@ -78,7 +81,7 @@ def _entry(message: Message) -> dict[str, str]:
     return {
         "MessageBody": to_body(message),
         # SQS delivers one message of a group at a time. In a larger group, the hidden message of a
-        # crashed executor would hold up those sent after it.
+        # crashed executor would delay later messages.
         "MessageGroupId": _mark(message),
         # Without the version, SQS would drop a run that is sent again within five minutes.
         "MessageDeduplicationId": _mark(message),

@@ -1,4 +1,4 @@
-"""SendMessageBatch, ten at a time; what the queue did not take is tried once more."""
+"""Sends messages in batches of ten. Messages that SQS did not accept are sent once more."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -17,7 +17,10 @@ class Queue:
         self._patience = patience
 
     def send(self, url: str, entries: Sequence[Mapping[str, Any]]) -> list[bool]:
-        """True for each that the queue has taken. `Unavailable` if it answered no call at all."""
+        """Send messages. Return for each whether SQS accepted it.
+
+        Raise `Unavailable` if a call failed and SQS accepted no message.
+        """
         taken: list[bool] = []
         failure: Unavailable | None = None
         for chunk in chunked(entries, MOST):
@@ -44,7 +47,10 @@ class Queue:
     def _once(
         self, url: str, entries: Mapping[str, Mapping[str, Any]], refused: set[str]
     ) -> set[str]:
-        """The entries to send again; what is the sender's fault will be refused again."""
+        """Send one batch. Return the ids to send again.
+
+        Entries rejected as the sender's fault are added to `refused` and not sent again.
+        """
         batch: list[Any] = [{"Id": number, **entry} for number, entry in entries.items()]
         response = answer(
             "sending messages",

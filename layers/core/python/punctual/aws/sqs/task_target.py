@@ -1,4 +1,4 @@
-"""Queues that jobs send to."""
+"""Sending of the messages of `sqs` tasks."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Messages that were delivered: kept from others for a while, given back, or acknowledged."""
+"""Visibility timeouts and acknowledgement of delivered messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -8,17 +8,17 @@ from punctual.aws.retries import Client, answer
 from punctual.domain.errors import Unavailable
 
 MOST = 10
-LONGEST = 43_200  # seconds that SQS hides a message
+LONGEST = 43_200  # seconds; the longest visibility timeout of SQS
 
 
 class SqsDeliveries:
-    """By receipt handle. What was acknowledged before, or has been delivered anew, is no error."""
+    """Delivered messages by receipt handle. A stale handle is not an error."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     def hide(self, url: str, handles: Mapping[str, int]) -> None:
-        """For so many seconds from now; then each comes again, unless it is acknowledged."""
+        """Set the visibility timeout of each message to the given seconds from now."""
         entries = [
             {"ReceiptHandle": handle, "VisibilityTimeout": max(0, min(LONGEST, seconds))}
             for handle, seconds in handles.items()
@@ -35,7 +35,7 @@ class SqsDeliveries:
         for chunk in chunked(entries, MOST):
             batch = [{"Id": str(number), **entry} for number, entry in enumerate(chunk)]
             response = answer(doing, self._call(operation, url, batch))
-            # A stale handle is the sender's fault to SQS; to us it says that nothing is to be done.
+            # SQS reports a stale handle as the sender's fault. The message needs no action then.
             failed = [one for one in response.get("Failed", []) if not one["SenderFault"]]
             if failed:
                 raise Unavailable(f"SQS failed {len(failed)} times while {doing}.")

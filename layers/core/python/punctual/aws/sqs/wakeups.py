@@ -1,4 +1,4 @@
-"""Wake-ups for pollers: a standard queue, for FIFO knows no delay of a single message."""
+"""Wake-ups for pollers in a standard queue. A FIFO queue has no delay for single messages."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,22 +17,27 @@ from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 
 LAYOUT = 1
-HANDED_OUT = timedelta(minutes=3)  # the planner's two minutes ahead, and one for clocks that differ
-LONGEST = 900  # seconds that SQS delays a message
-PLACES = 1_000  # in one message
-MORE = (25, 100, MANY)  # timers of one place, from which on they need a poller earlier
-_DELIVERED = timedelta(seconds=2)  # a message may come so much before its moment
+HANDED_OUT = timedelta(
+    minutes=3
+)  # two minutes that the planner works ahead, and one for clock differences
+LONGEST = 900  # seconds; the longest delay of SQS
+PLACES = 1_000  # timer partitions in one message
+MORE = (25, 100, MANY)  # numbers of timers in a partition above which the poller must start earlier
+_DELIVERED = timedelta(seconds=2)  # SQS may deliver a message this much early
 
 
 class _Called(NamedTuple):
-    """A message under way: whoever takes it sees what was put until then."""
+    """A wake-up under way. Its poller reads all timers put before it starts."""
 
     at: datetime
-    many: int  # timers put since it was sent
+    many: int  # timers put for the partition so far
 
 
 class SqsWakeUps:
-    """Remembers whom it called: while a message is under way, later timers need none."""
+    """A sender of wake-ups that remembers those under way.
+
+    A new timer needs no wake-up while an earlier one is under way.
+    """
 
     def __init__(self, queue: Queue, url: str, clock: Clock, start: timedelta = START) -> None:
         self._queue = queue
@@ -42,13 +47,14 @@ class SqsWakeUps:
         self._called: dict[TimerPartition, _Called] = {}
 
     def from_poller(self) -> "SqsWakeUps":
-        """For who is a poller: whoever is called within minutes is, or was, at work as well."""
+        """Return a sender for a poller. Its wake-ups within minutes meet warm functions."""
         return SqsWakeUps(self._queue, self._url, self._clock, WARM)
 
     def nudge(self, timers: Sequence[Timer]) -> None:
-        """Call for those whose minute is handed out already, not before they need a poller.
+        """Send wake-ups for timers in minutes that the planner has handed out already.
 
-        Where there turn out to be more, one more call brings it in time to fire them early.
+        Each wake-up arrives when its timers need a poller. If the number of timers in a partition
+        grows past a step of `MORE`, an earlier wake-up follows.
         """
         now = self._clock()
         last = bucket_of(now) + HANDED_OUT
@@ -58,7 +64,7 @@ class SqsWakeUps:
             if timer.bucket <= last:
                 near.setdefault(TimerPartition(timer.bucket, timer.shard), []).append(timer.at)
         wanted: dict[TimerPartition, datetime] = {}
-        only: set[TimerPartition] = set()  # places that no message under way names
+        only: set[TimerPartition] = set()  # partitions without an earlier wake-up under way
         for place, moments in near.items():
             before = called.get(place)
             many = len(moments) + (before.many if before else 0)
@@ -71,14 +77,14 @@ class SqsWakeUps:
             if before is not None and _rank(before.many) < _rank(many):
                 wanted[place] = max(now, wake_at([min(moments)] * many, self._start))
         calls = _by_minute(wanted)
-        for call in calls:  # it goes when the first of its places needs it
+        for call in calls:  # sent for the earliest of its partitions
             for place in only.intersection(call.places):
                 called[place] = called[place]._replace(at=call.at)
         self.call_all(calls)
         self._called = called
 
     def call(self, places: Sequence[TimerPartition], at: datetime) -> None:
-        """Wake who looks after these, at `at`; what is over 15 minutes away is woken too early."""
+        """Wake a poller of these partitions at `at`, or after 15 minutes if `at` is later."""
         self.call_all([WakeUp(tuple(places), at)])
 
     def call_all(self, calls: Sequence[WakeUp]) -> None:
@@ -95,7 +101,7 @@ class SqsWakeUps:
             raise Unavailable("A wake-up could not be sent.")
 
     def kill(self, key: Key, run_ids: Sequence[str]) -> None:
-        """Nothing to send: holders read the cancel wish with each beat, every four seconds."""
+        """Send nothing. Executors read cancel requests with each heartbeat, every four seconds."""
 
 
 def _rank(many: int) -> int:
@@ -103,7 +109,7 @@ def _rank(many: int) -> int:
 
 
 def _by_minute(wanted: Mapping[TimerPartition, datetime]) -> list[WakeUp]:
-    """One message a minute: its places are woken for the soonest of them."""
+    """Return one wake-up for each minute, at the earliest time of its partitions."""
     return [
         WakeUp(tuple(places), min(wanted[place] for place in places))
         for _, some in groupby(sorted(wanted), key=lambda place: place.bucket)

@@ -51,7 +51,7 @@ class DynamoTimers:
         self._known = known or KnownTimers()
 
     def knowing(self, most: int) -> "DynamoTimers":
-        """Return a copy with a cache of `most` pairs, for a caller with many reads before a delete."""
+        """Return a copy with a cache of `most` pairs, for callers that delete after long reads."""
         return DynamoTimers(self._dynamo, self._table, self._new_mark, KnownTimers(most))
 
     def put(self, timers: Sequence[Timer]) -> None:
