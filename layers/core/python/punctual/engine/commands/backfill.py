@@ -50,7 +50,7 @@ class Backfiller:
         """Return the nominal times in [start, end) without a run, each with a new run id.
 
         Each time follows the definition in force then, and times before the job follow the first
-        one. A run id derives from the time, so a repeated backfill makes one run for each.
+        one. A run id derives from the time, so a repeated backfill adds no run.
         """
         if end > now:
             raise Invalid.of(FieldError("to", "must not be in the future"))

@@ -1,4 +1,4 @@
-"""Accepts jobs in batches. Each job gets a timer, a definition and a job state on its own."""
+"""Accepts jobs in batches. The jobs of a batch are stored or refused separately."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime

@@ -41,7 +41,7 @@ class Explainer:
     def explain(
         self, key: Key, head: JobState, body: DefinitionRow, at: datetime | None, now: datetime
     ) -> Sliced[Explanation]:
-        """Explain the occurrence within the second of `at`; without `at` the last due one.
+        """Explain the occurrence within the second of `at`, or without `at` the last due one.
 
         A time without a zone is in the job's zone.
         """

@@ -302,7 +302,7 @@ class Batch:
         return max(0.001, self._pause())
 
     def _pause(self) -> float:
-        """Return the seconds until the next step that no thread wakes the loop for."""
+        """Return the seconds until the next step that needs no finished thread."""
         now, steady = self._clock(), self._steady()
         moments = [one.next_at for one in self._attempts if one.ended_at is None]
         if self._attempts:
