@@ -55,8 +55,8 @@ def key_of(key: str, number: int) -> str:
 def settled(core: Core, chunk: Chunk, key: str) -> Steps[list[Accepted | Declined]]:
     """Return the result of each job in the chunk.
 
-    The request is sent again while a job is declined with 503, which means that a store did not
-    answer.
+    If a store does not answer, jobs are declined with 503. The request is then retried under the
+    retry policy.
     """
     request = Request(
         "POST", "/jobs/batch", body=chunk.body, headers=keyed(key), repeat=Repeat.SAFE

@@ -84,7 +84,7 @@ class Explanation(Model, frozen=True, kw_only=True):
 
 
 class Backfill(NamedTuple):
-    """The number of requested runs. A dry run returns their number and times instead."""
+    """The number of requested runs. After a dry run, the number and times of possible runs."""
 
     runs: int
     times: tuple[datetime, ...] = ()

@@ -23,9 +23,9 @@ def verify_webhook(
     within: timedelta = timedelta(minutes=5),
     now: float | None = None,
 ) -> dict[str, Any]:
-    """Return the content of a webhook. Raise BadWebhook for a wrong signature or age.
+    """Return the content of a webhook. Raise BadWebhook for a wrong signature or time.
 
-    One of `secrets` must match, and the timestamp may differ from `now` by at most `within`. `body`
+    One of `secrets` must match. The timestamp may differ from `now` by at most `within`. `body`
     must hold the received bytes unchanged. A webhook may arrive twice, with the same `webhook-id`.
     """
     data = body.encode() if isinstance(body, str) else body

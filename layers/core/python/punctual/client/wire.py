@@ -72,6 +72,8 @@ def path(*parts: str) -> str:
 def body(value: Any) -> bytes:
     """Return the value as JSON. Times carry their offset, durations are in seconds.
 
+    Raise Misuse for a value that JSON cannot express.
+
     >>> body({"interval_seconds": timedelta(minutes=5), "name": "é"})
     b'{"interval_seconds":300,"name":"\\xc3\\xa9"}'
     """

@@ -107,7 +107,7 @@ class RedactedStream:
                 heapq.heappush(places, (following, rank))
 
     def _unfinished(self, data: bytes, at: int) -> int:
-        """Return the earliest position from which the rest of the data may begin a secret."""
+        """Return the first position, from `at` on, of a possible secret that the data cuts off."""
         earliest = len(data)
         for spelling in self._spellings:
             start = max(at, len(data) - len(spelling) + 1)

@@ -25,7 +25,10 @@ def spellings_of(secret: str) -> set[bytes]:
 
 
 def _lines(secret: str) -> Iterator[str]:
-    """Yield the lines of a multi-line secret (a PEM key). Programs print single lines."""
+    """Yield the longer lines of a multi-line secret.
+
+    Programs print and compare single lines, for example of a PEM key.
+    """
     lines = secret.splitlines()
     for line in lines if len(lines) > 1 else ():
         bare = line.strip()

@@ -79,7 +79,7 @@ def get(core: Core, job: JobRef) -> Steps[Job]:
 def update(
     core: Core, job: JobRef, *, if_match: Version | None = None, **changes: Unpack[JobChanges]
 ) -> Steps[Job]:
-    """Change the given fields. With `if_match`, only if the job has this version."""
+    """Change the given fields. With `if_match`, change them only if the job has this version."""
     return (yield from _change(core, "PATCH", _path(job), if_match, changes))
 
 

@@ -75,7 +75,7 @@ def get_token(core: Core, token_id: str) -> Steps[Token]:
 
 
 def revoke_token(core: Core, token_id: str) -> Steps[Token]:
-    """Revoke a token within a minute. A repeated call changes nothing."""
+    """Revoke a token. Calls with it fail within a minute. A repeated call changes nothing."""
     request = Request("DELETE", path("tokens", token_id), repeat=Repeat.SAFE)
     return one(Token, (yield from ask(core, request)))
 
@@ -116,12 +116,15 @@ def health(core: Core) -> Steps[Health]:
 
 
 def live(core: Core) -> Steps[Probe]:
-    """Return whether the process answers."""
+    """Return the answer of the liveness check."""
     return _probed(core, Probe, "/health/live")
 
 
 def ready(core: Core) -> Steps[Probe]:
-    """Return whether the installation accepts requests and fires jobs. `down` is an answer too."""
+    """Return whether the installation accepts requests and fires jobs.
+
+    The status `down` is an answer, not an error.
+    """
     return _probed(core, Probe, "/health/ready")
 
 

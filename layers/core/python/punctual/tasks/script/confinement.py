@@ -16,7 +16,7 @@ STEP_BYTES = 8
 
 
 def hide(library: ctypes.CDLL) -> None:
-    """Protect the memory, descriptors and environment of this process from the same user."""
+    """Deny other processes of this user the memory, descriptors and environment of this one."""
     _prctl(library, PR_SET_DUMPABLE, 0)
 
 

@@ -7,7 +7,7 @@ It runs in an isolated interpreter and imports only modules that load fast.
 2. Report `started PID`. The script begins only after a `G` on the control pipe. Report
    `failed ERRNO` if it cannot begin, or `unconfined ERRNO` if the sandbox fails.
 3. On a `T` on the control pipe, send SIGTERM to the script's group. On a `K`, kill the group at
-   once. The end of the pipe means that the node is dead, and has the same effect.
+   once. The end of the pipe has the effect of a `K`. The pipe also ends when the node dies.
 4. Measure the resources of the script. Above a limit, report `limit NAME` and kill it.
 5. After the end of the script, kill all its descendants, also detached ones. Then report
    `exit CODE` or `signal NUMBER`.

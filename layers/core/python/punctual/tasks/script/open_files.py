@@ -1,7 +1,7 @@
 """Handle the limit of open files of the process and of the system.
 
 Before the attempt begins, `NotBegun` ends it. It then does not count as an attempt, and the run
-waits. After the begin, the action is repeated until a file can be opened.
+waits. After it has begun, the action is repeated until a file can be opened.
 """
 
 import errno

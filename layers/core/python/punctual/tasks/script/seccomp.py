@@ -22,7 +22,11 @@ _WHOLE_USER = 2  # PRIO_USER is 2 and IOPRIO_WHO_USER is 3, so the filter tests 
 
 
 class Calls(NamedTuple):
-    """System call numbers. `of_process` calls take a process first, `of_some` calls second."""
+    """System call numbers of an architecture.
+
+    The calls in `of_process` take a process as first argument. The calls in `of_some` take a kind
+    first and a process second.
+    """
 
     architecture: int
     of_process: tuple[int, ...]

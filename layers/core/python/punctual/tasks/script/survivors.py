@@ -90,7 +90,10 @@ def _ours() -> Iterator[int]:
 
 
 def _user(number: str) -> int:
-    """Return the effective user of a process. Root may own its files, so these do not tell."""
+    """Return the effective user of a process.
+
+    The owner of its /proc files does not tell, because it may be root.
+    """
     try:
         with open(f"/proc/{number}/status", "rb") as status:
             for line in status:

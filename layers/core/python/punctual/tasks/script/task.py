@@ -40,7 +40,7 @@ MAX_OPEN_FILES = 1024
 MAX_PROCESSES_OF_USER = 4096
 SIGNAL_EXIT_CODE = 128
 MEGABYTE = 1024 * 1024
-NODE_HEAP_SHARE = 0.75  # of the run's memory, so that node collects garbage before it is killed
+NODE_HEAP_SHARE = 0.75  # of the run's memory, so that Node.js frees memory before it is killed
 
 _FILES = {"python": "main.py", "node": "main.js", "bash": "main.sh"}
 _LIMITS = {

@@ -46,7 +46,7 @@ def children(pid: int) -> list[int]:
 
 
 def memory_bytes(pids: list[int], most: int) -> int:
-    """Return the resident memory of processes. Above `most`, shared memory is counted once."""
+    """Return the resident memory of processes. If it exceeds `most`, count shared pages once."""
     resident = sum(map(_resident, pids))
     if resident <= most:
         return resident
