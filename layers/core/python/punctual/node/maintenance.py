@@ -81,7 +81,7 @@ class Maintenance:
             self._log("payloads_without_row_removed", payloads=removed)
 
     def _walk_again_by(self, at: float) -> None:
-        """Begin another walk by then. A walk that is in progress may have passed the job."""
+        """Begin another walk by `at`. A walk that is in progress may have passed the job."""
         self._next_walk_at = min(self._next_walk_at, at)
         if self._cursor is None:
             self._walk_at = min(self._walk_at, at)

@@ -212,7 +212,7 @@ class Node:
         return self._sets.is_due(self._clocks.read())
 
     def _see_to_the_clock(self, now: ClockReading) -> None:
-        """React to a wall clock that was set, before any decision.
+        """React to a change of the wall clock before any decision.
 
         Otherwise a timer could go into a minute that was closed too early.
         """

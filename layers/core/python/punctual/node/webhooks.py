@@ -78,7 +78,10 @@ class Webhooks:
             self._begin(now)
 
     def next_at(self) -> datetime | None:
-        """Return when a notification is due, or None if all threads are busy."""
+        """Return when the next notification is due.
+
+        It is None if none waits, all threads are busy, or the node closes.
+        """
         if self._closing or len(self._under_way) >= AT_A_TIME:
             return None
         return self._notices.next_at(self._under_way)
@@ -115,8 +118,8 @@ class Webhooks:
     def _attempt(self, one: Waiting, now: datetime) -> Attempt | None:
         """Return the attempt to deliver a notification, or None.
 
-        It is None if the job has no target, or if the key or the job cannot be read. In the latter
-        case the delivery is tried again later, so that the step continues.
+        It is None if the delivery is not wanted any more. It is also None if the key or the job
+        cannot be read. Then the delivery is tried again later, and the step continues.
         """
         notice = one.notice
         ids = {"job_id": notice.job_id, "run_id": notice.run_id}

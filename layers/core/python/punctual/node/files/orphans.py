@@ -57,7 +57,7 @@ class Orphans:
     def _is_alive(self, key: Key, run_id: str) -> bool:
         """Return whether the job state has the run.
 
-        An unreadable state keeps all payloads of its job.
+        An unreadable state counts as having it, so that no needed payload is removed.
         """
         row = self._unit.db.execute(
             "SELECT head FROM heads WHERE tenant = ? AND job_id = ?", key

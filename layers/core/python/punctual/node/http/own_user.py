@@ -1,6 +1,6 @@
-"""Calls without authentication.
+"""Admission of callers while `PUNCTUAL_AUTH` is off.
 
-They come from the node's own user or carry the token of the data folder.
+The node admits its own user, and callers with the token of the data folder.
 """
 
 import hmac

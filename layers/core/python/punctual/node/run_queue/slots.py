@@ -1,4 +1,4 @@
-"""The slots of the node. Runs of one slot compete for the same places to run in."""
+"""The slots of the node. Runs of one slot compete for the same threads."""
 
 from punctual.domain.job_state import Lane, Rules
 

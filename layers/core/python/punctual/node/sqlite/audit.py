@@ -148,9 +148,9 @@ class SqliteAudit:
 
 
 def _unreadable(earliest: int, latest: int) -> Unreadable:
-    """Return the error for unreadable rows.
+    """Return the error for an unreadable row.
 
-    A list without these entries would hide them, so the error names the ranges that can be read.
+    A list without its entries would hide the gap, so the error names the ranges that can be read.
     """
     start, end = moment(earliest), moment(latest + _MILLISECOND)
     return Unreadable(

@@ -207,7 +207,8 @@ class SqliteReceipts:
     def find(self, tenant: str, names: Sequence[str], now: datetime) -> Mapping[str, Receipt]:
         """Return the receipts by name.
 
-        An unreadable receipt is an error: a repeated request would act twice.
+        An unreadable receipt is an error. If it counted as missing, a repeated request would act
+        twice.
         """
         with self._unit:
             rows = [(name, self._row(tenant, name, now)) for name in dict.fromkeys(names)]

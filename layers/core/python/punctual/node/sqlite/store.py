@@ -166,7 +166,6 @@ class Store:
         return self.heads.oldest_queued(tenant)
 
     def count_jobs(self, tenant: str) -> Mapping[str, int]:
-        """Return the number of jobs by status."""
         return self._count(tenant, JOB)
 
     def count_runs(self, tenant: str) -> Mapping[str, int]:

@@ -55,9 +55,10 @@ class SqliteTokens:
             return found
 
     def _known(self, row: tuple[Any, ...] | None) -> Token | None:
-        """Return the token, or raise `Unreadable`.
+        """Return the token of a row, or None without a row.
 
-        Call it after the transaction, so that the error rolls back no other write.
+        Raise `Unreadable` if it is damaged. Call it after the transaction, so that the error rolls
+        back no other write.
         """
         token = None if row is None else self._read(row)
         if row is not None and token is None:
@@ -72,7 +73,10 @@ class SqliteTokens:
             return None
 
     def wished(self, _tenant: str, _token_id: str, wish: str, _old: str = "", /) -> str | None:
-        """Return `wish`. The whole change is one transaction, so no other wish can come first."""
+        """Return `wish`.
+
+        The whole change is one transaction, so no concurrent change can come first.
+        """
         return wish
 
     def count(self, tenant: str, now: datetime) -> Counted:
