@@ -1,4 +1,4 @@
-"""What came of an event, for who brought it."""
+"""The answer of `decide` to the caller."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -10,17 +10,17 @@ from punctual.domain.run import Run
 
 
 class Verdict(StrEnum):
-    """What came of an event, for who brought it."""
+    """The outcome of an event for its caller."""
 
     OK = "OK"
-    GONE = "GONE"  # no such run among the living
-    HELD = "HELD"  # another holds it: come again at `again_at`
-    EARLY = "EARLY"  # not before `again_at`
-    NOT_QUEUED = "NOT_QUEUED"  # it waits; another message will come
-    FENCED = "FENCED"  # the token is not the holder's any more
-    CONFLICT = "CONFLICT"  # the job's state does not allow it
-    FULL = "FULL"  # the job's line holds no more
-    STALE = "STALE"  # it was made for another version of the job
+    GONE = "GONE"  # the job has no live run with this id
+    HELD = "HELD"  # another claim holds the run
+    EARLY = "EARLY"  # the run is not due before `again_at`
+    NOT_QUEUED = "NOT_QUEUED"  # the run waits; another message will announce it
+    FENCED = "FENCED"  # the token is not the current one
+    CONFLICT = "CONFLICT"  # the job status does not allow the event
+    FULL = "FULL"  # the wait queue of the job is full
+    STALE = "STALE"  # the event was made for another version of the job
 
 
 class Answer(Struct, frozen=True, gc=False):
@@ -33,7 +33,7 @@ OK = Answer()
 
 
 def now_of(d: Draft, run_id: str) -> Run | None:
-    """A run as it stands, alive or ended."""
+    """Return the live or ended run with this id."""
     run = d.run(run_id)
     if run is None:
         run = next((ended for ended in d.ended if ended.run_id == run_id), None)

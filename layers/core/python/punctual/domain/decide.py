@@ -24,11 +24,11 @@ def decide(
     recorded: frozenset[str] = frozenset(),
     together: bool = False,
 ) -> Decision:
-    """Answer `event` at `now`.
+    """Return the decision for `event` at `now`.
 
-    `writer` marks the swap as this caller's own. `recorded` names the ended runs whose history
-    row is known to stand: they leave the head with the next change. `together`: the rows of those
-    that end now stand or fall with this very swap, so they need not enter the head at all.
+    `writer` is the write id of this swap. `recorded` holds the ids of ended runs that have a
+    history row. The next change removes them from the job state. With `together`, history rows
+    commit in one transaction with this swap. Runs that end now then need not enter the state.
     """
     if head.blank:
         return Decision(head=head, changed=False, verdict=Verdict.GONE)
@@ -45,7 +45,7 @@ def decide_at_length(
     recorded: frozenset[str],
     together: bool,
 ) -> Decision:
-    """The general way, which answers everything."""
+    """Return the decision for any job state and event, without a fast path."""
     draft = Draft(head, now)
     answer = _HANDLERS[type(event)](draft, event)
     _complete(draft)
@@ -71,7 +71,7 @@ def decide_at_length(
 
 
 def _complete(d: Draft) -> None:
-    """COMPLETED: no time to come, and every run has ended; a run that is ordered opens it again."""
+    """Set COMPLETED if nothing is left to run. A requested run sets SCHEDULED again."""
     busy = bool(d.runs or d.line)
     if d.state is JobStatus.COMPLETED and busy:
         d.state = JobStatus.SCHEDULED

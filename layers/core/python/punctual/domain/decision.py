@@ -1,4 +1,4 @@
-"""What `decide` answers."""
+"""The value that `decide` returns."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +11,10 @@ from punctual.domain.run import Lease, Run
 
 
 class Decision(Struct, frozen=True, gc=False):
-    """The new head (the old one itself where nothing changed) and what to do outside, in order."""
+    """The new job state, and what the caller writes and sends.
+
+    `head` is the old object if nothing changed.
+    """
 
     head: JobState
     changed: bool
@@ -19,11 +22,9 @@ class Decision(Struct, frozen=True, gc=False):
     run: Run | None = None
     again_at: datetime | None = None
     timer_at: datetime | None = None  # put before the swap
-    leases: Mapping[str, Lease | None] = {}  # set or dropped with the swap
-    required: Mapping[str, Lease] = {}  # the swap holds only if these are as they were read
+    leases: Mapping[str, Lease | None] = {}  # written with the swap; None deletes
+    required: Mapping[str, Lease] = {}  # the swap fails unless these leases are as read
     sends: tuple[Run, ...] = ()
-    records: tuple[Run, ...] = ()  # ended: their history rows
-    kills: tuple[str, ...] = ()  # holders to be told
-    attempts: tuple[
-        tuple[Run, str], ...
-    ] = ()  # attempts that ended without ending their run, or lost
+    records: tuple[Run, ...] = ()  # ended runs that need a history row
+    kills: tuple[str, ...] = ()  # ids of held runs to stop
+    attempts: tuple[tuple[Run, str], ...] = ()  # lost, or failed before a retry

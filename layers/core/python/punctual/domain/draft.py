@@ -1,4 +1,4 @@
-"""A head while it is being decided on: open lists, then one new frozen head."""
+"""The mutable copy of a job state that one decision works on."""
 
 from datetime import datetime, timedelta
 
@@ -7,11 +7,13 @@ from punctual.domain.job_state import JobState, JobStatus, Rules
 from punctual.domain.run import Lease, Reason, Run, WaitingRun
 
 WRITERS = 4
-CAUGHT_UP = frozenset({Reason.COALESCED, Reason.OUTAGE, Reason.PAUSED})  # what one entry holds
+CAUGHT_UP = frozenset(
+    {Reason.COALESCED, Reason.OUTAGE, Reason.PAUSED}
+)  # of entries for many occurrences
 
 
 class Draft:
-    """Owned by one decision; nothing outside `domain` sees it."""
+    """The changes of one decision. Code outside `domain` never sees a draft."""
 
     __slots__ = (
         "attempts",
@@ -82,7 +84,7 @@ class Draft:
         return self.rules[definition]
 
     def put(self, run: Run) -> None:
-        """Replace the run that has this one's id."""
+        """Replace the run with the same id, or append the run."""
         for index, other in enumerate(self.runs):
             if other.run_id == run.run_id:
                 self.runs[index] = run
@@ -93,7 +95,7 @@ class Draft:
         self.runs = [run for run in self.runs if run.run_id != run_id]
 
     def not_latest(self, run_id: str) -> None:
-        """A run that did not run after all leaves this to the last made of those alive."""
+        """Make the newest live run `latest` if `run_id` was it and did not run."""
         alive: list[Run | WaitingRun] = [*self.runs, *self.line]
         if self.latest == run_id and alive:
             self.latest = max(alive, key=lambda run: run.created_at).run_id
@@ -105,7 +107,10 @@ class Draft:
     def freeze(
         self, writer: str, ended: tuple[Run, ...], timers_gone: tuple[datetime, ...]
     ) -> tuple[JobState, datetime | None]:
-        """Return the new head, or the old one where nothing changed, and the timer to put."""
+        """Return the new job state and the time of the timer to put.
+
+        The state is the old object if nothing changed. The time is None if no timer is needed.
+        """
         old = self.head
         wanted = self._next_look(timers_gone)
         carried = self.head.timer_at
@@ -172,37 +177,40 @@ class Draft:
         return {key: value for key, value in self.rules.items() if key in used}
 
     def unrecorded(self, recorded: frozenset[str]) -> tuple[Run, ...]:
-        """The ended runs without a history row."""
+        """Return the ended runs without a history row."""
         if not recorded:
             return tuple(self.ended)
         return tuple([run for run in self.ended if run.run_id not in recorded])
 
     def to_record(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Those whose row is to be written; what is growing gets its one when it is whole."""
+        """Return the runs to write to the history now.
+
+        A growing entry is written once, after the catch-up.
+        """
         if self.behind is None:
             return unrecorded
         return tuple([run for run in unrecorded if not self.is_growing(run)])
 
     def growing(self, unrecorded: tuple[Run, ...]) -> tuple[Run, ...]:
-        """Those whose row is not to be written yet."""
+        """Return the entries that a later decision of the catch-up may extend."""
         if self.behind is None:
             return ()
         return tuple([run for run in unrecorded if self.is_growing(run)])
 
     def is_growing(self, run: Run) -> bool:
-        """Whether this may be the entry of a catch-up that is under way."""
+        """Return whether the run may be an entry of an unfinished catch-up."""
         behind = self.head.behind or self.behind
         return behind is not None and run.last_at is not None and run.reason in CAUGHT_UP
 
     def _at_once(self, timers_gone: tuple[datetime, ...]) -> datetime:
-        """Now, or the moment gone by of a timer that is outstanding."""
+        """Return now, or the past time of an outstanding timer, which saves a new timer."""
         carried = self.head.timer_at
         if carried is None or carried > self.now or carried in timers_gone:
             return self.now
         return carried
 
     def _next_look(self, timers_gone: tuple[datetime, ...]) -> datetime | None:
-        """When this head must be looked at again, whatever else happens."""
+        """Return the time of the next evaluation, or None if the job needs none."""
         if not self.runs and not self.line and self.next_at is None and self.behind is None:
             return None
         moments: list[datetime] = []
@@ -222,11 +230,11 @@ class Draft:
         return min(moments, default=None)
 
     def deadline_of(self, run: Run | WaitingRun) -> datetime | None:
-        """The last moment at which this run may start."""
+        """Return the last moment at which the run may start."""
         seconds = self.rules[run.definition].deadline_seconds
         return None if seconds is None else run.due_at + timedelta(seconds=seconds)
 
 
 def expires_at(head: JobState) -> datetime | None:
-    """When a job that came to its end may be forgotten."""
+    """Return when an ended job may be deleted, or None for a job that has not ended."""
     return None if head.ended_at is None else head.ended_at + RETENTION

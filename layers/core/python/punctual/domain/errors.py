@@ -1,17 +1,17 @@
-"""What can go wrong, by name; the API maps each code to a status in one table."""
+"""The tree of errors. The API maps each code to an HTTP status in one table."""
 
 from typing import ClassVar, NamedTuple
 
 
 class FieldError(NamedTuple):
-    """One wrong field: its dotted path as the caller wrote it, and what to do about it."""
+    """A wrong field: its dotted path in the request, and what the caller can do."""
 
     field: str
     message: str
 
 
 class PunctualError(Exception):
-    """An error that a caller can understand; `code` is stable, the text is for people."""
+    """An error for the caller. `code` is stable; `message` is for people."""
 
     code: ClassVar[str] = "INTERNAL"
 
@@ -33,7 +33,7 @@ class PreconditionFailed(PunctualError):
 
 
 class Invalid(PunctualError):
-    """The input is wrong; `errors` names every wrong field at once."""
+    """The input is wrong. `errors` lists all wrong fields."""
 
     code = "INVALID"
 
@@ -53,7 +53,7 @@ class TooMuchWork(PunctualError):
 
 
 class LimitExceeded(PunctualError):
-    """Less, or later: `again_after` seconds from now there may be room."""
+    """A limit is reached. A smaller request, or a retry in `again_after` seconds, may succeed."""
 
     code = "LIMIT_EXCEEDED"
 
@@ -63,14 +63,14 @@ class LimitExceeded(PunctualError):
 
 
 class Unavailable(PunctualError):
-    """A store or a queue did not answer; trying again later may help."""
+    """A store or a queue did not answer. A later retry may succeed."""
 
     code = "UNAVAILABLE"
 
 
 class Unreadable(Unavailable):
-    """A row is damaged. It alone is passed over; what needs it is refused."""
+    """A row is damaged. Lists skip the row; a request that needs it fails."""
 
 
 class LaterVersion(Unavailable):
-    """Written by a version that knew more: it stays as it is until that version is back."""
+    """A newer code version wrote the row. It stays unchanged until that version is back."""

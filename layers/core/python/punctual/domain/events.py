@@ -1,4 +1,4 @@
-"""What may happen to a job. `decide` answers each, whatever the head says."""
+"""The events that `decide` accepts. It answers each event in every job state."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,22 +11,22 @@ from punctual.domain.schedules.schedule import Schedule
 
 
 class Evaluate(Struct, frozen=True, gc=False):
-    """See what is due. `brought` are the moments of the timers that ask for it."""
+    """Process what is due. `brought` holds the times of the timers that caused it."""
 
     leases: Mapping[str, Lease] = {}
     brought: tuple[datetime, ...] = ()
-    horizon: datetime | None = None  # fire ahead up to here
+    horizon: datetime | None = None  # fire ahead up to this time
 
 
 class Claim(Struct, frozen=True, gc=False):
     run_id: str
     claimer: str
     nonce: str
-    staged: bool = False  # a container: claimed now, running when it has started
+    staged: bool = False  # a container: CLAIMED now, RUNNING after its start
 
 
 class Started(Struct, frozen=True, gc=False):
-    """A claimed container runs."""
+    """The container of a claimed run has started."""
 
     run_id: str
     token: int
@@ -37,15 +37,15 @@ class Finish(Struct, frozen=True, gc=False):
     token: int
     status: RunStatus
     retryable: bool = True
-    note: str = ""  # a few bytes of output, kept with the run itself
+    note: str = ""  # a few bytes of output, stored in the run itself
 
 
 class ReturnClaim(Struct, frozen=True, gc=False):
-    """The holder gives a run back; `begun` when the work may have had effects.
+    """The holder returns a run. With `begun`, the work may have had effects.
 
-    `waits`: it could not be begun, nor could it anywhere else for now. `unstarted`: the machine
-    lacked what a start needs, and the holder proves that nothing was started. Then the run waits
-    however often that happens, with AT_MOST_ONCE as well.
+    With `waits`, no executor can start the run for now. With `unstarted`, the machine lacked a
+    resource, and the holder proves that nothing started. The run then waits after every return,
+    also with AT_MOST_ONCE.
     """
 
     run_id: str
@@ -56,9 +56,10 @@ class ReturnClaim(Struct, frozen=True, gc=False):
 
 
 class DeadLetter(Struct, frozen=True, gc=False):
-    """The run's message came back too often to be tried again.
+    """The message of the run was received too often.
 
-    `version` is that of the swap which sent it: one from before the last claim says nothing.
+    `version` is the version of the swap that sent it. A message from before the last claim is
+    stale.
     """
 
     run_id: str
@@ -82,29 +83,29 @@ class CancelRun(Struct, frozen=True, gc=False):
 
 
 class Update(Struct, frozen=True, gc=False):
-    """A new definition; `schedule` is None where the schedule stays as it is."""
+    """Put a new definition in force. `schedule` is None if the schedule does not change."""
 
     kind: Kind
     rules: Rules
     limits: Limits
     schedule: Schedule | None = None
-    asked_at: datetime | None = None  # when the request came, which may take its time
+    asked_at: datetime | None = None  # when the request arrived; processing may take long
     notify: str = ""
 
 
 class StartRun(Struct, frozen=True, gc=False):
-    """A person asks for one run: run-now, or a retry of one that ended."""
+    """A person requests one run: run-now, or a retry of an ended run."""
 
     run_id: str
     trigger: Trigger = Trigger.RUN_NOW
     own_payload: bool = False
     retried_from: str = ""
     scheduled_at: datetime | None = None  # a retry keeps the nominal time
-    keyed: bool = False  # by an id that another request with the same key may have used
+    keyed: bool = False  # another request with the same key may have used the id
 
 
 class Backfill(Struct, frozen=True, gc=False):
-    """A person asks for occurrences that did not run: (run id, nominal time) each."""
+    """A person requests occurrences that did not run, as pairs (run id, nominal time)."""
 
     runs: tuple[tuple[str, datetime], ...]
 

@@ -1,7 +1,7 @@
-"""The decisions that nearly all runs need, in one go: fire, claim and finish a run that is alone.
+"""Fast paths of `decide` for nearly all runs: fire, claim and finish the only run of a job.
 
-Each answers exactly as the general way does, or None where anything is unusual. A property test
-compares them. A copy of a struct costs less than a new one, so these change what is there.
+Each returns the decision of `decide_at_length`, or None in an unusual case. A property test
+compares them. The code copies structs with `replace`, which costs less than a new struct.
 """
 
 from datetime import datetime, timedelta
@@ -22,7 +22,7 @@ _NO_JITTER = timedelta(0)
 
 
 def _is_plain(head: JobState) -> bool:
-    """Return whether an occurrence is all that can matter: nothing waits, catches up or counts."""
+    """Return whether the job has no wait queue, catch-up, deadline or limit of runs to consider."""
     return (
         head.state is JobStatus.SCHEDULED
         and not head.line
@@ -36,7 +36,7 @@ def _is_plain(head: JobState) -> bool:
 
 
 def _next_timer(head: JobState) -> datetime | None:
-    """Return when a job without runs in the queue must be evaluated next."""
+    """Return when the next occurrence is due, or None if none follows."""
     return None if head.next_at is None else head.next_at + head.limits.jitter
 
 
@@ -48,7 +48,7 @@ def fire(
     _recorded: frozenset[str],
     _together: bool,
 ) -> Decision | None:
-    """Queue the next occurrence: ahead of its time, or one of a kind that is due."""
+    """Return the decision that fires the next occurrence ahead of its time, or a due `Once`."""
     at, schedule, limits = head.next_at, head.schedule, head.limits
     if at is None or schedule is None or head.runs or not _is_plain(head):
         return None
@@ -86,7 +86,7 @@ def claim(
     _recorded: frozenset[str],
     _together: bool,
 ) -> Decision | None:
-    """Give the one run there is to its claimer."""
+    """Return the decision that claims the only run."""
     if len(head.runs) != 1 or event.staged:
         return None
     run, wanted = head.runs[0], _next_timer(head)
@@ -130,7 +130,7 @@ def finish(
     recorded: frozenset[str],
     together: bool,
 ) -> Decision | None:
-    """End the one run there is, which succeeded."""
+    """Return the decision that ends the only run with SUCCESS."""
     if len(head.runs) != 1 or event.status is not RunStatus.SUCCESS or recorded:
         return None
     run, wanted = head.runs[0], _next_timer(head)

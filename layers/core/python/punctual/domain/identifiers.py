@@ -1,4 +1,4 @@
-"""Where things stand: shards, buckets, and ids that derive from what asked for them."""
+"""Shards, buckets, and ids that derive from names and times."""
 
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
@@ -8,7 +8,7 @@ from zlib import crc32
 SLOTS = 16
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
-_VARIANT = 1 << 62  # the bit below that of version 7's variant, and above what is random
+_VARIANT = 1 << 62  # one bit below the variant bit; the bits under it are random
 
 
 def shard_of(job_id: str, shards: int) -> int:
@@ -32,17 +32,17 @@ def milliseconds(at: datetime) -> int:
 
 
 def bucket_of(at: datetime) -> datetime:
-    """The UTC minute that `at` is in."""
+    """Return the UTC minute that contains `at`."""
     return at.replace(second=0, microsecond=0)
 
 
 def sortable_id(at: datetime, entropy: bytes) -> str:
-    """A version 7 UUID: 48 bits of time, then at least ten bytes of `entropy`.
+    """Return a version 7 UUID of `at` and 74 bits of `entropy`, which has at least ten bytes.
 
     >>> sortable_id(EPOCH, bytes(10))
     '00000000-0000-7000-8000-000000000000'
     """
-    low = int.from_bytes(entropy[:10], "big") & (2**74 - 1)  # what fits, in its order
+    low = int.from_bytes(entropy[:10], "big") & (2**74 - 1)  # as many bits as fit, in order
     value = (max(0, milliseconds(at)) & 0xFFFFFFFFFFFF) << 80
     value |= 7 << 76 | (low >> 62) << 64
     value |= 2 << 62 | low & 0x3FFFFFFFFFFFFFFF
@@ -51,7 +51,7 @@ def sortable_id(at: datetime, entropy: bytes) -> str:
 
 
 def derived_id(at: datetime, *asked: str) -> str:
-    """The id of what `asked` names, the same each time it is asked.
+    """Return the id for `asked` at `at`. Equal arguments return the same id.
 
     >>> derived_id(EPOCH, "job", "x") == derived_id(EPOCH, "job", "x")
     True
@@ -60,7 +60,7 @@ def derived_id(at: datetime, *asked: str) -> str:
 
 
 def occurrence_id(job_id: str, scheduled_at: datetime) -> str:
-    """The run of a job's occurrence: asking twice makes one.
+    """Return the run id of an occurrence. Firing it twice makes only one run.
 
     >>> occurrence_id("job", EPOCH)[:15]
     '00000000-0000-7'
@@ -75,16 +75,16 @@ def occurrence_id(job_id: str, scheduled_at: datetime) -> str:
 
 @lru_cache(maxsize=64)
 def _of_moment(at: datetime) -> tuple[str, blake2b]:
-    """What the ids of one moment share: how they begin, and a digest to go on from."""
+    """Return the first characters of all ids of a moment, and a digest to continue."""
     digest = blake2b(b"%d" % ((at - EPOCH) // timedelta(microseconds=1)), digest_size=10)
     return sortable_id(at, bytes(10))[:15], digest
 
 
 def jitter_ms(job_id: str, seconds: int) -> int:
-    """A job's own offset in [0, seconds), in whole milliseconds."""
+    """Return the fixed offset of a job in [0, seconds), in milliseconds."""
     return crc32(b"jitter" + job_id.encode()) % (seconds * 1000) if seconds else 0
 
 
 def fraction(*parts: str) -> float:
-    """A hash in [0, 1): jitter that is the same whenever it is asked for."""
+    """Return a hash in [0, 1): jitter that is the same on every call."""
     return crc32("\0".join(parts).encode()) / 2**32

@@ -1,4 +1,4 @@
-"""The head: the one small row of a job that holds all that decides."""
+"""The job state: the one small row of a job that holds everything that decides."""
 
 from datetime import timedelta
 from enum import IntEnum, StrEnum
@@ -43,14 +43,14 @@ class Priority(IntEnum):
 
 
 class Lane(StrEnum):
-    """Quick work and long work never wait for each other."""
+    """A lane has its own queues and executors, so quick runs never wait for long ones."""
 
     QUICK = "quick"
     LONG = "long"
 
 
 class Retry(Struct, frozen=True, omit_defaults=True, gc=False):
-    """How long to wait between the attempts of one run."""
+    """The backoff between the attempts of a run."""
 
     backoff_seconds: float = 5
     max_backoff_seconds: float = 300
@@ -59,9 +59,9 @@ class Retry(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Rules(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What a run obeys for all its life: those of the definition it was made with."""
+    """The rules of a run. They come from its definition and never change."""
 
-    body: str  # the key of the body with this definition
+    body: str  # the key of the definition row
     since_at: Moment
     task_type: str = "event"
     lane: Lane = Lane.QUICK
@@ -74,7 +74,7 @@ class Rules(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
-    """What acts on a job at once when it changes, also on runs that exist."""
+    """The limits of a job. A change acts at once, also on existing runs."""
 
     max_concurrency: int = 1
     overlap: Overlap = Overlap.QUEUE
@@ -82,7 +82,7 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
     misfire: Misfire = Misfire.RUN_ONCE
     misfire_grace_seconds: int = 60
     max_runs: int | None = None
-    jitter_ms: int = 0  # this job's own fixed offset
+    jitter_ms: int = 0  # the fixed offset of this job
 
     @property
     def jitter(self) -> timedelta:
@@ -94,7 +94,7 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class CatchUp(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Occurrences up to `until` that are still to be judged, by this policy."""
+    """A catch-up: the missed occurrences up to `until`, to evaluate by `policy`."""
 
     until: Moment
     policy: Misfire
@@ -108,34 +108,34 @@ class JobState(
     gc=False,
     rename={"definition": "def", "created_at": "made", "updated_at": "upd"},
 ):
-    """Changed only by `decide`, written only by compare and swap on `version`."""
+    """The state of a job. Only `decide` changes it; a swap on `version` writes it."""
 
     tenant: str
     job_id: str
-    version: int  # raised by every swap
-    edition: int  # raised by a client's change only: the ETag
-    definition: int  # the edition whose body is in force
+    version: int  # each swap raises it
+    edition: int  # only a client's change raises it; the ETag
+    definition: int  # the edition of the definition in force
     state: JobStatus
     kind: Kind
     created_at: Moment
     updated_at: Moment
     schedule: Schedule | None
-    rules: dict[int, Rules]  # of `definition`, and of those that runs alive were made with
+    rules: dict[int, Rules]  # of `definition`, and of the definitions of live runs
     limits: Limits = Limits()
-    mark: Moment | None = None  # occurrences up to here are dealt with
-    next_at: Moment | None = None  # the next occurrence, nominal
-    started: int = 0  # scheduled runs begun since the schedule last changed
-    runs: tuple[Run, ...] = ()  # alive, oldest first
+    mark: Moment | None = None  # planned until: earlier occurrences are settled
+    next_at: Moment | None = None  # nominal time of the next occurrence
+    started: int = 0  # scheduled runs that began since the schedule last changed
+    runs: tuple[Run, ...] = ()  # live, oldest first
     line: tuple[WaitingRun, ...] = ()
-    ended: tuple[Run, ...] = ()  # until their history row is known to be written
-    latest: str = ""  # the run last made that is not SKIPPED or MISSED
+    ended: tuple[Run, ...] = ()  # until their history rows are known to exist
+    latest: str = ""  # id of the newest run that is not SKIPPED or MISSED
     latest_not_run: str = ""
     behind: CatchUp | None = None
-    timer_at: Moment | None = None  # the timer that carries the next look
-    writers: tuple[str, ...] = ()  # of the last few versions, newest last
-    ended_at: Moment | None = None  # when the job came to its end: retention counts from here
-    blank: bool = False  # a place held for a creation that was slower than its timer
-    notify: str = ""  # for which statuses each entry of the definition in force is
+    timer_at: Moment | None = None  # time of the timer for the next evaluation
+    writers: tuple[str, ...] = ()  # write ids of the last few versions, newest last
+    ended_at: Moment | None = None  # when the job ended; retention starts here
+    blank: bool = False  # placeholder of a job that was created later than its timer
+    notify: str = ""  # the statuses of each `notify` entry in force, as letters
 
     @property
     def current(self) -> Rules:

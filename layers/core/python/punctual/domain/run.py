@@ -1,4 +1,4 @@
-"""A run as its job's head keeps it: alive, waiting in line, or ended and not yet in the history."""
+"""A run in the job state: live, in the wait queue, or ended without a history row."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -43,7 +43,7 @@ class Trigger(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a run waits, was skipped, missed, lost or cancelled."""
+    """Why a run waits, or why it ended without SUCCESS."""
 
     NONE = ""
     CONCURRENCY = "CONCURRENCY"
@@ -63,7 +63,7 @@ class Reason(StrEnum):
     POISON = "POISON"
 
 
-# How one former attempt ended, a letter each in `Run.past`.
+# The letters of `Run.past`: how each earlier attempt ended.
 FAILED, TIMED_OUT, LOST = "F", "T", "L"
 PAST = {
     FAILED: RunStatus.FAILED.value,
@@ -73,7 +73,7 @@ PAST = {
 
 
 class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
-    """A claim's life: it belongs to `token`'s holder until `until`."""
+    """The holder of `token` has the run until `until`. The first renewal sets `beaten`."""
 
     token: int
     until: Moment
@@ -81,7 +81,7 @@ class Lease(Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class WaitingRun(Struct, frozen=True, array_like=True, gc=False):
-    """A run in line: all that is needed to queue it later, packed."""
+    """A run in the wait queue: only the fields that queue it later, packed."""
 
     run_id: str
     definition: int
@@ -89,7 +89,7 @@ class WaitingRun(Struct, frozen=True, array_like=True, gc=False):
     due_at: Moment
     created_at: Moment
     trigger: Trigger = Trigger.SCHEDULE
-    caught_up: bool = False  # of an outage: does not count against max_waiting
+    caught_up: bool = False  # by RUN_ALL; not counted against max_waiting
     own_payload: bool = False
     retried_from: str = ""
 
@@ -120,7 +120,7 @@ class Run(
         "let_in_at": "in",
     },
 ):
-    """One run: what it is, which attempt it is at, and who holds it."""
+    """A run with its current attempt and the claim on it."""
 
     run_id: str
     status: RunStatus
@@ -141,14 +141,14 @@ class Run(
     cancel: Reason = Reason.NONE
     sent_at: Moment | None = None
     sends: int = 0
-    returns: int = 0  # claims given back before the work began
+    returns: int = 0  # claims returned before the work began
     own_payload: bool = False
     retried_from: str = ""
     ended_at: Moment | None = None
     count: int = 1
     last_at: Moment | None = None
-    note: str = ""  # what it answered, where that is a few bytes
-    let_in_at: Moment | None = None  # of one that stood in line beyond its time
+    note: str = ""  # the output, if it is only a few bytes
+    let_in_at: Moment | None = None  # when a run that waited past its due time left the wait queue
 
     @property
     def held(self) -> bool:
@@ -160,7 +160,7 @@ class Run(
 
     @property
     def attempt(self) -> int:
-        """The number of the attempt that runs, or comes next, or was the last."""
+        """Return the number of the running, next or last attempt."""
         return len(self.past) + 1
 
     @property
@@ -169,7 +169,7 @@ class Run(
 
     @property
     def in_line(self) -> timedelta:
-        """How long its own job's limit or pause held it: for that nobody is late."""
+        """Return how long a limit or a pause of the job held the run. This is not lateness."""
         if self.let_in_at is None:
             return timedelta(0)
         return max(timedelta(0), self.let_in_at - max(self.created_at, self.due_at))
