@@ -1,4 +1,4 @@
-"""How many times a schedule has in a range, and the nth of them, without a walk over them."""
+"""Count the times of a schedule in a range and find the nth, without a walk over them."""
 
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
@@ -13,9 +13,9 @@ _TICK = timedelta(microseconds=1)
 
 
 def count_times(schedule: Schedule, after: datetime, until: datetime) -> int:
-    """Count the times after `after` up to and including `until`.
+    """Return the number of times after `after`, up to and including `until`.
 
-    It is not for an Every that counts from completion.
+    An `Every` that counts from completion is not supported.
     """
     if isinstance(schedule, Once):
         return int(after < schedule.at <= until)
@@ -30,7 +30,7 @@ def count_times(schedule: Schedule, after: datetime, until: datetime) -> int:
 
 
 def nth_time(schedule: Schedule, after: datetime, number: int) -> datetime | None:
-    """The `number`-th time after `after`, from 1; None where there are fewer before 2200."""
+    """Return the `number`-th time after `after`, from 1, or None if 2200 comes before it."""
     low, high = after, HORIZON
     if number < 1 or count_times(schedule, after, high) < number:
         return None
@@ -44,7 +44,7 @@ def nth_time(schedule: Schedule, after: datetime, number: int) -> datetime | Non
 
 
 def _count(schedule: Every | Cron, after: datetime, until: datetime) -> int:
-    """Count, whatever is excluded."""
+    """Return the count without regard to `exclude`."""
     if after >= until:
         return 0
     if isinstance(schedule, Every):
@@ -66,7 +66,7 @@ def _count_steps(base: datetime, seconds: int, after: datetime, until: datetime)
 
 
 def _rows(exclude: tuple[date, ...]) -> Iterator[tuple[int, int]]:
-    """The first and last of each row of dates without a gap, in days since 1970."""
+    """Yield the first and last day of each row of dates without a gap, in days since 1970."""
     days = [day.toordinal() - EPOCH_ORDINAL for day in exclude]
     first = 0
     for index, day in enumerate(days):

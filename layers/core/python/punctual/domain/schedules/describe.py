@@ -1,4 +1,4 @@
-"""A schedule in one plain English line."""
+"""Describe a schedule in one line of plain English."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -23,9 +23,9 @@ _MONTHS = (
     "November",
     "December",
 )
-# Not the day: an interval of 86,400 s keeps 24 hours, and a day at a clock change has 23 or 25.
+# Without days: an interval of 86,400 s keeps 24 hours, but a day can have 23 or 25.
 _UNITS = ((3_600, "hour"), (60, "minute"), (1, "second"))
-_MOST_LISTED = 6  # times of day that are named one by one
+_MOST_LISTED = 6  # times of day that are listed one by one
 
 
 def describe(schedule: Schedule) -> str:
@@ -45,10 +45,10 @@ def describe(schedule: Schedule) -> str:
 
 
 def _time(calendar: Calendar) -> str:
-    """Return the time of day. It names at most one rhythm, so no two of them mix.
+    """Return the time of day, with at most one rhythm.
 
-    A range over midnight stays a range unless the date is restricted: "from 22:00 to 02:00,
-    Monday" would mean two hours of Tuesday, where the expression means two hours of Monday.
+    A range over midnight stays a range unless the date is restricted. "From 22:00 to 02:00,
+    Monday" would mean two hours of Tuesday, but the expression means two hours of Monday.
     """
     hours, minutes = _members(calendar.hours), _members(calendar.minutes)
     seconds = _members(calendar.seconds)
@@ -104,7 +104,7 @@ def _hours(runs: list[list[int]], hours: list[int], minutes: list[int], rhythm: 
 
 
 def _every(values: list[int], cycle: int, unit: str) -> str:
-    """Return the rhythm of the values, or nothing where they have none."""
+    """Return the rhythm of the values, or an empty text if they have none."""
     step = _step(values, cycle)
     if not step:
         return ""
@@ -113,7 +113,7 @@ def _every(values: list[int], cycle: int, unit: str) -> str:
 
 
 def _step(values: list[int], cycle: int) -> int:
-    """Return the distance between all values, also from the last to the first again; else 0."""
+    """Return the equal distance of all neighbors, also from last to first, or 0."""
     if len(values) < 2:
         return 0
     step = values[1] - values[0]
@@ -187,7 +187,7 @@ def _members(bits: int) -> list[int]:
 
 
 def _runs(values: list[int]) -> list[list[int]]:
-    """The values in stretches without a hole."""
+    """Return the values in stretches without a gap."""
     runs: list[list[int]] = []
     for value in values:
         if runs and runs[-1][-1] == value - 1:
@@ -198,7 +198,7 @@ def _runs(values: list[int]) -> list[list[int]]:
 
 
 def _runs_around(values: list[int], cycle: int) -> list[list[int]]:
-    """The same, where the first value of the cycle follows its last one: 22, 23, 0, 1."""
+    """Return the stretches of a cycle, so that its first value follows its last: 22, 23, 0, 1."""
     runs = _runs(values)
     low = values[0] if values else 0
     if len(runs) > 1 and low in (0, 1) and runs[-1][-1] == low + cycle - 1:
@@ -207,7 +207,7 @@ def _runs_around(values: list[int], cycle: int) -> list[list[int]]:
 
 
 def _said(runs: list[list[int]], show: Callable[[int], str]) -> list[str]:
-    """Stretches of three and more by their ends, the others one by one."""
+    """Return stretches of three or more values by their ends, other values one by one."""
     said: list[str] = []
     for run in runs:
         if len(run) > 2:

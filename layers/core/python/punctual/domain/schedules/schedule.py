@@ -1,4 +1,4 @@
-"""When a schedule fires: one function answers, for what is shown and for what is done."""
+"""The times of a schedule. Previews and evaluations use the same function, `next_after`."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -46,12 +46,12 @@ GAPS = ("NEXT", "SKIP", "SHIFT")
 FOLDS = ("FIRST", "SECOND", "BOTH")
 MAX_INTERVAL = 31_622_400
 _TICK = timedelta(microseconds=1)
-# Local times before this could not be written down in every zone.
+# Not every zone can represent local times before this.
 _EARLIEST = (datetime(2, 1, 1, tzinfo=UTC) - EPOCH) // SECOND
 
 
 class Preview(NamedTuple):
-    """The next times, each in UTC and in the schedule's zone, and what a person should know."""
+    """The next times, each in UTC and in the schedule's zone, a description and warnings."""
 
     times: tuple[tuple[datetime, datetime], ...]
     description: str
@@ -59,9 +59,10 @@ class Preview(NamedTuple):
 
 
 def next_after(schedule: Schedule, after: datetime) -> datetime | None:
-    """The first time strictly after `after`, in UTC; None when there is none before 2200.
+    """Return the first time after `after`, in UTC, or None if there is none before 2200.
 
-    An Every that counts from completion answers its first time, and later `after` and its interval.
+    For an `Every` that counts from completion, it returns the first time. After that time it
+    returns `after` plus the interval.
     """
     if isinstance(schedule, Once):
         return schedule.at if schedule.at > after else None
@@ -85,7 +86,7 @@ def next_after(schedule: Schedule, after: datetime) -> datetime | None:
 
 
 def first_time(schedule: Schedule) -> datetime | None:
-    """The first time there is for a schedule that has just been made."""
+    """Return the first time of a new schedule."""
     if isinstance(schedule, Every):
         base = first_step(schedule, schedule.seconds)
         return _step_after(schedule, base, schedule.seconds, base - _TICK)
@@ -93,7 +94,10 @@ def first_time(schedule: Schedule) -> datetime | None:
 
 
 def after_completion(schedule: Every, ended_at: datetime) -> datetime | None:
-    """The time that follows a run's end; whole intervals later if that date is excluded."""
+    """Return the time that follows the end of a run.
+
+    If the date of that time is excluded, the time is whole intervals later.
+    """
     base = _one_later(ended_at, schedule.seconds)
     if schedule.start_at is not None:
         base = max(base, schedule.start_at)
@@ -101,7 +105,7 @@ def after_completion(schedule: Every, ended_at: datetime) -> datetime | None:
 
 
 def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterator[datetime]:
-    """Every time after `after` up to and including `until`."""
+    """Yield every time after `after`, up to and including `until`."""
     at = next_after(schedule, after)
     while at is not None and at <= until:
         yield at
@@ -109,11 +113,11 @@ def occurrences(schedule: Schedule, after: datetime, until: datetime) -> Iterato
 
 
 def last_before(schedule: Schedule, before: datetime) -> datetime | None:
-    """The last time strictly before `before`; None where there is none since 1970.
+    """Return the last time before `before`, or None if there is none since 1970.
 
-    The search steps back in growing strides until a time lies within the stride, then halves what
-    is left. The number of times in between does not matter. It is not for an Every that counts
-    from completion.
+    The search steps back in growing strides until a stride contains a time. Then it halves the
+    rest. The number of times in between does not matter. An `Every` that counts from completion
+    is not supported.
     """
     if isinstance(schedule, Once):
         return schedule.at if schedule.at < before else None
@@ -142,12 +146,15 @@ def _between(schedule: Schedule, after: datetime, before: datetime) -> datetime 
 
 
 def is_occurrence(schedule: Schedule, at: datetime) -> bool:
-    """Whether it fires then. What counts from completion has only its first time by itself."""
+    """Return whether the schedule fires at `at`.
+
+    Without a run, an `Every` that counts from completion has only its first time.
+    """
     return at.year > 1 and next_after(schedule, at - _TICK) == at
 
 
 def is_excluded(schedule: Schedule, at: datetime) -> bool:
-    """Whether it would fire then but for `exclude`."""
+    """Return whether only `exclude` stops the schedule from firing at `at`."""
     if isinstance(schedule, Once) or not schedule.exclude:
         return False
     bare = msgspec.structs.replace(schedule, exclude=())
@@ -155,7 +162,7 @@ def is_excluded(schedule: Schedule, at: datetime) -> bool:
 
 
 def preview(schedule: Schedule, after: datetime, count: int) -> Preview:
-    """The next `count` times, described, with the clock changes that touch them."""
+    """Return the next `count` times, a description, and the clock changes that affect them."""
     times = tuple(islice(occurrences(schedule, after, datetime.max.replace(tzinfo=UTC)), count))
     name = "UTC" if isinstance(schedule, Once) else schedule.timezone
     info = zone(name)
@@ -164,7 +171,7 @@ def preview(schedule: Schedule, after: datetime, count: int) -> Preview:
 
 
 def check(schedule: Schedule) -> tuple[FieldError, ...]:
-    """Everything wrong with a schedule, by the names the API gives its fields."""
+    """Return all errors of a schedule, by the field names of the API."""
     if isinstance(schedule, Once):
         return ()
     errors = []
@@ -206,7 +213,7 @@ def _check_cron(schedule: Cron, zone_is_known: bool) -> Iterator[FieldError]:
 
 
 def first_step(schedule: Every | Cron, seconds: int) -> datetime:
-    """Where an interval, or a rate(…), of so many seconds begins."""
+    """Return the first time of an interval or a rate(…) of `seconds`."""
     return schedule.start_at or _one_later(schedule.anchor_at or EPOCH, seconds)
 
 
@@ -235,7 +242,7 @@ def _calendar_after(schedule: Cron, calendar: Calendar, after: datetime) -> date
 def _step_after(
     schedule: Every | Cron, base: datetime, seconds: int, after: datetime
 ) -> datetime | None:
-    """The first of base, base + seconds, base + 2 × seconds, … after `after`."""
+    """Return the first of base, base + seconds, base + 2 × seconds, … after `after`."""
     step = timedelta(seconds=seconds)
     while True:
         steps = max(0, (after - base) // step + 1)
@@ -259,7 +266,10 @@ def _is_over(schedule: Every | Cron, at: datetime) -> bool:
 
 
 def _skip_day(schedule: Every | Cron, at: datetime) -> datetime | None:
-    """Where to go on from if that date is excluded; excluded dates in a row are one step."""
+    """Return where the search continues if the date of `at` is excluded, else None.
+
+    Excluded dates in a row are one step.
+    """
     if not schedule.exclude:
         return None
     day = date.fromordinal(local_day(schedule.timezone, at))
@@ -268,7 +278,7 @@ def _skip_day(schedule: Every | Cron, at: datetime) -> datetime | None:
 
 
 def _days_in_a_row(exclude: tuple[date, ...], day: date) -> int:
-    """How many dates, from `day` on, are excluded without a gap. `exclude` is sorted."""
+    """Return how many dates from `day` on are excluded without a gap. `exclude` is sorted."""
     first = bisect_left(exclude, day)
     if first == len(exclude) or exclude[first] != day:
         return 0

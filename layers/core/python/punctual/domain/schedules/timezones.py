@@ -1,4 +1,4 @@
-"""Time zones, of the pinned tzdata package only: what a machine has installed never matters."""
+"""Time zones from the pinned tzdata package, never from the machine."""
 
 import os
 import struct
@@ -16,23 +16,23 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HORIZON = datetime(2200, 1, 1, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 _EPOCH_ORDINAL = EPOCH.toordinal()
-_TWO_DAYS = 2 * 86_400  # no offset is as long
-# A plain folder: importlib.resources and what it imports would make each start 5 ms longer.
+_TWO_DAYS = 2 * 86_400  # longer than any offset
+# A plain path: `importlib.resources` and its imports would add 5 ms to each start.
 _FOLDER = os.path.dirname(tzdata.__file__)
-# Clocks that still change do it at whole quarters of an hour of UTC.
+# Zones that still change their clocks do so at full quarters of an hour in UTC.
 _QUARTER = 900
 _FAR_BACK = -60_000_000_000
 
 
 class Transitions(NamedTuple):
-    """When a zone's offset changes, and to how many seconds: `offsets[i]` holds until `at[i]`."""
+    """The offset changes of a zone. `offsets[i]`, in seconds, holds until `at[i]`."""
 
     at: tuple[int, ...]
     offsets: tuple[int, ...]
 
 
 def zone(name: str) -> ZoneInfo:
-    """The zone of that IANA name; ValueError says what is wrong with a name that is none."""
+    """Return the zone with this IANA name. For a wrong name, ValueError gives a hint."""
     if name not in _names():
         raise ValueError(_unknown(name))
     return _load(name)
@@ -40,7 +40,7 @@ def zone(name: str) -> ZoneInfo:
 
 @cache
 def transitions(name: str) -> Transitions:
-    """Every change of a zone's offset before the horizon."""
+    """Return every offset change of a zone before the horizon."""
     info = zone(name)
     explicit, goes_on = _explicit(_file(name))
     moments = [*explicit, *_by_rule(info, explicit[-1] if explicit else 0)] if goes_on else explicit
@@ -55,16 +55,16 @@ def transitions(name: str) -> Transitions:
 
 
 def local_day(name: str, moment: datetime) -> int:
-    """The ordinal of the local date at that moment."""
+    """Return the ordinal of the local date at `moment`."""
     table = transitions(name)
     second = (moment - EPOCH) // SECOND
     return (second + table.offsets[bisect_right(table.at, second)]) // 86_400 + _EPOCH_ORDINAL
 
 
 def end_of_days(name: str, moment: datetime, days: int) -> datetime:
-    """The end of so many local dates, the first that of `moment`; or the next change of the clocks.
+    """Return the end of `days` local dates from that of `moment`, or an earlier clock change.
 
-    Beyond a change the local date may be an earlier one again.
+    After a clock change the local date may be an earlier one again.
     """
     table = transitions(name)
     second = (moment - EPOCH) // SECOND
@@ -77,9 +77,9 @@ def end_of_days(name: str, moment: datetime, days: int) -> datetime:
 
 
 def local_spans(name: str, first: int, end: int) -> Iterator[tuple[datetime, datetime]]:
-    """The spans [from, to) in which the local date is in [first, end), in days since 1970.
+    """Yield the spans [from, to) with a local date in [first, end), in days since 1970.
 
-    There are several where a clock is set back over midnight.
+    A clock that is set back over midnight makes several spans.
     """
     changes, offsets = transitions(name)
     low, high = first * 86_400, end * 86_400
@@ -134,12 +134,12 @@ def _offset(info: ZoneInfo, second: int) -> int:
 
 
 def _explicit(data: bytes) -> tuple[list[int], bool]:
-    """The changes a TZif file lists, and whether its last rule makes more (RFC 8536)."""
+    """Return the changes that a TZif file lists, and whether its rule adds more (RFC 8536)."""
     start = _block_end(data, 0, 4)
     counts = struct.unpack_from(">6l", data, start + 20)
     times = struct.unpack_from(f">{counts[3]}q", data, start + 44)
     footer = data[_block_end(data, start, 8) :]
-    # Some files open with a change at the beginning of time, which no datetime can hold.
+    # Some files start with a change at the beginning of time. No datetime can hold it.
     return [t for t in times if t > _FAR_BACK], b"," in footer
 
 
@@ -150,7 +150,10 @@ def _block_end(data: bytes, start: int, width: int) -> int:
 
 
 def _by_rule(info: ZoneInfo, after: int) -> list[int]:
-    """The changes a zone's last rule makes; with two a year, a look each month finds them."""
+    """Return the changes by the last rule of a zone.
+
+    A rule makes two changes a year, so comparing the offsets of each month finds them.
+    """
     found = []
     low = after + -after % _QUARTER
     low_offset = _offset(info, low)

@@ -1,4 +1,4 @@
-"""What of a job is still to come, as lists over all jobs show it."""
+"""The coming occurrences of jobs, for the lists over all jobs."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 def is_fired_ahead(run: Run) -> bool:
-    """Whether it was queued before its time, and has not begun."""
+    """Return whether the run was queued before its due time and has not begun."""
     return (
         run.status is RunStatus.QUEUED
         and run.trigger is Trigger.SCHEDULE
@@ -24,7 +24,7 @@ def is_fired_ahead(run: Run) -> bool:
 
 
 def first_coming(head: JobState) -> datetime | None:
-    """The earliest occurrence that has not begun, nominal: one fired ahead, or the next."""
+    """Return the nominal time of the earliest occurrence that has not begun, also fired ahead."""
     next_at = head.next_at if head.state is JobStatus.SCHEDULED else None
     for run in head.runs:
         if is_fired_ahead(run) and (next_at is None or run.scheduled_at < next_at):
@@ -33,7 +33,7 @@ def first_coming(head: JobState) -> datetime | None:
 
 
 def comes_again(head: JobState) -> bool:
-    """Whether more than the first may come, at times that are known by now."""
+    """Return whether more occurrences may follow the first, at times known now."""
     schedule = head.schedule
     if schedule is None or isinstance(schedule, Once):
         return False
@@ -43,7 +43,10 @@ def comes_again(head: JobState) -> bool:
 
 
 def left(head: JobState) -> int | None:
-    """How many more times max_runs lets it fire, if each starts; None for what is not counted."""
+    """Return how many more occurrences `max_runs` allows, or None without `max_runs`.
+
+    The count assumes that every live or waiting scheduled run starts.
+    """
     if head.limits.max_runs is None:
         return None
     begun = head.started + sum(
@@ -54,7 +57,7 @@ def left(head: JobState) -> int | None:
 
 
 def last_coming(head: JobState, until: datetime) -> datetime | None:
-    """The last occurrence there is to be, as far as `until`; None where nothing bounds them."""
+    """Return the last occurrence to come, searched up to `until`, or None without a bound."""
     if head.next_at is None:
         return head.mark
     number = left(head)
@@ -68,15 +71,15 @@ def last_coming(head: JobState, until: datetime) -> datetime | None:
     return max(head.next_at, last_before(schedule, until + _INSTANT) or head.next_at)
 
 
-Place = tuple[datetime, str]  # the time and job of an occurrence: the order of lists
+Place = tuple[datetime, str]  # time and job id of an occurrence, the order of lists
 
 
 def in_order(
     heads: Iterable[JobState], after: Place, end: datetime, limit: int
 ) -> tuple[list[JobState], Place | None]:
-    """The `limit` that come first behind `after`, with those before it that come again.
+    """Return the first `limit` job states after `after`, and earlier ones that come again.
 
-    And the place of the last, if there may be more.
+    The second value is the place of the last job state, or None if no more can follow.
     """
     places = [
         ((at, head.job_id), head)

@@ -1,6 +1,6 @@
-"""The schedules a job may have. They stand as JSON in every job's row, hence the short names.
+"""The types of schedule. Each job row contains one as JSON, so the JSON names are short.
 
-`exclude` is sorted: a binary search reads it.
+`exclude` is sorted for a binary search.
 """
 
 from datetime import date
@@ -34,7 +34,7 @@ class Every(
         "timezone": "tz",
     },
 ):
-    """Each so many seconds: from `start_at`, else one interval after `anchor_at`."""
+    """An interval. It begins at `start_at`, or else one interval after `anchor_at`."""
 
     seconds: int
     anchor_at: Moment
@@ -61,9 +61,9 @@ class Cron(
         "anchor_at": "anchor",
     },
 ):
-    """A cron expression. An empty `dst_gap` or `dst_fold` is the default of its grammar.
+    """A cron expression. An empty `dst_gap` or `dst_fold` means the default of its grammar.
 
-    `anchor_at` is what EventBridge's rate(…) counts from; without one it is the year 1970.
+    EventBridge's rate(…) counts from `anchor_at`, or from 1970 without one.
     """
 
     expression: str
@@ -92,5 +92,5 @@ Schedule = Once | Every | Cron
 
 
 def counts_from_completion(schedule: Schedule) -> bool:
-    """Whether its times but the first depend on when runs end."""
+    """Return whether all times but the first depend on the ends of runs."""
     return isinstance(schedule, Every) and schedule.from_completion

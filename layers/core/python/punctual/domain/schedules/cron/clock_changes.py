@@ -1,4 +1,4 @@
-"""What changes of the clocks do to the times of a schedule, said in plain words."""
+"""Describe in plain words what clock changes do to the times of a schedule."""
 
 from bisect import bisect_right
 from datetime import datetime, timedelta
@@ -10,7 +10,7 @@ from punctual.domain.schedules.timezones import EPOCH, SECOND, transitions
 def clock_changes(
     calendar: Calendar, name: str, gap: str, fold: str, after: datetime, until: datetime
 ) -> tuple[str, ...]:
-    """One sentence for each change after `after` and not later than `until` that matters."""
+    """Return one sentence for each relevant clock change after `after`, up to `until`."""
     said = []
     for change, before, offset in _between(name, after, until):
         low, high = sorted((change + before, change + offset))
@@ -34,7 +34,10 @@ def clock_changes(
 
 
 def drift(seconds: int, name: str, after: datetime, until: datetime) -> tuple[str, ...]:
-    """An interval of whole days keeps 24 hours, so clock changes move its local time."""
+    """Return one sentence for each clock change that moves the local time of an interval.
+
+    Only intervals of whole days have sentences. They keep 24 hours a day.
+    """
     if seconds % DAY:
         return ()
     return tuple(

@@ -1,7 +1,7 @@
-"""How often a cron expression fires in a range, counted without a walk over its times.
+"""Count the times of a cron expression in a range, without a walk over them.
 
-Between two clock changes local and real time run alike. A stretch is counted by whole days and the
-bits of the fields; only what a change of the clocks moves is looked at by itself.
+Between two clock changes local and real time run alike. The code counts each stretch by whole
+days and by the bits of the fields. It counts only times that a clock change moves one by one.
 """
 
 from bisect import bisect_right
@@ -23,7 +23,7 @@ _END = NEVER - 5 * DAY
 def count_instants(
     calendar: Calendar, zone: Transitions, gap: str, fold: str, first: int, end: int
 ) -> int:
-    """Count the instants at which it fires in [first, end), in seconds since 1970.
+    """Return how often the calendar fires in [first, end), in seconds since 1970.
 
     The rules are those of `next_instant`.
     """
@@ -48,7 +48,7 @@ def _of_stretch(
     first: int,
     end: int,
 ) -> int:
-    """Count in [first, end), which lies in the stretch before the change `index`."""
+    """Return the count in [first, end), which lies in the stretch before the change `index`."""
     changes, offsets = zone
     offset = offsets[index]
     low, high = first + offset, end + offset
@@ -69,7 +69,10 @@ def _of_stretch(
 def _moved(
     calendar: Calendar, gap: str, change: int, before: int, offset: int, first: int, end: int
 ) -> int:
-    """Count what fell into the gap at `change` and fires in [first, end) at a time of its own."""
+    """Return how many times move out of the gap at `change` and fire in [first, end).
+
+    A moved time that meets a regular time does not count.
+    """
     gap_end = change + offset
     if gap == "NEXT":
         falls = first <= change < end and calendar.next_local(change + before) < gap_end
@@ -86,7 +89,7 @@ def _moved(
 
 
 def count_local(calendar: Calendar, low: int, high: int) -> int:
-    """Count the local times in [low, high) that match."""
+    """Return the number of matching local times in [low, high)."""
     if low >= high:
         return 0
     first_day, first_second = divmod(low, DAY)
@@ -101,7 +104,7 @@ def count_local(calendar: Calendar, low: int, high: int) -> int:
 
 
 def _times_before(calendar: Calendar, second_of_day: int) -> int:
-    """Count the times of a day that come before that second of it."""
+    """Return the number of matching times of a day before `second_of_day`."""
     hour, rest = divmod(second_of_day, 3_600)
     minute, second = divmod(rest, 60)
     minutes, seconds = calendar.minutes.bit_count(), calendar.seconds.bit_count()
@@ -118,7 +121,7 @@ def _below(bits: int, number: int) -> int:
 
 
 def _count_days(calendar: Calendar, first: int, end: int) -> int:
-    """Count the days in [first, end), in days since 1970, that match; month by month."""
+    """Return the number of matching days in [first, end), in days since 1970."""
     count = 0
     while first < end:
         day = date.fromordinal(first + EPOCH_ORDINAL)

@@ -1,7 +1,7 @@
-"""Which days of a month a cron expression means.
+"""The days of a month that a cron expression means.
 
-A month has one of 28 shapes: the weekday it begins with and its length. An expression means the
-same days in all months of one shape, so it is worked out once for each.
+A month has one of 28 shapes: its first weekday and its length. An expression means the same days
+in all months of one shape, so the days are computed once for each shape.
 """
 
 import re
@@ -28,7 +28,7 @@ class MonthDays(NamedTuple):
 
 
 class WeekDays(NamedTuple):
-    """The day-of-week field; 0 is Sunday."""
+    """The day-of-week field. 0 is Sunday."""
 
     is_set: bool
     days: int
@@ -78,7 +78,7 @@ def week_days(text: str, field: Field) -> WeekDays:
 
 
 def shapes(month: MonthDays, week: WeekDays) -> tuple[int, ...]:
-    """The days meant in each shape of month, in the order of SHAPES; bit 1 is the first day."""
+    """Return the days of each shape of month, in the order of SHAPES. Bit 1 is the first day."""
     return tuple(_days(month, week, first, length) for first, length in SHAPES)
 
 

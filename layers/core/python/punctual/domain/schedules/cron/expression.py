@@ -1,4 +1,4 @@
-"""What a cron expression means, in local time. How clocks change is not known here."""
+"""The meaning of a cron expression in local time, without regard to clock changes."""
 
 import re
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ MAX_LENGTH = 256
 LAST_YEAR = 2199
 DAY = 86_400
 EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
-# Local seconds since 1970 that are later than any local time before 2200 can be.
+# In local seconds since 1970, later than any local time before 2200.
 NEVER = (date(2200, 1, 10).toordinal() - EPOCH_ORDINAL) * DAY
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -30,24 +30,25 @@ _UNITS = {"minute": 60, "hour": 3_600, "day": DAY}
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """EventBridge's rate(…): every so many seconds."""
+    """EventBridge's rate(…): an interval."""
 
     seconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """EventBridge's at(…): once, at a local time, in seconds since 1970 as if it were UTC."""
+    """EventBridge's at(…): one local time, in seconds since 1970 as if it were UTC."""
 
     local: int
 
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """The times a cron expression means. Sets are bits of an integer; a `years` of 0 is any year.
+    """The times of a cron expression. Sets are bits of an integer, and `years` 0 is any year.
 
-    `is_fixed`: it names times of day, rather than a rhythm, so it follows the rules for clock
-    changes. A seconds field says nothing about that: `*/10 30 2 * * *` is about 02:30.
+    With `is_fixed`, the expression names times of day and follows the rules for clock changes.
+    Otherwise it names a rhythm. The seconds field does not matter for this. So `*/10 30 2 * * *`
+    is fixed, at 02:30.
     """
 
     seconds: int
@@ -62,7 +63,7 @@ class Calendar:
     first_time: int
 
     def next_local(self, local: int) -> int:
-        """The first local time that matches, not before `local`; NEVER when there is none."""
+        """Return the first matching local time not before `local`, or NEVER."""
         day, second = divmod(local, DAY)
         ordinal = day + EPOCH_ORDINAL
         today = date.fromordinal(ordinal)
@@ -119,7 +120,7 @@ class Calendar:
 
 @lru_cache(maxsize=4_096)
 def parse_cron(expression: str) -> Calendar | Rate | At:
-    """What the expression means; ValueError is one sentence about what is wrong with it."""
+    """Return the meaning of an expression. ValueError names its error in one sentence."""
     if len(expression) > MAX_LENGTH:
         raise ValueError(f"the expression is longer than {MAX_LENGTH} characters")
     if not expression.isascii():

@@ -1,4 +1,4 @@
-"""One field of a cron expression, as a set of numbers in the bits of an integer."""
+"""Parse one field of a cron expression into a set of numbers, as bits of an integer."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 
 
 class Field(NamedTuple):
-    """What a field may hold. `cycle` values come before it begins again at `low`."""
+    """The allowed values of a field. After `cycle` values a range starts again at `low`."""
 
     name: str
     low: int
@@ -27,7 +27,7 @@ YEAR = Field("year", 1970, 2199, 230)
 
 
 def numbers(text: str, field: Field) -> int:
-    """The bits of a list of numbers, names, ranges and steps, counted from zero."""
+    """Return the bits of a list of numbers, names, ranges and steps. Bit n stands for n."""
     bits = 0
     for item in text.split(","):
         bits |= _item(item, field)
@@ -35,7 +35,7 @@ def numbers(text: str, field: Field) -> int:
 
 
 def number(text: str, field: Field) -> int:
-    """One value of a field, written as a number or a name."""
+    """Return the value of a number or a name."""
     if text.isdecimal():
         value = int(text)
         if not field.low <= value <= field.high:
@@ -73,7 +73,7 @@ def _wrapped(body: str, field: Field) -> int:
 
 
 def _step(text: str, field: Field) -> int:
-    """Return a step. One that is longer than its field leaves the first value alone."""
+    """Return the step. A step that is longer than the field leaves only the first value."""
     if not text.isdecimal():
         raise ValueError(f"the step {text!r} in the {field.name} field is not a whole number")
     step = int(text)

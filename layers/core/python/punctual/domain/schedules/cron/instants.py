@@ -1,4 +1,4 @@
-"""From the local times an expression means to the instants at which it fires."""
+"""Convert the local times of a cron expression to the instants at which it fires."""
 
 from bisect import bisect_right
 from datetime import UTC, datetime, timedelta
@@ -7,7 +7,7 @@ from punctual.domain.schedules.cron.expression import DAY, NEVER, Calendar
 from punctual.domain.schedules.timezones import EPOCH, SECOND, Transitions, transitions
 from punctual.domain.schedules.values import Schedule
 
-# No two offsets of one zone differ by more.
+# Two offsets of one zone never differ by more.
 _SLACK = 2 * DAY
 _END = NEVER - 5 * DAY
 
@@ -15,12 +15,14 @@ _END = NEVER - 5 * DAY
 def next_instant(
     calendar: Calendar, zone: Transitions, gap: str, fold: str, second: int
 ) -> int | None:
-    """The first instant, in seconds since 1970, not before `second`.
+    """Return the first instant not before `second`, in seconds since 1970, or None.
 
     1. A stretch between two clock changes has one offset, so local and real time run alike in it.
-    2. Fixed times leave out the copies that `fold` does not want at either end of a stretch,
-       and take in at its beginning what fell into the gap before it.
-    3. When a stretch has none left, the next is looked at, or the one near the next local match.
+    2. Some fixed times come twice, at the end of one stretch and the start of the next. The code
+       skips the copy that `fold` does not select.
+    3. A fixed time in the gap before a stretch moves into the stretch, as `gap` says.
+    4. If a stretch has no time left, the search continues in the next stretch, or near the next
+       local match.
     """
     changes, offsets = zone
     rules = calendar.is_fixed
@@ -52,14 +54,14 @@ def next_instant(
         if end >= _END:
             return None
         second = end
-        # A clock set back brings local times again that this stretch has passed: then no jump.
+        # Do not jump if the clock is set back: local times of this stretch then come again.
         if start <= end + following:
             second = max(end, instant - _SLACK)
         index = bisect_right(changes, second, index)
 
 
 def local_instant(local: int, zone: Transitions, gap: str, fold: str) -> int | None:
-    """When a clock in the zone shows that local time; None if it never does and `gap` is SKIP."""
+    """Return when a clock in the zone shows `local`, or None if `gap` is SKIP and it never does."""
     changes, offsets = zone
     index = bisect_right(changes, local - _SLACK)
     last = bisect_right(changes, local + _SLACK)
@@ -80,13 +82,14 @@ def local_instant(local: int, zone: Transitions, gap: str, fold: str) -> int | N
 def in_zone_of(schedule: Schedule | None, local: datetime) -> datetime:
     """Return the moment at which a clock in the schedule's zone shows `local`.
 
-    A time that comes twice is the one that fires; one in a gap is the first moment after it.
+    Of a time that comes twice, it returns the one that fires. A time in a gap moves as the
+    schedule says; SKIP acts as NEXT here.
     """
     name = getattr(schedule, "timezone", "UTC")
     gap, fold = getattr(schedule, "gap", "NEXT"), getattr(schedule, "fold", "FIRST")
     whole = (local.replace(tzinfo=UTC, microsecond=0) - EPOCH) // SECOND
     second = local_instant(whole, transitions(name), "NEXT" if gap == "SKIP" else gap, fold)
-    assert second is not None  # only SKIP answers none
+    assert second is not None  # only SKIP returns None
     return EPOCH + timedelta(seconds=second, microseconds=local.microsecond)
 
 
