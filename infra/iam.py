@@ -186,7 +186,7 @@ def reconciler(data: Data, queues: Queues) -> list[Right]:
         _shared_timers(data),
         _dynamodb(data.jobs, "Scan"),
         _dynamodb(data.jobs, "BatchWriteItem", "Query")._replace(rows=BODIES),
-        _list_blobs(data),  # payloads of jobs that are gone
+        _list_blobs(data),  # payloads of deleted jobs
         Right(("s3:DeleteObject",), data.objects(PAYLOADS_PREFIX), "blobs are named by job"),
         _dynamodb(data.timers, "Query"),
         _dynamodb(data.control, "PutItem"),
@@ -213,7 +213,7 @@ def executor(
         consume(lanes),
         _sqs(lanes, "ChangeMessageVisibility"),
         _read_blobs(data, PAYLOADS_PREFIX),
-        # No task that is deployed prints anything: there are no logs to store.
+        # Tasks on AWS print nothing, so there are no logs to store.
         Right(("s3:PutObject",), data.objects(OUTPUTS_PREFIX), "blobs are named by job"),
         Right(("events:PutEvents",), (data.bus,)),
         *reached,
@@ -252,7 +252,7 @@ def task_targets(
     secrets: Sequence[str],
     parameters: Sequence[str],
 ) -> list[Right]:
-    """Return the rights on targets of `lambda` and `sqs` tasks and on secrets, by ARN."""
+    """Return the rights on the targets of `lambda` and `sqs` tasks, and on secrets."""
     named = "the stage names what tasks may reach"
     wanted = (
         ("lambda:InvokeFunction", functions),

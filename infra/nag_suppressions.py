@@ -12,11 +12,11 @@ from infra.iam import Right
 
 
 class NoReason(ValueError):
-    """A suppression without a reason."""
+    """Raised for a suppression without a reason."""
 
 
 def acknowledge(construct: IConstruct, reason: str, *findings: str) -> None:
-    """`findings` as the rules print them: `AwsSolutions-L1`, `Serverless-LambdaTracing`."""
+    """Suppress findings, named as cdk-nag prints them, for example `AwsSolutions-L1`."""
     if not reason.strip():
         raise NoReason(f"{construct.node.path}: no reason is given for {', '.join(findings)}")
     Validations.of(construct).acknowledge(

@@ -1,4 +1,4 @@
-"""Bytecode for the layers: without it each cold start compiles the modules that it imports."""
+"""Bytecode for the layers. Without it each cold start compiles the imported modules."""
 
 import shutil
 import subprocess
@@ -14,8 +14,7 @@ MAGIC = 3571
 LAYER_PYTHON_PATH = "/opt/python"
 """The path at which Lambda mounts a layer; tracebacks name it."""
 
-# Hash-based and unchecked: Python uses the bytecode without a look at the source, whatever the
-# time stamps in the archive of the layer.
+# Hash-based and unchecked: Python does not compare the bytecode with the source or its time stamp.
 _PROGRAM = """
 import compileall, py_compile, sys
 done = compileall.compile_dir(
@@ -70,7 +69,7 @@ def _compile_with_pyodide(folder: Path, program: str) -> None:
 
 
 def _starts(python: str) -> bool:
-    """Return whether the program starts: a version manager's shim may have no Python behind it."""
+    """Return whether the program starts: a shim of a version manager may lack its Python."""
     magic = "import importlib.util as u; print(int.from_bytes(u.MAGIC_NUMBER[:2], 'little'))"
     asked = subprocess.run([python, "-c", magic], capture_output=True, text=True, check=False)
     return asked.returncode == 0 and asked.stdout.strip() == str(MAGIC)

@@ -11,7 +11,7 @@ LAMBDA_ARCHITECTURE = lambda_.Architecture.ARM_64
 
 
 class Layers(Construct):
-    """Create the layers in each stack: a layer version that another stack imports cannot change."""
+    """The layers of one stack. Each stack has its own, because an exported layer cannot change."""
 
     def __init__(self, scope: Construct, construct_id: str) -> None:
         super().__init__(scope, construct_id)

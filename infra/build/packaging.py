@@ -37,7 +37,7 @@ NOT_NEEDED = (
     "**/py.typed",
     "*.dist-info/RECORD",
     "*.dist-info/sboms",
-    # A second copy of the zones, and lists that no code reads.
+    # A second copy of the time zones, and unused lists.
     "tzdata/zoneinfo/tzdata.zi",
     "tzdata/zoneinfo/*.tab",
     "tzdata/zoneinfo/leapseconds",
@@ -66,7 +66,7 @@ NODE_PACKAGE = "node"
 """The package of the node, which never runs on Lambda."""
 
 RECIPE = 2
-"""Raise it when this module builds layers in another way: then old bundles are built again."""
+"""The version of the build. Increase it to rebuild old bundles after a change of this module."""
 
 
 _told: set[Path] = set()
@@ -215,7 +215,8 @@ def _strip(folder: Path) -> None:
 
 
 def _size(name: str, target: Target, whole: int, compiled: int) -> str:
-    """
+    """Return a line about the size of a layer.
+
     >>> _size("core", LAMBDA_TARGET, 3_200_000, 1_940_000)
     'layer core for cp3.13-manylinux2014_aarch64: 3.2 MB, 1.9 MB of it bytecode'
     """

@@ -1,4 +1,4 @@
-"""Reader of a stage in cdk.json: one message names all wrong fields."""
+"""Reader of a stage in cdk.json: one error message names all wrong fields."""
 
 import re
 from collections.abc import Callable, Collection, Mapping
@@ -19,7 +19,7 @@ EMAIL = r"[^@\s]+@[^@\s]+\.[^@\s]+"
 CLAIM = r"[\x21-\x7e]{1,512}"
 DOMAIN = r"(?=.{1,253}$)([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}"
 CERTIFICATE = r"arn:aws[a-z-]*:acm:[a-z0-9-]+:\d{12}:certificate/[0-9a-f-]{36}"
-# Neither a name of Punctual's own functions and queues, nor a pattern that matches one.
+# Excludes the names of Punctual's own functions and queues, and patterns that match them.
 TARGET_NAME = (
     r"(?!punctual-|(p|pu|pun|punc|punct|punctu|punctua|punctual)\*$)[A-Za-z0-9_-]{1,75}(\.fifo|\*)?"
 )
@@ -43,7 +43,7 @@ class Fields:
     def take(
         self, name: str, meant: str, fits: Callable[[Any], bool], otherwise: Any, null: bool = False
     ) -> Any:
-        """Return the field's value; of a wrong one return `otherwise` and note what it must be."""
+        """Return the value of a field. Note an error and return `otherwise` if it is wrong."""
         self._taken.add(name)
         # jsii drops null values from the context, so an absent field and null are the same.
         if self._values.get(name) is None and not null:

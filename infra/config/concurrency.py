@@ -12,9 +12,12 @@ STATUS_SHARDS = 30
 """Shards that the stream of a busy table has. Lambda reads all of them at the same time."""
 
 STATUS_BATCHES = 4
-"""The most batches of one shard that `status` follows at a time."""
+"""The maximum number of batches of one shard that `status` processes at a time."""
 
-QUEUE_LEAST, QUEUE_MOST = 2, 1_000  # executions that an event source may be limited to
+QUEUE_LEAST, QUEUE_MOST = (
+    2,
+    1_000,
+)  # the bounds of AWS for the maximum concurrency of an event source
 STATUS_NAME, POLLER_NAME = "status", "poller"
 
 PERCENT_LEAST, PERCENT_MOST = 10, 400
@@ -44,7 +47,7 @@ class Concurrency:
 
     @property
     def total(self) -> int:
-        """Return the executions that all functions of the stage reserve.
+        """Return the sum of the reserved executions of the stage.
 
         >>> Concurrency(50, {}, {"poller": 3, "status": 40}).total
         32
@@ -53,12 +56,12 @@ class Concurrency:
 
     @property
     def status_batches(self) -> int:
-        """Return the parallelization factor of the stream: batches of one shard at a time."""
+        """Return the parallelization factor of the stream: concurrent batches of one shard."""
         reserved = self.reserved.get(STATUS_NAME, 0)
         return min(STATUS_BATCHES, max(1, reserved // STATUS_SHARDS))
 
     def fitting(self, free: int) -> "Concurrency | None":
-        """Return the largest scale up to the present one that reserves at most `free`."""
+        """Return the largest scale up to the present one that fits into `free` executions."""
         for percent in range(self.percent, PERCENT_LEAST - 1, -1):
             scaled = replace(self, percent=percent)
             if scaled.total <= free:

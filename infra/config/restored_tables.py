@@ -17,7 +17,7 @@ STREAM_ARN_PATTERN = (
 
 @dataclass(frozen=True, slots=True)
 class Restored:
-    """Restored tables by name, and the stream of the jobs table; all of one moment."""
+    """Restored tables by name, and the stream of the jobs table. All have the same restore time."""
 
     tables: Mapping[str, str]
     stream: str

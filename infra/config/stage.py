@@ -51,7 +51,7 @@ LANE_NAMES = ("quick", "long")
 EXECUTOR_FUNCTIONS = tuple(f"executor-{lane}" for lane in LANE_NAMES)
 PRIORITIES = ("high", "normal", "low")
 SHARED_QUEUE = "all"
-"""The name of the queue of a lane that has one for all priorities."""
+"""The name of the queue in a lane with one queue for all priorities."""
 
 LANE_QUEUES = {"quick": (PRIORITIES,), "long": ((SHARED_QUEUE,), PRIORITIES)}
 """The sets of queues that a lane may have. In the quick lane HIGH always has a queue of its own."""
@@ -60,7 +60,7 @@ STAGE_TAG = "punctual-stage"
 """The tag that separates stages in a bill. Other programs may use the tag `stage` too."""
 
 REACH_MOST = 1_500
-"""The most characters of `tasksMayReach`: the environment of a function has 4 KB in all."""
+"""The maximum length of `tasksMayReach`. The environment of a function has 4 KB in all."""
 
 POLLER_LEAST = 256  # MB
 
@@ -139,7 +139,7 @@ class Stage:
     throttle: Throttle
     limits: Limits | None  # of a tenant without limits of its own; None: no tenant has limits
     cors_origins: tuple[str, ...]
-    trust: IssuerConfig | None  # the issuer of JWTs that the API takes besides tokens
+    trust: IssuerConfig | None  # the issuer of JWTs that the API accepts beside tokens
     domain: Domain | None
     vpc: Vpc | None
     restored: Restored | None
@@ -147,7 +147,7 @@ class Stage:
     alarm_email: str | None
     budget_dollars: int | None  # a month
     dashboard: bool
-    unprotected: frozenset[str] = frozenset()  # stacks that do not stand yet
+    unprotected: frozenset[str] = frozenset()  # stacks that do not exist yet
 
     def protects(self, stack: str) -> bool:
         """Return whether the stack and its tables are protected from deletion."""
@@ -155,7 +155,7 @@ class Stage:
 
     @property
     def lanes(self) -> Mapping[str, Mapping[str, int]]:
-        """Return the executors that work at a time, by lane and priority."""
+        """Return the number of concurrent executors, by lane and priority."""
         return self.concurrency.lanes
 
     @property
@@ -165,14 +165,18 @@ class Stage:
 
     @property
     def pollers(self) -> int:
-        """Return the pollers that work at a time.
+        """Return the number of concurrent pollers.
 
-        Without a reservation each shard has one for this minute and one for the next."""
+        Without a reservation each shard has one for this minute and one for the next.
+        """
         return min(QUEUE_MOST, self.reserved.get("poller", 2 * self.shards))
 
     @property
     def removal(self) -> RemovalPolicy:
-        """Return the policy: a protected stage keeps all, a failed creation nothing."""
+        """Return the removal policy.
+
+        A protected stage keeps removed resources, except after a failed creation.
+        """
         if self.protected:
             return RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE
         return RemovalPolicy.DESTROY
@@ -205,7 +209,8 @@ def stage_of(scope: Construct) -> Stage:
 
 
 def described(name: Any, stages: Any) -> Stage:
-    """
+    """Return the settings of a stage in cdk.json; raise if there are none.
+
     >>> described("qa", {"dev": {}})
     Traceback (most recent call last):
     infra.config.stage.WrongStage: no stage 'qa' in cdk.json; there are: dev
@@ -259,7 +264,7 @@ def _read(name: str, fields: Fields) -> Stage:
 
 
 def _slow(stage: Stage) -> list[str]:
-    """Return a message if pollers have too little memory for the time at which they are woken."""
+    """Return a message if pollers have too little memory to be ready in time."""
     if stage.memory["poller"] >= POLLER_LEAST:
         return []
     reason = "it is woken in time for what it does with so much, and no earlier"
@@ -276,7 +281,7 @@ def _concurrency(fields: Fields) -> Concurrency:
 
 
 def _lanes(fields: Fields) -> dict[str, dict[str, int]]:
-    """Return the number of executors that work at a time, by lane and queue."""
+    """Return the number of concurrent executors, by lane and queue."""
     lanes = {
         lane: fields.numbers(lane, (SHARED_QUEUE, *PRIORITIES), 2, 1_000) for lane in LANE_NAMES
     }

@@ -51,8 +51,8 @@ class QueueSource(Construct):
 class StreamSource(Construct):
     """Changes of a table, in order for each row.
 
-    A new mapping begins at the oldest change in the stream. After a deployment some changes come
-    twice, which does no harm, and none is missed.
+    A new mapping begins at the oldest change in the stream. So after a deployment no change is
+    missed, and some changes come twice without harm.
     """
 
     def __init__(

@@ -27,10 +27,10 @@ class Shape:
     # The reason why the function needs no dead-letter queue.
     without_dead_letters: str
     environment: Mapping[str, str] = field(default_factory=dict)
-    # The function receives from SQS what it sends there. Lambda stops such a loop after about
-    # 16 hops; a job with a long wait queue is such a loop.
+    # The function receives messages that it sent itself. Lambda stops this recursion after about
+    # 16 hops, and a job with a long wait queue needs more.
     in_a_chain: bool = False
-    # Of asynchronous invocations: how often, and for how long, Lambda retries.
+    # The number and the maximum age of Lambda's retries of asynchronous invocations.
     retries: int | None = None
     oldest: Duration | None = None
 
@@ -62,7 +62,7 @@ class Function(Construct):
             "Role",
             assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
             description=f"What {physical} may do",
-            # In the role itself: CloudFormation refuses an event source without the right to read.
+            # Inline, because CloudFormation rejects an event source before its role may read it.
             inline_policies={shape.name: iam.PolicyDocument(statements=statements(allowed))},
         )
         acknowledge_wide(self.role, allowed)
@@ -158,7 +158,8 @@ class Functions:
 
 
 def pascal(*names: str) -> str:
-    """
+    """Return the words joined in PascalCase.
+
     >>> pascal("quick", "all")
     'QuickAll'
     """

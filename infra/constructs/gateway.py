@@ -18,7 +18,7 @@ API_STAGE = "v1"
 OPEN_ROUTE_REASON = "The contract asks no token for it."
 PAYLOAD = "2.0"
 # The gateway caches no answer and also asks about requests without a token. So a revoked token
-# is refused at once, and Punctual writes each 401. docs/decisions/0021-tokens.md
+# fails at once, and Punctual writes each 401 (docs/decisions/0021-tokens.md).
 IDENTITY_SOURCES: list[str] | None = None
 REMEMBERED_SECONDS = 0
 
@@ -43,7 +43,7 @@ LOGGED = {
     "bytes": "$context.responseLength",
     "agent": "$context.identity.userAgent",
 }
-"""The access log has no header and no query: they may hold secrets."""
+"""The access log has no headers and no query, because they may contain secrets."""
 
 
 class Gateway(Construct):
@@ -79,7 +79,7 @@ class Gateway(Construct):
         if stage.cors_origins:
             self._route(
                 PREFLIGHT, FALLBACK_FUNCTION, public=True
-            )  # else the route $default takes it and asks for a token
+            )  # otherwise the route $default would require a token
         self.access_log = self._access_log(stage)
         self.stage = self._stage(stage)
         self.points_to = self._domain(stage)

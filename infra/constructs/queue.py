@@ -13,7 +13,7 @@ FAILURES_KEPT = Duration.days(14)
 """The longest retention of SQS: an operator has two weeks to look."""
 
 WAKE_UPS_KEPT = Duration.hours(1)
-"""An old wake-up is of no use: the planner sends another with its next tick."""
+"""An old wake-up is useless. The planner sends another one with its next tick."""
 
 RECEIVED_AT_MOST = 50
 """A duplicate of a message for a run of 900 s comes back with each lease, every 20 s: 45 times.

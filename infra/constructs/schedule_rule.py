@@ -11,7 +11,7 @@ from infra.nag_suppressions import acknowledge
 
 
 class Clock(Construct):
-    """A rule with one target. EventBridge drops a start that is too late."""
+    """A rule with one target. EventBridge drops an event that is too old."""
 
     def __init__(
         self,

@@ -48,7 +48,7 @@ def check_bootstrap(session: Any, account: str, region: str) -> None:
 def check_concurrency(session: Any, stage: Stage, account: str, region: str) -> str:
     """Return a warning or nothing; raise if the account cannot reserve the executions.
 
-    CloudFormation would find it out at the last function, and roll back.
+    CloudFormation would fail only at the last function, and roll back.
     """
     client = session.client("lambda")
     try:

@@ -1,7 +1,7 @@
 """The admin token: created here and shown once. The account holds only its keyed hash.
 
 The key is a SecureString, which no template can create. It is created once, before the functions
-that read it. Another key would make every token invalid.
+that read it. A new key would invalidate every token.
 """
 
 import os

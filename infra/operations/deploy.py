@@ -36,8 +36,10 @@ from infra.operations.first_deployment import (
 CDK = PROJECT_ROOT / "node_modules/.bin/cdk"
 
 KEPT_PARAMETERS = {TOKEN_HASH: admin_token.UNSET, "dispatch": "on"}
-"""Parameters that are set by hand, with the value in the template. CloudFormation writes that value
-again if anything else of such a parameter changes."""
+"""Parameters that are set by hand, with their value in the template.
+
+CloudFormation writes the template value again if another property of the parameter changes.
+"""
 
 TOKENS = ".tokens"
 """The folder for tokens of deployments without a terminal; git ignores it."""
@@ -47,7 +49,7 @@ CONSOLE_LINKS = (
     ("The saved queries", "Observability", "SavedQueriesLink"),
     ("The outputs of runs", "Data", "OutputsLink"),
 )
-"""What `make deploy` prints of the AWS console: title, stack and output."""
+"""The links that `make deploy` prints: title, stack and output."""
 
 Say = Callable[[str], None]
 Run = Callable[[Sequence[str]], int]
@@ -61,7 +63,7 @@ def deploy(
     extra: Sequence[str] = (),
     terminal: bool = False,
 ) -> int:
-    """Deploy the stage; `terminal`: a person reads the output, and no log keeps it."""
+    """Deploy the stage. `terminal` means that a person reads the output, and no log keeps it."""
     account, region = account_of(session)
     missing = _ready(stage, session, account, region, say)
     say(f"Deploying Punctual ({stage.name}) to account {account}, {region}.")
@@ -143,7 +145,7 @@ def new_webhook_key(stage: Stage, session: Any, say: Say) -> int:
 
 
 def destroy(stage: Stage, session: Any, cdk: Run, say: Say, sure: bool) -> int:
-    """Delete the stage with all its data; refuse if it is protected."""
+    """Delete the stage with all its data; fail if it is protected."""
     account, region = account_of(session)
     if stage.protected:
         raise NotReady(

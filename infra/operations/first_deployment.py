@@ -1,8 +1,8 @@
 """The first deployment of a stage: new stacks are not protected, so that they can roll back.
 
-CloudFormation leaves a stack that it could not create in ROLLBACK_COMPLETE. Such a stack must be
-deleted and created again. Protection would forbid the deletion and the rollback of a table, so
-a second pass protects the stacks.
+CloudFormation leaves a stack that it could not create in ROLLBACK_COMPLETE. The stack must be
+deleted and created again. Protection would forbid the deletion and the rollback of a table. So a
+second pass protects the stacks.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -65,7 +65,7 @@ def missing_stacks(session: Any, stage: Stage, say: Say) -> tuple[str, ...]:
 def check_logs(session: Any, stage: Stage, missing: Collection[str]) -> None:
     """Raise if log groups of an earlier stage have the names of the missing stacks.
 
-    CloudFormation would refuse them one by one, with a rollback each time.
+    CloudFormation would fail on them one by one, with a rollback each time.
     """
     client = session.client("logs")
     standing = {

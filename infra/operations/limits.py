@@ -4,7 +4,7 @@
     python -m infra.operations.limits STAGE TENANT jobs=500 burst=null   # null: no limit
     python -m infra.operations.limits STAGE TENANT default               # use the stage's limits
 
-All functions know the change within a minute.
+All functions apply the change within a minute.
 """
 
 import json
@@ -62,7 +62,7 @@ def settings_of(session: Any, stage: str) -> Settings:
 
 
 def change(session: Any, settings: Settings, tenant: str, said: Sequence[str]) -> None:
-    """Store the limits and their audit entry; refuse if another change came first."""
+    """Store the limits and their audit entry; fail if another change came first."""
     before, after = own(session, settings, tenant), None
     if list(said) != [DEFAULT_WORD]:
         after = {**(before or {}), **limits_of_text(" ".join(said))}

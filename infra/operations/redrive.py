@@ -1,7 +1,7 @@
 """`python -m infra.operations.redrive STAGE`: send failed changes to `status` again.
 
 A message in the failure queue names positions in the stream, not the changes. The stream keeps
-them for a day. Following a change twice does no harm.
+them for a day. `status` may process a change twice without harm.
 """
 
 import json
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
 
 
 class Failed(RuntimeError):
-    """The function did not process the changes."""
+    """Raised if the function did not process the changes."""
 
 
 def redrive(stage: Stage, session: Any, say: Say) -> int:
@@ -63,7 +63,8 @@ def redrive(stage: Stage, session: Any, say: Say) -> int:
 
 
 def piece_of(body: str) -> Piece:
-    """
+    """Return the part of the stream that a failure message names.
+
     >>> piece_of('{"DDBStreamBatchInfo": {"streamArn": "arn", "shardId": "s",'
     ...          '"startSequenceNumber": "1", "endSequenceNumber": "2"}}')
     Piece(stream='arn', shard='s', first='1', last='2')

@@ -3,8 +3,8 @@
     python -m infra.operations.restore STAGE AT       # stop writers, restore tables and bucket
     python -m infra.operations.restore STAGE resume   # after `make deploy`: check all jobs, go on
 
-Each step can be repeated: it skips what is done. docs/runbook.md says when to restore, and what
-is lost.
+Each step can be repeated and skips finished work. docs/runbook.md says when to restore, and which
+data is lost.
 """
 
 import json
@@ -176,7 +176,7 @@ class Restore:
         raise NotReady(f"{table} is not restored after six hours: repeat this command later")
 
     def _complete(self, table: keys.Table, name: str) -> None:
-        """Set stream, expiry, recovery and protection: AWS restores none of them."""
+        """Set stream, expiry, recovery and protection. AWS restores none of them."""
         found = self._described(name)
         assert found is not None
         for change in self._changes(table, found):
@@ -195,7 +195,7 @@ class Restore:
         self._say(f"{name} is complete.")
 
     def _changes(self, table: keys.Table, found: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Yield the missing changes: DynamoDB takes one at a time."""
+        """Yield the missing changes. DynamoDB accepts one at a time."""
         if table.streamed and "LatestStreamArn" not in found:
             view = {"StreamEnabled": True, "StreamViewType": "NEW_AND_OLD_IMAGES"}
             yield {"StreamSpecification": view}
@@ -229,7 +229,8 @@ def named(text: str, stage: str, tables: Mapping[str, str], stream: str) -> str:
 
 
 def moment(text: str) -> datetime:
-    """
+    """Return the time of an argument.
+
     >>> moment("2026-11-18T09:59:00Z").hour
     9
     """

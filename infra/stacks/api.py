@@ -16,7 +16,7 @@ from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.web.contract import READER, WRITER
 
-# An HTTP API gives up after 30 seconds.
+# An HTTP API times out after 30 seconds.
 API_TIMEOUT_SECONDS = 29
 NO_DEAD_LETTERS_REASON = "Who calls is waiting for the answer, and is told."
 AUTHORIZER_SHAPE = Shape(
@@ -105,5 +105,5 @@ class Api(Stack):
 
 
 def _named(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of the authorizer: only these, because each start reads all."""
+    """Return the variables of the authorizer: only its own, because each start reads all."""
     return {name: environment[name] for name in ("PUNCTUAL_CONTROL_TABLE", "PUNCTUAL_KNOBS")}

@@ -1,4 +1,4 @@
-"""The stack with everything that Punctual must not lose. It depends on no other stack."""
+"""The stack with all durable data. It depends on no other stack."""
 
 from aws_cdk import CfnOutput, Stack
 from aws_cdk import aws_events as events
@@ -27,7 +27,7 @@ class Data(Stack):
         self.timers = Table(self, "Timers", stage=stage, expires=False)
         self.runs = Table(self, "Runs", stage=stage, expires=True)
         self.control = Table(self, "Control", stage=stage, expires=True)
-        # A table of its own, so that no function needs a right to delete or change its rows.
+        # A separate table, so that no function may delete or change its rows.
         self.audit = Table(self, "Audit", stage=stage, expires=True)
         self.outputs = Bucket(self, "Outputs", stage=stage)
         self.bus = events.EventBus(

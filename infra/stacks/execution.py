@@ -176,7 +176,8 @@ class Execution(Stack):
 
 
 def _with_versions(names: tuple[str, ...]) -> tuple[str, ...]:
-    """
+    """Return the function names, each exact one also with its versions.
+
     >>> _with_versions(("report", "task-*"))
     ('report', 'report:*', 'task-*')
     """

@@ -32,7 +32,7 @@ PLANNER_SHAPE = Shape(
     "Each minute: hands out the minutes up to two ahead, and those that are behind",
     seconds=50,
     without_dead_letters=NEXT_TICK,
-    # The next tick, a minute later, does the rest.
+    # The next tick follows a minute later.
     retries=0,
     oldest=Duration.seconds(60),
 )

@@ -1,6 +1,6 @@
 """The alarms, each with its section in docs/runbook.md.
 
-A failed run rings no alarm: its owner can ask for notifications.
+A failed run raises no alarm. The tenant can ask for notifications.
 """
 
 from collections.abc import Iterator
@@ -99,7 +99,7 @@ class Alarms(Construct):
 
 
 def _unlabelled(metric: cloudwatch.IMetric) -> cloudwatch.IMetric:
-    """Return the metric without its label: with one, CDK writes a formula."""
+    """Return the metric without its label. With a label, CDK writes a formula."""
     if not isinstance(metric, cloudwatch.Metric):
         return metric
     return cloudwatch.Metric(
@@ -207,9 +207,12 @@ def _left_over(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
 
 
 def _failing(metrics: Metrics, watched: Watched) -> Iterator[Rule]:
-    """Yield a rule for each function. Lambda retries, so three of ten minutes ring."""
+    """Yield a rule for each function.
+
+    Lambda retries, so the alarm needs failures in three of ten minutes.
+    """
     for name in watched.functions:
-        # Started rarely: one failure must ring.
+        # An infrequent function raises the alarm after one failure.
         after, of = (1, 1) if name in INFREQUENT_FUNCTIONS else (3, 10)
         yield Rule(
             "errors",

@@ -1,4 +1,4 @@
-"""The monthly budget of the stage: AWS sends mail when costs come near it. It stops nothing."""
+"""The monthly budget of the stage: AWS sends mail near the limit and stops nothing."""
 
 from aws_cdk import Stack
 from aws_cdk import aws_budgets as budgets

@@ -285,7 +285,10 @@ def _graph(
 def _asked(
     stage: Stage, title: str, functions: Sequence[str], *lines: str
 ) -> cloudwatch.LogQueryWidget:
-    """Return a graph from the logs, for a stage without metrics. CloudWatch bills what it reads."""
+    """Return a graph from the logs, for a stage without metrics.
+
+    CloudWatch bills the bytes that the query reads.
+    """
     return cloudwatch.LogQueryWidget(
         title=title,
         log_group_names=[log_group(stage, name) for name in functions],

@@ -51,7 +51,7 @@ class Watched:
 
     @property
     def dead(self) -> tuple[str, ...]:
-        """Return the dead-letter queues: those that a function empties first."""
+        """Return the dead-letter queues. The queues that a function empties come first."""
         return (*(f"{name}-dead.fifo" for name in self.lanes), *KEPT_FOR_A_PERSON)
 
 
@@ -112,7 +112,7 @@ class Metrics:
         )
 
     def arrived(self, queue: str) -> cloudwatch.IMetric:
-        """Return the dead letters that arrived: received by the function, or waiting."""
+        """Return the number of dead letters: received by the function, or in the queue."""
         handed, there = _ids(queue, "handed", "there")
         return cloudwatch.MathExpression(
             expression=f"{handed} + {there}",

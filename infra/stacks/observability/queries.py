@@ -123,7 +123,7 @@ fields @timestamp, coalesce(service, @log) as who, message, error, job_id, run_i
 
 
 class Queries(Construct):
-    """In a folder of the stage's name; what is kept of a query costs nothing."""
+    """The saved queries, in a folder with the name of the stage. A saved query costs nothing."""
 
     def __init__(
         self, scope: Construct, construct_id: str, *, stage: Stage, functions: tuple[str, ...]
@@ -142,6 +142,9 @@ class Queries(Construct):
 
 
 def log_group(stage: Stage, name: str) -> str:
-    """Written as a name, for a graph of it may not wait for another stack to say it."""
+    """Return the name of a log group.
+
+    A name, and not a reference, keeps this stack independent of the stack of the function.
+    """
     folder = "/aws/vendedlogs" if name == API_LOG else "/aws/lambda"
     return f"{folder}/{stage.physical(name)}"

@@ -101,9 +101,9 @@ class Observability(Stack):
             self,
             "Key",
             description=f"Encrypts what alarms of Punctual ({stage.name}) say on their way",
-            # The key of SNS itself admits no calls from CloudWatch, and its policy is fixed.
+            # The policy of the SNS managed key is fixed and does not allow CloudWatch.
             enable_key_rotation=True,
-            # Messages that it encrypted are already delivered.
+            # All messages encrypted with the key are delivered by then.
             removal_policy=RemovalPolicy.DESTROY,
         )
         key.add_to_resource_policy(

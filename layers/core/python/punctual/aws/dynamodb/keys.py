@@ -106,7 +106,7 @@ class RowKey(NamedTuple):
 
 
 def expiry(at: datetime) -> int:
-    """Return `at` in whole seconds for the TTL of DynamoDB, rounded up.
+    """Return `at` in seconds for the TTL of DynamoDB, rounded up.
 
     >>> expiry(datetime(1970, 1, 1, 0, 0, 1, 1, tzinfo=UTC))
     2

@@ -82,7 +82,7 @@ class DynamoHistory:
         self, key: Key, before: str | None, after: str | None, limit: int, now: datetime
     ) -> Sequence[RunRow]:
         low, high = at.runs_between(before, after)
-        if low > high:  # DynamoDB rejects such a range
+        if low > high:  # DynamoDB rejects a range with low > high
             return []
         where = Range(at.job_runs(*key), low, high, newest_first=True)
         found = self._dynamo.query(self._table, where, limit + 1)
