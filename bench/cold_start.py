@@ -56,9 +56,9 @@ def _both(values: list[float]) -> tuple[float, float]:
 def measured(
     begin: Callable[[str], Start], names: Sequence[str], rounds: int, more: int
 ) -> list[Row]:
-    """By turns, so that what else the machine does meets all of them alike.
+    """Return the starts of each function. They alternate, so other load affects all alike.
 
-    What is over the aim after that has up to so many rounds `more`, each beside a bare one.
+    Functions above the aim get up to `more` extra rounds, each beside a bare start.
     """
     rows = {name: Row(name, []) for name in (BARE, *names)}
     for number in range(rounds + more):

@@ -1,4 +1,4 @@
-"""Values as the ports take them, each with only what a test is about."""
+"""Builders of values for the ports. A test names only the fields that it is about."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,7 +18,7 @@ def after(seconds: float) -> datetime:
 
 
 def an_id(number: int, at: datetime = NOON) -> str:
-    """Ids that sort by number."""
+    """Return an id that sorts by its number."""
     return sortable_id(at + timedelta(milliseconds=number), number.to_bytes(10, "big"))
 
 
@@ -27,7 +27,7 @@ RUN = an_id(1_000_001)
 
 
 def a_head(job_id: str = JOB, version: int = 1, writer: str = "w", **fields: Any) -> JobState:
-    """A recurring job's head; its body is the one that `a_body` makes."""
+    """Return the state of a recurring job. Its definition row is the one of `a_body`."""
     made: dict[str, Any] = {
         "tenant": "acme",
         "job_id": job_id,
@@ -77,7 +77,7 @@ def a_timer(at: datetime = NOON, job_id: str = JOB, version: int = 1, **fields: 
 
 
 def a_row(run_id: str = RUN, job_id: str = JOB, tenant: str = "acme", **fields: Any) -> RunRow:
-    """A line of history, kept for as long as the product keeps them."""
+    """Return a history row with the product's retention."""
     made: dict[str, Any] = {
         "run": a_run(run_id, RunStatus.SUCCESS, ended_at=NOON, token=2, claimer="e1"),
         "expires_at": NOON + RETENTION,

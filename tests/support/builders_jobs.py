@@ -1,4 +1,4 @@
-"""Heads for tests of `decide`, and a story that leads one through its life by hand."""
+"""Job states for tests of `decide`, and a story that leads one job through its life."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -47,7 +47,10 @@ def kind_of(schedule: Schedule) -> Kind:
 
 
 def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) -> JobState:
-    """A job made at `at`; `fields` are those of `JobState`, `Limits` or `Rules`, by name."""
+    """Return a job created at `at`.
+
+    `fields` are those of `JobState`, `Limits` or `Rules`, by name.
+    """
     schedule = schedule or every(60, anchor_at=at)
     limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
     of_head = {
@@ -74,7 +77,7 @@ def a_job(schedule: Schedule | None = None, at: datetime = NOON, **fields: Any) 
 
 
 def a_change(head: JobState, schedule: Schedule | None = None, **fields: Any) -> Update:
-    """An update of `head` by some fields of `Limits` and `Rules`, perhaps with a schedule."""
+    """Return an update of `head` by fields of `Limits` and `Rules`, with an optional schedule."""
     limits = {name: fields.pop(name) for name in list(fields) if name in _LIMITS}
     return Update(
         kind=kind_of(schedule) if schedule else head.kind,
@@ -85,7 +88,7 @@ def a_change(head: JobState, schedule: Schedule | None = None, **fields: Any) ->
 
 
 def stored(head: JobState) -> JobState:
-    """What comes back from a store."""
+    """Return the state after a round trip through a store."""
     return msgspec.json.decode(msgspec.json.encode(head), type=JobState)
 
 
@@ -95,10 +98,10 @@ def next_due_at(head: JobState) -> datetime | None:
 
 
 class Story:
-    """One job, every swap won, every effect done; time moves only by hand.
+    """One job. All its swaps win, its effects succeed, and only the test moves the clock.
 
-    `timers` holds what would stand in the store, `ledger` the history by run id, `sent` the
-    messages, `leases` what stands beside the head.
+    `timers` holds the stored timers, `ledger` the history by run id, `sent` the messages, and
+    `leases` the leases beside the job state.
     """
 
     def __init__(self, head: JobState, now: datetime = NOON) -> None:
@@ -116,10 +119,10 @@ class Story:
         self.killed: list[str] = []
         self.attempts: list[tuple[Run, str]] = []
         self.claims = 0
-        self.silent = False  # holders have stopped to beat
+        self.silent = False  # executors send no heartbeats
 
     def at(self, n: float) -> "Story":
-        """Go to `n` seconds after noon."""
+        """Set the clock to `n` seconds after noon."""
         self.now = after(n)
         return self
 
@@ -153,7 +156,7 @@ class Story:
         return decide(self.head, event, self.now, "w", known)
 
     def look(self, horizon: float | None = None, brought: Sequence[datetime] = ()) -> Decision:
-        """What a poller does; `brought` are timers that come early, beside those that are due."""
+        """Evaluate as a poller does. `brought` are early timers in addition to the due ones."""
         if not self.silent:
             for run in self.held:
                 self.beat(run)
@@ -166,7 +169,7 @@ class Story:
         return self.do(Evaluate(leases=dict(self.leases), brought=due), recorded)
 
     def drain_looks(self) -> "Story":
-        """Look as long as a timer asks for it at this moment."""
+        """Evaluate as long as a timer is due at this time."""
         for _ in range(1000):
             if not any(at <= self.now for at in self.timers):
                 return self
@@ -174,7 +177,7 @@ class Story:
         raise AssertionError("it does not come to rest")
 
     def claim(self, run: Run | str | None = None, who: str = "e1") -> Run:
-        """Claim a run, the first that is queued where none is named."""
+        """Claim a run, by default the first queued one."""
         run = self.queued[0] if run is None else run
         run_id = run if isinstance(run, str) else run.run_id
         self.claims += 1
@@ -218,13 +221,13 @@ class Story:
         return self.do(StartRun(run_id, trigger))
 
     def fires(self, *moments: float) -> "Story":
-        """Look at each of these seconds after noon."""
+        """Evaluate at each of these seconds after noon."""
         for n in moments:
             self.at(n).look()
         return self
 
     def drain(self, limit: int = 5000) -> "Story":
-        """Run everything there is to run, each with success, without moving time past a timer."""
+        """Run everything with success, without moving the clock past a timer."""
         for _ in range(limit):
             if self.held:
                 self.finish(self.held[0])
@@ -255,7 +258,7 @@ class Story:
         return self.head.line
 
     def outcomes(self) -> list[tuple[int, str, str, int]]:
-        """The ledger by nominal time: (seconds after noon, status, reason, count)."""
+        """Return the ledger by nominal time as (seconds after noon, status, reason, count)."""
         return sorted(
             (
                 int((run.scheduled_at - NOON).total_seconds()),

@@ -1,4 +1,4 @@
-"""A network between client and node that fails where it is told to."""
+"""A network between client and node with planned failures."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from enum import Enum
@@ -7,7 +7,7 @@ import httpx
 
 
 class Fault(Enum):
-    """Of one attempt; in brackets, what the node did."""
+    """The fault of one attempt. The text in brackets says how far the node got."""
 
     NONE = "answered (done)"
     REFUSED = "no connection (nothing)"
@@ -57,7 +57,10 @@ class _Cut(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 class Faulty:
-    """Each write meets the next of the faults; after the last, and reading, nothing fails."""
+    """A transport that applies one fault to each write.
+
+    After the last fault, and for reads, it works.
+    """
 
     def __init__(self, node: httpx.Client, faults: Sequence[Fault]) -> None:
         self._node = node

@@ -1,4 +1,4 @@
-"""Does the steps of calls by hand, on a clock that only pauses and answers move."""
+"""Runs the steps of client calls on a clock that only pauses and answers move."""
 
 import json
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ NO_ANSWER = Failure("no answer in time", sent=True)
 
 
 class Hand:
-    """Does steps; each answer takes `takes` seconds, or as long as it was to be waited for."""
+    """A driver of steps. Each answer takes `takes` seconds, or the whole timeout."""
 
     def __init__(self, *outcomes: Outcome, takes: float = 0.0, **policy: Any) -> None:
         self._outcomes = iter(outcomes)

@@ -1,4 +1,4 @@
-"""The client that waits and the one for who awaits, so that one test stands for both."""
+"""The blocking client and the async client behind one interface, for shared tests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -15,7 +15,7 @@ AT_ONCE = Retries(first_delay=0.0)
 
 
 class Way:
-    """`client` is one of both; `do` and `all` bring its answers about."""
+    """One of both clients. `do` and `all` run its calls to their results."""
 
     client: Any
 
@@ -61,7 +61,7 @@ both_ways = pytest.mark.parametrize("opened", [blocking, awaiting])
 
 
 class Server:
-    """Answers what it is told to, in that order, and the last for ever; keeps what it was asked."""
+    """A server with scripted answers. It repeats the last one, and keeps all requests."""
 
     def __init__(self, *answers: httpx.Response | Exception | Callable[..., httpx.Response]):
         self._answers = list(answers)
@@ -77,7 +77,7 @@ class Server:
         if isinstance(found, Exception):
             raise found
         if isinstance(found, httpx.Response):
-            # A response is read once: the same may be told again.
+            # A response can be read once, but the same answer may be repeated.
             return httpx.Response(found.status_code, headers=found.headers, content=found.content)
         return found(request)
 

@@ -1,7 +1,7 @@
-"""A campaign of generated calls against the local node: `make fuzz`.
+"""Run generated calls against the local node for `make fuzz`.
 
-The node is a process of its own on loopback, with a folder that is thrown away, and asks for
-tokens as it does for other people. Its tasks do nothing (`tests/support/fuzz_node.py`).
+The node is a process on loopback with a temporary folder, and it requires tokens. Its tasks do
+nothing (`tests/support/fuzz_node.py`).
 """
 
 import os
@@ -29,7 +29,7 @@ class Node(NamedTuple):
     log: Path
 
     def faults(self) -> list[str]:
-        """What went wrong inside, as its log tells it."""
+        """Return the internal errors in the node's log."""
         lines = self.log.read_text().splitlines()
         return [line for line in lines if "_failed" in line and "attempt_failed" not in line]
 
@@ -43,7 +43,7 @@ class Campaign(NamedTuple):
 
 @contextmanager
 def a_node(folder: Path, program: str = "tests.support.fuzz_node") -> Iterator[Node]:
-    """One that asks for tokens, and the first admin's."""
+    """Yield a node that requires tokens, with the token of its first admin."""
     env = {
         **os.environ,
         "PUNCTUAL_AUTH": "on",
@@ -73,7 +73,7 @@ def a_node(folder: Path, program: str = "tests.support.fuzz_node") -> Iterator[N
 
 
 def campaign(options: Sequence[str]) -> Campaign:
-    """One run of schemathesis by `schemathesis.toml`; whatever it says on the way is kept."""
+    """Run schemathesis with `schemathesis.toml`, and return its result with its output."""
     with tempfile.TemporaryDirectory() as made, a_node(Path(made)) as node:
         whoami = httpx.get(
             f"{node.address}/whoami",

@@ -1,4 +1,4 @@
-"""What schemathesis is told besides `schemathesis.toml`: how values of our formats look."""
+"""Hooks of schemathesis with generators for our formats. `schemathesis.toml` has the settings."""
 
 import os
 from datetime import UTC, datetime
@@ -32,7 +32,7 @@ _CRON = st.one_of(
 _ZONES = st.sampled_from(
     ["UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"]
 )
-# What the API takes; other moments come from the negative cases.
+# Only times that the API accepts. The negative cases cover others.
 _MOMENTS = st.datetimes(
     datetime.fromisoformat("2027-01-01"),
     datetime.fromisoformat("2199-01-01"),
@@ -46,9 +46,10 @@ schemathesis.openapi.format("date-time", _MOMENTS)
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
-    """The campaign's own token is not revoked: all that came after would be 401.
+    """Replace calls that would end or weaken the campaign.
 
-    Tokens are made for its own tenant: those of another cannot be read, though just created.
+    Revoking the campaign's own token would make every later answer a 401. Tokens are created for
+    the own tenant, because those of another tenant cannot be read.
     """
     if case.method == "DELETE" and case.path_parameters.get("token_id") == _OWN:
         case.path_parameters["token_id"] = _NOBODYS
@@ -60,7 +61,10 @@ def before_call(context: Any, case: Any, _kwargs: dict[str, Any]) -> None:
 
 @schemathesis.check
 def only_right_items_of_a_batch_are_accepted(context: Any, response: Any, case: Any) -> None:
-    """A batch is 207 whatever its items are: each accepted one must be right by the schema."""
+    """Check that each accepted item of a batch is valid by the schema.
+
+    The batch itself is always 207.
+    """
     if response.status_code != 207:
         return
     results = response.json()["results"]

@@ -1,7 +1,7 @@
-"""The node as people run it, but that no task does anything: what is generated is never run.
+"""The node with tasks that do nothing, so generated jobs cannot do harm.
 
-Everything else is the real thing: the socket, the routes, the store, the engine. A script's code
-and a call's address are taken, checked, kept and shown, and a stand-in answers in their place.
+The socket, the routes, the store and the engine are real. Scripts and HTTP tasks are checked,
+stored and shown, but a stand-in runs in their place.
 """
 
 import sys
@@ -12,7 +12,7 @@ from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 
 
 class Harmless:
-    """Succeeds, or fails where the payload is false, null or empty."""
+    """A task that succeeds, or fails if the payload is false, null or empty."""
 
     def __init__(self, *_: Any, **__: Any) -> None:
         pass

@@ -25,7 +25,7 @@ def _weight(attribute: Attribute) -> int:
         case "B":
             return len(value)
         case "N":
-            # One byte for two digits and one more; a sign costs one.
+            # One byte for two digits, and one more. A sign costs one.
             digits = len(value.strip("-").replace(".", "").strip("0")) or 1
             return (digits + 1) // 2 + 1 + int(value.startswith("-"))
         case "L":

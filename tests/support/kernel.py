@@ -1,7 +1,7 @@
-"""Features of the kernel that some tests need, and what becomes of a test where one is missing.
+"""Kernel features that some tests need.
 
-Such a test is skipped, with the reason. On Linux 6.12 and later all of them are there, so a missing
-one fails the test: a sandbox must not go untested on the machines that we test on.
+A test is skipped with a reason if its feature is missing. Linux 6.12 and later have all features,
+so there a missing one fails the test. Otherwise a sandbox could stay untested.
 """
 
 import os
@@ -40,7 +40,7 @@ def needs(*features: str) -> pytest.MarkDecorator:
 
 
 def check(item: pytest.Item, release: str = platform.release(), on: str = sys.platform) -> None:
-    """Skip a test whose feature is missing, or fail it where the kernel should have it."""
+    """Skip a test if its feature is missing, or fail it if this kernel should have it."""
     for mark in item.iter_markers("kernel"):
         missing = [feature for feature in mark.args if not FEATURES[feature]()]
         if not missing:
@@ -54,7 +54,8 @@ def check(item: pytest.Item, release: str = platform.release(), on: str = sys.pl
 
 
 def version_of(release: str) -> tuple[int, ...]:
-    """
+    """Return a kernel version as a tuple.
+
     >>> version_of("6.12.3-generic")
     (6, 12)
     """

@@ -1,4 +1,4 @@
-"""The audit in a list."""
+"""An in-memory audit."""
 
 from datetime import datetime
 

@@ -39,7 +39,10 @@ def operation_of(method: str, path: str) -> Any:
 
 
 def check_sent(method: str, path: str, status: int, body: bytes) -> None:
-    """Check that the document allows an accepted request. It is never narrower than the routes."""
+    """Check that the document allows an accepted request.
+
+    The document must not be narrower than the routes.
+    """
     operation = operation_of(method, path)
     if status >= 300 or not body.strip() or operation is None or "requestBody" not in operation:
         return
@@ -61,7 +64,7 @@ def check(method: str, path: str, status: int, headers: Mapping[str, str], body:
             _check_body(closed("Problem"), body, f"{method} {path}")
         return
     said = f"{operation['operationId']} {status}"
-    if status == 308 and path.endswith("/"):  # on AWS: a redirect to the exact address
+    if status == 308 and path.endswith("/"):  # on AWS, a redirect to the exact address
         assert headers["location"].partition("?")[0].endswith(path.rstrip("/")), said
         return
     assert str(status) in operation["responses"], f"{said} is not in the document"

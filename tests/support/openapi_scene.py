@@ -58,7 +58,7 @@ WRONG = {
 
 
 class Said:
-    """A task that only prints."""
+    """A task that prints a fixed text."""
 
     def run(self, attempt: Attempt, stop: Stop, recorder: Recorder, /) -> Outcome:
         recorder.log(b"hello\n")

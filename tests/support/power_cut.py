@@ -1,9 +1,10 @@
-"""A disk whose power can be cut at any call: what a start could find after it.
+"""A disk that can lose power at any call, with the states that a restart could find.
 
 A call that names, renames or removes a file changes the folder in memory. `fsync` of a file brings
-its content to the disk, `fsync` of a folder the names in it. So after a cut two things can stand
-there: the names as they were synced last, or as they were at the cut, since a file system may
-write its names at any time. In both a file has the content that was synced last, or none.
+its content to the disk, and `fsync` of a folder the names in it.
+
+After a cut the disk has the names of the last sync or those at the cut. A file system may write
+names at any time. In both cases a file has the content of its last sync, or none.
 """
 
 import os
@@ -19,7 +20,7 @@ Names = dict[str, int]
 
 
 class Cut(NamedTuple):
-    """What stands on the disk, by path (None: a folder), and what was promised at that moment."""
+    """The disk's files by path (None for a folder), and the promises made by that time."""
 
     files: tuple[tuple[str, bytes | None], ...]
     promised: Any
@@ -36,22 +37,22 @@ class Cut(NamedTuple):
 
 
 class Disk:
-    """Watches an empty folder; `promise` answers what its writer has promised so far.
+    """A watcher of an empty folder. `promise` returns the writer's promises so far.
 
-    Files are told apart by numbers of our own: an inode's is given to another file later.
+    Files have numbers of our own, because a file system reuses the inode of a deleted file.
     """
 
     def __init__(self, root: Path, promise: Callable[[], Any]) -> None:
         self._root = root
         self._promise = promise
-        self._numbers: dict[int, int] = {}  # of what stands, by inode
+        self._numbers: dict[int, int] = {}  # by inode
         self._content: dict[int, bytes] = {}  # of files
         self._names: dict[int, Names] = {}  # of folders
         self._make(root.stat().st_ino, is_folder=True)
         self.cuts: list[Cut] = []
 
     def cut(self, before: str) -> None:
-        """Note what the disk may hold if the power fails here."""
+        """Record the possible disk states if the power fails here."""
         promised = self._promise()
         root = self._numbers[self._root.stat().st_ino]
         for files in (self._as_synced(root, ""), self._as_named(self._root, "")):
@@ -110,7 +111,7 @@ def _watch(patch: pytest.MonkeyPatch, disk: Disk) -> None:
 
 
 def _noted(_handle: int) -> None:
-    """The real disk is not waited for: this one knows what would be on it."""
+    """Skip the real sync, because this object tracks the state of the disk."""
 
 
 def _watched(call: Callable[..., Any], name: str, disk: Disk) -> Callable[..., Any]:

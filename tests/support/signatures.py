@@ -1,4 +1,4 @@
-"""Webhook signatures as a receiver checks them, written from the convention's own text."""
+"""Check webhook signatures as a receiver does, written from the convention's text."""
 
 import base64
 import hashlib
@@ -7,7 +7,10 @@ from collections.abc import Mapping
 
 
 def is_signed(secret: str, headers: Mapping[str, str], body: bytes) -> bool:
-    """https://github.com/standard-webhooks/standard-webhooks: symmetric, v1."""
+    """Return True if a signature is valid by Standard Webhooks, symmetric, v1.
+
+    https://github.com/standard-webhooks/standard-webhooks
+    """
     key = base64.b64decode(secret.removeprefix("whsec_"))
     signed = b".".join(
         (headers["webhook-id"].encode(), headers["webhook-timestamp"].encode(), body)

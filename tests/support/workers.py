@@ -1,15 +1,17 @@
-"""How tests are shared out among the workers of `make test`."""
+"""Distribute tests among the workers of `make test`."""
 
 from xdist.scheduler import LoadFileScheduling  # type: ignore[import-untyped]
 
 ALONE = "tests/e2e/"
-"""They wait for nodes of their own more than they work: one worker does so beside the others."""
+"""These tests mostly wait for their nodes, so one worker runs them beside the others."""
 
 
 class ByFile(LoadFileScheduling):  # type: ignore[misc]
-    """A file stays with one worker, as what it makes once does; all of `ALONE` is one file.
+    """Keep the tests of a file on one worker, because they share fixtures.
 
-    Files are begun in the order in which they are found, so it is begun first.
+    `ALONE` counts as one file.
+
+    Files start in the order of collection, so `ALONE` starts first.
     """
 
     def _split_scope(self, nodeid: str) -> str:

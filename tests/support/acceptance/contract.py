@@ -1,4 +1,4 @@
-"""A client of the API that holds every answer to what the contract says of all of them."""
+"""A client of the API that checks every answer against the contract."""
 
 import json
 import os
@@ -45,14 +45,14 @@ def script(code: str, **fields: Json) -> Json:
     return {"type": "script", "runtime": "bash", "code": code, **fields}
 
 
-# How many times slower than the local node the installation may be: an emulator of AWS that
-# shares two cores with the tests, or one at the other end of a network.
+# The factor by which the installation may be slower than the local node, such as an emulator of AWS
+# on shared cores or a remote host.
 PATIENCE = float(os.environ.get("PUNCTUAL_PATIENCE") or 1)
 LOOKS_EACH = min(0.03 * PATIENCE, 0.1)  # seconds
 
 
 def eventually(look: Callable[[], Seen], within: float = 15) -> Seen:
-    """The first thing it sees that counts as true."""
+    """Call `look` until its result is true, and return that result."""
     until = time.monotonic() + within * PATIENCE
     while not (seen := look()):
         assert time.monotonic() < until, f"it did not come about: {seen!r}"
@@ -66,7 +66,10 @@ def fields_of(answer: httpx.Response) -> set[str]:
 
 
 def trusted() -> ssl.SSLContext:
-    """PUNCTUAL_AUTHORITY is a file with the certificate of whoever vouches for the installation."""
+    """Return a TLS context.
+
+    PUNCTUAL_AUTHORITY names the certificate file of the installation's CA.
+    """
     return ssl.create_default_context(cafile=os.environ.get("PUNCTUAL_AUTHORITY"))
 
 
@@ -82,7 +85,7 @@ def a_client(url: str, token: str | None) -> httpx.Client:
 
 
 class Api:
-    """One caller. It knows the jobs it made, to end them when a test is over."""
+    """One caller. It cancels its jobs when the test ends."""
 
     def __init__(self, http: httpx.Client) -> None:
         self.http = http
@@ -91,7 +94,7 @@ class Api:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is the node itself that answers, with nothing before it."""
+        """Return True if the node answers directly, without a proxy or gateway."""
         url = self.http.base_url
         return url.scheme == "http" and url.host in ("127.0.0.1", "localhost")
 
@@ -101,8 +104,10 @@ class Api:
         self.made.clear()
 
     def _cancelled(self, job_id: str) -> bool:
-        """Whoever meets too many changes of a busy job is told to try again: not by the node, whose
-        one thread nobody else comes between."""
+        """Cancel a job. Return False if a busy job answers 503 and the client must try again.
+
+        The node has one thread, so it never answers this.
+        """
         answer = self.http.delete(f"/jobs/{job_id}")
         if answer.status_code == 503 and not self.is_local:
             return False
@@ -164,7 +169,7 @@ class Api:
         return run
 
     def runs(self, job_id: str, **filters: Any) -> list[Json]:
-        """All of them, oldest first."""
+        """Return all runs, the oldest first."""
         return list(reversed(list(self.pages(f"/jobs/{job_id}/runs", "runs", **filters))))
 
     def pages(self, path: str, items: str, **filters: Any) -> Iterable[Json]:
@@ -192,7 +197,7 @@ class Api:
         return eventually(lambda: self.runs(job_id, **filters))[0]
 
     def only_run(self, job_id: str, within: float = 20) -> Json:
-        """The outcome of a job that runs once."""
+        """Return the only run of a job after its end."""
         run = self.ended(self.first_run(job_id), within)
         assert [other["run_id"] for other in self.runs(job_id)] == [run["run_id"]]
         return run
@@ -213,10 +218,11 @@ class Api:
 
 
 def check_answer(answer: httpx.Response) -> None:
-    """No answer is a 500, and every refusal is a whole problem document."""
+    """Check that an answer is not a 500, and that every error is a complete problem document."""
     probes = ("/health", "/health/live", "/health/ready")
     if answer.request.url.path.endswith(probes) and answer.status_code in (200, 503):
-        assert answer.json()["status"] in ("ok", "late", "down")  # it may be late or new
+        # an installation may be late or new
+        assert answer.json()["status"] in ("ok", "late", "down")
         return
     assert answer.status_code < 500, answer.text
     if answer.status_code < 400 or answer.request.method == "HEAD":
@@ -232,7 +238,7 @@ def check_answer(answer: httpx.Response) -> None:
 
 
 def check_run(run: Json) -> None:
-    """What holds of a single run at any time."""
+    """Check the invariants of a single run at any time."""
     for name in ("scheduled_time", "due_time", "created_at", "modified_time"):
         instant(run[name])
     if run["start_time"] is not None and run["lateness_ms"] is not None:

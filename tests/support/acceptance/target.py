@@ -1,4 +1,4 @@
-"""A server for http tasks to call: the path says what it answers, and when."""
+"""A server for http tasks. The path of a request sets the answer and its delay."""
 
 import json
 import re
@@ -20,9 +20,10 @@ class Call:
 
 @dataclass
 class Target:
-    """`/503/200/x` answers 503 to the first call of that path, 200 to all later ones.
+    """A server with scripted answers.
 
-    `/wait/1.5s/x` answers after so long, and `/echo/x` with what it was sent.
+    `/503/200/x` answers 503 to the first call of that path, and 200 to all later ones.
+    `/wait/1.5s/x` answers after that delay, and `/echo/x` answers with the request's body.
     """
 
     port: int = 0
@@ -33,7 +34,7 @@ class Target:
         return f"http://127.0.0.1:{self.port}{path}"
 
     def hold(self, seconds: float) -> dict[str, str]:
-        """A task that takes so long."""
+        """Return a task that takes `seconds`."""
         return self.task(f"/wait/{seconds}s")
 
     def task(self, path: str) -> dict[str, str]:
@@ -72,7 +73,7 @@ def handler(target: Target) -> type[BaseHTTPRequestHandler]:
                 if self.command != "HEAD":
                     self.wfile.write(body)
             except OSError:
-                self.close_connection = True  # whoever called has given up
+                self.close_connection = True  # the caller has disconnected
 
         do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = do_HEAD = answer
 

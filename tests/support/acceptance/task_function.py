@@ -1,6 +1,6 @@
 """The function that `lambda` tasks invoke where PUNCTUAL_TASK_FUNCTION names it.
 
-It stands by itself in the account of the installation, with the handler `task_function.handler`.
+It is deployed alone in the installation's account, with the handler `task_function.handler`.
 """
 
 import time
@@ -9,9 +9,9 @@ from typing import Any
 
 
 def handler(payload: Any, _context: object) -> dict[str, Any]:
-    """Answers with what it was sent; a payload may ask it to take its time, or to fail for a while.
+    """Return the payload. A payload may ask for a delay, or for failures until a time.
 
-    A moment, and no count, says until when it fails: nobody knows which environment is called.
+    The limit is a time and not a count, because each call may reach another environment.
     """
     asked = payload if isinstance(payload, dict) else {}
     time.sleep(asked.get("seconds", 0))

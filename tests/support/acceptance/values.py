@@ -1,4 +1,4 @@
-"""Values that several modules try."""
+"""Values that several test modules use."""
 
 from datetime import date, timedelta
 

@@ -1,4 +1,4 @@
-"""Each adapter as the contract suite meets it: its ports, its clock, and what was delivered."""
+"""The adapters under the contract suite, each with its ports, its clock and its deliveries."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -22,12 +22,12 @@ from tests.support.simulation.torn import Repeating, torn
 
 
 def _at_once() -> None:
-    """Nothing to wait for: what is written is read."""
+    """Do nothing, because this adapter reads its own writes."""
 
 
 @dataclass(frozen=True)
 class World:
-    """`settle` lets lists that are kept behind the writes catch up, where an adapter has such."""
+    """One adapter. `settle` waits for lists that the adapter updates after a write."""
 
     ports: Ports
     clock: ManualClock
@@ -38,7 +38,7 @@ class World:
 
 @dataclass
 class SilentWake:
-    """Takes note of what it is told, as the node's own does."""
+    """Records its calls, as the node's own implementation does."""
 
     nudged: list[Timer] = field(default_factory=list)
     killed: list[tuple[Key, tuple[str, ...]]] = field(default_factory=list)
@@ -83,14 +83,17 @@ def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
 
 @contextmanager
 def memory(_folder: Path, clock: ManualClock) -> Iterator[World]:
-    """The plain one that simulations run on: it must not be kinder than the others."""
+    """Yield the plain twin that simulations run on. It must not be kinder than the adapters."""
     made = Memory(clock)
     yield World(made.ports, clock, lambda _now: _received(made), lambda _now: _told(made))
 
 
 @contextmanager
 def repeating(_folder: Path, clock: ManualClock) -> Iterator[World]:
-    """What an adapter's own retries do twice comes to the same."""
+    """Yield a twin that repeats calls as an adapter's own retries do.
+
+    The result must not change.
+    """
     made = Memory(clock)
     ports = torn(made.ports, Repeating(), "client")
     yield World(ports, clock, lambda _now: _received(made), lambda _now: _told(made))

@@ -1,4 +1,4 @@
-"""AWS going away in the middle of a request: from its n-th call on, or at that one alone."""
+"""AWS outages during a request, from the n-th call on or for that call only."""
 
 import json
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class _Http(NamedTuple):
 
 
 class Away:
-    """Counts the calls of all clients; `kind` is what happens to those from `first` on."""
+    """Counts the calls of all clients. Calls from `first` on fail by `kind`."""
 
     def __init__(self, store: Moto) -> None:
         self.seen = 0
@@ -77,7 +77,7 @@ class Away:
 
 
 def is_refused(answer: Answer) -> bool:
-    """503, when to come back, and nothing of what went wrong inside."""
+    """Return True for a 503. It must name a retry time and must not reveal the internal error."""
     if answer.status != 503:
         return False
     problem = answer.json

@@ -1,4 +1,4 @@
-"""An executor function on moto: real messages, real event shapes, time by hand."""
+"""An executor function on moto, with real messages, real event shapes and a manual clock."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -63,7 +63,7 @@ class Left:
 
 
 class ExecutorWorld:
-    """Each `environment` is a process of its own; `doing` is what all of them run."""
+    """Executors over one AWS account. Each `environment` is a process, and all run `doing`."""
 
     def __init__(self, aws: Moto, clock: ManualClock) -> None:
         self.aws = aws
@@ -71,7 +71,7 @@ class ExecutorWorld:
         self.tell = Told()
         self.doing = Doing(clock)
         self.hands = ByHand(clock)
-        self.hidden: list[tuple[float, int]] = []  # (seconds after noon, for how long)
+        self.hidden: list[tuple[float, int]] = []  # (seconds after noon, duration)
         self._numbers = count(1)
         self.runtime = self.new_runtime()
         self.search = JobQueries(self.runtime.ports, clock, cast(Any, None))
@@ -110,7 +110,7 @@ class ExecutorWorld:
         return Key(view.head.tenant, view.head.job_id)
 
     def records(self) -> list[Record]:
-        """What SQS would hand to the function: all that stands in the queues."""
+        """Return all queued messages as the records that SQS hands to the function."""
         found = []
         for url in self.aws.settings.queues.values():
             while True:
@@ -129,7 +129,7 @@ class ExecutorWorld:
         lane: str = "quick",
         left: float = 330,
     ) -> list[str]:
-        """The ids of the messages that come again."""
+        """Invoke the executor, and return the ids of messages that it reports as failed."""
         tasks = Registry(dict.fromkeys(("event", "http", "lambda"), self.doing))
         executing = ExecutorHandler(runtime or self.runtime, lane, lambda _: tasks, self.hands)
         answer = executing.handle({"Records": list(records)}, Left(self.clock, left))
@@ -138,7 +138,7 @@ class ExecutorWorld:
         return failed
 
     def acknowledge(self, records: Sequence[Record]) -> None:
-        """What Lambda does with all that was not answered as failed."""
+        """Delete messages that were not reported as failed, as Lambda does."""
         urls = {url.rsplit("/", 1)[-1]: url for url in self.aws.settings.queues.values()}
         for one in records:
             url = urls[one["eventSourceARN"].rsplit(":", 1)[-1]]
@@ -149,7 +149,7 @@ class ExecutorWorld:
         return self.search.run(*key, listed.run.run_id)
 
     def outdate(self, key: Key, layout: int = keys.LAYOUT + 1) -> None:
-        """Its head is one of a later version, or ours again once that gave it back."""
+        """Set a newer format on the job state, or restore the current one."""
         self.aws.clients.dynamodb.update_item(
             TableName=self.aws.settings.jobs_table,
             Key=keys.head(*key).item(),
@@ -160,7 +160,7 @@ class ExecutorWorld:
         )
 
     def spoil(self, key: Key) -> None:
-        """Its head is one that nobody can read: edited by hand, or by a version that knew more."""
+        """Make the job state unreadable, as a manual edit or a newer version can."""
         self.aws.clients.dynamodb.update_item(
             TableName=self.aws.settings.jobs_table,
             Key=keys.head(*key).item(),
@@ -174,7 +174,7 @@ class ExecutorWorld:
         return self.run(key).run.status
 
     def look(self) -> None:
-        """What a poller would do with every timer that is due."""
+        """Evaluate every due timer, as a poller does."""
         minutes = {timer.bucket for timer in self.aws.timers()}
         for minute in sorted(minutes):
             timers = self.runtime.ports.timers.due(minute, 0, self.clock(), None, 100).timers

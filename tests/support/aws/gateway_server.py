@@ -1,7 +1,7 @@
-"""The deployed API on loopback: a socket, an HTTP API's event, authorizer and function, on moto.
+"""The deployed API on loopback, with an HTTP API's events, the authorizer and functions on moto.
 
-Run as a program it prints its address, and serves until its standard input ends. What it serves
-runs nothing: there is no planner and no executor.
+As a program it prints its address, and serves until its standard input ends. It runs no jobs,
+because it has no planner and no executor.
 """
 
 import sys
@@ -25,12 +25,12 @@ from punctual.lambdas.ssm_secrets import TOKEN_HASH, TOKEN_KEY, key_of
 from punctual.web.contract import API_CALLS
 from tests.support.aws.serverless_api import Deployed, an_event, deployed, route_of
 
-HOST = "127.0.0.2"  # a loopback address that no test takes for the local node's
+HOST = "127.0.0.2"  # a loopback address that tests do not take for the local node's
 TOKEN = "acceptance"
 
 
 def a_door(api: Deployed, clock: Callable[[], datetime]) -> Authorizer:
-    """The authorizer as it is deployed, with the admin token and the key put by hand."""
+    """Return the deployed authorizer, with the admin token and the key set here."""
     knobs, clients = api.store.settings.knobs, api.store.clients
     env = {"PUNCTUAL_KNOBS": knobs, "PUNCTUAL_CONTROL_TABLE": api.store.settings.control_table}
     key = b64encode(bytes(range(32))).decode()
@@ -46,7 +46,7 @@ def a_door(api: Deployed, clock: Callable[[], datetime]) -> Authorizer:
 
 
 class Gateway:
-    """One call at a time: moto's store is no place for two."""
+    """A gateway that serves one call at a time, because moto is not safe for threads."""
 
     def __init__(self, api: Deployed, clock: Callable[[], datetime] = real_clock) -> None:
         self._api = api
@@ -76,7 +76,7 @@ class Gateway:
 def handler_of(gateway: Gateway) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        wbufsize = -1  # an answer is written at once
+        wbufsize = -1  # write an answer at once
         disable_nagle_algorithm = True
 
         def handle_one_request(self) -> None:

@@ -1,7 +1,7 @@
-"""The AWS adapter on moto, watched: every call is counted and held to AWS's own limits.
+"""The AWS adapter on moto. Every call is counted and checked against AWS's limits.
 
-moto takes batches of any size, filters on key attributes, and a FIFO message again and again
-(docs/decisions/0027-tests.md), so the limits are asserted here, on what the adapter sends.
+moto accepts batches of any size and filters on key attributes, and repeats FIFO messages
+(docs/decisions/0027-tests.md). So the limits are asserted here, on the adapter's requests.
 """
 
 from collections import Counter
@@ -43,7 +43,7 @@ LANES = ("quick-high", "quick-normal", "quick-low", "long")
 
 @dataclass
 class Moto:
-    """The adapter, its clients, and what was called and slept."""
+    """The adapter with its clients, its calls and its sleeps."""
 
     ports: AwsPorts
     clients: Clients
@@ -54,7 +54,7 @@ class Moto:
     slept: list[float] = field(default_factory=list)
 
     def spend(self, work: Callable[[], Any]) -> dict[str, int]:
-        """What a piece of work calls."""
+        """Return the calls that `work` makes, by operation."""
         before = Counter(self.calls)
         work()
         return dict(self.calls - before)
@@ -64,11 +64,11 @@ class Moto:
         return [dict(row) for row in found]
 
     def timers(self) -> list[Timer]:
-        """All that stand, whichever rows they share."""
+        """Return all timers, including those that share a row."""
         return [timer for row in self.rows(keys.TIMERS.name) for timer in read_row(row).timers]
 
     def delivered(self) -> list[Message]:
-        """All that stands in the queues for executors, taken out."""
+        """Receive and return all messages of the executor queues."""
         found: list[Message] = []
         for url in self.settings.queues.values():
             while batch := self.messages(url):
@@ -76,7 +76,7 @@ class Moto:
         return found
 
     def told(self) -> list[Notification]:
-        """All notices that stand in the queues, taken out."""
+        """Receive and return all notices of the executor queues."""
         found: list[Notification] = []
         for url in self.settings.queues.values():
             while batch := self.messages(url):
@@ -84,7 +84,7 @@ class Moto:
         return found
 
     def messages(self, url: str) -> list[dict[str, Any]]:
-        """Up to ten that stand in a queue, taken out of it."""
+        """Receive up to ten messages from a queue, and delete them."""
         received = self.clients.sqs.receive_message(
             QueueUrl=url, MaxNumberOfMessages=10, MessageSystemAttributeNames=["All"]
         )
@@ -96,7 +96,7 @@ class Moto:
 
 
 class ListedHistory(DynamoHistory):
-    """Appends to the lists as what reads the stream does, once the rows stand."""
+    """A history that appends to the lists after its rows, as the status function does."""
 
     def __init__(self, dynamo: DynamoClient, table: str, lists: TenantRunIndex) -> None:
         super().__init__(dynamo, table, lists)
@@ -135,10 +135,10 @@ def moto(clock: Clock) -> Iterator[Moto]:
 
 
 def _date(client: Any, clock: Clock) -> None:
-    """moto's answers name the real time: these name the time of the test."""
+    """Set the test's time in the Date header, because moto uses the real time."""
 
     def name(http_response: Any, **_: Any) -> None:
-        if hasattr(http_response, "headers"):  # a planted answer has none
+        if hasattr(http_response, "headers"):  # an injected answer has no headers
             http_response.headers["Date"] = format_datetime(clock(), usegmt=True)
 
     client.meta.events.register_first("after-call.dynamodb", name)
@@ -152,7 +152,7 @@ def moto_ports(clock: Callable[[], datetime]) -> Iterator[Ports]:
 
 @cache
 def _session() -> Any:
-    """One for all tests: it reads the descriptions of the services only once."""
+    """Return one session for all tests, because it loads the service descriptions."""
     return boto3.Session(region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test")
 
 
@@ -204,7 +204,7 @@ def _watch(client: Any, calls: Counter[str], written: Counter[str]) -> None:
 
 
 def check_limits(operation: str, params: dict[str, Any]) -> None:
-    """What AWS refuses and moto does not."""
+    """Assert limits that AWS enforces and moto does not."""
     match operation:
         case "BatchWriteItem":
             ((_, requests),) = params["RequestItems"].items()

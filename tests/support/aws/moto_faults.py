@@ -1,6 +1,6 @@
-"""What AWS does and moto never would: answers lost, calls refused, batches done in part.
+"""AWS faults that moto never produces: lost answers, errors, partial batches.
 
-Each holds for the first `times` calls of an operation on one client.
+Each fault applies to the first `times` calls of an operation on one client.
 """
 
 from collections.abc import Callable, Iterator
@@ -38,7 +38,7 @@ def _event(client: Any, kind: str, operation: str) -> str:
 
 @contextmanager
 def lost_answers(client: Any, operation: str, times: int) -> Iterator[None]:
-    """The call takes effect, and its answer never comes."""
+    """Let the call take effect, and lose its answer."""
     strikes = _Countdown(times)
 
     def strike(**_: Any) -> None:
@@ -51,7 +51,7 @@ def lost_answers(client: Any, operation: str, times: int) -> Iterator[None]:
 
 @contextmanager
 def unreached(client: Any, operation: str, times: int) -> Iterator[None]:
-    """The call never gets there."""
+    """Fail the call before it takes effect."""
     strikes = _Countdown(times)
 
     def strike(**_: Any) -> None:
@@ -66,7 +66,7 @@ def unreached(client: Any, operation: str, times: int) -> Iterator[None]:
 def refused(
     client: Any, operation: str, times: int, code: str, status: int = 400
 ) -> Iterator[None]:
-    """AWS answers with an error and does nothing."""
+    """Answer with an error, without an effect."""
     strikes = _Countdown(times)
 
     def strike(**_: Any) -> Any:
@@ -84,7 +84,7 @@ def refused(
 
 @contextmanager
 def sent_twice(client: Any, operation: str) -> Iterator[None]:
-    """botocore itself sends the call again, for it did not see that the first took effect."""
+    """Make botocore send the call twice, as after a lost answer."""
     strikes = _Countdown(1)
 
     def again(**_: Any) -> float | None:
@@ -96,7 +96,7 @@ def sent_twice(client: Any, operation: str) -> Iterator[None]:
 
 @contextmanager
 def in_part(client: Any, operation: str, times: int, done: int) -> Iterator[list[int]]:
-    """Only the first `done` rows of a batch are handled, the others handed back; how many came."""
+    """Process only the first `done` rows of a batch. Yield the size of each call."""
     strikes = _Countdown(times)
     reading = operation == "BatchGetItem"
     seen: list[int] = []
@@ -128,7 +128,7 @@ def in_part(client: Any, operation: str, times: int, done: int) -> Iterator[list
 def failed_entries(
     client: Any, operation: str, times: int, places: set[int], sender_fault: bool = False
 ) -> Iterator[list[int]]:
-    """A batch of messages or events of which those at `places` fail; how many each call had."""
+    """Fail the entries at `places` of a batch. Yield the number of entries of each call."""
     strikes = _Countdown(times)
     seen: list[int] = []
 

@@ -1,4 +1,4 @@
-"""The API as it is deployed, on moto: events of an HTTP API in, its functions' answers out."""
+"""The deployed API on moto. It turns events of an HTTP API into answers of its functions."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ ADMIN = {"lambda": {"tenant": "default", "caller": "admin", "role": "admin"}}
 
 
 class Hand:
-    """A clock that moves when it is told to."""
+    """A manual clock."""
 
     def __init__(self, now: datetime = NOON) -> None:
         self.now = now
@@ -41,7 +41,7 @@ class Hand:
 
 
 class Told:
-    """Keeps what a function tells."""
+    """Keeps the log lines and metrics of a function."""
 
     def __init__(self) -> None:
         self.lines: list[dict[str, Any]] = []
@@ -75,7 +75,7 @@ class Answer(NamedTuple):
 
 
 def route_of(method: str, path: str) -> tuple[str, str]:
-    """The route key, and the function behind it, that an HTTP API finds for a call."""
+    """Return the route key that an HTTP API selects for a call, and its function."""
     parts = path.split("/")
     best: tuple[int, str, str] | None = None
     for route in API_CALLS:
@@ -100,7 +100,7 @@ def an_event(
     stage: str = "v1",
     rooted: bool = False,
 ) -> dict[str, Any]:
-    """As API Gateway sends it, payload 2.0; `rooted` leaves the stage out of the path."""
+    """Return an event of API Gateway, payload 2.0. `rooted` leaves the stage out of the path."""
     raw = path if rooted or stage == "$default" else f"/{stage}{path}"
     route, _ = route_of(method, path)
     sent = {"host": "x.execute-api.eu-central-1.amazonaws.com", **(headers or {})}
@@ -139,7 +139,7 @@ def an_event(
 
 
 class Deployed:
-    """Both functions over one store."""
+    """Both API functions over one store."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Planner, poller and reconciler as deployed, on moto, with queues and time by hand."""
+"""Planner, poller and reconciler as deployed, on moto, with manual queues and time."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -34,12 +34,12 @@ from tests.support.deployed.sqs import Letter, Queue, Sqs, record
 MINUTE = timedelta(minutes=1)
 READS = ("BatchGetItem", "GetItem", "Query", "Scan")
 WRITES = ("BatchWriteItem", "DeleteItem", "PutItem", "UpdateItem", "TransactWriteItems")
-TIMEOUT = 180.0  # seconds that a poller is given
+TIMEOUT = 180.0  # seconds of a poller's timeout
 
 
 @dataclass
 class Told:
-    """What functions told, by name."""
+    """Log events, errors and metrics of the functions, by name."""
 
     events: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Functions:
         self.told = Told()
         self.sqs = Sqs(clock, [_queue(url) for url in self._urls()])
         self.sqs.answer(aws.clients.sqs)
-        self.slept = timedelta()  # at Lambda's price
+        self.slept = timedelta()  # the billed sleep of functions
         self.meanwhile: list[tuple[datetime, Callable[[], Any]]] = []
         self.invocations = 0
         self.timeout = TIMEOUT
@@ -88,7 +88,7 @@ class Functions:
         self.restart()
 
     def restart(self) -> None:
-        """New environments of all functions: nothing that the old ones knew is left."""
+        """Start new environments of all functions, with empty caches."""
         self.planner = self.new_planner()
         self.polling = PollerHandler(self.runtime())
         runtime = self._executor = self.runtime()
@@ -108,7 +108,7 @@ class Functions:
         return sortable_id(self.clock(), (next(self._numbers) << 6).to_bytes(10, "big"))
 
     def runtime(self) -> Runtime:
-        """A new environment of any function."""
+        """Return the runtime of a new environment."""
         return Runtime(
             self.aws.settings,
             self.told,
@@ -125,7 +125,7 @@ class Functions:
         return planning(self.runtime())
 
     def _pause(self, seconds: float) -> None:
-        """A function sleeps; whatever else is to happen until then happens."""
+        """Advance the clock as a function's sleep does, and run the planned events until then."""
         end = self.clock.now + timedelta(seconds=seconds)
         self.slept += timedelta(seconds=seconds)
         while self.meanwhile and min(at for at, _ in self.meanwhile) <= end:
@@ -148,14 +148,14 @@ class Functions:
         return self.sqs.by_url[self.aws.settings.wake_queue]
 
     def called(self) -> list[tuple[datetime, list[TimerPartition]]]:
-        """The wake-ups that wait, with their moments."""
+        """Return the waiting wake-ups with their times."""
         return sorted((one.visible_at, parse_wake(one.body)) for one in self.wake.letters)
 
     def event(self, letters: Sequence[Letter]) -> dict[str, Any]:
         return {"Records": [record(self.wake, one, "eu-central-1") for one in letters]}
 
     def deliver(self, polling: PollerHandler | None = None) -> Mapping[str, Any] | None:
-        """One batch of wake-ups to a poller, as the event source mapping hands it out."""
+        """Deliver one batch of wake-ups to a poller, as the event source mapping does."""
         letters = self.sqs.receive(self.wake, 10)
         if not letters:
             return None
@@ -167,7 +167,7 @@ class Functions:
         return answer
 
     def collect(self) -> None:
-        """Note what stands in the executors' queues, and when it came there."""
+        """Move messages from the executor queues to `sent` and `queued`."""
         for url in self.aws.settings.queues.values():
             queue = self.sqs.by_url[url]
             self.sent += [(one.sent_at, parse_message(one.body)) for one in queue.letters]
@@ -175,7 +175,7 @@ class Functions:
             queue.letters.clear()
 
     def execute(self) -> None:
-        """What is due is claimed and ended at once."""
+        """Claim due runs and finish them at once."""
         due = [one for one in self.queued if one.due_at <= self.clock.now]
         self.queued = [one for one in self.queued if one not in due]
         executor = self._executor.executor
@@ -189,7 +189,10 @@ class Functions:
             )
 
     def run(self, until: datetime, ticks: bool = True, at_second: int = 30) -> None:
-        """Ticks at this second of each minute, and wake-ups at their moments."""
+        """Run until a time.
+
+        The planner ticks at `at_second` of each minute, and wake-ups arrive at their times.
+        """
         tick_at = _next_tick(self.clock.now, at_second)
         while True:
             moments = [one.visible_at for one in self.wake.letters]
@@ -209,7 +212,7 @@ class Functions:
             self.execute()
 
     def runs_sent(self) -> list[tuple[float, str]]:
-        """For each message: the seconds after noon it is due, and the job."""
+        """Return the due time in seconds after noon and the job of each message."""
         return [((one.due_at - NOON).total_seconds(), one.job_id) for _, one in self.sent]
 
     def spend(self, work: Callable[[], Any]) -> dict[str, int]:

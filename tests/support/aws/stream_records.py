@@ -1,4 +1,4 @@
-"""Records of the jobs table's stream, in the form in which Lambda hands them to a function."""
+"""Records of the jobs table's stream, in the form that Lambda hands to a function."""
 
 from base64 import b64encode
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ Row = dict[str, Any]
 
 
 class Stream:
-    """Numbers what it records, as a stream does; `catch` sees what changed in the table."""
+    """Numbers records as a stream does. `catch` finds changes by comparing the table."""
 
     def __init__(self, store: Moto | None = None) -> None:
         self._store = store
@@ -56,7 +56,7 @@ class Stream:
         }
 
     def catch(self, **extra: Any) -> list[Row]:
-        """What happened since it was last asked, each row once."""
+        """Return records of the changes since the last call, one for each row."""
         assert self._store is not None
         rows = self._store.rows(self._store.settings.jobs_table)
         now = {(row["pk"]["S"], row["sk"]["S"]): row for row in rows}
@@ -69,7 +69,7 @@ class Stream:
 
 
 def as_sent(row: Mapping[str, Any]) -> Row:
-    """Bytes are base64 in an event."""
+    """Return a row as an event shows it, with bytes as base64."""
     return {name: _sent(value) for name, value in row.items()}
 
 

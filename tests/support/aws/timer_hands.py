@@ -17,7 +17,7 @@ _marks = count(1)
 
 
 def another(aws: Moto, known: KnownTimers | None = None) -> DynamoTimers:
-    """Another process, which has read and put nothing yet, or what `known` says."""
+    """Return the timers port of another process. Its cache is empty, or is `known`."""
     patience = RetryPolicy(aws.slept.append, seed="other", tries=4)
     dynamo = DynamoClient(lambda: aws.clients.dynamodb, ThreadPool(1), patience)
     return DynamoTimers(
@@ -26,5 +26,5 @@ def another(aws: Moto, known: KnownTimers | None = None) -> DynamoTimers:
 
 
 def due(timers: Timers, limit: int = 1_000) -> list[Timer]:
-    """The first page of noon's minute, sorted."""
+    """Return the first page of noon's minute, sorted."""
     return sorted(timers.due(NOON, 0, FOREVER, None, limit).timers)

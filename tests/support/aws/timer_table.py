@@ -1,7 +1,7 @@
-"""The timers' table in memory, as a client of DynamoDB: what moto says, a thousand times as fast.
+"""An in-memory timer table with the interface of a DynamoDB client, for speed.
 
-It knows the calls that timers make and no others. Faults are planted, one for each call to come,
-and what others do before each of them.
+It supports only the calls that timers make. Tests plan a fault for each coming call, and changes by
+other processes before it.
 """
 
 from collections.abc import Callable
@@ -23,9 +23,9 @@ Row = dict[str, Any]
 
 
 class Fault(StrEnum):
-    LOST = "lost"  # it takes effect, and the answer never comes
+    LOST = "lost"  # takes effect, but the answer is lost
     UNREACHED = "unreached"
-    IN_PART = "in part"  # of a batch only the first row
+    IN_PART = "in part"  # only the first row of a batch takes effect
 
 
 class TimerTable:

@@ -1,4 +1,4 @@
-"""Each occurrence has exactly one outcome, or is alive, or is still to come."""
+"""Check that each occurrence has exactly one outcome, is alive, or is still to come."""
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -19,7 +19,7 @@ _SLACK = timedelta(seconds=5)
 
 
 class Reign(NamedTuple):
-    """A schedule, and the nominal times that it answers for: after `since`, up to `until`."""
+    """A schedule and the nominal times that it covers, after `since` and up to `until`."""
 
     schedule: Schedule
     since: datetime
@@ -36,7 +36,7 @@ def counts_from_completion(schedule: Schedule) -> bool:
 
 
 class World(Story):
-    """A story whose every step is checked, and whose occurrences are counted apart."""
+    """A story that checks every step and counts the occurrences independently."""
 
     def __init__(self, head: JobState, now: datetime) -> None:
         super().__init__(head, now)
@@ -44,7 +44,7 @@ class World(Story):
         assert head.mark is not None
         self.reigns = [Reign(head.schedule, head.mark, _FOREVER)]
         self.used_up = False
-        self.trail: tuple[tuple[datetime, Event], ...] = ()  # all that happened
+        self.trail: tuple[tuple[datetime, Event], ...] = ()  # all events with their times
 
     def decide(self, event: Event, known: frozenset[str]) -> Decision:
         before = self.head
@@ -65,7 +65,10 @@ class World(Story):
         self.used_up = self.used_up or (limit is not None and decision.head.started >= limit)
 
     def _end_reign(self, decision: Decision) -> datetime:
-        """It answers up to now, or up to the last that was fired by a clock a little ahead."""
+        """End the present schedule's period.
+
+        Return its end: now, or its last run that was fired early.
+        """
         last = self.reigns.pop()
         runs = (*self.ledger.values(), *decision.records, *decision.head.runs)
         alive: list[Run | WaitingRun] = [*runs, *decision.head.line]
@@ -84,11 +87,11 @@ class World(Story):
         self.reigns.append(Reign(schedule, since, _FOREVER))
 
     def was_answered_long_ago(self, at: datetime) -> bool:
-        """By a schedule before the present one."""
+        """Return True if an earlier schedule has this time."""
         return any(at in _times(*reign) for reign in self.reigns[:-1])
 
     def check_ledger(self) -> None:
-        """Compare what is on record, alive and to come with what the schedules say."""
+        """Compare recorded, live and future occurrences with the schedules."""
         if self.head.behind is not None:
             return
         if any(counts_from_completion(reign.schedule) for reign in self.reigns):
@@ -103,7 +106,10 @@ class World(Story):
             assert not expected - found, "an occurrence is lost"
 
     def _check_singles(self) -> None:
-        """Where each time follows from the end before, there is only that none is twice."""
+        """Check that no time occurs twice.
+
+        Schedules from completion have no fixed list of times.
+        """
         alive: list[Run | WaitingRun] = [*self.head.runs, *self.head.line]
         found = [run.scheduled_at for run in alive if run.trigger is Trigger.SCHEDULE]
         ended = [
@@ -116,7 +122,7 @@ class World(Story):
         return _times(reign.schedule, reign.since, until)
 
     def _judged_until(self) -> datetime:
-        """Up to here each occurrence of the present schedule must stand somewhere."""
+        """Return the time up to which each occurrence of the schedule must have a state."""
         if self.head.next_at is not None:
             return self.head.next_at - _INSTANT
         return max(self.now, self.head.mark or self.now)

@@ -1,11 +1,11 @@
-"""What QUEUE and SKIP mean, said once more and simply: names in lists, no time."""
+"""A simple model of QUEUE and SKIP, with names in lists and without time."""
 
 from dataclasses import dataclass, field
 
 
 @dataclass
 class Model:
-    """`active` runs by name, those `held` among them, a `line`, and what was `skipped`."""
+    """A job with `active` runs, the `held` ones of them, a wait queue and `skipped` runs."""
 
     limit: int
     skips: bool
@@ -18,7 +18,7 @@ class Model:
     ended: list[str] = field(default_factory=list)
 
     def fire(self, name: str) -> None:
-        """An occurrence; names of what a person orders begin with a p, and never come here."""
+        """Fire an occurrence. Names of requested runs begin with p and do not pass here."""
         if self.paused or (len(self.active) >= self.limit and self.skips):
             self.skipped.add(name)
         elif len(self.active) < self.limit:
@@ -33,7 +33,7 @@ class Model:
         self._serve()
 
     def claim(self, name: str) -> bool:
-        """Whether it is given: not of what waits, is held or has ended."""
+        """Claim a run. Return False if it waits, is held or has ended."""
         if name not in self.active or name in self.held or len(self.held) >= self.limit:
             return False
         self.held.add(name)

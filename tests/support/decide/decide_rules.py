@@ -1,4 +1,4 @@
-"""What holds after every decision, whatever led there."""
+"""The invariants that hold after every decision."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,10 @@ def statuses(head: JobState) -> dict[str, str]:
 
 
 def steps_of(before: JobState, decision: Decision) -> Iterator[tuple[str, str]]:
-    """Every move of a run that this decision made; a row that is only recorded is no move."""
+    """Yield the status changes of runs in this decision.
+
+    A row that is only recorded does not count.
+    """
     old = statuses(before)
     new = {run.run_id: run.status.value for run in decision.records} | statuses(decision.head)
     for run_id in old.keys() | new.keys():
@@ -49,7 +52,7 @@ def steps_of(before: JobState, decision: Decision) -> Iterator[tuple[str, str]]:
 def decided(
     head: JobState, event: Event, now: datetime, writer: str, recorded: frozenset[str]
 ) -> Decision:
-    """Decide, and check that it is pure and keeps every rule."""
+    """Decide, and check that the decision is pure and keeps every invariant."""
     before = msgspec.json.encode(head)
     decision = decide(head, event, now, writer, recorded)
     assert decide(head, event, now, writer, recorded) == decision
@@ -70,7 +73,7 @@ def decided(
 def check_short_ways(
     head: JobState, event: Event, now: datetime, writer: str, recorded: frozenset[str]
 ) -> None:
-    """What has a short way is answered as at length, by it or by none."""
+    """Check that the fast path of an event gives the same decision as the full path."""
     for together in (False, True):
         at_length = decide_at_length(head, event, now, writer, recorded, together)
         assert decide(head, event, now, writer, recorded, together) == at_length
@@ -104,7 +107,7 @@ def check_steps(head: JobState, decision: Decision) -> None:
 
 
 def check_claim(head: JobState, event: Event, decision: Decision, now: datetime) -> None:
-    """Only a claim makes a holder, and only where one may be."""
+    """Check that only a claim creates a holder, and only within the limit."""
     held = {run.run_id for run in head.runs if run.held}
     new = [run for run in decision.head.runs if run.held and run.run_id not in held]
     if not new:
@@ -171,7 +174,7 @@ def check_effects(decision: Decision) -> None:
 
 
 def check_timer(former: JobState, decision: Decision, event: Event, now: datetime) -> None:
-    """What is to come has its timer, and a look leaves nothing of the past to be looked at."""
+    """Check that future work has a timer, and that an evaluation leaves no due work."""
     head = decision.head
     moments = list(to_come(head))
     if head.behind is None or head.state is not JobStatus.SCHEDULED:

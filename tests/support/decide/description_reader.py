@@ -1,6 +1,6 @@
-"""What a schedule's description says, read as a person reads it, without the code that wrote it.
+"""Parse a schedule's description as a person reads it, independent of the code that wrote it.
 
-"Every 45 minutes" means here that 45 minutes lie between any two times, also over an hour's end.
+"Every 45 minutes" means that 45 minutes lie between any two times, also across the hour.
 """
 
 import calendar
@@ -56,9 +56,10 @@ Times = Callable[[int], bool]  # of seconds since 1970
 
 @dataclass
 class Reading:
-    """`minute` and `second` judge one moment; `ends` are minutes of the day named as ends.
+    """A parsed description. `minute` and `second` are tests of one time.
 
-    Where nothing judges the second, it is the first of the minute.
+    `ends` are the ends of ranges, as minutes of a day. Without a test of the second, it is the
+    first one.
     """
 
     day: Dates = lambda _: True
@@ -68,7 +69,7 @@ class Reading:
     ends: list[tuple[int, int]] = field(default_factory=list)
 
     def times(self, after: datetime, until: datetime) -> Iterator[datetime]:
-        """Yield each time after `after`, up to and including `until`, as the text has them."""
+        """Yield each time after `after`, up to and including `until`, that the text names."""
         start, end = int(after.timestamp()) + 1, int(until.timestamp())
         is_daily = all(DAY % rhythm == 0 for rhythm in self.rhythms)
         for day in range(start // DAY, end // DAY + 1):
@@ -84,7 +85,7 @@ class Reading:
                         yield datetime.fromtimestamp(second, UTC)
 
     def is_of_yesterday(self, minute: int) -> bool:
-        """Whether the minute ends a range that began before midnight: the range has one date."""
+        """Return True if the minute ends a range that began on the day before."""
         return any(low > high >= minute for low, high in self.ends)
 
     @cached_property
@@ -104,7 +105,7 @@ def _date_of(day: int) -> date:
 
 
 def read(text: str) -> Reading:
-    """Read a whole description of a cron expression in UTC; ValueError where a part is unknown."""
+    """Parse a description of a cron expression in UTC, or raise ValueError for an unknown part."""
     body, ending, rest = text.rpartition(", in UTC")
     if not ending or rest:
         raise ValueError(f"no zone: {text}")
@@ -115,7 +116,7 @@ def read(text: str) -> Reading:
 
 
 def _read_times(text: str, reading: Reading) -> int:
-    """Read the parts that say a time of day; answer where the date begins."""
+    """Parse the parts with the time of day, and return the position of the date."""
     found = _part(text, 0)
     if found is None:
         raise ValueError(f"no time: {text}")
@@ -163,7 +164,7 @@ def _take_rhythm(match: re.Match[str], first: bool, reading: Reading) -> None:
         reading.second.append(lambda t: (t - start) % rhythm == 0)
         return
     reading.minute.append(lambda t: (t - start) // unit * unit % rhythm == 0)
-    if first:  # nothing finer is said: it is the beginning of the hour
+    if first:  # nothing finer follows, so it is the start of the hour
         reading.minute.append(lambda t: t % unit < 60)
 
 
@@ -215,7 +216,7 @@ def _read_dates(text: str) -> Dates:
 
 
 def _around(text: str, names: tuple[str, ...]) -> set[int]:
-    """The places of the names and of ranges of them, which may go over the end."""
+    """Return the indexes of names and of their ranges, which may wrap around."""
     found: set[int] = set()
     for item in re.split(r", | and | or ", text):
         low, _, high = item.partition(" to ")
@@ -225,7 +226,7 @@ def _around(text: str, names: tuple[str, ...]) -> set[int]:
 
 
 def _read_days(text: str) -> Dates:
-    """Any of what the text names; each word of it must be understood."""
+    """Return a test that accepts any day the text names. Every word must be known."""
     holds: list[Dates] = []
     for kind, pattern in _DATES:
         holds.extend(_day(kind, match) for match in pattern.finditer(text))
@@ -257,7 +258,7 @@ def _length(day: date) -> int:
 
 
 def _nearest(day: date, wanted: int) -> int:
-    """The workday of this month nearest a day of it; 0 where the month has no such day."""
+    """Return the workday of the month nearest a day, or 0 if the month lacks that day."""
     if wanted > _length(day):
         return 0
     workdays = [n for n in range(1, _length(day) + 1) if day.replace(day=n).weekday() < 5]

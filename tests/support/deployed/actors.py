@@ -1,7 +1,7 @@
-"""Invocations beside each other, one step at a time: whoever waits lets the others go on.
+"""Concurrent invocations that run one step at a time. A waiting one lets the others continue.
 
-Each has a thread of its own, and only one of them runs: the same life happens in the same order
-on any machine.
+Each has its own thread, and only one thread runs at a time. So the order of events is the same on
+any machine.
 """
 
 import threading
@@ -16,20 +16,20 @@ from tests.support.deployed.faults import Killed
 from tests.support.deployed.functions import SINK, Environment
 
 Done = Callable[["Actor"], None]
-TASK = "task"  # what an executor calls each of its threads
-LONGEST = 5  # seconds; a task that hangs for longer is left alone
+TASK = "task"  # the thread name of an executor's tasks
+LONGEST = 5  # seconds; a task that hangs for longer is abandoned
 
 
 class Actor:
-    """One invocation, from its event to its answer or its death."""
+    """One invocation, from its event to its answer or its crash."""
 
     def __init__(self, environment: Environment, event: Any, now: datetime, done: Done) -> None:
         self.environment = environment
         self.event = event
         self.began = now
-        self.called = 0.0  # seconds of it that its own calls took
+        self.called = 0.0  # seconds that its own calls took
         self.deadline = now + timedelta(seconds=environment.function.timeout)
-        self.wake_at: datetime | None = now  # None while it runs, and when it is over
+        self.wake_at: datetime | None = now  # None while it runs and after its end
         self.over = False
         self.answer: Any = None
         self.error: BaseException | None = None
@@ -56,7 +56,7 @@ class Actor:
         self._back.release()
 
     def go_on(self, clock: ManualClock) -> None:
-        """Until it waits or is over."""
+        """Run the invocation until it waits or ends."""
         self._clock = clock
         self.wake_at = None
         if not self.thread.is_alive() and not self.over:
@@ -65,7 +65,7 @@ class Actor:
         self._back.acquire()
 
     def wait(self, until: datetime) -> None:
-        """Called by itself; whoever waits for longer than it may is killed at its deadline."""
+        """Wait until a time, called by the invocation itself. It is killed at its deadline."""
         self.wake_at = min(until, self.deadline)
         self._back.release()
         self._go.acquire()
@@ -84,7 +84,7 @@ class Actors:
     def begin(
         self, environment: Environment, event: Any, done: Done, first: timedelta = timedelta()
     ) -> Actor:
-        """`first`: how long a new environment takes before it sees its event."""
+        """Start an invocation. `first` is the startup time of a new environment."""
         environment.busy = True
         actor = Actor(environment, event, self._clock() + first, done)
         if first:
@@ -94,12 +94,12 @@ class Actors:
         return actor
 
     def mine(self) -> Actor | None:
-        """The invocation that runs in this thread; a thread of its own is none."""
+        """Return the invocation of this thread. Threads that a function starts have none."""
         mine = self._playing
         return mine if mine and mine.thread is threading.current_thread() else None
 
     def spend(self, actor: Actor, seconds: float) -> None:
-        """A call takes its time, while others go on."""
+        """Let a call take its time, while other invocations continue."""
         if seconds:
             actor.called += seconds
             self.pause(seconds)
@@ -108,7 +108,7 @@ class Actors:
         return min((one.wake_at for one in self._waiting if one.wake_at), default=None)
 
     def wake(self) -> int:
-        """Let those go on whose time has come, first who asked for the soonest."""
+        """Run the invocations that are due, the earliest first."""
         now = self._clock()
         ripe = [one for one in self._waiting if one.wake_at and one.wake_at <= now]
         for actor in sorted(ripe, key=lambda one: one.wake_at or now):
@@ -117,7 +117,10 @@ class Actors:
         return len(ripe)
 
     def pause(self, seconds: float) -> None:
-        """What functions get as sleep. A thread of a function's own just lets the time go by."""
+        """Sleep on behalf of a function.
+
+        A thread that a function started just advances the clock.
+        """
         until = self._clock() + timedelta(seconds=seconds)
         mine = self.mine()
         if mine is None:
@@ -130,7 +133,7 @@ class Actors:
                 raise Killed("the world is over")
 
     def close(self) -> None:
-        """Whoever still waits dies, and nobody hears of it."""
+        """Kill all waiting invocations, without a report."""
         self._closing = True
         for actor in self._waiting:
             actor.done = lambda _: None
@@ -159,7 +162,7 @@ class Actors:
 
 
 def _join_tasks() -> None:
-    """Let the threads that an invocation left end, so that what they call is its own."""
+    """Join the threads that an invocation left, so their calls are counted as its own."""
     for thread in threading.enumerate():
         if thread.name == TASK:
             thread.join(LONGEST)

@@ -1,4 +1,4 @@
-"""What the rules of the template start by time, read from what they say."""
+"""The functions that the template's rules start by time."""
 
 import re
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ _RATE = re.compile(r"rate\((\d+) (minute|hour)s?\)")
 
 @dataclass
 class Clock:
-    """Starts the function `short`, `at` that moment and then each so often."""
+    """Starts the function `short` at the time `at`, and then at each interval."""
 
     short: str
     every: timedelta
     at: datetime
 
     def rings(self, now: datetime) -> bool:
-        """Once, however long ago: those of an outage do not come all at once."""
+        """Return True if the clock is due. Missed starts of an outage count once."""
         if self.at > now:
             return False
         self.at += self.every * ((now - self.at) // self.every + 1)
@@ -26,7 +26,8 @@ class Clock:
 
 
 def every(rule: Rule) -> timedelta:
-    """
+    """Return the interval of a rule.
+
     >>> every(Rule("tick", "rate(5 minutes)", None, "default", ()))
     datetime.timedelta(seconds=300)
     """

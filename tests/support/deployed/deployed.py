@@ -1,4 +1,4 @@
-"""The stacks created in moto through CloudFormation, and the wiring read back from it."""
+"""The stacks created in moto through CloudFormation, and the wiring read back from moto."""
 
 import ast
 import json
@@ -33,7 +33,7 @@ class Function:
 
 @dataclass(frozen=True)
 class Source:
-    """What feeds a function: a queue or a stream, and how."""
+    """The event source of a function, a queue or a stream, with its settings."""
 
     function: str
     arn: str
@@ -56,7 +56,7 @@ class Rule:
     targets: Sequence[Mapping[str, Any]]
 
     def event(self, event_id: str, now: datetime) -> dict[str, Any]:
-        """What its targets are handed when its time has come."""
+        """Return the event of this rule for its targets."""
         return {
             "version": "0",
             "id": event_id,
@@ -76,15 +76,15 @@ class Deployed:
     sources: Sequence[Source]
     rules: Sequence[Rule]
     queues: Sequence[Queue]
-    streams: Mapping[str, str]  # name of the table by ARN of its stream
-    policies: Mapping[str, Sequence[Mapping[str, Any]]]  # statements by name of the function
+    streams: Mapping[str, str]  # table names by stream ARN
+    policies: Mapping[str, Sequence[Mapping[str, Any]]]  # statements by function name
 
     def fed_by(self, arn: str) -> Source | None:
         return next((one for one in self.sources if one.arn == arn), None)
 
 
 def deploy(session: Any, stacks: Sequence[Stack]) -> Deployed:
-    # As YAML, templates would take a third of the time of all that is done here.
+    # JSON parsing takes a third less time than YAML parsing here.
     with mock.patch.object(MotoStack, "parse_template", staticmethod(json.loads)):
         _create(session.client("cloudformation"), stacks)
     found = read_back(session)
@@ -108,7 +108,7 @@ def _create(formation: Any, stacks: Sequence[Stack]) -> None:
 
 
 def _quiet() -> None:
-    """moto would call functions by itself with each write, and has nothing to run them with."""
+    """Remove the event source mappings, because moto would invoke functions without a runtime."""
     for table in dynamodb_backends[ACCOUNT][REGION].tables.values():
         table.lambda_event_source_mappings.clear()
 
@@ -193,7 +193,7 @@ def _rules(client: Any) -> list[Rule]:
 
 
 def _statements(iam: Any, role: str) -> list[Mapping[str, Any]]:
-    """What a role may do: its own policies, and those of ours that are attached to it."""
+    """Return the statements of a role, from its inline policies and our attached policies."""
     documents = [
         iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
         for name in iam.list_role_policies(RoleName=role)["PolicyNames"]
@@ -212,12 +212,18 @@ def _statements(iam: Any, role: str) -> list[Mapping[str, Any]]:
 
 
 def _as_given(resource: str) -> str:
-    """CloudFormation's ARN of a log group takes in its streams, moto's does not."""
+    """Add the streams to the ARN of a log group.
+
+    CloudFormation's ARN has them, and moto's does not.
+    """
     return re.sub(r"(:log-group:[^:*]+)$", r"\1:*", resource)
 
 
 def _parsed(document: Any) -> Mapping[str, Any]:
-    """moto hands out what stands in a role itself as Python writes it, other policies as JSON."""
+    """Parse a policy.
+
+    moto returns inline policies as Python literals and other policies as JSON.
+    """
     if not isinstance(document, str):
         return dict(document)
     text = unquote(document)

@@ -1,4 +1,4 @@
-"""A life with everything in it that a deployment does, once: for the rights that this takes."""
+"""One life of a deployment with all its features, to collect the rights that it uses."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -69,14 +69,14 @@ def _tokens(world: World, api: Gateway) -> None:
 
 
 def _limited(world: World) -> None:
-    """As an operator writes it for one tenant: far more than is used here."""
+    """Write limits for a tenant as an operator does, far above the use in this test."""
     many = {"calls_per_second": 9_000, "runs_per_minute": 9_000, "concurrent_runs": 900}
     row = limits_row("default", many)
     world.bare.put_item(TableName=world.table(keys.CONTROL), Item=row)
 
 
 def _prepared(world: World) -> None:
-    """What tasks reach."""
+    """Create the targets of tasks."""
     secrets = world.session.client("secretsmanager")
     secrets.create_secret(Name=f"punctual/{world.stage}/default/name", SecretString="Paid")
     world.session.client("ssm").put_parameter(
@@ -114,7 +114,7 @@ def _all_tasks(world: World, api: Gateway, says: Mapping[str, Any]) -> list[str]
 
 
 def _own_targets(world: World, api: Gateway) -> None:
-    """Tasks of a tenant that the stage lets reach a function and a queue of its own."""
+    """Run tasks of a tenant that may reach its own function and queue."""
     made = api.post("/tokens", {"name": "ci", "role": "editor", "tenant": "acme"}).json
     theirs = Gateway(world, made["token"])
     world.add_queue(THEIR_INBOX)
@@ -162,7 +162,7 @@ def _changed(world: World, api: Gateway, job: str) -> None:
     assert api.post(f"/jobs/{job}/backfill", times).status < 500
     later = submitted(api, schedule_type="FUTURE", schedule_time="2026-03-03T12:00:00Z")
     world.run(5 * SECOND)
-    for step in ("pause", "resume"):  # which comes to nothing in the counts
+    for step in ("pause", "resume"):  # the pair does not change the counts
         assert api.post(f"/jobs/{later}/{step}").status == 200
     world.run(5 * SECOND)
     assert api.call("DELETE", f"/jobs/{later}").status == 200
@@ -177,7 +177,7 @@ def _stopped_and_started(world: World) -> None:
 
 
 def _died(world: World, api: Gateway) -> None:
-    """After its claim, and after its output was packed."""
+    """Kill executors after a claim, and after their output was packed."""
     for operation in ("UpdateItem", "PutObject"):
         hit = left.by(world, "executor-quick", operation, answered=True)
         at = (world.clock() + 30 * SECOND).isoformat()
@@ -191,7 +191,7 @@ def _died(world: World, api: Gateway) -> None:
 
 
 def _poisoned(world: World) -> None:
-    """A record that nobody can read."""
+    """Put a record that cannot be read."""
     (stream,) = world.streams.values()
     key = keys.head("default", "poison")
     row = {**key.item(), keys.STATE: {"S": "NONE"}, keys.FORMAT: {"N": "1"}}
@@ -200,13 +200,13 @@ def _poisoned(world: World) -> None:
 
 
 def _grown(world: World) -> None:
-    """More shards, which the planner writes down for all."""
+    """Raise the number of shards. The planner stores the new number."""
     world.put_knob("shards", "2")
     world.run(2 * MINUTE)
 
 
 def _expired(world: World) -> None:
-    """A month after their end DynamoDB forgets jobs, and `status` what belonged to them."""
+    """Expire jobs by TTL a month after their end. The status function deletes their data."""
     world.run(MINUTE)
     world.ticks = False
     world.clock.advance(timedelta(days=40))

@@ -1,4 +1,4 @@
-"""What AWS does to a function between two of its calls: kills it, throttles it, says nothing."""
+"""AWS faults between two calls of a function: crashes, throttling, lost answers."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -7,7 +7,7 @@ from botocore.exceptions import ReadTimeoutError
 
 
 class Killed(BaseException):
-    """The environment is gone: out of time or memory. No code of ours sees it coming."""
+    """The environment is gone, out of time or memory. The function cannot catch this."""
 
 
 class Moment(NamedTuple):
@@ -18,11 +18,11 @@ class Moment(NamedTuple):
     service: str
     operation: str
     answered: bool
-    row: str = ""  # the sort key that is written, where it is one
+    row: str = ""  # the sort key of a written row, if any
 
 
 class Refusal(NamedTuple):
-    """What AWS says instead of doing it."""
+    """An error that AWS answers without an effect."""
 
     code: str
     status: int = 400
@@ -39,7 +39,7 @@ LOST = ReadTimeoutError(endpoint_url="https://aws.invalid")
 
 
 class Faults:
-    """`plan` says at each moment what happens there; nothing, unless a test says so."""
+    """Applies `plan` at each moment. Without a plan no fault occurs."""
 
     def __init__(self, role: Callable[[], str]) -> None:
         self.plan: Plan | None = None

@@ -1,4 +1,4 @@
-"""What Lambda does between queues, streams and functions: hand out, delete, try again, give up."""
+"""Lambda's event sources: deliver, delete, retry, give up."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +14,7 @@ from tests.support.deployed.stream import SHARD, Reader, Stream
 
 
 class Feeding:
-    """The part of a world that moves what waits."""
+    """The part of a world that delivers messages, records and timed events."""
 
     clock: ManualClock
     deployed: Deployed
@@ -22,14 +22,14 @@ class Feeding:
     actors: Actors
     sqs: Sqs
     streams: Mapping[str, Stream]
-    throttled: set[str]  # functions of which Lambda starts none
+    throttled: set[str]  # functions that Lambda does not start
     _streamed: int
 
     def start(self, name: str, event: Any, done: Callable[[Actor], None]) -> Actor:
         raise NotImplementedError
 
     def pump(self) -> None:
-        """Hand out all that can be handed out now."""
+        """Deliver everything that is ready now."""
         while self.actors.wake() + self._pump_queues() + self._pump_streams():
             pass
 
@@ -46,10 +46,10 @@ class Feeding:
         return moved
 
     def deliver(self, source: Source, queue: Queue, letters: Sequence[Letter]) -> None:
-        """One batch to the function; what it does not report as failed is deleted."""
+        """Deliver one batch to a function, and delete the messages that did not fail."""
         self._polled(source.function, queue, "ReceiveMessage")
         if source.function in self.throttled:
-            return  # Lambda does not start it: the messages come back when they are seen again
+            return  # the messages become visible again later
         event = {"Records": [record(queue, one, REGION) for one in letters]}
         receipts = {one.id: one.receipt for one in letters}
 
@@ -67,7 +67,10 @@ class Feeding:
         self.start(source.function, event, done)
 
     def _polled(self, function: str, queue: Queue, operation: str) -> None:
-        """Lambda's poller works with the function's rights, and on the account's bill."""
+        """Count a call of Lambda's poller.
+
+        It uses the function's rights and the account's money.
+        """
         unit = Unit.FIFO if queue.fifo else Unit.SQS
         params = {"QueueUrl": queue.url}
         units = {(unit, f"{queue.name}: {operation}"): 1.0}
@@ -82,7 +85,7 @@ class Feeding:
         )
 
     def _gather(self) -> None:
-        """What was written since goes into the streams."""
+        """Append the writes since the last call to the streams."""
         tables = {table: arn for arn, table in self.deployed.streams.items()}
         for call in self.meter.calls[self._streamed :]:
             for one in call.writes:
@@ -91,7 +94,7 @@ class Feeding:
         self._streamed = len(self.meter.calls)
 
     def _stream_at(self) -> datetime | None:
-        """When the first batch that is gathered now is handed out."""
+        """Return the time of the next delivery from a stream."""
         sources = [(stream, self.deployed.fed_by(arn)) for arn, stream in self.streams.items()]
         moments = [
             reader.due_at(source)
@@ -103,7 +106,10 @@ class Feeding:
         return min(moments, default=None)
 
     def _hand_out(self, source: Source | None, arn: str, reader: Reader) -> int:
-        """One batch of a reader at a time, for its records are in order."""
+        """Deliver one batch of a reader.
+
+        Its records are ordered, so only one batch is in flight.
+        """
         if source is None:
             reader.done(len(reader.records))
             return 0
@@ -132,7 +138,7 @@ class Feeding:
         return 1
 
     def _give_up(self, source: Source, records: Sequence[Mapping[str, Any]]) -> None:
-        """Where they are, not what they are: that is all the on-failure queue is told."""
+        """Send a failed batch to the on-failure queue. The message holds positions, not records."""
         queue = self.sqs.by_arn[source.failed_to]
         numbers = [one["dynamodb"]["SequenceNumber"] for one in records]
         body = {

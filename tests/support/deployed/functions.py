@@ -1,4 +1,4 @@
-"""The real handlers, as Lambda would load and call them: own environment, own rights, own log."""
+"""The real handlers, loaded and called as in Lambda, each with its environment and log."""
 
 import importlib.util
 import io
@@ -17,7 +17,7 @@ FOLDERS = Path(__file__).parents[3] / "functions"
 
 
 class Sink(io.TextIOBase):
-    """Standard output of whatever function runs now; loggers keep hold of it, so there is one."""
+    """Standard output of the running function. Loggers keep a reference, so there is only one."""
 
     def __init__(self) -> None:
         self._texts: list[list[str]] = [[]]
@@ -31,7 +31,7 @@ class Sink(io.TextIOBase):
 
     @contextmanager
     def into(self, log: list[str]) -> Iterator[None]:
-        """Another function may run while one waits, and writes its own log."""
+        """Redirect output to `log`. Another function may run inside and write its own log."""
         self._texts.append([])
         try:
             yield
@@ -44,7 +44,7 @@ SINK = Sink()
 
 @dataclass
 class Context:
-    """What Lambda hands to a handler beside the event."""
+    """The context object that Lambda passes to a handler."""
 
     function_name: str
     aws_request_id: str
@@ -61,7 +61,7 @@ class Context:
 
 @dataclass
 class Environment:
-    """A function kept warm: its module, loaded once, until it dies."""
+    """A warm function environment. Its module is loaded once."""
 
     function: Function
     handler: Callable[[Any, Any], Any] | None = None
@@ -73,7 +73,7 @@ class Environment:
         self.invocations += 1
         if self.handler is None:
             self.handler = _load(self.function)
-        # As over the wire: what is no JSON cannot get in or out.
+        # Events and answers pass through JSON, as over the network.
         answer = self.handler(json.loads(json.dumps(event)), self._context(left))
         return json.loads(json.dumps(answer))
 
@@ -112,7 +112,10 @@ def _kept(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def folder_of(name: str, stage: str) -> Path:
-    """`punctual-dev-executor-quick` lives in `executor`: the longest that its name begins with."""
+    """Return the folder of a function, by the longest prefix of its name.
+
+    `punctual-dev-executor-quick` is in `executor`.
+    """
     rest = name.removeprefix(f"punctual-{stage}-").replace("-", "_")
     found = [
         folder

@@ -1,4 +1,4 @@
-"""The HTTP API as the template describes it: authorizer first, then the function of the route."""
+"""The HTTP API from the template: first the authorizer, then the function of the route."""
 
 import base64
 import json
@@ -28,10 +28,10 @@ class Answer(NamedTuple):
 class Route:
     key: str
     function: str
-    open: bool  # to anybody: no authorizer before it
+    open: bool  # a public route without an authorizer
 
     def serves(self, method: str, path: str) -> Mapping[str, str] | None:
-        """The path's parameters, None where the route is another's."""
+        """Return the parameters of the path, or None if the route does not match."""
         if self.key == "$default":
             return {}
         wanted, template = self.key.split(" ", 1)
@@ -44,7 +44,7 @@ class Route:
 
 
 def routes_of(stacks: Sequence[Stack]) -> list[Route]:
-    """Read from the template: moto makes no HTTP API."""
+    """Return the routes of the template. They come from there, because moto has no HTTP API."""
     names = {
         key.split("/", 1)[1]: one["Properties"]["FunctionName"]
         for key, one in resources(stacks, "AWS::Lambda::Function").items()
@@ -75,7 +75,7 @@ def authorizer_of(stacks: Sequence[Stack]) -> str:
 
 
 def _function_in(uri: Any, names: Mapping[str, str]) -> str:
-    """The one function that a URI names, however deep."""
+    """Return the only function that a URI refers to."""
     words: set[str] = set(re.findall(r"[A-Za-z0-9]+", json.dumps(uri)))
     found = words & names.keys()
     (one,) = found
@@ -94,7 +94,7 @@ class Gateway:
         self._routes = routes_of(world.stacks)
         self._authorizer = authorizer_of(world.stacks)
         (stage,) = resources(world.stacks, "AWS::ApiGatewayV2::Stage").values()
-        # What stands for a value is about as long as the value.
+        # A placeholder is about as long as its value.
         self._logged = len(stage["Properties"]["AccessLogSettings"]["Format"])
 
     def get(self, target: str, **headers: str) -> Answer:
@@ -115,7 +115,7 @@ class Gateway:
     def call(
         self, method: str, target: str, value: Any = None, headers: Mapping[str, str] | None = None
     ) -> Answer:
-        """One request on stage v1, from its first byte to its answer."""
+        """Send one request to stage v1, and return its answer."""
         path, _, query = target.partition("?")
         route, parameters = self._route(method, path)
         sent = {"host": "api.example", "authorization": f"Bearer {self.token}"}
@@ -138,7 +138,7 @@ class Gateway:
         return _answer(answer)
 
     def _route(self, method: str, path: str) -> tuple[Route, Mapping[str, str]]:
-        """The most precise first: fewest parameters, and `$default` last of all."""
+        """Return the most specific route. Fewer parameters win, and `$default` comes last."""
         order = sorted(
             self._routes,
             key=lambda one: (one.key == "$default", "+" in one.key, one.key.count("{")),

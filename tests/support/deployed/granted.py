@@ -1,4 +1,4 @@
-"""What policies grant: which of it nobody used, and which is wider than one thing."""
+"""Grants of policies that no call used, and grants that cover more than one resource."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -9,16 +9,16 @@ from tests.support.deployed.privilege import Right, Statement, listed, matches
 
 
 class Grant(NamedTuple):
-    """One action on one resource, as a policy says it."""
+    """One action on one resource, as a policy states it."""
 
     role: str
     action: str
     resource: str
-    rows: str = ""  # of a table: what partition keys must be like; empty: any
+    rows: str = ""  # pattern of partition keys in a table; empty for any
 
 
 class Named(NamedTuple):
-    """A grant as it is called on every stage."""
+    """A grant with names that are equal on every stage."""
 
     function: str
     action: str
@@ -42,7 +42,7 @@ def _rows(statement: Statement) -> list[str]:
 
 
 def unused(granted: Iterable[Grant], rights: Iterable[Right]) -> list[Grant]:
-    """What no call of the whole run needed."""
+    """Return the grants that no call needed."""
     by_role = defaultdict(set)
     for right in rights:
         by_role[right.role].add(right)
@@ -62,7 +62,8 @@ def _serves(grant: Grant, right: Right) -> bool:
 
 
 def named(grant: Grant, stage: str) -> Named:
-    """
+    """Return a grant without its stage.
+
     >>> table = "arn:aws:dynamodb:eu-west-1:1:table/Punctual-dev-Data-ControlTable7-X"
     >>> named(Grant("punctual-dev-planner", "dynamodb:PutItem", table, "#token#*"), "dev").what
     'control, rows #token#*'
@@ -78,7 +79,7 @@ def named(grant: Grant, stage: str) -> Named:
 
 
 def _what(resource: str) -> str:
-    """The part of an ARN that tells it from others of its kind."""
+    """Return the distinguishing part of an ARN."""
     if ":table/" in resource:
         table, *inside = resource.split("/")[1:3]
         return short(table) + (f", its {inside[0]}" if inside else "")
@@ -92,7 +93,8 @@ def _what(resource: str) -> str:
 
 
 def is_wide(grant: Grant) -> bool:
-    """
+    """Return True if a grant has a wildcard.
+
     >>> is_wide(Grant("f", "s3:GetObject", "arn:aws:s3:::bucket/a"))
     False
     >>> is_wide(Grant("f", "s3:Get*", "arn:aws:s3:::bucket/a")), is_wide(Grant("f", "a:b", "*"))

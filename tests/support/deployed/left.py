@@ -1,4 +1,4 @@
-"""What others left behind or tore apart, and who finds it: looks that need all their rights."""
+"""Scenes with interrupted work that later evaluations repair, using all their rights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,12 +21,12 @@ AT_ONCE = {"schedule_type": "IMMEDIATE", "task": EVENT}
 LANES = ("quick", "long")
 LONG = {"timeout_seconds": 900}
 QUICK = {"timeout_seconds": 60}
-LOST = Refusal("ConditionalCheckFailedException")  # as if somebody else had been faster
+LOST = Refusal("ConditionalCheckFailedException")  # as after a lost race
 GONE = Killed("out of memory")
 
 
 def ways(world: World) -> list[dict[str, Any]]:
-    """What a job says to go by each of the queues: its lane, and its priority if that counts."""
+    """Return fields that send a job through each queue, by lane and priority."""
     found = []
     for lane, says in zip(LANES, (QUICK, LONG), strict=True):
         for queue in world.feeding(f"executor-{lane}"):
@@ -42,7 +42,10 @@ def queues(world: World) -> list[Queue]:
 
 @contextmanager
 def without_executors(world: World) -> Iterator[None]:
-    """Lambda starts none; what it had taken for them is there again afterwards, at once."""
+    """Stop Lambda from starting executors.
+
+    Their messages become visible again at once afterwards.
+    """
     names = {world.name(f"executor-{lane}") for lane in LANES}
     world.throttled |= names
     try:
@@ -57,7 +60,7 @@ def without_executors(world: World) -> Iterator[None]:
 def struck(
     world: World, hit: Callable[[Moment], bool], blow: Refusal | BaseException, times: int = 1
 ) -> Iterator[None]:
-    """The first of these moments."""
+    """Apply `blow` to the first `times` moments that `hit` accepts."""
     left = [times]
 
     def plan(moment: Moment) -> Refusal | BaseException | None:
@@ -81,7 +84,7 @@ def by(world: World, short: str, operation: str, answered: bool) -> Callable[[Mo
 
 
 def after_its_end(world: World, short: str) -> Callable[[Moment], bool]:
-    """When an executor has written how a run ended, and nothing of what follows from that."""
+    """Match the moment after an executor stored a run's end, before any of its effects."""
     told = [False]
 
     def hit(moment: Moment) -> bool:
@@ -94,7 +97,7 @@ def after_its_end(world: World, short: str) -> Callable[[Moment], bool]:
 
 
 def sent_again(world: World, lane: str) -> None:
-    """The last message of a lane once more, as whoever sees no answer sends it."""
+    """Send the last message of a lane again, as after a lost answer."""
     fed = {queue.url: queue for queue in world.feeding(f"executor-{lane}")}
     sent = [one for one in world.meter.calls if _is_sent(one, fed)]
     queue, entry = fed[sent[-1].params["QueueUrl"]], sent[-1].params["Entries"][-1]
@@ -111,7 +114,7 @@ SILENT = {**OFTEN, "task": a_task(), "payload": "say nothing"}
 
 @contextmanager
 def silent(world: World) -> Iterator[None]:
-    """What answers nothing leaves nothing that a look could find: it looks everywhere."""
+    """Let tasks return no output, so an evaluation has no output to find."""
     before, world.work = world.work, lambda _: b""
     try:
         yield
@@ -120,7 +123,7 @@ def silent(world: World) -> Iterator[None]:
 
 
 def unrecorded(world: World, api: Gateway, lane: str) -> str:
-    """A job with a run whose end stands in its head alone."""
+    """Return a job with an ended run. Only the job state holds the end."""
     job = submitted(api, **SILENT, **(LONG if lane == "long" else QUICK))
     with silent(world), struck(world, after_its_end(world, f"executor-{lane}"), GONE):
         assert api.post(f"/jobs/{job}/runNow").status < 300
@@ -129,7 +132,7 @@ def unrecorded(world: World, api: Gateway, lane: str) -> str:
 
 
 def ends_are_found(world: World, api: Gateway) -> None:
-    """By whoever looks at their jobs next: who has the message, a change, the next occurrence."""
+    """Check that unrecorded ends are repaired by a message, a change or the next occurrence."""
     for lane in LANES:
         job = unrecorded(world, api, lane)
         sent_again(world, lane)
@@ -154,7 +157,7 @@ def is_over(api: Gateway, job: str) -> None:
 
 
 def others_are_let_in(world: World, api: Gateway) -> None:
-    """Whatever ends one run sends the next of its job, into any lane; and sets its next time."""
+    """Check that each end of a run admits the next one, in any lane, and sets the next time."""
     all_ways = ways(world)
     for says in (QUICK, LONG):
         with without_executors(world):
@@ -171,7 +174,7 @@ def others_are_let_in(world: World, api: Gateway) -> None:
 
 
 def held_by_nobody(world: World, api: Gateway) -> None:
-    """Of a long run whose holder died, its message comes once more; its log is asked for."""
+    """Redeliver the message of a long run after its executor died, and read its log."""
     job = submitted(api, **OFTEN, **LONG)
     with struck(world, by(world, "executor-long", "UpdateItem", answered=True), GONE):
         assert api.post(f"/jobs/{job}/runNow").status < 300
@@ -184,10 +187,10 @@ def held_by_nobody(world: World, api: Gateway) -> None:
 
 
 def buried(world: World, api: Gateway) -> None:
-    """Messages that came too often: their runs end, the next are sent, all in one go."""
+    """End runs after too many receipts of their messages. Their successors are sent at once."""
     _buried_beside_an_end(world, api)
     with without_executors(world):
-        often = submitted(api, **{**OFTEN, **BEHIND})  # its end says when it is due next
+        often = submitted(api, **{**OFTEN, **BEHIND})  # its next time counts from its end
         world.run(61 * SECOND)
         jobs = [submitted(api, **OFTEN, **says) for says in ways(world)]
         jobs += [submitted(api, **OFTEN, **QUICK) for _ in range(4)]
@@ -197,7 +200,7 @@ def buried(world: World, api: Gateway) -> None:
             for letter in list(queue.letters):
                 world.sqs.bury(queue, letter)
         swap = by(world, "dead-letters", "UpdateItem", answered=False)
-        together = set(jobs[-4:])  # their timers share a row, which then loses some of them
+        together = set(jobs[-4:])  # their timers share a row, which loses some of them
         with struck(world, lambda moment: swap(moment) and moment.row in together, LOST, 2):
             world.tick("dead-letters")
             world.run(SECOND)
@@ -207,7 +210,7 @@ def buried(world: World, api: Gateway) -> None:
 
 
 def _buried_beside_an_end(world: World, api: Gateway) -> None:
-    """One of a job's two runs is over and not written down when the other is given up."""
+    """Dead-letter one run of a job while its other run has an unrecorded end."""
     job = submitted(api, **SILENT, **QUICK, max_concurrency=2)
     with without_executors(world):
         for _ in range(2):
@@ -224,7 +227,7 @@ def _buried_beside_an_end(world: World, api: Gateway) -> None:
 
 
 def torn(world: World, api: Gateway) -> None:
-    """Requests that were cut off, and parts of batches."""
+    """Interrupt requests and batches."""
     with struck(world, by(world, "job-service", "PutItem", answered=False), GONE):
         assert api.post("/jobs", {"name": "never", **AT_ONCE}).status == 500
     batch = [{"name": "n", **AT_ONCE, **says} for says in (QUICK, LONG) for _ in range(3)]
@@ -240,7 +243,7 @@ def torn(world: World, api: Gateway) -> None:
 
 @contextmanager
 def unreadable(world: World, job: str) -> Iterator[None]:
-    """Its head is a later version's."""
+    """Give the job state a newer format inside the context."""
     for layout in (keys.LAYOUT + 1, keys.LAYOUT):
         world.bare.update_item(
             TableName=world.table(keys.JOBS),

@@ -1,4 +1,4 @@
-"""What the daily walk mends: timers gone or too late, payloads without a job, and counts."""
+"""Scenes that the daily walk repairs: missing or late timers, orphaned payloads, wrong counts."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -32,7 +32,7 @@ from tests.support.deployed.world import MINUTE, SECOND, World
 
 
 def mended(world: World, api: Gateway) -> None:
-    """What the daily walk finds: timers that are gone, and those that nobody would look at."""
+    """Check that the daily walk repairs missing timers, and timers behind the watermark."""
     at = (world.clock() + 2 * MINUTE).isoformat()
     gone = submitted(api, schedule_type="FUTURE", schedule_time=at, task=EVENT)
     _forget_timers(world, gone)
@@ -61,28 +61,28 @@ def _forget_timers(world: World, job: str) -> None:
 
 
 def walk_from(world: World, minute: datetime) -> None:
-    """Today's walk is to go on there with its sweep: two days of minutes take their time."""
+    """Let today's walk start its sweep at `minute`, because a sweep of two days takes long."""
     _put_progress(
         world, {walk_progress.SWEEP: moment(bucket_of(minute)), walk_progress.WALKED: False}
     )
 
 
 def lost_before_its_head(world: World, api: Gateway, operation: str) -> None:
-    """The function that takes a large submission dies when this call of it is answered."""
+    """Kill the function during a large submission, after its call of `operation`."""
     large = {"name": "n", **OFTEN, "payload": {**SMALL, "text": "x" * 10_000}}
     with struck(world, by(world, "job-service", operation, answered=True), GONE):
         assert api.post("/jobs", large).status >= 500
 
 
 def orphans_removed(world: World) -> None:
-    """The last part of the walk."""
+    """Run the last part of the walk, which deletes orphaned payloads."""
     _put_progress(world, {walk_progress.WALKED: True, walk_progress.SWEPT: True})
     world.tick("reconciler")
     world.run(SECOND)
 
 
 def recounted(world: World, wrong: Mapping[str, int]) -> None:
-    """What two invocations do that are apart: the counts of a tenant are wrong by so much."""
+    """Change a tenant's counts by `wrong`, and let two separate invocations repair them."""
     world.bare.update_item(
         TableName=world.table(keys.CONTROL),
         Key=counter_keys.totals("default", 0).item(),
@@ -109,7 +109,7 @@ def _put_progress(world: World, says: Mapping[str, Any]) -> None:
 
 
 def _behind(world: World, jobs: Sequence[str]) -> None:
-    """Timers that came an hour too late for their minute."""
+    """Put timers into a minute that closed an hour ago."""
     at = bucket_of(world.clock()) - 60 * MINUTE
     timers = [Timer(at, 0, at, "default", job, 1) for job in jobs]
     for row in rows_for(timers, "late"):

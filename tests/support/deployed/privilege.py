@@ -1,6 +1,6 @@
-"""Which rights a call needs, and whether a role's policies grant them: IAM's rules, as far as used.
+"""Find the rights that a call needs, and check them against a role's policies by IAM's rules.
 
-An emulator's own enforcement is not asked: those at hand deny batches that AWS allows.
+Available emulators deny batches that AWS allows, so this module does not use their enforcement.
 """
 
 import re
@@ -19,11 +19,11 @@ class Right(NamedTuple):
     role: str
     action: str
     resource: str
-    rows: str = ""  # of a table: the partition key, where the call names one
+    rows: str = ""  # the partition key in a table, if the call names one
 
 
 class Rule(NamedTuple):
-    """The actions behind an operation, and why they are not just its name."""
+    """The actions of an operation, and the reason they differ from its name."""
 
     actions: tuple[str, ...]
     why: str = ""
@@ -47,7 +47,7 @@ TRANSACTED = {
     "Delete": "dynamodb:DeleteItem",
     "ConditionCheck": "dynamodb:ConditionCheckItem",
 }
-"""TransactWriteItems asks for the right to each thing it does."""
+"""TransactWriteItems needs the right of each operation in it."""
 
 
 def arn(service: str, resource: str) -> str:
@@ -55,7 +55,7 @@ def arn(service: str, resource: str) -> str:
 
 
 def needed(call: Call) -> list[Right]:
-    """What the role must have been granted for this call to be answered by AWS as it was here."""
+    """Return the rights that AWS requires for this call."""
     if call.service == "billing":
         return []
     if call.operation == "TransactWriteItems":
@@ -95,20 +95,20 @@ def needed(call: Call) -> list[Right]:
         for resource in _resources(call)
     ]
     if call.service == "s3" and call.error in MISSING:
-        # Without this right AWS says 403 of an object that is not there, not 404.
+        # Without this right AWS answers 403 for a missing object, not 404.
         bucket = f"arn:aws:s3:::{call.params['Bucket']}"
         found.append(Right(call.role, "s3:ListBucket", bucket))
     return found
 
 
 def _written(request: Mapping[str, Any]) -> str:
-    """The partition of a row that a batch puts or deletes."""
+    """Return the partition key of a row that a batch puts or deletes."""
     put = request.get("PutRequest", {}).get("Item")
     return str((put or request["DeleteRequest"]["Key"])["pk"]["S"])
 
 
 def _rows(params: Mapping[str, Any]) -> str:
-    """The partition that a call for one row names, or a query."""
+    """Return the partition key that a call or a query names."""
     key = params.get("Key") or params.get("Item")
     if key and "pk" in key:
         return str(key["pk"]["S"])
@@ -122,7 +122,7 @@ def _resources(call: Call) -> list[str]:
 def _dynamodb(params: Mapping[str, Any]) -> list[str]:
     if "StreamArn" in params:
         return [params["StreamArn"]]
-    if "IndexName" in params:  # and the table itself is not read by that
+    if "IndexName" in params:  # the index is read, not the table
         return [arn("dynamodb", f"table/{params['TableName']}/index/{params['IndexName']}")]
     tables = [params["TableName"]] if "TableName" in params else list(params["RequestItems"])
     return [arn("dynamodb", f"table/{table}") for table in tables]
@@ -171,7 +171,10 @@ RESOURCES: Mapping[str, Callable[[Mapping[str, Any]], list[str]]] = {
 
 
 def allowed(right: Right, statements: Sequence[Statement], about: Mapping[str, str]) -> bool:
-    """A denial wins; without a grant there is none. `about` answers the conditions."""
+    """Return True if a statement allows the right and none denies it.
+
+    `about` holds condition values.
+    """
     speaking = [one for one in statements if _speaks(one, right) and _holds(one, right, about)]
     effects = {one["Effect"] for one in speaking}
     return "Allow" in effects and "Deny" not in effects
@@ -180,7 +183,7 @@ def allowed(right: Right, statements: Sequence[Statement], about: Mapping[str, s
 def denied(
     calls: Iterable[Call], policies: Mapping[str, Sequence[Statement]], about: Mapping[str, str]
 ) -> list[Right]:
-    """What functions called and may not; whoever has no policy is none of them."""
+    """Return the rights that functions used but lack. Callers without a policy are ignored."""
     rights = {right for call in calls if call.role in policies for right in needed(call)}
     return sorted(right for right in rights if not allowed(right, policies[right.role], about))
 
@@ -218,7 +221,8 @@ def _pattern(pattern: str, fold: bool) -> re.Pattern[str]:
 
 
 def matches(pattern: str, text: str, fold: bool = False) -> bool:
-    """
+    """Return True if a text matches a policy's pattern.
+
     >>> matches("dynamodb:Batch*", "dynamodb:batchGetItem", fold=True), matches("a", "ab")
     (True, False)
     """

@@ -1,4 +1,4 @@
-"""make rights: what each function may do, why what nobody used, and why on so much."""
+"""Write docs/rights.md for `make rights`: each function's rights, with reasons for unusual ones."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -28,7 +28,7 @@ UNUSED: Mapping[Named, str] = {
         "Lambda asks it when it begins to read the stream: without, it reads nothing"
     ),
 }
-"""Granted, not used in these lives, and needed all the same."""
+"""Rights that these scenes do not use, with the reason they are granted."""
 
 OBJECTS = "named by tenant and job, of which one function serves all: "
 WIDE: Mapping[tuple[str, str], str] = {
@@ -51,13 +51,13 @@ WIDE: Mapping[tuple[str, str], str] = {
         "tasks name secrets; each tenant's begin with its own name, which the function sees to"
     ),
 }
-"""Granted on more than one thing: what is in it, or what bounds it."""
+"""Rights on more than one resource, with the contents or the bound of the resource."""
 
 
 class Stage(NamedTuple):
     policies: Mapping[str, Sequence[Statement]]
     granted: Mapping[Named, Grant]
-    rights: frozenset[Right]  # that a life took; none where it was not lived
+    rights: frozenset[Right]  # rights that a scene used; empty if the stage was not played
 
 
 @cache
@@ -77,7 +77,7 @@ def seen(stage: str) -> Stage:
 
 @cache
 def granted() -> Mapping[Named, Sequence[str]]:
-    """Where, of all stages."""
+    """Return each grant with its stages."""
     found: dict[Named, list[str]] = {}
     for stage in STAGES:
         for one in seen(stage).granted:
@@ -87,7 +87,10 @@ def granted() -> Mapping[Named, Sequence[str]]:
 
 @cache
 def used() -> frozenset[Named]:
-    """In any of the lives: what a function does is not the stage's to say."""
+    """Return the grants that any stage's scenes used.
+
+    A function's work does not depend on the stage.
+    """
     return frozenset(
         name
         for stage in LIVED
@@ -143,7 +146,7 @@ def _about(function: str) -> Iterator[str]:
 
 
 def _row(one: Named) -> tuple[str, ...]:
-    """What grants have in common that are told together."""
+    """Return the table cells of a grant. Grants with equal cells share a row."""
     where = granted()[one]
     return (
         one.what.replace("*", "\\*"),

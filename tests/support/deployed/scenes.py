@@ -1,4 +1,4 @@
-"""Pieces of life whose cost is counted; the same calls on any machine."""
+"""Scenes for the cost report. They make the same calls on any machine."""
 
 import json
 from collections import Counter
@@ -24,7 +24,7 @@ TOKEN = "a-token-that-only-these-tests-know"
 
 
 class Counted(NamedTuple):
-    """The lines of one run, submission or minute, and what it leaves in store, in bytes."""
+    """The lines of one run, submission or minute, and the bytes that it leaves in storage."""
 
     what: str
     lines: Sequence[Line]
@@ -32,7 +32,7 @@ class Counted(NamedTuple):
 
 
 def opened(world: World) -> Gateway:
-    """The API with its token put in place, as a deployment does."""
+    """Set the admin token as a deployment does, and return the API."""
     world.put_token(TOKEN)
     return Gateway(world, TOKEN)
 
@@ -55,7 +55,7 @@ def spent_in(world: World, calls: Sequence[Call]) -> Spent:
 
 
 def stored_by(calls: Sequence[Call], by: float) -> dict[str, float]:
-    """Bytes that stand after these calls and did not before, as storage counts them."""
+    """Return the bytes that these calls added to storage."""
     found: Counter[str] = Counter()
     for call in calls:
         for one in call.writes:
@@ -71,7 +71,7 @@ def _kept(item: Mapping[str, Any] | None) -> int:
 
 
 def empty_minute(world: World) -> Counted:
-    """Nothing is due in it, and nobody asks."""
+    """Count a minute without due timers and requests."""
     world.run(5 * MINUTE)
     began = len(world.meter.calls)
     world.run(10 * MINUTE)
@@ -80,7 +80,7 @@ def empty_minute(world: World) -> Counted:
 
 
 def reconciled(world: World) -> Counted:
-    """The daily walk, where there is nothing to find."""
+    """Count a daily walk without anything to repair."""
     world.run(5 * MINUTE)
     world.ticks = False
     began = len(world.meter.calls)
@@ -91,7 +91,7 @@ def reconciled(world: World) -> Counted:
 
 
 def buried(world: World) -> Counted:
-    """A round over all dead-letter queues, where there is nothing to find."""
+    """Count a round over all dead-letter queues while they are empty."""
     world.ticks = False
     world.tick("dead-letters")
     world.run(MINUTE)
@@ -105,9 +105,9 @@ def buried(world: World) -> Counted:
 def recurring(
     world: World, jobs: int, minutes: int, returned: Any = None, **document: Any
 ) -> Counted:
-    """Count one run of jobs that run each minute, less a minute without any run.
+    """Count one run of jobs that run each minute, without the cost of an idle minute.
 
-    `returned` is what each task returns, and `document` what is special in the definition.
+    `returned` is the result of each task, and `document` holds extra fields of the definition.
     """
     world.work = lambda _: returned
     gateway = opened(world)
@@ -128,7 +128,7 @@ def recurring(
 
 
 def with_outputs(world: World, jobs: int) -> Counted:
-    """Count one run of jobs whose output is stored, each in an object of its own."""
+    """Count one run of jobs with a stored output, each in an object of its own."""
     found = recurring(world, jobs, 7, OUTPUT)
     return found._replace(what=f"{found.what}, each with 2 KB of output")
 
@@ -140,10 +140,10 @@ def with_discarded_outputs(world: World, jobs: int) -> Counted:
 
 
 def one_shot(world: World, jobs: int) -> Counted:
-    """Submitted before; what is counted is what its one run costs.
+    """Count the only run of a job, without its submission.
 
-    The planner ticks at one fraction of a second: moments at several are the same as ticks at
-    several.
+    The planner ticks at a fixed fraction of a second. Several due times stand for several tick
+    times.
     """
     world.work = lambda _: None
     gateway = opened(world)
@@ -184,21 +184,21 @@ IDLE = ("minute", "round", "day")
 
 @cache
 def measured(scene: str, stage: str = "dev") -> Counted:
-    """One of the scenes that docs/cost.md tells of, in a deployment of its own."""
+    """Return the count of a scene of docs/cost.md, in a deployment of its own."""
     with a_world(stage) as world:
-        # They come each five minutes, whatever runs: one is counted by itself.
+        # This round runs each five minutes and is counted separately.
         world.clocks = [one for one in world.clocks if one.short != "dead-letters"]
-        world.latency = Latency(slow=("poller",))  # it waits for the moment, and works until then
+        world.latency = Latency(slow=("poller",))  # it waits for the due time and works until then
         return SCENES[scene](world)
 
 
 @cache
 def metrics_of(stage: str) -> int:
-    """How many metrics of our own a life with everything in it emits: each is paid by the month."""
+    """Return how many of our own metrics a stage emits. Each is paid by the month."""
     with a_world(stage) as world:
         gateway = opened(world)
         minutely = {"schedule_type": "CRON", "cron_expression": "* * * * *"}
-        # Such as every stage lets its tasks reach.
+        # Every stage lets its tasks reach these targets.
         submitted(gateway, **minutely, task={"type": "event", "detail_type": "Paid"})
         submitted(gateway, **minutely, task={"type": "http", "url": "https://192.0.2.1/"})
         world.run(3 * MINUTE)
@@ -212,7 +212,7 @@ def metrics_of(stage: str) -> int:
 
 
 def _own(left: Spent) -> Spent:
-    """The watermark is written every few minutes, whatever runs: how often fell here is chance."""
+    """Drop writes of the watermark. Their number in a short interval is random."""
     return {place: n for place, n in left.items() if place[0::2] != WATERMARK}
 
 
@@ -223,7 +223,7 @@ def _idle(world: World, minutes: int) -> Spent:
 
 
 def submission(world: World, count: int, payload: Any) -> Counted:
-    """Jobs of days to come: the request, what it stores, and what the stream makes of it."""
+    """Count the submission of future jobs, with its storage and its stream records."""
     world.ticks = False
     gateway = opened(world)
     daily = {"schedule_type": "CRON", "cron_expression": "0 0 * * *", "payload": payload}

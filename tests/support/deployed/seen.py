@@ -1,4 +1,4 @@
-"""What a caller of the API and a listener on the bus see, and what must be true at rest."""
+"""The views of an API caller and of a bus listener, and the invariants at rest."""
 
 import json
 from collections import Counter
@@ -29,19 +29,19 @@ def job_of(api: Gateway, job_id: str) -> Mapping[str, Any]:
 
 
 def told(world: World, kind: str) -> list[Any]:
-    """Details of events on the bus: our own, or what `event` tasks published, by kind."""
+    """Return the details of events on the bus by kind, our own or those of `event` tasks."""
     return [
         json.loads(entry["Detail"]) for entry in world.published() if entry["DetailType"] == kind
     ]
 
 
 def ends_told(world: World) -> list[Any]:
-    """Of changes of runs those that a bus is told of on every stage."""
+    """Return the changes that end a run. Every stage publishes these."""
     return [one for one in told(world, "Run State Change") if one["end_time"]]
 
 
 def at_rest(world: World) -> None:
-    """Nothing is left to do: no timer, no message, no change that nobody followed."""
+    """Check that no timer, message or stream record is left."""
     assert world.rows(keys.TIMERS) == []
     for queue in world.deployed.queues:
         assert queue.letters == [], queue.name
@@ -49,7 +49,7 @@ def at_rest(world: World) -> None:
 
 
 def each_once(api: Gateway, job_id: str) -> list[str]:
-    """The nominal times of a job's runs, an entry for many by its first: each has one outcome."""
+    """Return the nominal times of a job's runs. Each time must have exactly one outcome."""
     times = [run["scheduled_time"] for run in runs_of(api, job_id)]
     assert len(set(times)) == len(times), "an occurrence with two outcomes"
     return sorted(times)

@@ -1,7 +1,7 @@
-"""SQS as AWS has it, by a manual clock: delays, visibility, groups, ids remembered, dead letters.
+"""SQS on a manual clock: delays, visibility, groups, deduplication, dead letters.
 
-It answers a boto3 client in place of an emulator: those at hand forget deduplication ids and count
-visibility by the wall clock. Queues are made from what the template says of them.
+It answers a boto3 client in place of an emulator. Available emulators forget deduplication ids, and
+use the wall clock for visibility. Queues are built from the template's attributes.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ class Answer(NamedTuple):
 
 @dataclass
 class Letter:
-    """One message; `receipt` changes with every delivery."""
+    """One message. `receipt` changes with every delivery."""
 
     number: int
     body: str
@@ -47,7 +47,7 @@ class Queue:
     arn: str
     visibility: timedelta
     retention: timedelta
-    dead_letters: str = ""  # the ARN of the queue for what was received too often
+    dead_letters: str = ""  # the ARN of the dead-letter queue
     most: int = 0
     delay: timedelta = timedelta(0)
     letters: list[Letter] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Queue:
 
 
 def queue_from(url: str, attributes: Mapping[str, str]) -> Queue:
-    """What GetQueueAttributes tells of a queue that the template has made."""
+    """Return a queue with the attributes of a template's queue."""
     policy = json.loads(attributes.get("RedrivePolicy", "{}"))
     return Queue(
         name=url.rsplit("/", 1)[-1],
@@ -81,7 +81,7 @@ class Sqs:
         latency: Callable[[], timedelta] = timedelta,
     ) -> None:
         self._clock = clock
-        self._latency = latency  # of one request's messages, delays apart
+        self._latency = latency  # of the messages of one request, without delays
         self._late = timedelta()
         self._numbers = count(1)
         self.by_url = {queue.url: queue for queue in queues}
@@ -91,7 +91,7 @@ class Sqs:
         self.by_url[queue.url] = self.by_arn[queue.arn] = queue
 
     def answer(self, client: Any) -> None:
-        """From now on the client's calls come here."""
+        """Answer the client's calls from here on."""
         for operation in (
             "ReceiveMessage",
             "SendMessage",
@@ -143,7 +143,7 @@ class Sqs:
         group = params.get("MessageGroupId", "")
         assert queue.fifo == bool(dedup and group), "a FIFO message has a group and an id"
         assert not (queue.fifo and "DelaySeconds" in params), "FIFO delays no single message"
-        mark = f"{group}\0{dedup}"  # scope: message group
+        mark = f"{group}\0{dedup}"  # scoped to the message group
         known = queue.remembered.get(mark)
         if not queue.fifo or known is None or known + REMEMBERED <= now:
             queue.remembered[mark] = now
@@ -163,7 +163,7 @@ class Sqs:
         return {"MessageId": "sent", "MD5OfMessageBody": digest.hexdigest()}
 
     def receive(self, queue: Queue, most: int) -> list[Letter]:
-        """What whoever asks would get now; what came too often goes to the dead letters."""
+        """Receive messages. A message that was received too often goes to the dead letters."""
         now = self._clock()
         busy = {one.group for one in queue.letters if queue.fifo and one.visible_at > now}
         found: list[Letter] = []
@@ -185,19 +185,19 @@ class Sqs:
         return found
 
     def bury(self, queue: Queue, letter: Letter) -> None:
-        """It came too often: it goes to the dead letters."""
+        """Move a message to the dead letters."""
         queue.letters.remove(letter)
         letter.received, letter.visible_at = 0, self._clock()
         self.by_arn[queue.dead_letters].letters.append(letter)
 
     def delete(self, queue: Queue, letters: Sequence[Letter]) -> None:
-        """Those that were not delivered again since."""
+        """Delete messages that were not delivered again."""
         for letter in letters:
             if letter in queue.letters:
                 queue.letters.remove(letter)
 
     def next_at(self, now: datetime) -> datetime | None:
-        """When a message that is hidden now comes back."""
+        """Return the time at which the next hidden message becomes visible."""
         moments = (one.visible_at for queue in self.by_url.values() for one in queue.letters)
         return min((at for at in moments if at > now), default=None)
 
@@ -207,7 +207,7 @@ def _keep_params(params: Mapping[str, Any], context: dict[str, Any], **_: Any) -
 
 
 def _shown(letter: Letter) -> dict[str, str]:
-    """As SQS shows a message to whoever receives it."""
+    """Return a message in the format of ReceiveMessage."""
     digest = hashlib.md5(letter.body.encode(), usedforsecurity=False).hexdigest()
     return {
         "MessageId": letter.id,
@@ -218,7 +218,7 @@ def _shown(letter: Letter) -> dict[str, str]:
 
 
 def record(queue: Queue, letter: Letter, region: str) -> dict[str, Any]:
-    """As Lambda shows a message to a function."""
+    """Return a message in the format of a Lambda event."""
     digest = hashlib.md5(letter.body.encode(), usedforsecurity=False)
     milliseconds = str(int(letter.sent_at.timestamp() * 1000))
     attributes = {

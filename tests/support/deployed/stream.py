@@ -1,4 +1,4 @@
-"""The stream of a table: a record for each change, handed out in order, as Lambda's poller does."""
+"""A table's stream, with a record for each change. Readers deliver it in order, as Lambda does."""
 
 import base64
 from collections.abc import Mapping, Sequence
@@ -11,21 +11,21 @@ from bench.meter import Written
 from punctual.aws.dynamodb import keys
 from tests.support.deployed.deployed import Source
 
-SHARD = "shardId-1"  # of each stream, which has no other
+SHARD = "shardId-1"  # each stream has one
 
 
 @dataclass
 class Reader:
-    """What one of Lambda's readers has still to hand out, and how often its first batch failed."""
+    """The undelivered records of one reader, and the failures of its first batch."""
 
     records: list[dict[str, Any]] = field(default_factory=list)
-    since: list[datetime] = field(default_factory=list)  # when each of them was written
+    since: list[datetime] = field(default_factory=list)  # the write time of each record
     tries: int = 0
     busy: bool = False
-    limit: int = 0  # records of the next batch after it was halved, 0 where it was not
+    limit: int = 0  # size of the next batch after a split, else 0
 
     def batch(self, source: Source) -> list[dict[str, Any]]:
-        """The next to be handed out; what the filter turns away is gone."""
+        """Return the next batch, and drop records that the filter rejects."""
         if source.filters:
             kept = [any(passes(one, some) for some in source.filters) for one in self.records]
             self.records = [one for one, keep in zip(self.records, kept, strict=True) if keep]
@@ -33,18 +33,21 @@ class Reader:
         return self.records[: self.limit or source.batch]
 
     def due_at(self, source: Source) -> datetime:
-        """Lambda gathers for as long as the window, unless there is enough before."""
+        """Return the delivery time.
+
+        Lambda gathers records for the window unless a batch is full.
+        """
         full = len(self.records) >= source.batch or self.tries or self.limit
         return self.since[0] + (timedelta(0) if full else source.window)
 
     def done(self, count: int) -> None:
-        """So many of the first are handled."""
+        """Remove the first `count` records."""
         del self.records[:count], self.since[:count]
         if count:
             self.tries, self.limit = 0, 0
 
     def failed(self, source: Source, size: int, handled: int) -> list[dict[str, Any]]:
-        """What is given up now: a batch that failed is halved, or too often tried."""
+        """Split or retry a failed batch. Return the records that are given up."""
         self.done(handled)
         size -= handled
         self.tries += 1
@@ -62,27 +65,28 @@ class Reader:
 
 @dataclass
 class Stream:
-    """What stands in it. Readers share a shard by the keys of its rows: each key has one reader."""
+    """The contents of a stream. Within a shard, all records of a row's key have one reader."""
 
     arn: str
-    kept: list[dict[str, Any]] = field(default_factory=list)  # for a day, also when it was read
+    # for a day, including records that were read
+    kept: list[dict[str, Any]] = field(default_factory=list)
     numbered: int = 0
     shards: list[list[Reader]] = field(default_factory=lambda: [[Reader()]])
 
     @property
     def records(self) -> list[dict[str, Any]]:
-        """What no function has handled yet."""
+        """Return the records that no function has handled."""
         return [one for readers in self.shards for reader in readers for one in reader.records]
 
     @property
     def readers(self) -> list[Reader]:
-        """Those of the oldest shard: another one is read when this one is over."""
+        """Return the readers of the oldest open shard. Its successor is read after its end."""
         while len(self.shards) > 1 and not any(one.records or one.busy for one in self.shards[0]):
             del self.shards[0]
         return self.shards[0]
 
     def split(self, readers: int) -> None:
-        """What comes from now on stands in another shard, which is read by so many."""
+        """Put future records into a new shard with `readers` readers."""
         self.shards.append([Reader() for _ in range(readers)])
 
     def append(self, one: Written, now: datetime, by_expiry: bool = False) -> None:
@@ -123,7 +127,7 @@ def is_expired_row(item: Mapping[str, Any], now: datetime) -> bool:
 
 
 def plain(image: Any) -> Any:
-    """As a function is handed it: JSON, binary as base64."""
+    """Return an image as JSON, with bytes as base64."""
     if isinstance(image, bytes):
         return base64.b64encode(image).decode()
     if isinstance(image, dict):
@@ -134,7 +138,7 @@ def plain(image: Any) -> Any:
 
 
 def passes(record: Any, pattern: Mapping[str, Any]) -> bool:
-    """Event filtering, as far as a template of ours uses it."""
+    """Return True if a record passes an event filter. It knows only the syntax of our templates."""
     for name, wanted in pattern.items():
         if name == "$or":
             if not any(passes(record, one) for one in wanted):

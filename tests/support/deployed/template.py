@@ -1,4 +1,4 @@
-"""The synthesised stacks, made ready for moto: what it cannot make is left out, and named."""
+"""The synthesised stacks, prepared for moto. Unsupported resources are listed and left out."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ from infra.app import build, context
 
 Template = Mapping[str, Any]
 
-# moto makes no such thing, or nothing that a handler could see.
+# moto lacks these types, or handlers cannot see them.
 LEFT_OUT = (
     "AWS::ApiGatewayV2::",
     "AWS::CDK::",
@@ -41,7 +41,7 @@ class Stack(NamedTuple):
 
 @cache
 def synthesised(stage: str) -> Sequence[Stack]:
-    """Every stack of a stage, each behind those it reads from. No layer is built for it."""
+    """Return every stack of a stage, in order of dependency. No layers are built."""
     values = {**context(), "stage": stage, "aws:cdk:bundling-stacks": []}
     with TemporaryDirectory(prefix="punctual-synth-") as folder:
         build(App(context=values, outdir=folder, analytics_reporting=False)).synth()
@@ -55,7 +55,7 @@ def synthesised(stage: str) -> Sequence[Stack]:
 
 
 def resources(stacks: Sequence[Stack], kind: str) -> dict[str, Mapping[str, Any]]:
-    """All of one type, by stack and logical id."""
+    """Return all resources of one type, by stack and logical id."""
     return {
         f"{stack.name}/{name}": resource
         for stack in stacks
@@ -65,7 +65,7 @@ def resources(stacks: Sequence[Stack], kind: str) -> dict[str, Mapping[str, Any]
 
 
 def for_moto(template: Template, outputs: Mapping[tuple[str, str], str]) -> dict[str, Any]:
-    """`outputs`: what the stacks before this one said, by stack and name of the output."""
+    """Return a template for moto. `outputs` are those of earlier stacks, by stack and name."""
     found: dict[str, Any] = template["Resources"]
     gone = {name for name, one in found.items() if one["Type"].startswith(LEFT_OUT)}
     named = {
@@ -97,11 +97,11 @@ def for_moto(template: Template, outputs: Mapping[tuple[str, str], str]) -> dict
 class _Context(NamedTuple):
     outputs: Mapping[tuple[str, str], str]
     gone: set[str]
-    named: Mapping[str, str]  # moto forgets that a reference to a bus is its name
+    named: Mapping[str, str]  # moto does not resolve a reference to a bus to its name
 
 
 def _resolved(value: Any, context: _Context) -> Any:
-    """References to other stacks become what these said, those to what is left out its name."""
+    """Replace references to other stacks by outputs, and those to left-out resources by names."""
     if isinstance(value, list):
         return [_resolved(one, context) for one in value]
     if not isinstance(value, dict):
@@ -124,7 +124,10 @@ def _resolved(value: Any, context: _Context) -> Any:
 
 
 def _fitting(resource: dict[str, Any]) -> dict[str, Any]:
-    """Functions run from the folder beside us; moto reads the tags of parameters as a list."""
+    """Return a resource that moto accepts.
+
+    Functions run from our folder, and tags become a list.
+    """
     properties = dict(resource.get("Properties", {}))
     match resource["Type"]:
         case "AWS::Lambda::Function":

@@ -1,4 +1,4 @@
-"""A deployment in one process: the stacks in moto, the real handlers, SQS and time by hand."""
+"""A deployment in one process: stacks in moto, real handlers, manual SQS and time."""
 
 import io
 import json
@@ -47,7 +47,7 @@ OVER_TLS = {"aws:SecureTransport": "true"}
 
 
 class Watched(Clients):
-    """One client of Lambda for all that ask it, however long they wait."""
+    """Clients with one Lambda client for all timeouts."""
 
     def invoking(self, _seconds: float) -> Any:
         return super().invoking(0)
@@ -79,7 +79,7 @@ class World(Feeding):
         self._numbers = count(1)
         self._streamed = 0
         self.ticks = True
-        self.throttled: set[str] = set()  # functions of which Lambda starts none
+        self.throttled: set[str] = set()  # functions that Lambda does not start
         first = now.replace(second=0, microsecond=0) + timedelta(seconds=tick_second)
         self.clocks = [
             Clock(short, every(self.rule(short)), first) for short in ("planner", "dead-letters")
@@ -94,7 +94,7 @@ class World(Feeding):
             if service == "lambda":
                 client.meta.events.register_last("before-call.lambda.Invoke", self._worked)
 
-    # What stands in for the outside of a function
+    # Replacements for the environment of a function
 
     def runtime(self, service: str, env: Mapping[str, str]) -> Runtime:
         settings = Settings.from_env(env)
@@ -121,14 +121,14 @@ class World(Feeding):
             self.actors.spend(actor, self.latency.call(actor.name, memory))
 
     def put_token(self, token: str) -> None:
-        """What `make deploy` does once the stacks stand."""
+        """Store the token and the keys, as `make deploy` does after the stacks exist."""
         key = b64encode(bytes(range(32))).decode()
         self.put_knob("token-key", key, "SecureString")
         self.put_knob("token-hash", admin_hash(key_of(key), token))
         self.put_knob("webhook-key", b64encode(bytes(range(32, 64))).decode(), "SecureString")
 
     def put_dispatch(self, value: str) -> None:
-        """What an operator does to stop everything, or to go on."""
+        """Switch dispatch as an operator does."""
         self.put_knob("dispatch", value)
 
     def put_knob(self, name: str, value: str, kind: str = "String") -> None:
@@ -142,7 +142,7 @@ class World(Feeding):
         return getattr(self.clients, service)
 
     def _worked(self, params: Mapping[str, Any], **_: Any) -> Any:
-        """The function that a job of type `lambda` invokes is `work`, whatever its name."""
+        """Call `work` for every function that a job of type `lambda` invokes."""
         said = self.work(json.loads(params["body"] or b"null"))
         answer = said if isinstance(said, bytes) else json.dumps(said).encode()
         body = StreamingBody(io.BytesIO(answer), len(answer))
@@ -159,17 +159,17 @@ class World(Feeding):
         )
 
     def feeding(self, short: str) -> list[Queue]:
-        """The queues of a function: of a lane one for each priority, or one for all."""
+        """Return the queues of a function. A lane has one for each priority, or one for all."""
         arns = [one.arn for one in self.deployed.sources if one.function == self.name(short)]
         return [self.sqs.by_arn[arn] for arn in arns if arn in self.sqs.by_arn]
 
     def lane(self, lane: str) -> Queue:
-        """The queue of its jobs of usual priority."""
+        """Return the lane's queue for normal priority."""
         names = (self.name(f"{lane}.fifo"), self.name(f"{lane}-normal.fifo"))
         return next(one for one in self.deployed.queues if one.name in names)
 
     def invoke(self, name: str, event: Any) -> Any:
-        """Call a function and wait for its answer; None where it died or failed."""
+        """Call a function and return its answer, or None if it crashed or failed."""
         actor = self.start(name, event, lambda _: None)
         while not actor.over:
             self._until(actor.wake_at or self.clock.now)
@@ -199,12 +199,15 @@ class World(Feeding):
         return self.actors.begin(environment, event, over, first)
 
     def deploy_again(self) -> None:
-        """No environment outlives a deploy: those at work end what they began, others are new."""
+        """Replace all idle environments.
+
+        Busy ones finish their invocation and are not used again.
+        """
         for name, pool in self.environments.items():
             self.environments[name] = [one for one in pool if one.busy]
 
     def _free(self, name: str) -> Environment:
-        """A warm environment that nothing runs in, or a new one: Lambda shares none."""
+        """Return an idle warm environment or a new one. Lambda runs one invocation in each."""
         pool = self.environments[name]
         deployed = self.deployed.functions[name]
         found = next((one for one in pool if not one.busy and one.function is deployed), None)
@@ -220,16 +223,16 @@ class World(Feeding):
             self.meter.add(Call(name, "logs", operation, params, {}, by_lambda=True))
 
     def rule(self, short: str) -> Rule:
-        """The one that starts it by time."""
+        """Return the rule that starts the function by time."""
         target = f":{self.name(short)}"
         found = [one for one in self.deployed.rules if one.targets[0]["Arn"].endswith(target)]
         return found[0]
 
     def tick(self, short: str = "planner") -> None:
-        """The rule of a scheduled function fires; what failed is tried again as the rule says."""
+        """Fire the rule of a scheduled function. A failure is retried as the rule says."""
         name = self.name(short)
         if name in self.throttled:
-            return  # EventBridge tries until the next is due
+            return  # EventBridge retries until the next one is due
         rule = self.rule(short)
         (target,) = [one for one in rule.targets if one["Arn"].endswith(f":{name}")]
         event = (
@@ -249,7 +252,7 @@ class World(Feeding):
     # Time
 
     def run(self, for_: timedelta) -> None:
-        """Let time go by: a tick each minute, and whatever comes due handed out at its moment."""
+        """Advance the clock with a tick each minute, and deliver everything at its time."""
         self._until(self.clock.now + for_)
 
     def _until(self, end: datetime) -> None:
@@ -269,7 +272,7 @@ class World(Feeding):
             self.clock.set(min([end, *(at for at in later if at is not None)]))
 
     def expire(self, table: keys.Table) -> int:
-        """What DynamoDB's TTL removes, and tells in the stream as its own doing."""
+        """Delete expired rows as DynamoDB's TTL does, with stream records that name TTL."""
         name = self.table(table)
         arn = next(arn for arn, streamed in self.deployed.streams.items() if streamed == name)
         rows = [row for row in self.rows(table) if is_expired_row(row, self.clock())]
@@ -280,14 +283,14 @@ class World(Feeding):
         return len(rows)
 
     def add_queue(self, url: str) -> None:
-        """A queue of somebody else's, for tasks to send to."""
+        """Add an external queue for tasks."""
         arn = f"arn:aws:sqs:{REGION}:123456789012:{url.rsplit('/', 1)[-1]}"
         self.sqs.add(Queue(url.rsplit("/", 1)[-1], url, arn, MINUTE / 2, timedelta(days=4)))
 
-    # What there is to see
+    # Results
 
     def table(self, table: keys.Table) -> str:
-        """Its physical name."""
+        """Return the physical name of a table."""
         names: list[str] = self.bare.list_tables()["TableNames"]
         return next(name for name in names if table.name in name.lower())
 
@@ -296,11 +299,11 @@ class World(Feeding):
         return [dict(row) for page in pages for row in page["Items"]]
 
     def ended(self) -> list[dict[str, Any]]:
-        """The lines of history: one a run that ended."""
+        """Return the history rows, one for each run that ended."""
         return [row for row in self.rows(keys.HISTORY) if row[keys.SK]["S"].startswith("run#")]
 
     def object(self, key: str) -> bytes:
-        """Return what an object holds, of the only bucket that has this key."""
+        """Return the content of an object, from the only bucket with this key."""
         s3 = self.session.client("s3")
         (bucket,) = [
             bucket["Name"]
@@ -311,7 +314,7 @@ class World(Feeding):
         return data
 
     def payloads(self) -> list[str]:
-        """Names of the large payloads in the bucket."""
+        """Return the names of large payloads in the bucket."""
         buckets = self.clients.s3.list_buckets()["Buckets"]
         return [
             one["Key"]
@@ -322,7 +325,7 @@ class World(Feeding):
         ]
 
     def published(self) -> list[Mapping[str, Any]]:
-        """All that was put on the bus, in order."""
+        """Return all published events, in order."""
         return [
             entry
             for call in self.meter.calls
@@ -331,7 +334,7 @@ class World(Feeding):
         ]
 
     def told(self) -> list[dict[str, Any]]:
-        """What the functions logged."""
+        """Return the log lines of the functions."""
         lines = [line for one in self._born for line in one.log]
         return [json.loads(line) for line in lines if line.startswith("{")]
 
@@ -343,9 +346,9 @@ def _session() -> Any:
 
 @contextmanager
 def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -> Iterator[World]:
-    """`tick_second`: EventBridge counts a minute's rate from whenever the rule was made.
+    """Yield a deployment. It fails at its end if a function called more than its policies grant.
 
-    Whatever a test looks at: it fails if a function called what its policies do not grant.
+    `tick_second` is the second of the planner's tick. EventBridge counts from the rule's creation.
     """
     stacks = synthesised(stage)
     with mock_aws():
@@ -354,7 +357,7 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
             mock.patch.object(
                 Runtime, "from_env", lambda service: world.runtime(service, os.environ)
             ),
-            # Who asks for nothing but a client gets one that is watched, too.
+            # Clients created without a runtime are metered too.
             mock.patch.object(Clients, "_client", lambda _, service: world.client(service)),
             mock.patch(
                 "moto.s3.models.utcnow", side_effect=lambda: world.clock().replace(tzinfo=None)
@@ -364,7 +367,7 @@ def a_world(stage: str = "dev", now: datetime = NOON, tick_second: float = 23) -
                 yield world
             finally:
                 world.actors.close()
-        # Only here: a function that is refused something may well go on, and say nothing of it.
+        # The check is needed, because a function may continue silently after an AccessDenied.
         refused = [
             f"{one.role} may not {one.action} on {one.resource} {one.rows}".rstrip()
             for one in denied(world.meter.calls, world.deployed.policies, OVER_TLS)

@@ -1,6 +1,6 @@
-"""The observability stack as it is deployed: with every reference to other stacks followed.
+"""The deployed observability stack, with references to other stacks resolved.
 
-As a program: the list of prod's alarms that is kept.
+As a program it prints the stored list of prod's alarms.
 """
 
 import json
@@ -17,7 +17,7 @@ LISTED = Path(__file__).with_name("alarms.txt")
 
 
 class Series(NamedTuple):
-    """One metric as it is read: `of` are its dimensions."""
+    """One metric that an alarm reads. `of` are its dimensions."""
 
     namespace: str
     name: str
@@ -26,14 +26,14 @@ class Series(NamedTuple):
 
 @cache
 def all_on(stage: str) -> Made:
-    """The stage with all that observability can show, at its own choice of metrics."""
+    """Return the stage with all observability features."""
     if stage == "prod":
         return assembly(stage)
     return synthesise(stage, alarms=True, dashboard=True, alarmEmail=ON_CALL)
 
 
 def followed(made: Made, value: Any, stack: str = "Observability") -> Any:
-    """A value with references as text: `<Data.JobsTable10C8EDF6>`, whichever stack asks."""
+    """Return a value with references as text, such as `<Data.JobsTable10C8EDF6>`."""
     if isinstance(value, list):
         return [followed(made, one, stack) for one in value]
     if not isinstance(value, dict):
@@ -52,7 +52,7 @@ def followed(made: Made, value: Any, stack: str = "Observability") -> Any:
 
 
 def observed(made: Made, kind: str) -> dict[str, Any]:
-    """Properties by logical id."""
+    """Return properties by logical id."""
     found = made.templates["Observability"]["Resources"].items()
     return {
         name: followed(made, body["Properties"]) for name, body in found if body["Type"] == kind
@@ -60,7 +60,7 @@ def observed(made: Made, kind: str) -> dict[str, Any]:
 
 
 def alarms(made: Made) -> dict[str, Any]:
-    """By the name that follows the stage's."""
+    """Return the alarms by name without the stage."""
     return {
         one["AlarmName"].split("-", 2)[2]: one
         for one in observed(made, "AWS::CloudWatch::Alarm").values()
@@ -68,7 +68,7 @@ def alarms(made: Made) -> dict[str, Any]:
 
 
 def series(alarm: dict[str, Any]) -> Iterator[Series]:
-    """What an alarm reads: one metric, or those of a formula."""
+    """Yield the metrics that an alarm reads."""
     stats = [one["MetricStat"] for one in alarm.get("Metrics", []) if "MetricStat" in one]
     for one in [stat["Metric"] for stat in stats] or [alarm]:
         dimensions = sorted((each["Name"], each["Value"]) for each in one.get("Dimensions", []))
@@ -80,14 +80,14 @@ def watched(made: Made) -> set[Series]:
 
 
 def board(made: Made) -> list[dict[str, Any]]:
-    """The widgets, from the text that CloudWatch is given."""
+    """Return the widgets from the dashboard's body."""
     (dashboard,) = observed(made, "AWS::CloudWatch::Dashboard").values()
     widgets: list[dict[str, Any]] = json.loads(dashboard["DashboardBody"])["widgets"]
     return widgets
 
 
 def queries(made: Made) -> dict[str, Any]:
-    """By name, without the folder."""
+    """Return the queries by name without the folder."""
     return {
         one["Name"].split("/", 1)[1]: one
         for one in observed(made, "AWS::Logs::QueryDefinition").values()
@@ -95,7 +95,7 @@ def queries(made: Made) -> dict[str, Any]:
 
 
 def listed() -> str:
-    """What each alarm of prod reads, and when it rings."""
+    """Return a line for each alarm of prod with its metrics and its threshold."""
     return "".join(
         f"{name}: {_rings(one)}\n" for name, one in sorted(alarms(all_on("prod")).items())
     )

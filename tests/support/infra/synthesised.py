@@ -1,4 +1,4 @@
-"""A stage's templates, made once a test run; as a program: the lists that are kept of them."""
+"""A stage's templates, synthesised once a test run. As a program it prints the stored lists."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from infra.app import build, context
 STAGES = ("dev", "prod")
 KEPT = Path(__file__).with_name("resources.txt")
 ACKNOWLEDGED = Path(__file__).with_name("acknowledged.txt")
-NO_LAYERS: list[str] = []  # no stack is bundled: neither pip nor bytecode is needed
+NO_LAYERS: list[str] = []  # no bundling, so neither pip nor bytecode is needed
 
 VPC = {"subnets": ["subnet-0a1b2c3d"], "securityGroups": ["sg-0a1b2c3d"]}
 DOMAIN = {
@@ -43,7 +43,7 @@ FULL = {
 
 
 class Resource(NamedTuple):
-    """One resource of a template, by its logical id."""
+    """One resource of a template, with its logical id."""
 
     name: str
     type: str
@@ -56,7 +56,7 @@ class Resource(NamedTuple):
 
 
 def changed(stage: str, unprotected: str = "", **values: Any) -> dict[str, Any]:
-    """The context with some of the stage's fields set otherwise."""
+    """Return the context with some fields of the stage replaced."""
     found = context()
     found["stages"][stage] = {**found["stages"][stage], **values}
     chosen = {"stage": stage, "unprotected": unprotected}
@@ -69,20 +69,20 @@ class Stack(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What a synthesis wrote. Read from its files: through jsii each template takes a second."""
+    """The files of a synthesis. They are read from disk, because jsii takes a second a template."""
 
     manifest: dict[str, Any]
-    stacks: tuple[Stack, ...]  # each behind those it reads from
-    report: dict[str, Any]  # of the rules
+    stacks: tuple[Stack, ...]  # in order of dependency
+    report: dict[str, Any]  # of the security rules
 
     @property
     def templates(self) -> dict[str, dict[str, Any]]:
-        """By the last part of the stack's name."""
+        """Return the templates by the last part of the stack's name."""
         return {one.stack_name.rsplit("-", 1)[1]: one.template for one in self.stacks}
 
 
 def synthesise(stage: str, **values: Any) -> Made:
-    """Under the rules: what is against them raises."""
+    """Synthesise a stage. A violation of the security rules raises."""
     with tempfile.TemporaryDirectory(prefix="punctual-synth-") as outdir:
         app = App(context=changed(stage, **values), outdir=outdir, analytics_reporting=False)
         names = [one.stack_name for one in build(app).synth().stacks]
@@ -104,7 +104,7 @@ def assembly(stage: str) -> Made:
 
 @cache
 def full() -> Made:
-    """The prod stage with everything that is optional."""
+    """Return the prod stage with all optional features."""
     return synthesise("prod", **FULL)
 
 
@@ -117,7 +117,7 @@ def template(made: Made, stack: str) -> Template:
 
 
 def resources(made: Made, kind: str, *stacks: str) -> list[Resource]:
-    """All of one type, of some stacks or of all."""
+    """Return all resources of one type, of some stacks or of all."""
     return [
         Resource(name, body["Type"], body)
         for stack, one in made.templates.items()
@@ -128,7 +128,7 @@ def resources(made: Made, kind: str, *stacks: str) -> list[Resource]:
 
 
 def functions(made: Made) -> dict[str, Resource]:
-    """By the name that follows the stage's."""
+    """Return the functions by name without the stage."""
     return {
         one.properties["FunctionName"].split("-", 2)[2]: one
         for one in resources(made, "AWS::Lambda::Function")
@@ -136,7 +136,7 @@ def functions(made: Made) -> dict[str, Resource]:
 
 
 def listed() -> str:
-    """A logical id that changes is a resource that is replaced."""
+    """Return all logical ids. A changed id means that the resource is replaced."""
     lines = [
         f"Punctual-{stage}-{stack} {body['Type']} {name}"
         for stage in STAGES
@@ -147,7 +147,10 @@ def listed() -> str:
 
 
 def acknowledged() -> str:
-    """What is let pass, where, why, and by which stages; `full` is prod with all that may be."""
+    """Return all suppressed violations with place, reason and stages.
+
+    `full` is the full prod stage.
+    """
     made = {**{stage: assembly(stage) for stage in STAGES}, "full": full()}
     found: dict[str, list[str]] = {}
     for kind, each in made.items():
@@ -158,7 +161,7 @@ def acknowledged() -> str:
 
 
 def _answer(one: Mapping[str, Any]) -> str:
-    """One line, the same for each stage, with what another stack holds named in short."""
+    """Return a line that is equal on all stages, with short names for other stacks' resources."""
     line = f"{one['acknowledgedAt']} {one['ruleName']}: {one['reason']}"
     line = re.sub(
         r'\{"Fn::GetStackOutput":.*?"OutputName":"PublishOutputFn(\w+)"\}\}?', r"<\1>", line

@@ -1,4 +1,4 @@
-"""A template as a person would tell it: what a resource refers to stands there by its name."""
+"""Templates with references replaced by resource names, for readable assertions."""
 
 import re
 from typing import Any
@@ -26,7 +26,7 @@ def values(made: Made) -> dict[str, Any]:
 
 
 def short(made: Made, stack: str, name: str) -> str:
-    """What a person calls a resource; where nobody calls it anything, its logical id."""
+    """Return the short name of a resource, or its logical id."""
     body = made.templates[stack]["Resources"][name]
     properties = body.get("Properties", {})
     match body["Type"]:
@@ -46,7 +46,7 @@ def short(made: Made, stack: str, name: str) -> str:
 
 
 def named(made: Made, value: Any, stack: str) -> Any:
-    """A value with each reference as the name of what it refers to: `<wake>`, `<planner.Arn>`."""
+    """Return a value with a name for each reference, such as `<wake>` or `<planner.Arn>`."""
 
     def name(found: re.Match[str]) -> str:
         return f"<{short(made, found[1], found[2])}{found[3] or ''}>"
@@ -64,7 +64,10 @@ def named(made: Made, value: Any, stack: str) -> Any:
 
 
 def every(made: Made, kind: str) -> list[dict[str, Any]]:
-    """Properties of all of one type but their tags, which another test looks at."""
+    """Return the properties of all resources of one type, without tags.
+
+    Another test covers tags.
+    """
     return [
         {
             key: one
@@ -87,5 +90,5 @@ def ids(made: Made, kind: str) -> list[str]:
 
 
 def kept(made: Made) -> tuple[str, str]:
-    """What becomes of a resource that is deleted, and of one that is replaced."""
+    """Return the deletion policy and the replacement policy of a stage's data."""
     return ("RetainExceptOnCreate", "Retain") if stage(made) == "prod" else ("Delete", "Delete")

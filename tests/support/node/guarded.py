@@ -1,4 +1,4 @@
-"""Installations that need tokens: a node, and the deployed API with its authorizer."""
+"""Installations that require tokens: a node, and the deployed API with its authorizer."""
 
 import json
 import os
@@ -76,7 +76,7 @@ class Installation(NamedTuple):
     """`ask` takes a token, a method, a path below the root, a body and headers."""
 
     ask: Callable[..., Answer]
-    admin: str  # the token of an admin of `home`
+    admin: str  # an admin's token in the tenant `home`
     home: str
     wait: Callable[[float], None]
 

@@ -45,7 +45,7 @@ def jwk_of(kind: str, kid: str, key: Any, **more: Any) -> dict[str, Any]:
 
 
 class Issuer:
-    """Publish `pages` by path. A page is a value or bytes."""
+    """A server of `pages` by path. A page is a value or bytes."""
 
     def __init__(self, address: str) -> None:
         self.address = f"{address}/realm"

@@ -1,4 +1,4 @@
-"""Calls of a node that runs as a process, and waiting for what they show."""
+"""Calls of a node process, and waits for their results."""
 
 import asyncio
 import os

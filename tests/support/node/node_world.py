@@ -1,4 +1,4 @@
-"""A node that is stepped by hand on a clock that stands, with a task that waits to be let go."""
+"""A node that a test steps on a stopped clock, with a task that waits for the test."""
 
 import threading
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ T = "local"
 
 
 class Gate:
-    """A task that runs until the test opens it, or it is stopped."""
+    """A task that runs until the test opens it or the node stops it."""
 
     def __init__(self) -> None:
         self.open = threading.Event()
@@ -89,7 +89,7 @@ class World:
         return view.head.job_id
 
     def until(self, seconds: float) -> None:
-        """Step at each moment that the node asks for, up to so long after noon."""
+        """Step at each time that the node asks for, up to `seconds` after noon."""
         end = NOON + timedelta(seconds=seconds)
         for _ in range(10_000):
             at = self.node.next_at()
@@ -101,7 +101,7 @@ class World:
         self.node.step()
 
     def settle(self) -> None:
-        """Wait for the workers' ends, then write them."""
+        """Wait until the workers finish, and store their results."""
         assert self.woken.wait(10)
         self.woken.clear()
         self.node.step()

@@ -1,4 +1,7 @@
-"""Writes units without an end, and says after each that it is kept; its test kills it."""
+"""Write transactions forever, and report each one when it is durable.
+
+The test kills the process.
+"""
 
 import os
 import sys
@@ -14,7 +17,7 @@ JOBS_A_UNIT = 5
 
 
 def write(store: Store, unit: int) -> None:
-    """Jobs that are made in one unit, then claimed, then ended: each unit does a step of three."""
+    """Write one transaction. It creates jobs, claims those of the last one, and ends older ones."""
     for age, step in ((0, made), (1, claimed), (2, ended)):
         if unit >= age:
             for n in range(JOBS_A_UNIT):

@@ -1,4 +1,4 @@
-"""Two tenants of one installation, each with a token, a job and a run, and all that it can read."""
+"""Two tenants of one installation, each with a token, a job, a run and all its readable data."""
 
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ LISTS = ("/jobs", "/runs", "/tokens", "/audit")
 
 
 class Theirs(NamedTuple):
-    """What a tenant has, and everything that it can read of it."""
+    """The token and the ids of a tenant, and its readable data."""
 
     token: str
     ids: dict[str, str]
@@ -42,7 +42,7 @@ class World(NamedTuple):
     globex: Theirs
 
     def state(self, whose: Theirs) -> dict[str, Any]:
-        """All that a tenant reads, as it reads it; but the audit of its own calls."""
+        """Return every answer that a tenant reads, without the audit of its own calls."""
         asked = [call for call in API_CALLS if call.method == "GET" and not call.is_public]
         answers = {}
         for call in asked:

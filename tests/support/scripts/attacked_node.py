@@ -1,7 +1,7 @@
-"""Plays the node to one hostile script, in a process of its own and with something to steal.
+"""Act as the node for one hostile script, in a process of its own with secrets to steal.
 
-Arguments: the folder of its data, the sandbox, and `shared` or `alone`. The script's code comes on
-standard input; what became of it goes to standard output, as JSON.
+Arguments: the data folder, the sandbox, and `shared` or `alone`. The script's code comes on
+standard input. The result goes to standard output as JSON.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""The code of a hostile script: each attack answers what it got, or the error that stopped it.
+"""The code of a hostile script. Each attack returns its result or the error that stopped it.
 
-Sent to the script as source, so it imports nothing of ours.
+The script receives this file as source, so the file imports nothing of ours.
 """
 
 import ctypes
@@ -176,7 +176,7 @@ def slow_the_node(node: int, data: str) -> str:
 
 @attack
 def slow_all_of_the_user(node: int, data: str) -> str:
-    os.setpriority(os.PRIO_USER, 0, 0)  # changes nothing if it succeeds
+    os.setpriority(os.PRIO_USER, 0, 0)  # no effect if it succeeds
     return "slowed"
 
 

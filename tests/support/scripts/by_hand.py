@@ -1,4 +1,4 @@
-"""Hands without threads: what is started ends when a manual clock comes to its moment."""
+"""A task runner without threads. A task ends when a manual clock reaches its time."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -16,7 +16,10 @@ class _Started(NamedTuple):
 
 
 class ByHand:
-    """A task lasts as its payload says, others not at all, or as long as `beside` says."""
+    """A runner.
+
+    A task takes the payload's duration; other calls take none, or the next of `beside`.
+    """
 
     def __init__(self, clock: ManualClock) -> None:
         self._clock = clock
@@ -66,9 +69,9 @@ def _obeys(work: Work) -> bool:
 
 
 class Doing:
-    """Does as the payload says: {"out", "type", "error", "log": text, "http_status": 200}.
+    """A task that the payload scripts: {"out", "type", "error", "log": text, "http_status": 200}.
 
-    "hangs": so many seconds go by, for whoever started it too, until it looks whether to stop.
+    "hangs" advances the shared clock by that many seconds before the task checks for a stop.
     """
 
     def __init__(self, clock: ManualClock) -> None:

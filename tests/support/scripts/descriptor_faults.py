@@ -1,4 +1,4 @@
-"""Makes the opening of a file fail, at any place in this process or in a launcher."""
+"""Make opening a file fail at any place in this process or in a launcher."""
 
 import errno
 import os
@@ -20,11 +20,11 @@ THREADS = (
     "quick",
     "long",
     "resolve",
-)  # those of a node, not those of a test's server
+)  # of a node, without those of a test's server
 
 
 class Openings:
-    """Counts openings; those from number `first` on fail, so many of them."""
+    """Counts openings. From number `first` on, the next `many` of them fail."""
 
     def __init__(self, first: int, many: int, number: int = errno.EMFILE) -> None:
         self._first = first
@@ -56,10 +56,10 @@ _hooked = False
 
 @contextmanager
 def failing(monkeypatch: pytest.MonkeyPatch, openings: Openings) -> Iterator[Openings]:
-    """Let this process's openings fail: those that Python reports, pipes, and selectors."""
+    """Make this process's openings fail. Audited calls, pipes and selectors are counted."""
     global _hooked
     if not _hooked:
-        sys.addaudithook(_hook)  # it cannot be taken away, only be idle
+        sys.addaudithook(_hook)  # an audit hook cannot be removed, so it stays idle
         _hooked = True
 
     def counted(make: Callable[[], Any]) -> Callable[[], Any]:
@@ -110,7 +110,7 @@ arm({armed!r}, {many}, {number})
 
 
 class LauncherFaults:
-    """Lets the first launcher that starts fail at its opening number `first`."""
+    """Makes the first launcher fail at its opening number `first`."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class LauncherFaults:
         number: int = errno.EMFILE,
     ) -> None:
         armed = folder / f"armed-{first}"
-        armed.symlink_to(str(first))  # a link is made and read without opening it
+        armed.symlink_to(str(first))  # a link needs no opening
         self._met = Path(f"{armed}.met")
         setup, start = process.LAUNCH.split("import time; ", 1)
         code = _IN_LAUNCHER.format(armed=str(armed), many=many, number=int(number))

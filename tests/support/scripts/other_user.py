@@ -1,4 +1,4 @@
-"""Runs a program of ours as ourselves or as another user, who has no rights but its own."""
+"""Run our program as this user or as an unprivileged user."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ NEEDED = "tests.support.scripts.attacked_node"
 
 
 def run_python(user: str, *arguments: str, said: str = "", **env: str) -> str:
-    """What Python prints, as `ours` or as `nobody`; it must succeed."""
+    """Return the output of Python, run as `ours` or as `nobody`. It must succeed."""
     ran = subprocess.run(
         [python_for(user), *arguments],
         input=said,
@@ -42,7 +42,7 @@ def identity(user: str) -> dict[str, Any]:
 
 @lru_cache
 def python_for(user: str) -> str:
-    """An interpreter that the user may execute, with what the node needs."""
+    """Return an interpreter that the user may execute, with the node's dependencies."""
     if user == "ours":
         return sys.executable
     if os.geteuid() != 0:

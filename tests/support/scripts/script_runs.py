@@ -1,4 +1,4 @@
-"""Runs scripts as real processes, in a sandbox or without."""
+"""Run scripts as real processes, with or without a sandbox."""
 
 import os
 import threading
@@ -17,11 +17,11 @@ from punctual.tasks.script.task import ScriptTask
 
 LONG = 300.0
 PATIENCE = 10.0
-RUN = f"run-{os.getpid()}"  # what is left of a run is found by its id, in all of the machine
+RUN = f"run-{os.getpid()}"  # left-over processes are found by this id, on the whole machine
 
 
 class Log:
-    """Keeps what is logged and acts once it holds a given text."""
+    """Keeps the log, and calls `then` once the log contains `until`."""
 
     def __init__(self, until: bytes = b"", then: Callable[[], None] = lambda: None) -> None:
         self.data = b""
@@ -36,7 +36,7 @@ class Log:
 
 
 class Book:
-    """Writes down which groups lived, and whether they did when they were named."""
+    """Records process groups, and their state when they were reported."""
 
     def __init__(self) -> None:
         self.started: list[tuple[str, Group]] = []
@@ -75,7 +75,7 @@ def unconfined() -> Sandbox:
 
 
 def usual(closed: Path) -> Sandbox:
-    """Landlock, or nothing where this kernel has none: then the tests of scripts hold as well."""
+    """Return a Landlock sandbox, or none if the kernel lacks it. The tests pass with both."""
     return choose("landlock" if landlock.version() else "none", closed, shared=False)
 
 
