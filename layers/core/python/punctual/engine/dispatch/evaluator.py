@@ -1,4 +1,4 @@
-"""A look: load the heads that timers name, decide, and see to what follows."""
+"""The evaluator: it evaluates the jobs that timers name."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -22,7 +22,7 @@ class Evaluator:
     def look(
         self, timers: Sequence[Timer], ahead: timedelta = timedelta(0)
     ) -> list[tuple[Sequence[Timer], Result]]:
-        """One look a job, whatever number of its timers are due."""
+        """Evaluate each job once, however many of its timers are due."""
         by_key: dict[Key, list[Timer]] = {}
         for timer in timers:
             by_key.setdefault(timer.key, []).append(timer)
@@ -39,7 +39,7 @@ class Evaluator:
         self._steps.tell(event, **facts)
 
     def look_at(self, keys: Sequence[Key]) -> list[Result]:
-        """A look that no timer brought. A head that cannot be read fails its own look only."""
+        """Evaluate jobs without a timer. An unreadable state fails only its own evaluation."""
         writers = marks(self._new_id, len(keys))
         return self._steps.apply(
             [

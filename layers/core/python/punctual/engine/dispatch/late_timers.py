@@ -1,4 +1,4 @@
-"""Timers behind the watermark: none should be there, and none would be looked at any more."""
+"""The sweep of timers behind the watermark. None should exist, and no poller reads them."""
 
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -7,9 +7,9 @@ from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.timers import Timer
 
-BACK = timedelta(days=2)  # a put that came too late lands close behind the watermark
+BACK = timedelta(days=2)  # a late put lands shortly before the watermark
 BUCKET = timedelta(minutes=1)
-PLACES = 500  # read by one step
+PLACES = 500  # partitions read by one step
 PAGE = 500
 
 
@@ -24,7 +24,7 @@ class Sweeper:
         self._looker = looker
 
     def step(self, cursor: datetime | None = None) -> Swept:
-        """Look at what some of the minutes behind still hold; the look deletes it."""
+        """Evaluate, and so delete, the timers of some minutes before the watermark."""
         watermark = self._ports.buckets.watermark()
         if watermark is None:
             return Swept(0, None)

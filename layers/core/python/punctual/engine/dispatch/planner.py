@@ -1,7 +1,7 @@
-"""The planner: one authoritative time, and who looks after which minute up to two ahead.
+"""The planner: it hands out partitions up to two minutes ahead and moves the watermark.
 
-For an installation that holds its minutes all the time, where a lease costs nothing; one whose
-pollers come and go looks before it hands out (`lookout.py`).
+This planner serves one process that holds its partitions all the time, where a lease costs nothing.
+With pollers on demand, `on_demand/planner.py` reads a partition before it hands it out.
 """
 
 from collections.abc import Sequence
@@ -15,8 +15,8 @@ from punctual.engine.ports.partitions import BucketLease, Buckets
 AHEAD = timedelta(minutes=2)
 BUCKET = timedelta(minutes=1)
 LEASE = timedelta(seconds=60)
-REOPENED = timedelta(minutes=10)  # before now: timers may have been put into these meanwhile
-OLD_BUCKETS = 1_440  # places behind are handed out so many at a time, and those of now first
+REOPENED = timedelta(minutes=10)  # before now; timers may have been put into these meanwhile
+OLD_BUCKETS = 1_440  # past minutes in one tick; current minutes come first
 
 
 class Planned(NamedTuple):
@@ -31,15 +31,15 @@ class Planner:
         self._owner = owner
 
     def reopen(self, now: datetime) -> bool:
-        """Open the minutes that were closed while the clock ran ahead. True if there were any.
+        """Open the minutes that were closed while the clock ran ahead. Return True if any were.
 
-        A timer that is put into a closed minute is never looked at.
+        A timer in a closed minute is never evaluated.
         """
         current = bucket_of(now)
         return self._buckets.reopen(current, current - REOPENED)
 
     def tick(self, now: datetime, held: Sequence[TimerPartition] = ()) -> Planned:
-        """Hand out what nobody holds, from the watermark to two minutes ahead."""
+        """Lease the free partitions from the watermark to two minutes ahead."""
         self.reopen(now)
         shards = max(1, self._buckets.shards())
         watermark = self._advance(now, shards)
@@ -56,7 +56,7 @@ class Planner:
         return Planned(leases, watermark, len(wanted) > OLD_BUCKETS)
 
     def _advance(self, now: datetime, shards: int) -> datetime:
-        """Move the watermark over what is done; it never passes what is not."""
+        """Move the watermark over minutes that are done, and no further. Return it."""
         stored = self._buckets.watermark()
         if stored is None:
             start = bucket_of(now) - BUCKET
@@ -70,7 +70,7 @@ class Planner:
 
 
 def _minutes(watermark: datetime, now: datetime) -> list[datetime]:
-    """What is due now and ahead first, then what is behind, oldest first, a day of it at most."""
+    """Return the minutes from now on, then at most a day of past ones, oldest first."""
     current = bucket_of(now)
     ahead = [current + BUCKET * step for step in range(int(AHEAD / BUCKET) + 1)]
     behind: list[datetime] = []

@@ -1,4 +1,4 @@
-"""The poller: a step, (now) → effects and when to step again. It never sleeps."""
+"""The poller: a step evaluates due timers and returns when to step again. It never sleeps."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -14,23 +14,23 @@ from punctual.engine.ports.timers import Timer, Timers
 
 BATCH = 500
 BUCKET = timedelta(minutes=1)
-GRACE = timedelta(seconds=15)  # 5 s of skew, and the 10 s that a write may take
-AGAIN = timedelta(seconds=1)  # what was too early is looked at again after this, at the soonest
+GRACE = timedelta(seconds=15)  # 5 s of clock skew, and 10 s for a slow put
+AGAIN = timedelta(seconds=1)  # shortest pause before a timer that was too early is evaluated again
 LEASE = timedelta(seconds=60)
 RENEW = timedelta(seconds=20)
 
 
 class Stepped(NamedTuple):
-    """What a step did, and when the next is due (None: nothing to wait for)."""
+    """The number of timers in a step, and when the next step is due (None: no timer is known)."""
 
     handled: int
     next_at: datetime | None
 
 
 class Poller:
-    """Holds leases on places and looks at their timers on time.
+    """Holds leases on partitions and evaluates their timers on time.
 
-    `ahead`: how long before its time an occurrence may be fired, so that only sending is left.
+    `ahead` is how long before its time an occurrence may be fired, so that only the send is left.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class Poller:
         self._window.add(timers)
 
     def start_over(self) -> None:
-        """After a unit that was undone: read again what stands."""
+        """Forget the timers and read them again, after a transaction was rolled back."""
         self._later = []
         self._window.start_over()
 
     def forget_pauses(self) -> None:
-        """The clock was set: what waits for a moment of the old time is looked at now."""
+        """Evaluate delayed timers now. The clock was set, so their times no longer apply."""
         self._failing = EvaluationRetries()
         self.start_over()
 
     def step(self, now: datetime) -> Stepped:
-        """Look at what is due, a batch at most; close what is surely empty."""
+        """Evaluate at most a batch of due timers, and close the partitions that are empty."""
         self._bring_back(now)
         self._renew(now)
         self._window.fill()
@@ -115,9 +115,10 @@ class Poller:
         self._window.forget(over)
 
     def _fail(self, brought: Sequence[Timer], now: datetime, later: bool) -> None:
-        """Again after a pause; in the end not before the reconciler puts a timer once more.
+        """Delay the timers of a failed evaluation, and delete them after the last try.
 
-        A head of a later version only waits for that: its timers stay, and the watermark with them.
+        The reconciler puts a new timer later. If only a later version of Punctual can read the
+        state, the timers stay, and the watermark does not pass them.
         """
         key = brought[0].key
         at = self._failing.again_at(key, now, waits=later)
@@ -145,7 +146,10 @@ class Poller:
                 self._leases[place] = renewed
 
     def _take_again(self, place: TimerPartition, lease: BucketLease, now: datetime) -> None:
-        """A nudge came: read again what is still ours. Or another has it, and it is let go."""
+        """Lease the partition again after a signal of new timers, and read it anew.
+
+        If another poller has it, give it up.
+        """
         taken = self._buckets.acquire(*place, lease.owner, now, now + LEASE)
         if taken is None:
             self._window.close(place)
@@ -155,7 +159,7 @@ class Poller:
             self._window.reread(place)
 
     def _close(self, now: datetime) -> None:
-        """A bucket is done when it is found empty, consistently, 15 s after its end."""
+        """Mark the partitions as done that a consistent read finds empty 15 s after their end."""
         for place, lease in list(self._leases.items()):
             if place.bucket + BUCKET + GRACE > now or self._window.has(place):
                 continue
@@ -170,11 +174,11 @@ class Poller:
                 self._take_again(place, lease, now)
 
     def next_at(self, now: datetime) -> datetime | None:
-        """When the next step is due; None when nothing is waited for."""
+        """Return when the next step is due, or None if no lease and no timer is known."""
         moments = [at for at, _ in self._later]
         soonest = self._window.next_at()
         if soonest is not None:
-            moments.append(soonest - self._ahead / 2)  # by then more have come near: one batch
+            moments.append(soonest - self._ahead / 2)  # so that one batch takes more timers
         for place, lease in self._leases.items():
             moments.append(max(lease.until - RENEW, now))
             closes = place.bucket + BUCKET + GRACE

@@ -1,4 +1,4 @@
-"""A slow walk over all heads: whatever should have a timer and has none is mended, and told."""
+"""The reconciler: a slow walk over all job states that repairs jobs without a timer."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -15,7 +15,7 @@ from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 
 LATE = timedelta(minutes=5)
-FORGOTTEN = timedelta(hours=1)  # queued, or held under a lease that is over, for so long
+FORGOTTEN = timedelta(hours=1)  # a run is queued, or its lease has expired, for this long
 PAGE = 500
 
 
@@ -23,7 +23,7 @@ class Walked(NamedTuple):
     seen: int
     mended: tuple[Key, ...]
     cursor: str | None
-    unread: Sequence[tuple[Key, str]] = ()  # whose head nobody can read, and why
+    unread: Sequence[tuple[Key, str]] = ()  # with an unreadable state, each with the reason
     heads: Sequence[JobState] = ()
 
 
@@ -34,7 +34,7 @@ class Reconciler:
         self._looker = looker
 
     def step(self, cursor: str | None = None, limit: int | None = None) -> Walked:
-        """One page of heads. It should find nothing: what it mends is worth an alarm."""
+        """Repair a page of jobs. A healthy system needs no repair, so each deserves an alarm."""
         begun = self._steps.clocks.read()
         now = begun.wall
         page = self._ports.heads.walk(cursor, limit or PAGE)
@@ -50,7 +50,10 @@ class Reconciler:
         return Walked(len(page.heads), keys, page.cursor, page.unread, page.heads)
 
     def _unchanged(self, missing: Mapping[Key, tuple[int, datetime]]) -> tuple[Key, ...]:
-        """A timer goes only after a swap: a head that moved on since it was read says nothing."""
+        """Return the jobs that have not changed since they were read.
+
+        A timer is deleted only after a swap. So a missing timer proves nothing for a changed job.
+        """
         standing, _ = load(self._ports.heads, list(missing)) if missing else ({}, {})
         return tuple(
             key
@@ -61,7 +64,7 @@ class Reconciler:
     def _abandoned(
         self, heads: Sequence[JobState], now: datetime
     ) -> dict[Key, tuple[int, datetime]]:
-        """Jobs with a holder whose lease is long over: the look that ends it never came."""
+        """Return jobs with a lease that expired long ago, and that no evaluation has ended."""
         suspects = [
             Key(head.tenant, head.job_id)
             for head in heads
@@ -79,9 +82,9 @@ class Reconciler:
     def _forgotten(
         self, heads: Sequence[JobState], now: datetime
     ) -> dict[Key, tuple[int, datetime]]:
-        """When a look is to be asked for: now, or at the time of the timer that is not there.
+        """Return version and time of the timer to put: now, or at the time of the missing one.
 
-        That one itself is put again: the next look takes what the head counts on for standing.
+        A missing timer is put again at its own time, because the next evaluation relies on it.
         """
         found: dict[Key, tuple[int, datetime]] = {}
         counted_on: dict[Key, tuple[int, datetime]] = {}
@@ -101,9 +104,10 @@ class Reconciler:
         return found
 
     def _absent(self, moments: Mapping[Key, datetime]) -> set[Key]:
-        """Of whose job no timer is at its moment.
+        """Return the jobs without a timer at the expected time.
 
-        It is looked for where it would be put now, and then wherever fewer shards may have put it.
+        The search starts at the present shard of the job. It then covers all shards, because the
+        timer may have been put when fewer shards were configured.
         """
         left = self._not_at(moments, None)
         for shard in range(self._ports.buckets.shards()) if left else ():

@@ -1,6 +1,7 @@
-"""Looks that fail each time, or leave something undone: again after pauses that double.
+"""Retries of failed and of incomplete evaluations, after pauses that double.
 
-Those that fail are set aside in the end. What is undone is owed: it waits for whom it needs.
+A job with failed evaluations is parked after the last try. Incomplete evaluations are retried
+until their effects are done.
 """
 
 from datetime import datetime, timedelta
@@ -8,15 +9,15 @@ from datetime import datetime, timedelta
 from punctual.engine.ports.rows import Key
 
 PAUSE = timedelta(seconds=15)
-SHORT = timedelta(seconds=1)  # what could not be done was mostly refused for a moment
+SHORT = timedelta(seconds=1)  # most incomplete evaluations succeed soon
 PAUSE_MOST = timedelta(minutes=5)
-UNANSWERED_MOST = timedelta(seconds=15)  # it is asked soon after it is back
-TRIES = 8  # over about 18 minutes
-KNOWN = 10_000  # jobs with something undone; others may have seen to the oldest since
+UNANSWERED_MOST = timedelta(seconds=15)  # so that work goes on soon after the store is back
+TRIES = 8  # in about 18 minutes
+KNOWN = 10_000  # incomplete jobs; other pollers may have completed the oldest since
 
 
 class _Row:
-    """By job: how often in a row, and when again."""
+    """The number of tries in a row, and the time of the next one, by job."""
 
     def __init__(self, first: timedelta, most: int | None = None) -> None:
         self._first = first
@@ -27,7 +28,10 @@ class _Row:
         return len(self._tries)
 
     def once_more(self, key: Key, now: datetime) -> tuple[int, datetime]:
-        """A look that somebody asked for within the pause does not count."""
+        """Count a try. Return the number of tries and the time of the next one.
+
+        An evaluation within the pause, which another trigger started, does not count.
+        """
         before, again = self._tries.pop(key, (0, now))
         if before == 0 or now >= again:
             before, again = before + 1, now + self._pause(before)
@@ -44,19 +48,19 @@ class _Row:
 
 
 class EvaluationRetries:
-    """How often the look at each of these jobs has failed, or left something undone, in a row."""
+    """Counts the failed and the incomplete evaluations in a row of each job."""
 
     def __init__(self) -> None:
         self._failed, self._undone = _Row(PAUSE), _Row(SHORT, KNOWN)
-        self._unanswered = 0  # batches, in a row
+        self._unanswered = 0  # batches in a row
 
     def __len__(self) -> int:
         return len(self._failed) + len(self._undone)
 
     def again_at(self, key: Key, now: datetime, waits: bool = False) -> datetime | None:
-        """When to look again; None: no more, until something else asks for a look.
+        """Return when to evaluate a failed job again, or None if it is parked now.
 
-        What `waits` is not set aside, however often its look has failed.
+        A parked job stays so until another trigger. With `waits`, a job is never parked.
         """
         tries, again = self._failed.once_more(key, now)
         if tries < TRIES or waits:
@@ -65,14 +69,14 @@ class EvaluationRetries:
         return None
 
     def undone_at(self, key: Key, now: datetime) -> datetime:
-        """When to look again at what was decided, and could not all be done."""
+        """Return when to evaluate a job with incomplete effects again."""
         self._failed.forget(key)
         return self._undone.once_more(key, now)[1]
 
     def unanswered_at(self, now: datetime) -> datetime:
-        """When to look again at a batch that a store did not answer.
+        """Return when to evaluate a batch again that the store did not answer.
 
-        Its timers may have been put before: each time anew, in rows of their own.
+        The pause doubles, because each try may put new timers in rows of their own.
         """
         pause = min(SHORT * (1 << min(self._unanswered, 10)), UNANSWERED_MOST)
         self._unanswered += 1

@@ -1,4 +1,4 @@
-"""The timers of some minutes, soonest first, read page by page and never all at once."""
+"""The timers of some partitions, soonest first, read page by page to bound the memory."""
 
 import heapq
 from collections import Counter
@@ -12,14 +12,14 @@ PAGE = 2_000
 
 
 class TimerPartition(NamedTuple):
-    """One bucket and shard."""
+    """A bucket and a shard."""
 
     bucket: datetime
     shard: int
 
 
 class _Reading:
-    """How far one place has been read: all before `reached` are in the heap or handled."""
+    """The position in a partition. Timers before `reached` are in the heap or consumed."""
 
     __slots__ = ("complete", "cursor", "reached")
 
@@ -36,7 +36,7 @@ class TimerWindow:
         self._places: dict[TimerPartition, _Reading] = {}
         self._heap: list[tuple[tuple[datetime, str, str, int], Timer]] = []
         self._known: set[Timer] = set()
-        self._open: Counter[TimerPartition] = Counter()  # known timers by place
+        self._open: Counter[TimerPartition] = Counter()  # number of known timers by partition
 
     @property
     def places(self) -> Sequence[TimerPartition]:
@@ -55,16 +55,16 @@ class TimerWindow:
             del self._open[place]
 
     def has(self, place: TimerPartition) -> bool:
-        """Whether timers of this place are known and not handled yet."""
+        """Return True if the partition has known timers that are not consumed."""
         return self._open[place] > 0
 
     def reread(self, place: TimerPartition) -> None:
-        """Something was put there: look from the start; what is known is not taken twice."""
+        """Read the partition from its start again. Known timers are not taken twice."""
         if place in self._places:
             self._places[place] = _Reading()
 
     def add(self, timers: Sequence[Timer]) -> None:
-        """Timers just put. Those that a later page will bring anyway need no room yet."""
+        """Add new timers, except those that a later page returns anyway."""
         for timer in timers:
             place = TimerPartition(timer.bucket, timer.shard)
             reading = self._places.get(place)
@@ -72,14 +72,14 @@ class TimerWindow:
                 continue
             if reading.complete or (reading.reached and timer.at < reading.reached):
                 self._push(timer)
-            elif timer.at == reading.reached:  # before the cursor, or behind it: nobody knows
+            elif timer.at == reading.reached:  # before or after the cursor
                 if len(self._heap) < self._page:
                     self._push(timer)
                 else:
                     self.reread(place)
 
     def fill(self) -> None:
-        """Read on where there is room: the earliest unread place first."""
+        """Read pages while there is room, the earliest partition first."""
         for place in sorted(self._places):
             reading = self._places[place]
             while not reading.complete and len(self._heap) < self._page:
@@ -106,7 +106,7 @@ class TimerWindow:
             heapq.heappush(self._heap, (timer.order, timer))
 
     def take(self, until: datetime, most: int) -> list[Timer]:
-        """The soonest that are due by `until`; they stay known until forgotten."""
+        """Take the soonest timers that are due by `until`. They stay known until `forget`."""
         taken: list[Timer] = []
         while self._heap and len(taken) < most and self._heap[0][1].at <= until:
             taken.append(heapq.heappop(self._heap)[1])
@@ -123,14 +123,14 @@ class TimerWindow:
             self._open[TimerPartition(*place)] -= count
 
     def start_over(self) -> None:
-        """Forget all that was read: what was done since may have been undone."""
+        """Forget all timers that were read, after a transaction was rolled back."""
         self._heap, self._known, self._open = [], set(), Counter()
         self._places = {place: _Reading() for place in self._places}
 
     def next_at(self) -> datetime | None:
-        """When the soonest is due; pages not read yet hold none earlier of their place."""
+        """Return when the soonest timer is due. Later pages of a partition are not earlier."""
         return self._heap[0][1].at if self._heap else None
 
     def waiting(self) -> list[Timer]:
-        """Those that are known and not taken, in no order."""
+        """Return the known timers that are not taken, in no order."""
         return [timer for _, timer in self._heap]

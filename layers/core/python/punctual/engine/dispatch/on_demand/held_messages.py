@@ -1,7 +1,7 @@
-"""Messages made before their time: held back until a consumer need not wait long for it.
+"""Messages of runs that were fired ahead, held until shortly before their time.
 
-Nothing rests on what is held. The timers that brought it stand until it is sent, and a look at
-one of them sends again what stands queued and due without a claim.
+A held message may be lost. Its trigger timers stay until it is sent. An evaluation of these timers
+sends again each queued run that is due and not claimed.
 """
 
 import heapq
@@ -21,20 +21,20 @@ from punctual.engine.ports.rows import Key
 from punctual.engine.ports.run_queue import Message, Messages
 from punctual.engine.ports.timers import Timer
 
-LONGEST = timedelta(seconds=2)  # so long an executor waits for the moment
+LONGEST = timedelta(seconds=2)  # an executor waits at most this long for the due time
 
 Looked = tuple[Sequence[Timer], Result]
 
 
 class Released(NamedTuple):
-    """What became of messages whose time came near: looks whose effects are done, or not."""
+    """The evaluations for which all messages were sent or refused."""
 
     looked: Sequence[Looked]
-    gone: Sequence[Timer]  # to be deleted, now that what they brought is sent
+    gone: Sequence[Timer]  # to delete, because their messages are sent
 
 
 class _Owner:
-    """A look some of whose messages are held."""
+    """An evaluation with held messages."""
 
     __slots__ = ("left", "looked", "sent")
 
@@ -45,13 +45,13 @@ class _Owner:
 
 
 class EarlyMessages:
-    """The Messages port of a poller that fires ahead. What is held is answered as not sent yet."""
+    """The queue of a poller that fires ahead. It answers for held messages that they are unsent."""
 
     def __init__(self, queue: Messages, clock: Clock, pace: Pace) -> None:
         self._queue = queue
         self._pace = pace
         self._clock = clock
-        self._made: dict[Key, list[Message]] = {}  # by the look that goes on, not adopted yet
+        self._made: dict[Key, list[Message]] = {}  # of the evaluation in progress
         self._refused: set[Key] = set()
         self._heap: list[tuple[datetime, int, Message, _Owner]] = []
         self._order = count()
@@ -78,7 +78,7 @@ class EarlyMessages:
         return answers
 
     def adopt(self, looked: Iterable[Looked]) -> list[Looked]:
-        """Keep the looks that have messages to be sent yet; the others are given back."""
+        """Keep the evaluations with held messages. Return the others."""
         rest = []
         for brought, result in looked:
             made = self._made.get(brought[0].key, [])
@@ -92,7 +92,7 @@ class EarlyMessages:
         return rest
 
     def release(self, until: datetime, most: int) -> Released:
-        """Send what is due by then, the soonest first."""
+        """Send at most `most` held messages that are due by `until`, the soonest first."""
         taken: list[tuple[Message, _Owner]] = []
         while self._heap and self._heap[0][0] <= until and len(taken) < most:
             _, _, message, owner = heapq.heappop(self._heap)
@@ -117,12 +117,12 @@ class EarlyMessages:
         return Released(looked, gone)
 
     def next_at(self) -> datetime | None:
-        """When to begin to send: as late as their number allows."""
+        """Return when to begin to send, as late as the number of messages allows."""
         return self._heap[0][0] - self.lead if self._heap else None
 
     @property
     def sending(self) -> timedelta:
-        """What it takes to send all that is held."""
+        """Return the time that it takes to send all held messages."""
         return timedelta(seconds=len(self._heap) / self._pace.sent)
 
     @property

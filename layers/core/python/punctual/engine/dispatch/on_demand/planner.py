@@ -1,9 +1,11 @@
-"""A planner that looks before it hands out: a minute with nothing in it costs two reads a shard.
+"""A planner that reads a partition before it wakes a poller.
 
-For deployments whose pollers come and go. Each place is looked at once ahead, and once 15 s after
-its end, when what is found empty stays so; only where something stands is a poller called. What
-was seen is kept in memory: a planner that forgot it looks again, from the stored watermark, which
-is never ahead of the truth. Nothing here needs a lease: whoever looks, finds the same.
+This planner serves pollers on demand. It reads each partition once ahead, and once 15 s after its
+end. An empty partition then stays empty. So an empty minute costs two reads a shard, and only a
+partition with timers starts a poller.
+
+The planner keeps its findings in memory. A new planner starts from the stored watermark, which is
+never past an open minute. The planner needs no lease, because two planners find the same.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,22 +22,23 @@ from punctual.engine.dispatch.timer_window import TimerPartition
 from punctual.engine.ports.partitions import BucketLease, Buckets
 from punctual.engine.ports.timers import Timers
 
-KEPT = timedelta(minutes=5)  # so old may the stored watermark be while nothing is due
-LATE = timedelta(seconds=10)  # a timer still there so long after its time: whoever was called?
+KEPT = timedelta(minutes=5)  # longest time between writes of the watermark while nothing is due
+LATE = timedelta(seconds=10)  # a timer this long overdue needs another wake-up
 SHARE = 1_000  # timers for one poller
-LOOKS = 2_000  # at minutes behind, in one tick
-UNREAD = 5  # places that could not be read, after which the rest is left to the next tick
+LOOKS = 2_000  # reads of past partitions in one tick
+UNREAD = 5  # unreadable partitions that end a tick; the next tick reads the rest
 
 
 class HeldPartition(Protocol):
     def held(self, places: Sequence[TimerPartition]) -> Mapping[TimerPartition, BucketLease]:
-        """The leases that live on these."""
+        """Return the valid leases of these partitions."""
 
 
 class Seen(NamedTuple):
-    """What a tick found. `unread`: places whose store did not answer.
+    """The result of a tick.
 
-    `later`: places with timers that only a later version can read.
+    `unread` counts partitions that the store did not answer for. `later` counts partitions with
+    timers that only a later version of Punctual can read.
     """
 
     calls: Sequence[WakeUp]
@@ -63,25 +66,24 @@ class PeekingPlanner:
         self.start_over()
 
     def start_over(self) -> None:
-        """Forget what was seen: a call may not have gone out."""
+        """Forget all findings, because a wake-up may not have been sent."""
         self._mark: datetime | None = None
         self._written: datetime | None = None  # the watermark, as it was last read or written
         self._kept_at: datetime | None = None
-        self._calm: set[TimerPartition] = set()  # looked at ahead, and empty
+        self._calm: set[TimerPartition] = set()  # read ahead, and empty
         self._called: dict[TimerPartition, datetime] = {}
-        self._closed: set[TimerPartition] = (
-            set()
-        )  # found empty after their end, before the watermark is
-        self._later: set[TimerPartition] = set()  # but for what waits for a later version
+        self._closed: set[TimerPartition] = set()  # found empty after their end
+        self._later: set[TimerPartition] = set()  # empty except for timers of a later version
         self._unread = 0
         self._worked = False
 
     def tick(
         self, now: datetime, shards: int, pace: int, is_late: Callable[[], bool] = lambda: False
     ) -> Seen:
-        """Look at what is near, and at `pace` minutes behind in which something stands.
+        """Read the near partitions, and past ones until `pace` minutes with timers are found.
 
-        When `is_late`, what is left is for the next tick: what was seen so far must be told.
+        When `is_late` returns True, the next tick reads the rest. The wake-ups of this tick must
+        be sent first.
         """
         self._unread = 0
         self._is_late = is_late
@@ -94,7 +96,7 @@ class PeekingPlanner:
         return Seen(_shared(found), mark, waiting, self._unread, len(self._later))
 
     def rest(self, now: datetime) -> datetime:
-        """A tick that hands out nothing; when it does again, everything is looked at anew."""
+        """Hand out no partition. Return the watermark. The next tick reads everything anew."""
         stored = self._open_from(now)
         kept_at = self._kept_at
         self.start_over()
@@ -103,7 +105,7 @@ class PeekingPlanner:
         return stored
 
     def _open_from(self, now: datetime) -> datetime:
-        """The watermark; where a clock ran ahead of this one, set back to minutes before now."""
+        """Return the watermark, set back to before now if a clock ran ahead of this one."""
         stored, current = self._stored(now), bucket_of(now)
         if max(stored, self._mark or stored) <= current:
             return stored
@@ -112,7 +114,7 @@ class PeekingPlanner:
         return self._stored(now)
 
     def _stored(self, now: datetime) -> datetime:
-        """Read once: should another planner write it, the next write here finds out."""
+        """Return the watermark, read once. If another planner moves it, the next write fails."""
         if self._written is None:
             self._written = self._buckets.watermark()
         if self._written is not None:
@@ -125,7 +127,7 @@ class PeekingPlanner:
         return self._stored(now)
 
     def _near(self, now: datetime, mark: datetime, shards: int) -> Iterator[_Found]:
-        """Minutes that may still be written to, the present one and two ahead."""
+        """Yield findings in minutes that can still receive timers, up to two minutes ahead."""
         current = bucket_of(now)
         bucket = max(mark, current if _is_over(current - BUCKET, now) else current - BUCKET)
         while bucket <= current + AHEAD:
@@ -136,7 +138,7 @@ class PeekingPlanner:
             bucket += BUCKET
 
     def _tried(self, work: Iterator[_Found]) -> Sequence[_Found]:
-        """A place that cannot be read keeps no other from being looked at."""
+        """Return the findings, or none if the store does not answer for this partition."""
         try:
             return list(work)
         except Unavailable:
@@ -159,7 +161,7 @@ class PeekingPlanner:
             self._calm.add(place)
 
     def _overdue(self, place: TimerPartition, now: datetime) -> Iterator[_Found]:
-        """A wake-up was lost, or a poller died: call again, once its lease is over."""
+        """Wake a poller again after a lost wake-up or a crash, once the old lease is over."""
         found = self._look(place, now - LATE, MANY)
         if found is not None:
             yield self._again(found, now)
@@ -171,7 +173,7 @@ class PeekingPlanner:
         return found._replace(at=at)
 
     def _behind(self, now: datetime, mark: datetime, shards: int, pace: int) -> Iterator[_Found]:
-        """The closing looks: oldest first, until `pace` minutes are found that are not done."""
+        """Yield findings in past minutes, oldest first, until `pace` minutes are not done."""
         looks = standing = 0
         bucket = mark
         while _is_over(bucket, now) and standing < pace and looks < LOOKS:
@@ -204,7 +206,7 @@ class PeekingPlanner:
         return _Found(place, timers[0].at, [one.at for one in timers]) if timers else None
 
     def _advance(self, mark: datetime, shards: int) -> datetime:
-        """Over what is done; the watermark never passes what is not."""
+        """Move the watermark over minutes that are done, and no further. Return it."""
         done = self._closed - self._later
         while all(TimerPartition(mark, shard) in done for shard in range(shards)):
             mark += BUCKET
@@ -216,13 +218,13 @@ class PeekingPlanner:
         return mark
 
     def _keep(self, now: datetime, stored: datetime, mark: datetime) -> None:
-        """Write the watermark where a minute with work is done, else now and then."""
+        """Write the watermark after a minute with work, else every five minutes."""
         old = self._kept_at is None or now - self._kept_at >= KEPT
         if old or (self._worked and mark > stored):
             written = self._buckets.advance(stored, mark)
             self._written = mark if written else None
             self._kept_at, self._worked = now, False
-            self._closed -= self._later  # somebody may have seen to it
+            self._closed -= self._later  # a later version may have handled them
 
 
 def _is_over(bucket: datetime, now: datetime) -> bool:
@@ -230,7 +232,7 @@ def _is_over(bucket: datetime, now: datetime) -> bool:
 
 
 def _shared(found: Sequence[_Found]) -> list[WakeUp]:
-    """One poller takes all shards of a quiet minute; what is more than its share goes to others."""
+    """Return wake-ups by minute. A poller takes all shards, up to `SHARE` timers."""
     calls = []
     for _, some in groupby(sorted(found), key=lambda one: one.place.bucket):
         share: list[_Found] = []
@@ -246,7 +248,7 @@ def _shared(found: Sequence[_Found]) -> list[WakeUp]:
 
 
 def _weight(found: _Found) -> int:
-    """Of a place with many nobody knows how many."""
+    """Return the number of timers, or a full share if there are too many to count."""
     return SHARE if found.many >= MANY else found.many
 
 

@@ -1,4 +1,4 @@
-"""A poller that comes when it is called, and leaves as soon as nothing is near."""
+"""A poller that a wake-up starts, and that ends as soon as no timer is near."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -16,13 +16,13 @@ from punctual.engine.dispatch.timer_window import TimerPartition, TimerWindow
 from punctual.engine.ports.partitions import Buckets
 from punctual.engine.ports.timers import Timer, Timers
 
-READ = 60  # seconds of work that are known at once
-RELEASED = 1_000  # messages in one step
-AT_ONCE = 100  # fired in one step at the least: 0.8 s with the least memory
+READ = 60  # seconds of work that the window holds
+RELEASED = 1_000  # messages sent in one step
+AT_ONCE = 100  # smallest batch; takes 0.8 s with the least memory
 
 
 class OnDemandPoller(Poller):
-    """It closes no minute: the planner looks at each after its end, and needs no mark for that."""
+    """A poller that closes no partition. The planner reads each one after its end."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class OnDemandPoller(Poller):
     ) -> None:
         super().__init__(timers, buckets, looker, AHEAD)
         self._pace = pace
-        # Half a second's work, for what is to be sent meanwhile waits.
+        # Half a second of work, because held messages wait in the meantime.
         self._batch = min(BATCH, max(AT_ONCE, int(pace.fired / 2)))
         self._window = TimerWindow(timers, int(pace.fired * READ))
         self._held = held
@@ -46,7 +46,7 @@ class OnDemandPoller(Poller):
         self.missed = 0
 
     def step(self, now: datetime) -> Stepped:
-        """Send what is near, then fire what is soon, or up to a minute ahead before a burst."""
+        """Send messages that are near, then fire: soon due runs, or a burst a minute ahead."""
         self._release(now, now + self._early.lead)
         self._ahead = self._reach(now)
         stepped = super().step(now)
@@ -69,11 +69,11 @@ class OnDemandPoller(Poller):
 
     @property
     def holds(self) -> bool:
-        """Whether messages are made that nobody else would send at their time."""
+        """Return True if messages are held. No other poller sends them on time."""
         return self._early.next_at() is not None
 
     def send_all(self) -> None:
-        """Leave nothing held: who takes a message before its time hands it back until then."""
+        """Send all held messages. An executor returns a message that is early."""
         while (at := self._early.next_at()) is not None:
             self._release(at, at + LONGEST)
 
@@ -85,14 +85,14 @@ class OnDemandPoller(Poller):
             super().settle(released.looked, now)
 
     def _close(self, now: datetime) -> None:
-        """Nothing to close."""
+        """Close no partition."""
 
     def next_at(self, _now: datetime) -> datetime | None:
-        """When there is something to do, whatever leases may need until then."""
+        """Return when work is due, without regard to lease renewals."""
         return self._soonest(FIRE)
 
     def needed_at(self) -> datetime | None:
-        """When somebody must be here at the latest: who is here anyway begins earlier."""
+        """Return the latest time a poller must run. One already running starts earlier."""
         return self._soonest(SEND + READY)
 
     def _soonest(self, before: timedelta) -> datetime | None:
@@ -103,16 +103,19 @@ class OnDemandPoller(Poller):
         return min(moments, default=None)
 
     def _begin_at(self, before: timedelta = FIRE) -> datetime | None:
-        """When to begin so that whatever is due in a second is fired by then, if not too early."""
+        """Return when to begin, so that the runs of each second are fired in time.
+
+        The result is at most a minute before the first timer.
+        """
         soonest = self._window.next_at()
         if soonest is None:
             return None
         begin = begin_at([timer.at for timer in self._window.waiting()], self._pace) - SEND
-        begin -= self._early.sending  # which comes first, and is not begun while this goes on
+        begin -= self._early.sending  # held messages are sent first
         return max(min(begin, soonest - before), soonest - EARLY)
 
     def soonest(self) -> Mapping[TimerPartition, datetime]:
-        """When each place that has something to come is to be looked at."""
+        """Return when the earliest timer of each leased partition is due."""
         found: dict[TimerPartition, datetime] = {}
         waiting = [(timer.at, timer) for timer in self._window.waiting()] + self._later
         for at, timer in waiting:
@@ -121,7 +124,7 @@ class OnDemandPoller(Poller):
         return {place: at for place, at in found.items() if place in self._leases}
 
     def notice(self, now: datetime) -> None:
-        """Read again where a nudge came, and let go of what another has."""
+        """Read partitions with new timers again, and give up those of other pollers."""
         standing = self._held.held(self.places)
         for place, lease in list(self._leases.items()):
             found = standing.get(place)
@@ -129,7 +132,7 @@ class OnDemandPoller(Poller):
                 self._take_again(place, lease, now)
 
     def leave(self, now: datetime) -> bool:
-        """Give all places back. False where a nudge came: there is more to look at."""
+        """Release all leases. Return False if a signal of new timers came for one."""
         for place, lease in list(self._leases.items()):
             if self._buckets.give_back(lease):
                 self._window.close(place)

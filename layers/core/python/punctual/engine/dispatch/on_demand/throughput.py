@@ -1,4 +1,4 @@
-"""How fast pollers work, by the share of a processor that they have."""
+"""The speed of pollers, by their share of a processor."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -8,26 +8,27 @@ _SECOND = timedelta(seconds=1)
 
 
 class Pace(NamedTuple):
-    """A second: recurring jobs that are fired, messages that are sent."""
+    """Recurring jobs fired and messages sent in a second."""
 
     fired: float
     sent: float
 
     def on(self, share: float) -> "Pace":
-        """
+        """Return the pace with this share of a processor.
+
         >>> Pace(800, 6_400).on(0.125)
         Pace(fired=100.0, sent=800.0)
         """
         return Pace(self.fired * share, self.sent * share)
 
 
-# `make bench-poller`: 1.2 ms of a processor a job, most of it one swap; threads add nothing.
+# `make bench-poller`: 1.2 ms of a processor for each job, mostly for one swap. Threads add nothing.
 A_CORE = Pace(833, 6_900)
-SLOWEST = A_CORE.on(0.145)  # for who cannot know a poller's: what 256 MB have of 1,769
+SLOWEST = A_CORE.on(0.145)  # for callers of unknown pollers: 256 MB of the 1,769 MB of a core
 
 
 def begin_at(moments: Sequence[datetime], pace: Pace) -> datetime:
-    """When to begin so that whatever is due in a second is fired and sent before its first."""
+    """Return when to begin, so that each second's runs are fired and sent before its first one."""
     by_second: dict[datetime, list[datetime]] = {}
     for at in moments:
         by_second.setdefault(at.replace(microsecond=0), []).append(at)

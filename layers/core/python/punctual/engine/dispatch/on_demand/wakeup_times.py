@@ -1,4 +1,4 @@
-"""Wake-ups: which places a poller is asked to look after, and from when on."""
+"""Wake-ups: the partitions that a poller is to take, and when it must run."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -7,14 +7,14 @@ from typing import NamedTuple
 from punctual.engine.dispatch.on_demand.throughput import SLOWEST, begin_at
 from punctual.engine.dispatch.timer_window import TimerPartition
 
-FIRE = timedelta(seconds=0.8)  # before its time a run is fired, where a poller is there by then
-SEND = timedelta(seconds=0.1)  # before its time a run is sent: what a warm queue takes
-AHEAD = timedelta(seconds=1)  # what is due by then is fired with it: one batch
-READY = timedelta(seconds=0.1)  # what a poller takes to look, take the lease and read heads
-START = timedelta(seconds=1)  # what a queue takes, and a function that nobody has used yet
-WARM = timedelta(seconds=0.15)  # the same, where a poller was at work within minutes
-EARLY = timedelta(minutes=1)  # bursts are fired from then on
-MANY = 200  # timers of one place, from which on it is more than one poller's side work
+FIRE = timedelta(seconds=0.8)  # a running poller fires a run this long before its time
+SEND = timedelta(seconds=0.1)  # a run is sent this long before its time; a warm queue takes as long
+AHEAD = timedelta(seconds=1)  # timers due within this time are fired in the same batch
+READY = timedelta(seconds=0.1)  # time for a poller to read, take its leases and load states
+START = timedelta(seconds=1)  # delay of the queue and of a cold start
+WARM = timedelta(seconds=0.15)  # the same after a poller has run in the last minutes
+EARLY = timedelta(minutes=1)  # bursts are fired up to this long ahead
+MANY = 200  # a partition with this many timers is a burst
 
 
 class WakeUp(NamedTuple):
@@ -23,7 +23,7 @@ class WakeUp(NamedTuple):
 
 
 def wake_at(moments: Sequence[datetime], start: timedelta) -> datetime:
-    """When a poller is to come for these timers: in time to fire them, and hardly earlier."""
+    """Return when a poller must run to fire these timers in time, and hardly earlier."""
     if len(moments) >= MANY:
         return min(moments) - EARLY
     return begin_at(moments, SLOWEST) - SEND - READY - start
