@@ -1,7 +1,7 @@
-"""The time of a decision: read once where the decision begins, and then passed on as a value.
+"""The time of a decision, read once where the decision begins and then passed on as a value.
 
-What decides, and what follows from a decision, takes a `ClockReading` or its wall time. It holds no
-clock, so it cannot see a later time than the one it was decided with.
+A decision and its effects take a `ClockReading` or its wall time. They hold no clock, so they
+cannot see a later time.
 """
 
 from collections.abc import Callable
@@ -12,17 +12,17 @@ from punctual.engine.ports.clock import Clock
 
 
 class ClockReading(NamedTuple):
-    """One moment, by the wall clock and by the clock that nothing sets."""
+    """One moment, by the wall clock and by the monotonic clock."""
 
     wall: datetime
     steady: float
 
     def steady_at(self, wall: datetime) -> float:
-        """Return when the steady clock reaches this wall time, unless the wall clock is set."""
+        """Return when the monotonic clock reaches this wall time, if the wall clock is not set."""
         return self.steady + (wall - self.wall).total_seconds()
 
     def set_since(self, before: "ClockReading") -> timedelta:
-        """Return how far the wall clock was set in between: forward, or back where negative."""
+        """Return how far the wall clock was set since `before`. A negative value means back."""
         ran = timedelta(seconds=self.steady - before.steady)
         return self.wall - before.wall - ran
 
@@ -36,11 +36,11 @@ class Clocks:
         return ClockReading(self._wall(), self._steady())
 
     def countdown(self, span: timedelta) -> Callable[[], bool]:
-        """Return a check that turns true when `span` has passed, whatever the wall clock says."""
+        """Return a check that becomes True after `span` on the monotonic clock."""
         end = self._steady() + span.total_seconds()
         return lambda: self._steady() > end
 
     def passed(self, since: ClockReading) -> timedelta:
-        """Return how long ago `since` was, by the clock that went further."""
+        """Return the time since `since`, by the clock that advanced further."""
         now = self.read()
         return max(now.wall - since.wall, timedelta(seconds=now.steady - since.steady))

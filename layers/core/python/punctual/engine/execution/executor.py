@@ -21,7 +21,7 @@ from punctual.engine.ports.rows import DefinitionRow, Detail, Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
 
-AGAIN = timedelta(seconds=1)  # until a message is tried again whose claim lost every swap
+AGAIN = timedelta(seconds=1)  # until a message is tried again after its claim lost every swap
 
 
 class Assignment(NamedTuple):
@@ -35,7 +35,7 @@ class Assignment(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """A claimed run whose payload could not be read."""
+    """A claimed run with an unreadable payload."""
 
     message: Message
     nonce: str
@@ -46,8 +46,8 @@ class Unread(NamedTuple):
 class ClaimResult(NamedTuple):
     """The result of a claim by message: claimed, to be received again, or done.
 
-    The caller claims `unread` again under the same nonces, or returns them. A newer version of
-    Punctual must run those in `later`.
+    The caller claims `unread` again under the same nonces, or returns them. Only a later version
+    of Punctual can claim those in `later`.
     """
 
     granted: Sequence[Assignment]
@@ -127,7 +127,7 @@ class Executor:
         over = self._steps.clocks.countdown(HOLD)
         for (message, nonce, _), run in zip(won, found, strict=True):
             try:
-                if unread and over():  # the other claims would expire meanwhile
+                if unread and over():  # the other claims would expire in the meantime
                     raise Unavailable("The store of payloads does not answer.")
                 granted.append(self._assignment(*run, bodies))
             except Unavailable as error:
@@ -174,7 +174,7 @@ class Executor:
     ) -> tuple[list[tuple[Message, datetime]], list[Message]]:
         """Evaluate the jobs of refused messages. Return when each message comes back, or is done.
 
-        A message whose run is held comes back when the lease ends: it may be the only trigger left.
+        If the run is held, its message comes back when the lease ends, as perhaps the only trigger.
         """
         now = self._steps.clocks.read().wall
         again: list[tuple[Message, datetime]] = []
@@ -245,7 +245,7 @@ class Executor:
     def beat(
         self, held: Sequence[tuple[Key, str, int]], first: bool = False
     ) -> list[RenewalResult]:
-        """Renew claims. The first heartbeat also puts the timer that watches the lease."""
+        """Renew claims. The first heartbeat also puts the timer for the end of the lease."""
         begun = self._steps.clocks.read()
         now, until = begun.wall, begun.wall + LEASE
         if first:
@@ -289,10 +289,10 @@ class Executor:
 
 
 def _is_held(look: Result, message: Message) -> bool:
-    """Return whether the message's run was held when the evaluation decided.
+    """Return True if the run of the message was held when the evaluation decided.
 
-    The run may have ended since, and its holder may die before the effects of that end. Then this
-    message is their only trigger, so the state of now must not decide.
+    The run may have ended since, and its holder may crash before the effects of that end. Then this
+    message is their only trigger, so the present state must not decide.
     """
     runs = () if look.decision is None else look.decision.head.runs
     return any(run.run_id == message.run_id and run.held for run in runs)

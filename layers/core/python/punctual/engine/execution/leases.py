@@ -1,4 +1,4 @@
-"""The claims that one executor holds: renewed beside the work, and ended when they are lost."""
+"""The claims of one executor: leases are renewed beside the work, and lost attempts stop."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
@@ -14,7 +14,7 @@ _BEAT = BEAT.total_seconds()
 
 
 class Stoppable(Protocol):
-    """Work that can be told to end."""
+    """Work that can be stopped."""
 
     def stop(self, reason: Literal["CANCEL", "SHUTDOWN", "LOST"], /) -> None: ...
 
@@ -22,13 +22,17 @@ class Stoppable(Protocol):
 class _Held(msgspec.Struct):
     assignment: Assignment
     stop: Stoppable
-    beaten: float  # by the steady clock, as `renewed`: another may be set, and then beats stop
+    beaten: float  # monotonic, as is `renewed`; a set wall clock would stop renewals
     renewed: float
     beats: int = 0
 
 
 class LeaseKeeper:
-    """One thread adds and lets go, another may beat; what runs is told only by its `stop`."""
+    """Keeps the leases of running attempts.
+
+    One thread adds and removes attempts, and another may renew leases. An attempt is stopped only
+    through its `stop`.
+    """
 
     def __init__(self, executor: Executor, monotonic: Callable[[], float]) -> None:
         self._executor = executor
@@ -54,7 +58,7 @@ class LeaseKeeper:
                 held.stop.stop("CANCEL")
 
     def names(self) -> list[str]:
-        """Of the jobs whose runs are held."""
+        """Return the names of the jobs with held runs."""
         return sorted(held.assignment.body.name for held in list(self._held.values()))
 
     def stop_all(self) -> None:
@@ -62,7 +66,10 @@ class LeaseKeeper:
             held.stop.stop("SHUTDOWN")
 
     def beat(self, early: bool = False) -> list[Assignment]:
-        """Renew what is due for it, or all; those whose leases a timer watches from now on."""
+        """Renew the leases that are due, or all if `early`. Return those renewed for the first time.
+
+        From now on a timer ends each of these leases.
+        """
         now = self._monotonic()
         all_held = list(self._held.values())
         due = [held for held in all_held if early or now - held.beaten >= _BEAT]
@@ -84,12 +91,12 @@ class LeaseKeeper:
                 held.stop.stop("LOST")
 
     def is_lost(self, assignment: Assignment) -> bool:
-        """What could not be renewed for so long may be another's by now."""
+        """Return True if the lease is so old that another executor may hold the run."""
         held = self._held.get(_mark(assignment))
         return held is not None and self._monotonic() - held.renewed > HOLD.total_seconds()
 
     def next_beat(self) -> float | None:
-        """When the next beat is due, by the steady clock."""
+        """Return when the next renewal is due, by the monotonic clock."""
         return min((held.beaten + _BEAT for held in list(self._held.values())), default=None)
 
 

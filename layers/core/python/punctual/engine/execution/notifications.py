@@ -1,4 +1,4 @@
-"""Notices: somebody is to be told how a run ended. Made where its end is put on record."""
+"""Notifications of ended runs, derived when a decision records the run."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -10,35 +10,38 @@ from punctual.domain.tenants.notify import told_of
 
 
 class Notification(NamedTuple):
-    """Tell the entry of this number. Whom that is, the definition in force says when it is told."""
+    """A notification of an entry in the `notify` list of a job.
+
+    `entry` is the index in the list. The target is resolved at delivery.
+    """
 
     tenant: str
     job_id: str
     run_id: str
     entry: int
     status: RunStatus
-    occurrences: int  # that the run stands for
-    version: int  # of the head whose swap told of it
-    before: str  # the run's status until then, as far as it is known
+    occurrences: int  # number of occurrences that the run stands for
+    version: int  # of the job state that recorded the run
+    before: str  # the run's previous status, if known
     priority: Priority = Priority.NORMAL
 
     @property
     def id(self) -> str:
-        """The same however often it is made and tried; a bulk entry that grew is another."""
+        """Return an id that is the same for each try. A bulk entry that grew has a new id."""
         grown = f".{self.occurrences}" if self.occurrences > 1 else ""
         return f"{self.run_id}.{self.entry}{grown}"
 
 
 class Notifications(Protocol):
     def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
-        """True for each that will be told, or given up after hours; the same twice is one.
+        """Put notifications by id. Return True for each that will be delivered, or fail after hours.
 
-        What is not taken is put by a later look, and until then its run stays unrecorded.
+        A later evaluation puts the others. Until then their runs stay unrecorded.
         """
 
 
 def notices_of(decision: Decision, before: JobState | None) -> Iterator[Notification]:
-    """Of all that this decision puts on record; `before` is the head as it was read."""
+    """Yield the notifications of recorded runs. `before` is the job state as it was read."""
     head = decision.head
     if not head.notify:
         return

@@ -1,4 +1,4 @@
-"""Whom a notice is for, and what there is to tell: by what stands when it is told."""
+"""The target and the run of a notification, resolved at delivery."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -11,7 +11,7 @@ from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import Key, RunKey
 
-# The secret bytes that a tenant's webhooks are signed by, the newest first.
+# Returns the secrets that sign the webhooks of a tenant, the newest first.
 Secrets = Callable[[str], Sequence[bytes]]
 
 
@@ -21,7 +21,10 @@ class NotificationDelivery(NamedTuple):
 
 
 def find(ports: Ports, notice: Notification, now: datetime) -> NotificationDelivery | None:
-    """None where nobody is to be told: the job is gone, says so no more, or the run ended else."""
+    """Return the delivery of a notification, or None if it no longer applies.
+
+    The job may be gone, its `notify` list may have changed, or the run may have another status.
+    """
     key = Key(notice.tenant, notice.job_id)
     stored = ports.heads.load([key]).get(key)
     if stored is None or notice.entry not in told_of(stored.head.notify, notice.status):
@@ -36,7 +39,7 @@ def find(ports: Ports, notice: Notification, now: datetime) -> NotificationDeliv
 
 
 def _run(ports: Ports, notice: Notification, stored: StoredState, now: datetime) -> Run | None:
-    """A notice is there before the row of its run is: until then the head has it."""
+    """Return the run from the job state, or from history. The notification precedes its row."""
     for run in stored.head.ended:
         if run.run_id == notice.run_id:
             return run
