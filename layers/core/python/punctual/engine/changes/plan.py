@@ -64,7 +64,7 @@ def load(
 def handled(plan: PlannedChange, now: datetime) -> Sequence[Timer]:
     """Return the timers of this change that are consumed.
 
-    A timer that is not due yet is consumed only if the state relies on it. Other timers stay, for
+    A timer that is not due yet is consumed only if the state relied on it. Other timers stay, for
     example one that secures the effects of an API call.
     """
     brought = plan.change.brought

@@ -94,7 +94,7 @@ class TimerPuts:
 
 
 def blank_head(key: Key, version: int, writer: str, now: datetime) -> JobState:
-    """Return a blank state for a job that was created slower than its timer became due."""
+    """Return a blank state that holds the place of a job. Its writer was slower than its timer."""
     return JobState(
         tenant=key.tenant,
         job_id=key.job_id,

@@ -84,7 +84,7 @@ class Executor:
     def claim(self, messages: Sequence[Message], nonces: Sequence[str] = ()) -> ClaimResult:
         """Claim the runs that may start. Evaluate the job of every other message.
 
-        `nonces`, one a message, tell a redelivery to the same holder from another claim.
+        `nonces` has one entry a message. A nonce tells a redelivery from the claim of another.
         """
         drawn = nonces or marks(self._new_id, len(messages))
         changes = [
@@ -172,7 +172,7 @@ class Executor:
     def look_at(
         self, refused: Sequence[tuple[Message, Result]]
     ) -> tuple[list[tuple[Message, datetime]], list[Message]]:
-        """Evaluate the jobs of refused messages. Return when each message comes back, or is done.
+        """Evaluate the jobs of refused messages. Return the messages to retry, and those done.
 
         If the run is held, its message comes back when the lease ends, as perhaps the only trigger.
         """

@@ -66,7 +66,7 @@ class LeaseKeeper:
             held.stop.stop("SHUTDOWN")
 
     def beat(self, early: bool = False) -> list[Assignment]:
-        """Renew the leases that are due, or all if `early`. Return those renewed for the first time.
+        """Renew the leases that are due, or all if `early`. Return those with a first renewal.
 
         From now on a timer ends each of these leases.
         """

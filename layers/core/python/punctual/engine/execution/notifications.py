@@ -34,9 +34,10 @@ class Notification(NamedTuple):
 
 class Notifications(Protocol):
     def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
-        """Put notifications by id. Return True for each that will be delivered, or fail after hours.
+        """Put notifications by id. Return True for each that was accepted.
 
-        A later evaluation puts the others. Until then their runs stay unrecorded.
+        An accepted notification is delivered, or fails for good after hours. A later evaluation
+        puts the others. Until then their runs stay unrecorded.
         """
 
 

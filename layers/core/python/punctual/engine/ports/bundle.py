@@ -1,4 +1,4 @@
-"""The bundle of all ports."""
+"""The value that holds all ports."""
 
 from dataclasses import dataclass
 
