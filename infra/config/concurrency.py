@@ -14,10 +14,8 @@ STATUS_SHARDS = 30
 STATUS_BATCHES = 4
 """The maximum number of batches of one shard that `status` processes at a time."""
 
-QUEUE_LEAST, QUEUE_MOST = (
-    2,
-    1_000,
-)  # the bounds of AWS for the maximum concurrency of an event source
+# The bounds of AWS for the maximum concurrency of an event source.
+QUEUE_LEAST, QUEUE_MOST = 2, 1_000
 STATUS_NAME, POLLER_NAME = "status", "poller"
 
 PERCENT_LEAST, PERCENT_MOST = 10, 400

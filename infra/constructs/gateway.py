@@ -77,9 +77,8 @@ class Gateway(Construct):
             self._route(f"{call.method} {call.path}", call.function, call.is_public)
         self._route("$default", FALLBACK_FUNCTION, public=False)
         if stage.cors_origins:
-            self._route(
-                PREFLIGHT, FALLBACK_FUNCTION, public=True
-            )  # otherwise the route $default would require a token
+            # Without this route, $default would require a token.
+            self._route(PREFLIGHT, FALLBACK_FUNCTION, public=True)
         self.access_log = self._access_log(stage)
         self.stage = self._stage(stage)
         self.points_to = self._domain(stage)

@@ -18,10 +18,8 @@ from infra.stacks.data import Data
 from infra.stacks.scheduling import Scheduling
 from punctual.aws.dynamodb.control.counter_keys import HEADS_ONLY
 
-OWN_FUNCTION_NAMES = (
-    "punctual-*",
-    "Punctual-*",
-)  # of every stage; CDK names its own functions by the stack
+# The functions of every stage. CDK names its own functions by the stack.
+OWN_FUNCTION_NAMES = ("punctual-*", "Punctual-*")
 DEAD_LETTER_QUEUE_NAMES = ("punctual-*-dead", "punctual-*-dead.fifo", "punctual-*-failed")
 DESCRIPTIONS = {
     "quick": "Runs what takes seconds, ten at a time",

@@ -25,9 +25,7 @@ VERSION = "version"
 WRITERS = "writers"
 STATE = "state"
 RUNS, LINE, ENDED = "runs", "line", "ended"
-BEATING = (
-    "beating"  # set if a run of the job has a heartbeat; the sparse index holds only these rows
-)
+BEATING = "beating"  # set if a run has a heartbeat; the sparse index holds only these rows
 LEASE = "lease_"  # prefix of an attribute name; the run id follows, one attribute for each lease
 TOKEN, UNTIL, BEATEN = "tok", "until", "beaten"
 BY = "by"  # the audit note of a client's change; the next swap removes it

@@ -17,9 +17,8 @@ from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 
 LAYOUT = 1
-HANDED_OUT = timedelta(
-    minutes=3
-)  # two minutes that the planner works ahead, and one for clock differences
+# Two minutes that the planner works ahead, and one for clock differences.
+HANDED_OUT = timedelta(minutes=3)
 LONGEST = 900  # seconds; the longest delay of SQS
 PLACES = 1_000  # timer partitions in one message
 MORE = (25, 100, MANY)  # numbers of timers in a partition above which the poller must start earlier

@@ -33,9 +33,8 @@ from punctual.domain.identifiers import EPOCH
 KEPT = timedelta(hours=3)
 KNOWN = timedelta(hours=30)  # longer than a day, for which a stream keeps and repeats a change
 SLICE = timedelta(seconds=10)
-SHIFT = timedelta(
-    seconds=5
-)  # most changes are made around a full minute, so one slice holds them all
+# Most changes are made around a full minute, so one slice holds them all.
+SHIFT = timedelta(seconds=5)
 MINUTES = 120  # rows in a query page
 NAMING = 1_000  # `counted` rows in a query page
 
@@ -55,9 +54,7 @@ class Change(NamedTuple):
     made_at: datetime  # as the stream says, so each copy has the same time
     totals: Counts
     minutes: Mapping[datetime, Counts] = {}
-    moved: Mapping[
-        str, int
-    ] = {}  # the change of the counts that job states show, positive or negative
+    moved: Mapping[str, int] = {}  # changes of the counts of job states, positive or negative
 
     @property
     def counts(self) -> bool:

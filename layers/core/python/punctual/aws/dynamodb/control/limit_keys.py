@@ -4,9 +4,8 @@ from punctual.aws.dynamodb.keys import RowKey
 from punctual.aws.dynamodb.sort_keys import joined
 
 LIMITS = "limits"
-QUOTA_ROWS = (
-    "*#share#*"  # pattern of the partition keys of all quota rows; no escaped tenant contains "#"
-)
+# Pattern of the partition keys of all quota rows. No escaped tenant contains "#".
+QUOTA_ROWS = "*#share#*"
 
 
 def limits(tenant: str) -> RowKey:

@@ -38,9 +38,8 @@ from punctual.domain.run import Lease
 from punctual.engine.commands.audit import Note
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 
-READABLE_LINE = (
-    4  # runs; a longer wait queue is compressed to a fifth, because each swap pays by row size
-)
+# Runs. A longer wait queue is compressed to a fifth, because each swap pays by row size.
+READABLE_LINE = 4
 BLANK_KEPT = timedelta(hours=1)
 _IN_KEY = frozenset({"tenant", "job_id"})
 _NAMES = frozenset(field.encode_name for field in msgspec.structs.fields(JobState)) - _IN_KEY
