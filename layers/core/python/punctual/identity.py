@@ -1,4 +1,4 @@
-"""Ids of this process: sortable by time, rising, and unlike any other process's."""
+"""Ids that sort by time, increase within a process, and differ between processes."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -12,8 +12,10 @@ _DRAWN = 512
 
 
 def new_id(clock: Callable[[], datetime]) -> Callable[[], str]:
-    """Version 7 UUIDs: 48 bits of time, a counter that starts anew each time it is full, and 52
-    random bits. Written out by its parts, and many drawn at once: ids are made with every request.
+    """Return a function that makes version 7 UUIDs.
+
+    An id has 48 bits of time, a counter that wraps, and 52 random bits. Each request makes ids, so
+    the function formats the parts by hand and draws random bits in blocks.
     """
     count = int.from_bytes(os.urandom(2), "big")
     drawn: Iterator[int] = iter(())

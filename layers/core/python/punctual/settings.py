@@ -1,4 +1,4 @@
-"""What a deployment tells the code that runs in it: the stack writes it, a function reads it."""
+"""The settings of a deployment. The stack writes them, and functions read them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ _YES, _NO = "on", "off"
 
 
 class WrongSettings(ValueError):
-    """The environment lacks what the stack should have written there."""
+    """A setting that the stack writes is missing or invalid in the environment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Names of tables, bucket and bus, addresses of queues, and what the stage chose."""
+    """The names of tables, bucket and bus, the URLs of queues, and the options of the stage."""
 
     stage: str
     jobs_table: str
@@ -26,19 +26,19 @@ class Settings:
     bucket: str
     wake_queue: str
     event_bus: str
-    knobs: str  # what the names of the SSM parameters that operators turn begin with
+    knobs: str  # prefix of the SSM parameters that operators change
     metrics: bool = True
-    # Which changes of runs go to the event bus, at a dollar a million: "all", "ended" or "none".
+    # The changes of runs that go to the event bus, at a dollar a million: "all", "ended", "none".
     run_events: str = "ended"
     # Private networks, as CIDRs, that `http` tasks may call.
     networks: tuple[str, ...] = ()
-    # Functions and queues that tasks may name, by tenant: `tasks/reach.py`. Empty: none.
+    # Functions and queues that tasks may name, by tenant (`tasks/reach.py`). Empty means none.
     reach: str = "[{},{}]"
-    # What each tenant may, "jobs=500 burst=null"; None where the stage has no limits at all.
+    # The limits of each tenant, "jobs=500 burst=null". None if the stage has no limits.
     limits: str | None = None
-    # URLs by lane and priority, "quick-high"; a lane with one queue for all is just "long".
+    # URLs by lane and priority, "quick-high". A lane with a single queue is "long".
     queues: Mapping[str, str] = field(default_factory=dict)
-    # By the same names: how many executors at a time take from that queue.
+    # The number of executors that take from each queue at a time, by the same names.
     places: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod

@@ -71,7 +71,7 @@ def decide_at_length(
 
 
 def _complete(d: Draft) -> None:
-    """Set COMPLETED if nothing is left to run. A requested run sets SCHEDULED again."""
+    """Set COMPLETED if nothing is left to run, or SCHEDULED again after a request."""
     busy = bool(d.runs or d.line)
     if d.state is JobStatus.COMPLETED and busy:
         d.state = JobStatus.SCHEDULED

@@ -21,7 +21,7 @@ class Decision(Struct, frozen=True, gc=False):
     verdict: Verdict = Verdict.OK
     run: Run | None = None
     again_at: datetime | None = None
-    timer_at: datetime | None = None  # put before the swap
+    timer_at: datetime | None = None  # the timer to put before the swap
     leases: Mapping[str, Lease | None] = {}  # written with the swap; None deletes
     required: Mapping[str, Lease] = {}  # the swap fails unless these leases are as read
     sends: tuple[Run, ...] = ()

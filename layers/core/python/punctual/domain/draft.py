@@ -7,9 +7,8 @@ from punctual.domain.job_state import JobState, JobStatus, Rules
 from punctual.domain.run import Lease, Reason, Run, WaitingRun
 
 WRITERS = 4
-CAUGHT_UP = frozenset(
-    {Reason.COALESCED, Reason.OUTAGE, Reason.PAUSED}
-)  # of entries for many occurrences
+# Reasons of entries that stand for many occurrences.
+CAUGHT_UP = frozenset({Reason.COALESCED, Reason.OUTAGE, Reason.PAUSED})
 
 
 class Draft:

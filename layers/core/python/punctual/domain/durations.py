@@ -5,12 +5,10 @@ from datetime import timedelta
 BEAT = timedelta(seconds=4)  # a holder renews its lease this often
 HOLD = timedelta(seconds=10)  # a holder without a renewal for this long stops its work
 LEASE = timedelta(seconds=20)  # a lease without a renewal for this long has expired
-CLAIM_LEASE = timedelta(
-    seconds=30
-)  # until the first renewal; also the visibility timeout of the quick lane
-SAFETY = timedelta(
-    seconds=15
-)  # an evaluation follows an API change, in case its effects were cut off
+# The lease until the first renewal, and the visibility timeout of the quick lane.
+CLAIM_LEASE = timedelta(seconds=30)
+# Delay of the evaluation after an API change, in case its effects were cut off.
+SAFETY = timedelta(seconds=15)
 RESEND = timedelta(seconds=15)  # first wait before a queued run is sent again; doubles
 RESEND_MOST = timedelta(minutes=5)
 FUTURE_SLACK = timedelta(seconds=5)  # a schedule_time at most this far in the past still runs

@@ -22,7 +22,7 @@ _NO_JITTER = timedelta(0)
 
 
 def _is_plain(head: JobState) -> bool:
-    """Return whether the job has no wait queue, catch-up, deadline or limit of runs to consider."""
+    """Return whether only the next occurrence matters: no wait queue, catch-up or `max_runs`."""
     return (
         head.state is JobStatus.SCHEDULED
         and not head.line

@@ -37,7 +37,7 @@ def bucket_of(at: datetime) -> datetime:
 
 
 def sortable_id(at: datetime, entropy: bytes) -> str:
-    """Return a version 7 UUID of `at` and 74 bits of `entropy`, which has at least ten bytes.
+    """Return a version 7 UUID: 48 bits of time, and 74 bits of `entropy` (at least ten bytes).
 
     >>> sortable_id(EPOCH, bytes(10))
     '00000000-0000-7000-8000-000000000000'

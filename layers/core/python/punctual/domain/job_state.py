@@ -122,7 +122,7 @@ class JobState(
     schedule: Schedule | None
     rules: dict[int, Rules]  # of `definition`, and of the definitions of live runs
     limits: Limits = Limits()
-    mark: Moment | None = None  # planned until: earlier occurrences are settled
+    mark: Moment | None = None  # planned until: all occurrences up to here are settled
     next_at: Moment | None = None  # nominal time of the next occurrence
     started: int = 0  # scheduled runs that began since the schedule last changed
     runs: tuple[Run, ...] = ()  # live, oldest first

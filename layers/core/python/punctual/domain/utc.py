@@ -1,8 +1,8 @@
-"""A moment knows its zone: one without would fail wherever it is compared with another."""
+"""The type of aware datetimes. A naive datetime would fail in a later comparison."""
 
 from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta
 
-Moment = Annotated[datetime, Meta(tz=True)]  # refused where it is read, and nowhere later
+Moment = Annotated[datetime, Meta(tz=True)]  # decoding rejects a naive datetime

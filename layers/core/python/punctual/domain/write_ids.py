@@ -1,4 +1,4 @@
-"""Who wrote the last few versions of a head, and so whose a swap was whose answer was lost."""
+"""Find out by write ids whether a swap won after its answer was lost."""
 
 from collections.abc import Sequence
 
@@ -6,10 +6,10 @@ from punctual.domain.job_state import JobState
 
 
 def is_own(mine: JobState, version: int, writers: Sequence[str]) -> bool:
-    """Whether what stands, of this version and by these writers, holds the effect of my swap.
+    """Return whether the stored row contains the effect of the swap to `mine`.
 
-    Only among the writers from its version on: a request that won one swap and lost a later one
-    has left its mark before.
+    `version` and `writers` are those of the stored row. Only the write ids from the version of
+    `mine` on count. A request that won an earlier swap and lost this one left an earlier id.
     """
     mark = mine.writers[-1] if mine.writers else ""
     newer = version - mine.version

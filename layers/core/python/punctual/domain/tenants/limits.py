@@ -1,4 +1,4 @@
-"""What a tenant may use of calls, jobs, runs and bytes. Null means no limit."""
+"""The limits of a tenant on calls, jobs, runs and bytes. Null means no limit."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,10 +23,10 @@ class Limits(Struct, frozen=True, omit_defaults=True, gc=False):
 
     calls_per_second: int | None = None
     burst: int | None = None
-    jobs: int | None = None  # neither CANCELLED nor COMPLETED
+    jobs: int | None = None  # jobs that are neither CANCELLED nor COMPLETED
     runs_per_minute: int | None = None
     concurrent_runs: int | None = None
-    lane_percent: int | None = None  # of each lane's executors, for runs of the tenant
+    lane_percent: int | None = None  # share of the executors of each lane
     payload_bytes: int | None = None
 
     @property
@@ -107,7 +107,7 @@ def text_of(limits: Limits) -> str:
 
 
 def limits_of_text(text: str) -> dict[str, int | None]:
-    """Return the limits that a text such as `jobs=500 burst=null` sets.
+    """Return the limits that a text sets, for example `jobs=500 burst=null`.
 
     >>> limits_of_text("jobs=500 burst=null")
     {'jobs': 500, 'burst': None}

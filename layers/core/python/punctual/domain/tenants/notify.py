@@ -1,6 +1,6 @@
-"""Who is told of a run's end: for which statuses each entry of a job's `notify` is.
+"""The statuses for which each entry of a job's `notify` sends a notification.
 
-The head keeps this in a few letters, so that whoever ends a run need not read the definition.
+The job state holds them as letters, so the end of a run needs no read of the definition.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ _LETTERS = {
 
 
 def letters(entries: Iterable[Iterable[str]]) -> str:
-    """What the head keeps of some entries' statuses, in the entries' order.
+    """Return the statuses of the entries as letters for the job state, in the same order.
 
     >>> letters([["FAILED", "TIMED_OUT"], ["SUCCESS"]]), letters([])
     ('FT S', '')
@@ -27,7 +27,7 @@ def letters(entries: Iterable[Iterable[str]]) -> str:
 
 
 def told_of(notify: str, status: RunStatus) -> list[int]:
-    """The entries that are for a status, by their place.
+    """Return the indexes of the entries that report `status`.
 
     >>> told_of("FT S TM", RunStatus.TIMED_OUT), told_of("", RunStatus.FAILED)
     ([0, 2], [])

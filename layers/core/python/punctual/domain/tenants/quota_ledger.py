@@ -1,6 +1,6 @@
-"""What is left of a tenant's limits, as pure values: a bucket, a window, and holders of places.
+"""The unused part of a tenant's limits, as pure values: a bucket, a window, and places.
 
-All counts are whole numbers, so rounding neither loses nor adds uses. A `now` is in microseconds.
+All counts are whole numbers, so rounding neither loses nor adds uses. `now` is in microseconds.
 """
 
 from math import ceil
@@ -11,17 +11,17 @@ from msgspec.structs import replace
 
 SECOND = 1_000_000  # microseconds
 TOKEN = 1_000_000  # a rate of n a second refills n of these parts in a microsecond
-MAX_COUNTED_SECONDS = 120  # no entry counts for longer; a later end was written by a wrong clock
+MAX_COUNTED_SECONDS = 120  # no entry counts longer; a wrong clock wrote a later end
 MAX_CLOCK_ERROR = 10 * SECOND
 
-AMPLE_LEASE_SECONDS = 10  # of a window's lease while over half of the limit is free, else:
-SCARCE_LEASE_SECONDS = 2
+AMPLE_LEASE_SECONDS = 10  # lease of a window with over half of its limit free
+SCARCE_LEASE_SECONDS = 2  # lease of any other window
 
-CAPACITY_SECONDS = 3  # worth of the rate that the bucket of calls holds at least
-LONG_LEASES_WORTH_SECONDS = 3  # of the rate, in all long leases of calls together
-LEASED_DEMAND_SECONDS = 2  # of its own demand, that an instance leases at a time
+CAPACITY_SECONDS = 3  # seconds of the rate that the call bucket holds at least
+LONG_LEASES_WORTH_SECONDS = 3  # seconds of the rate in all long call leases together
+LEASED_DEMAND_SECONDS = 2  # seconds of its demand that an instance leases
 MIN_IDLE_SPARE = 50  # calls that an instance leases without demand while the bucket is nearly full
-IDLE_SPARES_PER_SECOND = 20  # a larger limit leases this part of a second's calls instead
+IDLE_SPARES_PER_SECOND = 20  # a larger limit leases its rate divided by this instead
 LONG_LEASE_SECONDS = 60
 LONG_LEASE_STEP_SECONDS = 10  # long leases end together, so the row stays under 1 KB
 SHORT_LEASE = 3 * SECOND // 2
@@ -30,10 +30,10 @@ S = TypeVar("S")
 
 
 class LeaseRequest(NamedTuple):
-    """What an instance asks of a row: `need` uses at once, and spare ones by its demand.
+    """An instance's request to a row: `need` uses at once, and spare uses by its demand.
 
-    `unused` uses of its `previous` lease come back to a window; tokens of calls do not. `owed` uses
-    were admitted without the row.
+    `unused` uses of its `previous` lease return to a window, but tokens of calls do not. `owed`
+    uses were admitted without the row.
     """
 
     need: int
@@ -45,7 +45,7 @@ class LeaseRequest(NamedTuple):
 
 
 class Lease(NamedTuple):
-    """`number` uses at once and `spare` ones until `ends_at`, in microseconds.
+    """A grant of `number` uses at once, and of `spare` uses until `ends_at`, in microseconds.
 
     The row counts `counted` of them until the second `counted_until`. After `wait` seconds the row
     may have more.
@@ -60,10 +60,10 @@ class Lease(NamedTuple):
 
 
 class Rule(Protocol[S]):
-    """A limit, and how its row is shared out."""
+    """A limit, and the way in which instances lease from its row."""
 
     def lease(self, state: S, request: LeaseRequest, now: int, /) -> tuple[S, Lease]:
-        """Return the new row and what was leased; the same row if nothing was."""
+        """Return the new row and the lease. The row is the same if nothing was leased."""
 
 
 class Bucket(Struct, frozen=True, array_like=True, gc=False):
@@ -80,8 +80,8 @@ def full(capacity: int, now: int) -> Bucket:
 def refilled(bucket: Bucket, rate: int, capacity: int, now: int) -> Bucket:
     """Return the bucket at `now`.
 
-    A clock that went back by little refills nothing until it has caught up. A bucket far ahead was
-    written by a wrong clock, and starts to refill at `now`.
+    If a clock went back a little, nothing refills until it catches up. A bucket far in the future
+    comes from a wrong clock, and refills from `now`.
 
     >>> refilled(Bucket(0, 0), 10, 5, 250_000)
     Bucket(parts=2500000, at=250000)
@@ -112,13 +112,13 @@ def wait(bucket: Bucket, rate: int) -> float:
 
 
 class Window(Struct, frozen=True, omit_defaults=True, gc=False):
-    """Uses, by the second until which they count."""
+    """The uses, by the second until which they count."""
 
     taken: tuple[tuple[int, int], ...] = ()
 
 
 def current(window: Window, second: int) -> Window:
-    """Return the window without entries that have ended, or that a wrong clock wrote.
+    """Return the window without ended entries and without entries of a wrong clock.
 
     >>> current(Window(((60, 1), (61, 2), (999, 3))), 60)
     Window(taken=((61, 2),))
@@ -132,7 +132,7 @@ def used(window: Window) -> int:
 
 
 def take(window: Window, count: int, until: int) -> Window:
-    """Return the window with `count` more uses until then; a negative count gives back.
+    """Return the window with `count` more uses until `until`. A negative count returns uses.
 
     >>> take(Window(((60, 1), (61, 2))), -2, 61)
     Window(taken=((60, 1),))
@@ -143,7 +143,7 @@ def take(window: Window, count: int, until: int) -> Window:
 
 
 def seconds_until_free(window: Window, limit: int, second: int, asked: int = 1) -> int:
-    """Return the seconds until `asked` uses are free; 0 if they are free now.
+    """Return the seconds until `asked` uses are free, or 0 if they are free now.
 
     >>> window = Window(((60, 1), (62, 2)))
     >>> seconds_until_free(window, 3, 50), seconds_until_free(window, 3, 50, 2)
@@ -163,8 +163,8 @@ class WindowRule(NamedTuple):
     """At most `limit` uses in any `span` seconds.
 
     A leased use counts for `span` seconds after the last moment at which it may be used. So no span
-    has more than the limit, also if an instance crashes. While over half of the limit is free a
-    lease lasts longer. Its spare uses are at most a quarter of what is left.
+    exceeds the limit, also if an instance crashes. A lease lasts longer while over half of the
+    limit is free. Its spare uses are at most a quarter of the rest.
     """
 
     limit: int
@@ -198,7 +198,7 @@ wait=70))
 
 
 class CallRow(Struct, frozen=True, omit_defaults=True, gc=False):
-    """The tokens of all calls of a tenant, and the long leases by the second of their ends."""
+    """The call tokens of a tenant, and the long leases by the second of their end."""
 
     bucket: Bucket | None = None
     leased: Window = Window()
@@ -232,7 +232,7 @@ Lease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, wait=0.0
         if bucket.parts < TOKEN and not request.owed:
             refused = Lease(0, wait=wait(bucket, self.rate))
             if state.bucket and state.bucket.at > bucket.at:
-                # Written by a wrong clock: the bucket would not refill until that time.
+                # A wrong clock wrote the row. The bucket would not refill until that time.
                 return CallRow(bucket, state.leased), refused
             return state, refused
         number = min(request.need, max(0, tokens(bucket)))
@@ -254,19 +254,19 @@ Lease(number=1, spare=7, ends_at=70000000, counted=7, counted_until=70, wait=0.0
         return CallRow(bucket, window), lease._replace(wait=wait(bucket, self.rate))
 
     def _settled(self, state: CallRow, request: LeaseRequest, now: int) -> tuple[Bucket, Window]:
-        """Return the row at `now`, without the previous lease and what the instance owes."""
+        """Return the row at `now`, without the previous lease and the debt of the instance."""
         bucket = state.bucket or full(self.capacity, now)
         bucket = refilled(bucket, self.rate, self.capacity, now)
         window, previous = current(state.leased, now // SECOND), request.previous
         if previous and previous.counted_until > now // SECOND:
             window = take(window, -previous.counted, previous.counted_until)
-        # At most one bucket below zero: more than one bucket was not refilled in the meantime.
+        # At most one capacity below zero: the bucket cannot have refilled more in the meantime.
         owed = min(request.owed, max(0, tokens(bucket) + self.capacity))
         return without(bucket, owed), window
 
 
 class Places(Struct, frozen=True, omit_defaults=True, gc=False):
-    """How many places each instance holds, and until which second."""
+    """The number of places that each instance holds, and until which second."""
 
     holders: dict[str, tuple[int, int]] = {}
 
@@ -281,12 +281,12 @@ def current_places(places: Places, second: int) -> Places:
 
 
 def held(places: Places, but: str = "") -> int:
-    """Return how many places all instances hold, except the one named `but`."""
+    """Return the number of places that all instances except `but` hold."""
     return sum(count for name, (count, _) in places.holders.items() if name != but)
 
 
 def busy(places: Places, mark: str, but: str = "") -> int:
-    """Return how many instances hold places of the queue with this mark, except `but`.
+    """Return how many instances except `but` hold places of the queue with this mark.
 
     >>> busy(Places({"0a": (2, 60), "0b": (1, 60), "1c": (5, 60)}), "0", but="0a")
     1
@@ -295,7 +295,7 @@ def busy(places: Places, mark: str, but: str = "") -> int:
 
 
 def hold(places: Places, name: str, count: int, until: int) -> Places:
-    """Return the places with `count` held by `name` until then; none removes the entry.
+    """Return the places with `count` held by `name` until `until`. A count of 0 removes the entry.
 
     >>> hold(hold(Places(), "a", 2, 60), "a", 0, 70)
     Places(holders={})

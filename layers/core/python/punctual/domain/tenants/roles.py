@@ -1,4 +1,4 @@
-"""Who may do what: four roles, each with all that the one before it may."""
+"""The four roles. Each role has all rights of the role before it."""
 
 from enum import IntEnum
 
@@ -11,7 +11,7 @@ class Role(IntEnum):
 
     @property
     def word(self) -> str:
-        """As callers write it.
+        """Return the name that callers write.
 
         >>> Role.OPERATOR.word
         'operator'

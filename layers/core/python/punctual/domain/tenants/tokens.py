@@ -1,6 +1,6 @@
-"""Tokens: what is known of one, and how its secret is made, told from others and kept.
+"""Tokens: their fields, and how a secret is made, checked and stored.
 
-Whoever checks a call imports this first of all: nothing heavy may come with it.
+The check of each call needs this module, so it imports nothing heavy.
 """
 
 import re
@@ -14,17 +14,17 @@ from punctual.domain.tenants.roles import Role
 PREFIX = "pnc_"
 RANDOM_BYTES = 32
 KEY_BYTES = 32
-KEPT = timedelta(days=30)  # a token that is good no more is shown for so long
-USED = timedelta(minutes=5)  # its last use is known as finely as this, for each writes a row
+KEPT = timedelta(days=30)  # how long an invalid token is still listed
+USED = timedelta(minutes=5)  # resolution of the last use, since each update writes a row
 
 TENANT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _TENANT = re.compile(TENANT)
-_MARK_BYTES = 10  # with the random bytes a multiple of three: no padding, one spelling
+_MARK_BYTES = 10  # with the random bytes a multiple of three, so there is no padding
 _SECRET = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{56}}")
 
 
 class Token(NamedTuple):
-    """All but the secret, of which nothing is kept that it could be made from."""
+    """All fields of a token but the secret, which cannot be derived from them."""
 
     token_id: str
     tenant: str
@@ -40,13 +40,13 @@ class Token(NamedTuple):
         return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
 
     def forgotten_at(self) -> datetime | None:
-        """When its row may go; None while it is good for ever."""
+        """Return when the row may be deleted, or None for a token without an end."""
         ends = [at for at in (self.expires_at, self.revoked_at) if at is not None]
         return min(ends) + KEPT if ends else None
 
 
 def is_tenant(name: str) -> bool:
-    """Names that stand in keys, paths and logs alike.
+    """Return whether the text is a valid name of a tenant, safe in keys, paths and logs.
 
     >>> is_tenant("acme-1"), is_tenant("../acme"), is_tenant("")
     (True, False, False)
@@ -55,9 +55,9 @@ def is_tenant(name: str) -> bool:
 
 
 def secret(key: bytes, random: bytes) -> str:
-    """What its owner sends: the random bytes, and a mark that only the key can make.
+    """Return the secret that clients send: the random bytes, and a mark made with the key.
 
-    Who guesses is refused by the mark alone, without a look into any table.
+    A guessed secret fails by its mark, without a read of a table.
 
     >>> len(secret(b"k", bytes(RANDOM_BYTES)))
     60
@@ -66,7 +66,7 @@ def secret(key: bytes, random: bytes) -> str:
 
 
 def is_ours(key: bytes, text: str) -> bool:
-    """Whether `secret` made it, with this key; not whether it is good.
+    """Return whether `secret` made the text with this key. The token may still be invalid.
 
     >>> is_ours(b"k", secret(b"k", bytes(32))), is_ours(b"x", secret(b"k", bytes(32)))
     (True, False)
@@ -78,7 +78,7 @@ def is_ours(key: bytes, text: str) -> bool:
 
 
 def keyed_hash(key: bytes, text: str) -> str:
-    """What is kept of a token: of no use to who reads it, and does not know the key.
+    """Return the stored form of a token. It is useless to a reader without the key.
 
     >>> len(keyed_hash(b"k", "pnc_a"))
     64

@@ -1,6 +1,6 @@
-"""Webhooks: how they are signed (standardwebhooks.com), and when one is tried again.
+"""Signatures (standardwebhooks.com) and retries of webhooks.
 
-The secret of a tenant derives from a key of the installation, which alone is kept.
+The secret of a tenant derives from a key of the installation. Only that key is stored.
 """
 
 from base64 import b64decode, b64encode
@@ -17,12 +17,12 @@ ID, TIMESTAMP, SIGNATURE = "webhook-id", "webhook-timestamp", "webhook-signature
 
 FIRST = timedelta(seconds=10)
 LONGEST = timedelta(minutes=30)
-TRIES = 20  # some six hours
-_SPREAD = 0.2  # those that failed together come again apart
+TRIES = 20  # about six hours
+_SPREAD = 0.2  # webhooks that failed together retry at different times
 
 
 def tenant_secret(key: bytes, tenant: str) -> bytes:
-    """Of no use to find out the key, or another tenant's.
+    """Return the secret of a tenant. It reveals neither the key nor the secret of another tenant.
 
     >>> tenant_secret(b"k" * 32, "acme") == tenant_secret(b"k" * 32, "umbrella")
     False
@@ -31,7 +31,7 @@ def tenant_secret(key: bytes, tenant: str) -> bytes:
 
 
 def shown_secret(secret: bytes) -> str:
-    """As receivers take it.
+    """Return the secret in the form that receivers expect.
 
     >>> shown_secret(b"0123456789")
     'whsec_MDEyMzQ1Njc4OQ=='
@@ -40,7 +40,7 @@ def shown_secret(secret: bytes) -> str:
 
 
 def keys_of(text: str) -> tuple[bytes, ...]:
-    """The keys in force, the newest first, as they are kept; none where one of them is no key.
+    """Return the stored keys in force, newest first, or none if one of them is invalid.
 
     >>> [len(key) for key in keys_of(b64encode(bytes(32)).decode())], keys_of("unset"), keys_of("")
     ([32], (), ())
@@ -53,12 +53,12 @@ def keys_of(text: str) -> tuple[bytes, ...]:
 
 
 def keys_text(keys: Sequence[bytes]) -> str:
-    """As they are kept: in a parameter, in a file."""
+    """Return the keys in their stored form, for a parameter or a file."""
     return " ".join(b64encode(key).decode() for key in keys)
 
 
 def rotated(keys: Sequence[bytes], new: bytes) -> tuple[bytes, ...]:
-    """The new one and the one before: by both is signed until the next rotation.
+    """Return the new key and the previous one. Both sign until the next rotation.
 
     >>> rotated((b"2", b"1"), b"3"), rotated((), b"1")
     ((b'3', b'2'), (b'1',))
@@ -74,7 +74,7 @@ def signature(secret: bytes, webhook_id: str, timestamp: int, body: bytes) -> st
 def signed_headers(
     secrets: Sequence[bytes], webhook_id: str, at: datetime, body: bytes
 ) -> dict[str, str]:
-    """By each of the secrets: a receiver that knows one of them is content."""
+    """Return the headers, signed with each secret. A receiver needs only one of them."""
     timestamp = int(at.timestamp())
     return {
         ID: webhook_id,
@@ -84,7 +84,7 @@ def signed_headers(
 
 
 def again_after(webhook_id: str, tries: int) -> timedelta | None:
-    """How long to wait after so many tries; None: it is given up.
+    """Return the wait after `tries` attempts, or None after the last attempt.
 
     >>> [int(again_after("x", n).total_seconds()) for n in (1, 2, 3)], again_after("x", TRIES)
     ([9, 16, 35], None)

@@ -1,4 +1,4 @@
-"""From claim to end: who holds a run, how an attempt ends, and what comes after it."""
+"""The claim of a run, the end of its attempt, and the retry or the end of the run."""
 
 from datetime import datetime, timedelta
 
@@ -20,7 +20,7 @@ from punctual.domain.schedules.schedule import Every, after_completion
 
 
 def end_run(d: Draft, run: Run, status: RunStatus, reason: Reason = Reason.NONE) -> None:
-    """Take a run out of the living; it stays in the head until its history row is known."""
+    """End a live run. It stays in the job state until its history row is known to exist."""
     d.remove(run.run_id)
     if d.sends:
         d.sends = [sent for sent in d.sends if sent.run_id != run.run_id]
@@ -45,7 +45,7 @@ def end_run(d: Draft, run: Run, status: RunStatus, reason: Reason = Reason.NONE)
 
 
 def end_unstarted(d: Draft, waiting: WaitingRun, status: RunStatus, reason: Reason) -> None:
-    """Record a run that never started."""
+    """End a waiting run that never started."""
     if status in NOT_RUN:
         d.latest_not_run = waiting.run_id
         d.not_latest(waiting.run_id)
@@ -70,18 +70,18 @@ def end_unstarted(d: Draft, waiting: WaitingRun, status: RunStatus, reason: Reas
 
 
 def count_from_completion(d: Draft, ended_at: datetime) -> None:
-    """An interval that counts from completion gets its next time from every outcome."""
+    """Set the next time of an interval that counts from completion. Each outcome calls this."""
     schedule = d.schedule
     if not isinstance(schedule, Every) or not schedule.from_completion:
         return
     if is_one_alive(d):
-        return  # where a change of schedule left several: the last of them counts
+        return  # after a change of schedule, the last of several live runs counts
     if d.next_at is not None and d.next_at + d.jitter <= d.now:
-        return  # due already: its own outcome counts
+        return  # it is due, and its own outcome counts
     if d.state is JobStatus.CANCELLED or runs_are_used_up(d):
         d.next_at = None
     else:
-        d.mark = max(ended_at, d.mark or ended_at)  # it may end before its time: fired ahead
+        d.mark = max(ended_at, d.mark or ended_at)  # a run fired ahead can end before its time
         d.next_at = after_completion(schedule, d.mark)
 
 
@@ -95,7 +95,7 @@ def runs_are_used_up(d: Draft) -> bool:
 
 
 def begin(d: Draft, run: Run, claimer: str, nonce: str, staged: bool) -> Run:
-    """Give a queued run to its claimer under a new token."""
+    """Claim a queued run under a new token."""
     token = d.head.version + 1
     claimed = replace(
         run,
@@ -120,7 +120,7 @@ def begin(d: Draft, run: Run, claimer: str, nonce: str, staged: bool) -> Run:
 
 
 def drop_the_rest(d: Draft) -> None:
-    """The last of `max_runs` has started: nothing more comes, and who waits does not run."""
+    """Skip all scheduled runs that have not begun. The last of `max_runs` has started."""
     d.next_at = None
     for run in [r for r in d.runs if r.trigger is Trigger.SCHEDULE and not r.begun]:
         end_run(d, run, RunStatus.SKIPPED, Reason.MAX_RUNS)
@@ -162,10 +162,9 @@ def _back_off(d: Draft, run: Run, status: RunStatus, rules: Rules) -> None:
 
 
 def delay(run: Run, rules: Rules) -> timedelta:
-    """How long to wait after the attempt that just failed; jitter is a hash, between half and all.
+    """Return the wait after a failed attempt. Jitter is a hash, from half to all of the backoff.
 
-    The exponent is bounded before the power is taken: 100 retries with a large multiplier
-    would overflow a float.
+    The loop stops at the maximum, since 100 retries with a large multiplier would overflow a float.
     """
     retry = rules.retry
     failures = len(run.past) - run.past.count(past.LOST)
@@ -181,12 +180,12 @@ def delay(run: Run, rules: Rules) -> timedelta:
 
 
 def lose(d: Draft, run: Run) -> None:
-    """The holder is gone: the attempt counts as LOST and is repeated at once, with an end."""
+    """Mark the attempt LOST, and queue the next one at once unless too many were lost."""
     rules = d.rules_of(run.definition)
     d.leases[run.run_id] = None
     d.attempts.append((run, past.LOST))
     if run.cancel:
-        # It has no holder any more: what the former one reports or leaves is not the run's.
+        # The run has no holder. It takes no later report or output from the former one.
         end_run(d, replace(run, claimer="", nonce=""), RunStatus.CANCELLED, run.cancel)
     elif rules.at_most_once or run.past.count(past.LOST) + 1 >= LOST_AT_MOST:
         end_run(d, run, RunStatus.FAILED, Reason.LOST)
@@ -195,7 +194,7 @@ def lose(d: Draft, run: Run) -> None:
 
 
 def hold_back(d: Draft, run: Run) -> None:
-    """The same attempt once more, each time after a longer wait."""
+    """Repeat the same attempt after a wait that grows with each return."""
     waited = replace(
         run,
         status=RunStatus.WAITING,
@@ -227,7 +226,7 @@ def queue_again(d: Draft, run: Run) -> None:
 
 
 def cancel_run(d: Draft, run: Run, reason: Reason) -> None:
-    """End a run that nobody holds; tell the holder of one that is held."""
+    """End a run without a holder, or send a cancel request to the holder."""
     if run.held:
         if not run.cancel:
             d.put(replace(run, cancel=reason, changed_at=d.now))

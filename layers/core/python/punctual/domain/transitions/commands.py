@@ -1,4 +1,4 @@
-"""What a person may do to a job: change, pause, resume, cancel, run now, backfill."""
+"""The commands of a person: update, pause, resume, cancel, run now, backfill."""
 
 from datetime import datetime, timedelta
 
@@ -43,7 +43,7 @@ _INSTANT = timedelta(microseconds=1)
 
 
 def pause(d: Draft) -> None:
-    """Hold what the schedule made and nobody has started; what a person ordered goes on."""
+    """Pause the job. Scheduled runs that have not begun wait; requested runs go on."""
     if d.state is JobStatus.PAUSED:
         return
     settle(d)
@@ -65,7 +65,7 @@ def resume(d: Draft, order: Resume) -> None:
 
 
 def cancel(d: Draft) -> None:
-    """Nothing starts after this: what waits ends with it, holders are told to stop."""
+    """Cancel the job. Waiting runs end, and holders get a cancel request."""
     if d.state is JobStatus.CANCELLED:
         return
     settle(d)
@@ -82,7 +82,7 @@ def cancel(d: Draft) -> None:
 
 
 def order(d: Draft, new: StartRun) -> None:
-    """One run more, at once or in line."""
+    """Add a requested run, at once or in the wait queue."""
     settle(d)
     _make_room_now(d)
     offer(
@@ -101,7 +101,7 @@ def order(d: Draft, new: StartRun) -> None:
 
 
 def _make_room_now(d: Draft) -> None:
-    """What was fired ahead is in nobody's way before its time."""
+    """Take back runs that were fired ahead if no place is free."""
     if not has_room(d):
         take_back_ahead(d)
         admit(d)
@@ -127,7 +127,7 @@ def backfill(d: Draft, asked: Backfill) -> None:
 
 
 def update(d: Draft, new: Update) -> None:
-    """Put a new definition in force; runs that exist keep theirs, limits act at once."""
+    """Put a new definition in force. Existing runs keep theirs, but limits act at once."""
     settle(d)
     if new.schedule is not None:
         take_back_ahead(d)
@@ -151,9 +151,9 @@ def update(d: Draft, new: Update) -> None:
 
 
 def _go_on(d: Draft) -> None:
-    """Count on after a change of max_runs, where nothing else will set the next time.
+    """Set the next time after a change of `max_runs`, if nothing else will set it.
 
-    A run alive of an interval that counts from completion sets it with its outcome.
+    For an interval that counts from completion, the outcome of a live run sets it.
     """
     if d.next_at is None and not (counts_from_completion(d) and is_one_alive(d)):
         d.next_at = next_after_or_none(d, max(d.mark or d.now, d.now))
@@ -162,13 +162,13 @@ def _go_on(d: Draft) -> None:
 def _why_not(d: Draft) -> tuple[RunStatus, Reason]:
     if d.state is JobStatus.PAUSED:
         return RunStatus.SKIPPED, Reason.PAUSED
-    if d.behind is None:  # nothing was missed: it waits for its jitter
+    if d.behind is None:  # nothing was missed; the occurrence waits for its jitter
         return RunStatus.CANCELLED, Reason.CANCELLED
     return RunStatus.MISSED, Reason.OUTAGE
 
 
 def _put_on_record(d: Draft, status: RunStatus, reason: Reason) -> None:
-    """What fell into a pause or an outage, and will now not be judged by its schedule."""
+    """Record the due occurrences of a pause or an outage that the schedule will not evaluate."""
     if d.next_at is not None and d.next_at <= d.now:
         assert d.schedule is not None
         last, later = d.next_at, 0
@@ -190,7 +190,7 @@ def _take_up(d: Draft, schedule: Schedule, asked_at: datetime) -> None:
 
 
 def _has_fired(d: Draft, new: Schedule) -> bool:
-    """Whether a single time just gone by has had its run by the former schedule."""
+    """Return whether the time of a new one-time schedule has already fired."""
     if not isinstance(new, Once):
         return False
     known = {run.run_id for run in (*d.runs, *d.ended)} | {waiting.run_id for waiting in d.line}
@@ -202,9 +202,10 @@ def _has_fired(d: Draft, new: Schedule) -> bool:
 
 
 def first_mark(schedule: Schedule, now: datetime, asked_at: datetime) -> datetime:
-    """Nothing before `now` is ever missed, but a single time just gone by still runs.
+    """Return the time up to which a new schedule fires nothing.
 
-    So does one that went by while the request, which was accepted, was under way.
+    This is `now`, so earlier occurrences are not missed. A one-time schedule still runs if its
+    time passed shortly before the request or during it.
     """
     if isinstance(schedule, Once) and asked_at - FUTURE_SLACK <= schedule.at <= now:
         return schedule.at - _INSTANT
@@ -212,7 +213,7 @@ def first_mark(schedule: Schedule, now: datetime, asked_at: datetime) -> datetim
 
 
 def _keep_to_the_limit(d: Draft) -> None:
-    """A lowered limit stops nothing that runs; what is only queued goes back in line."""
+    """Move queued runs above a lowered limit to the wait queue. Begun runs go on."""
     if len(d.runs) > d.limits.max_concurrency:
         take_back_ahead(d)
     excess = len(d.runs) - d.limits.max_concurrency

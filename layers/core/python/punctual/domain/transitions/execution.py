@@ -1,4 +1,4 @@
-"""What executors and timers may say of a job's runs: look, claim, finish, give back."""
+"""The events of executors and timers: evaluate, claim, start, finish, return, cancel a run."""
 
 from msgspec.structs import replace
 
@@ -32,7 +32,7 @@ def look(d: Draft, event: events.Evaluate) -> Answer:
 
 
 def _check_lease(d: Draft, run: Run, read: Lease | None) -> None:
-    """Set the attempt LOST if its lease is over; the swap then requires the lease as read."""
+    """Mark the attempt LOST if its lease expired. The swap then requires the lease as read."""
     lease = read
     if lease is None or lease.token != run.token:
         lease = Lease(token=run.token, until=(run.attempt_at or run.changed_at) + CLAIM_LEASE)
@@ -64,7 +64,7 @@ def claim(d: Draft, event: events.Claim) -> Answer:
         refuse_claim(d, run)
         return Answer(Verdict.NOT_QUEUED, run)
     begun = begin(d, run, event.claimer, event.nonce, event.staged)
-    admit(d)  # the last of `max_runs` makes room
+    admit(d)  # the last of `max_runs` frees places
     return Answer(Verdict.OK, begun)
 
 
@@ -87,7 +87,7 @@ def finish(d: Draft, event: events.Finish) -> Answer:
         settle(d)
         return Answer(Verdict.OK, now_of(d, event.run_id))
     if run is not None and run.token == event.token and run.reason is Reason.BACKOFF:
-        return Answer(Verdict.OK, run)  # its own earlier effect
+        return Answer(Verdict.OK, run)  # an earlier call with this token had this effect
     for ended in d.ended:
         if ended.run_id == event.run_id and ended.token == event.token != 0:
             return Answer(Verdict.FENCED if _was_lost(ended) else Verdict.OK, ended)
@@ -95,7 +95,7 @@ def finish(d: Draft, event: events.Finish) -> Answer:
 
 
 def _was_lost(ended: Run) -> bool:
-    """Whether it ended because its holder was lost, and not by what its holder reported."""
+    """Return whether the run ended because its holder was lost, without a report."""
     return ended.reason is Reason.LOST or not ended.claimer
 
 

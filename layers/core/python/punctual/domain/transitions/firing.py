@@ -1,4 +1,4 @@
-"""From occurrences to runs: what is due gets its outcome, what fits starts, the rest waits."""
+"""Fire occurrences: each due occurrence becomes a queued or waiting run, or an outcome."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -30,7 +30,7 @@ from punctual.domain.transitions.wait_queue import (
 
 
 class Stretch(NamedTuple):
-    """Occurrences one after another, of which nothing but their number is kept."""
+    """Consecutive occurrences, of which only the ends and the number are kept."""
 
     first: datetime
     last: datetime
@@ -41,11 +41,11 @@ class Stretch(NamedTuple):
         return cls(times[0], times[-1], len(times))
 
 
-CHUNK = 2_000  # occurrences judged by one decision, so that none takes long
+CHUNK = 2_000  # most occurrences in one decision, so that none takes long
 
 
 def settle(d: Draft, horizon: datetime | None = None) -> None:
-    """Give each occurrence that is due its outcome, by the definition in force."""
+    """Process each due occurrence by the definition in force, and fill free places."""
     if not d.runs and not d.line and d.next_at is None and d.behind is None:
         return
     expire(d)
@@ -54,7 +54,7 @@ def settle(d: Draft, horizon: datetime | None = None) -> None:
         _notice_outage(d)
         if d.behind is not None:
             _catch_up(d)
-            _notice_outage(d)  # another since the one that is now dealt with
+            _notice_outage(d)  # another outage can follow the settled one
         if d.behind is None:
             _fire_due(d)
             admit(d)
@@ -71,7 +71,7 @@ def _notice_outage(d: Draft) -> None:
 
 
 def _due(d: Draft, until: datetime) -> list[datetime]:
-    """The next occurrences with a due time up to `until`, a chunk of them at most."""
+    """Return the next occurrences with a due time up to `until`, at most `CHUNK` of them."""
     last = until - d.jitter
     if d.next_at is None or d.next_at > last:
         return []
@@ -87,7 +87,7 @@ def counts_from_completion(d: Draft) -> bool:
 
 
 def _advance(d: Draft, last: datetime) -> None:
-    """Go on behind `last`; an interval from completion gets its next time from an outcome."""
+    """Continue after `last`. An interval from completion gets its next time from an outcome."""
     d.mark = last
     if d.schedule is None or counts_from_completion(d):
         d.next_at = None
@@ -123,7 +123,10 @@ def next_after_or_none(d: Draft, at: datetime) -> datetime | None:
 def _judge(
     policy: Misfire, missed: list[datetime], more: bool, most: int
 ) -> tuple[list[datetime], list[datetime]]:
-    """Which of the missed do not run, and which do; the latest are not known while `more` come."""
+    """Return the missed occurrences that do not run, and those that do.
+
+    While `more` follow, the latest occurrences are not known yet.
+    """
     if policy is Misfire.SKIP:
         return missed, []
     if policy is Misfire.RUN_ONCE:
@@ -149,7 +152,10 @@ def skip_many(
     reason: Reason,
     before: datetime | None = None,
 ) -> None:
-    """Record occurrences that never became runs, in one entry; a catch-up's entry grows."""
+    """Record occurrences that never became runs, as one entry.
+
+    The decisions of one catch-up extend the same entry.
+    """
     for index, entry in enumerate(d.ended if d.head.behind is not None else ()):
         if d.is_growing(entry) and entry.reason is reason and before == entry.last_at:
             count = entry.count + times.number
@@ -190,10 +196,10 @@ def _fire_due(d: Draft) -> None:
 
 
 def _fire_ahead(d: Draft, horizon: datetime | None) -> None:
-    """Queue what comes soon, not before its time, unless another run could be in its way then.
+    """Queue the next occurrence ahead of its time, unless another run could block it.
 
-    Never two: where the later one is cancelled, and the earlier one taken back, the later one
-    would fall between what is dealt with and what is to come.
+    Only one run is ahead at a time. With two, the later could be cancelled and the earlier taken
+    back. Then the later occurrence would have an outcome and still be due.
     """
     if (
         horizon is not None
@@ -209,7 +215,7 @@ def _fire_ahead(d: Draft, horizon: datetime | None) -> None:
 
 
 def fire(d: Draft, times: list[datetime], caught_up: bool = False) -> None:
-    """Offer a run for each; those refused one after another, for one reason, are one entry."""
+    """Offer a run for each time. Consecutive refusals for one reason become one entry."""
     refused: list[datetime] = []
     refusal: Refusal | None = None
     for at in times:

@@ -1,4 +1,4 @@
-"""Room and line: what starts, what waits its turn, what goes back, what is announced again."""
+"""The places and the wait queue of a job: start runs, let them wait, and send them again."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -13,13 +13,13 @@ from punctual.domain.schedules.schedule import occurrences
 from punctual.domain.transitions.attempts import cancel_run, end_run, end_unstarted, queue_again
 
 _INSTANT = timedelta(microseconds=1)
-LINE_MOST = 1_500  # a store's row holds 400 KB, and each of these may end in one decision
-ALL_MISSED = 1_000  # RUN_ALL runs the latest so many
+LINE_MOST = 1_500  # a DynamoDB row holds 400 KB, and all of these may end in one decision
+ALL_MISSED = 1_000  # RUN_ALL runs at most the latest 1,000
 Refusal = tuple[RunStatus, Reason]
 
 
 def offer(d: Draft, new: WaitingRun) -> Refusal | None:
-    """Start a new run, or do with it what the overlap policy says; None unless it is refused."""
+    """Queue a new run, or apply the overlap policy. Return the refusal, or None."""
     limit = d.deadline_of(new)
     if limit is not None and limit <= d.now:
         return RunStatus.MISSED, Reason.DEADLINE
@@ -44,7 +44,7 @@ def _is_full(d: Draft) -> bool:
 
 
 def room_to_catch_up(d: Draft) -> int:
-    """How many missed occurrences RUN_ALL may still put in line."""
+    """Return how many missed occurrences RUN_ALL may still add to the wait queue."""
     waiting = sum(waiting.caught_up for waiting in d.line)
     return max(0, min(ALL_MISSED - waiting, LINE_MOST - len(d.line)))
 
@@ -54,9 +54,9 @@ def _counts_as_waiting(waiting: WaitingRun) -> bool:
 
 
 def _make_way(d: Draft) -> None:
-    """Cancel the oldest scheduled runs, active ones before those in line, until one more fits.
+    """Cancel the oldest scheduled runs, live before waiting, until one more fits.
 
-    That is one run, unless the limit has been lowered under those that are active.
+    That is one run, or more if the limit was lowered.
     """
     active = [run for run in d.runs if not run.cancel]
     in_line = [waiting for waiting in d.line if _counts_as_waiting(waiting)]
@@ -74,12 +74,12 @@ def has_room(d: Draft) -> bool:
 
 
 def _may_go(d: Draft, waiting: WaitingRun) -> bool:
-    """A pause holds what the schedule made, never what a person ordered."""
+    """Return whether the run may start. A pause holds scheduled runs, never requested runs."""
     return d.state is not JobStatus.PAUSED or waiting.trigger is not Trigger.SCHEDULE
 
 
 def admit(d: Draft) -> None:
-    """Let those start who wait for room: first who has begun already, then those in line."""
+    """Queue runs for the free places: begun runs first, then runs of the wait queue."""
     for run in list(d.runs):
         if run.reason is Reason.CONCURRENCY and _going(d) < d.limits.max_concurrency:
             queue_again(d, run)
@@ -98,7 +98,7 @@ def _going(d: Draft) -> int:
 
 
 def refuse_claim(d: Draft, run: Run) -> None:
-    """The limit was lowered under a queued run: it waits for room, one that has begun in place."""
+    """Make a queued run wait after the limit was lowered. A begun run stays in `runs`."""
     if run.begun:
         d.put(replace(run, status=RunStatus.WAITING, reason=Reason.CONCURRENCY, changed_at=d.now))
     else:
@@ -128,7 +128,7 @@ def queue(d: Draft, new: WaitingRun, let_in_at: datetime | None = None) -> None:
 
 
 def expire(d: Draft) -> None:
-    """End what was not started by its deadline."""
+    """End the runs that did not start by their deadline."""
     for run in list(d.runs):
         if run.status is RunStatus.QUEUED and not run.begun:
             limit = d.deadline_of(run)
@@ -142,7 +142,7 @@ def expire(d: Draft) -> None:
 
 
 def waiting_of(run: Run) -> WaitingRun:
-    """A queued run that nobody has claimed, as it stood in line."""
+    """Return an unclaimed queued run as an entry of the wait queue."""
     return WaitingRun(
         run_id=run.run_id,
         definition=run.definition,
@@ -160,12 +160,12 @@ def unclaimed(d: Draft) -> list[Run]:
 
 
 def ahead(d: Draft) -> list[Run]:
-    """What the schedule fired ahead of its time."""
+    """Return the unclaimed runs that were fired ahead of their due time."""
     return [run for run in unclaimed(d) if run.trigger is Trigger.SCHEDULE and run.due_at > d.now]
 
 
 def take_back_ahead(d: Draft) -> None:
-    """Undo what was fired ahead of its time and not claimed; it leaves no outcome."""
+    """Take back the unclaimed runs that were fired ahead. They leave no outcome."""
     early = ahead(d)
     if not early:
         return
@@ -179,7 +179,10 @@ def take_back_ahead(d: Draft) -> None:
 
 
 def _last_before(d: Draft, first: datetime) -> datetime:
-    """Up to here all is dealt with: now, or the last that was fired ahead and ended already."""
+    """Return the time up to which all occurrences are settled.
+
+    This is now, or the last occurrence that was fired ahead and has ended.
+    """
     last = min(d.now, first - _INSTANT)
     if d.schedule is not None:
         for at in occurrences(d.schedule, d.now, first - _INSTANT):
@@ -188,7 +191,7 @@ def _last_before(d: Draft, first: datetime) -> datetime:
 
 
 def stand_back(d: Draft, runs: Iterable[Run]) -> None:
-    """Put queued runs that nobody has claimed back to the front of the line, in order."""
+    """Return unclaimed queued runs to the front of the wait queue, in order."""
     back = list(runs)
     for run in back:
         d.remove(run.run_id)
@@ -197,7 +200,7 @@ def stand_back(d: Draft, runs: Iterable[Run]) -> None:
 
 
 def wake_backoffs(d: Draft) -> None:
-    """Queue the next attempt of each run whose wait is over."""
+    """Queue the next attempt of each run after its backoff."""
     for run in list(d.runs):
         if run.reason is Reason.BACKOFF and run.next_at is not None and run.next_at <= d.now:
             again = replace(
@@ -214,14 +217,14 @@ def wake_backoffs(d: Draft) -> None:
 
 
 def resend_at(run: Run) -> datetime:
-    """When a queued run should have been claimed if its message had not been lost."""
+    """Return when a queued run is sent again: its message is then assumed to be lost."""
     doubled: int = 2 ** max(0, run.sends - 1)
     patience = min(RESEND * doubled, RESEND_MOST)
     return (run.sent_at or run.due_at) + patience
 
 
 def send_again(d: Draft) -> None:
-    """Announce once more what stands queued and due for long: its message may be lost."""
+    """Send queued runs again that no executor claimed in time. Their messages may be lost."""
     for run in list(d.runs):
         if run.status is not RunStatus.QUEUED or run.sent_at is None:
             continue

@@ -36,7 +36,7 @@ def clock_changes(
 def drift(seconds: int, name: str, after: datetime, until: datetime) -> tuple[str, ...]:
     """Return one sentence for each clock change that moves the local time of an interval.
 
-    Only intervals of whole days have sentences. They keep 24 hours a day.
+    An interval of whole days keeps 24 hours a day. Other intervals get no sentence.
     """
     if seconds % DAY:
         return ()

@@ -1,7 +1,7 @@
 """Count the times of a cron expression in a range, without a walk over them.
 
 Between two clock changes local and real time run alike. The code counts each stretch by whole
-days and by the bits of the fields. It counts only times that a clock change moves one by one.
+days and by the bits of the fields. Times that a clock change moves are counted one by one.
 """
 
 from bisect import bisect_right

@@ -96,7 +96,7 @@ def in_zone_of(schedule: Schedule | None, local: datetime) -> datetime:
 def _from_gap(
     calendar: Calendar, gap: str, second: int, change: int, before: int, offset: int
 ) -> int | None:
-    """The first time not before `second` to which a local time in the gap at `change` was moved."""
+    """Return the first instant not before `second` that `gap` moves out of the gap at `change`."""
     end = change + offset
     if gap == "NEXT" and second == change and calendar.next_local(change + before) < end:
         return change
