@@ -1,4 +1,4 @@
-"""A description in English says when a schedule fires, no more and no less."""
+"""The English description of a schedule states exactly its times."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -61,7 +61,7 @@ def an_expression(chance: random.Random) -> str:
 
 
 def expressions() -> list[str]:
-    """The same ones in each run, without those that can never fire."""
+    """Return the same random expressions in each run, without those that never fire."""
     chance = random.Random(SEED)
     found: list[str] = []
     while len(found) < EXPRESSIONS:
@@ -77,7 +77,7 @@ def expressions() -> list[str]:
 
 
 def check(expression: str, after: datetime) -> None:
-    """Compare the next times with those of the description; its ranges end at times, too."""
+    """Compare the next times with those of the description."""
     meaning = parse_cron(expression)
     assert isinstance(meaning, Calendar)
     schedule = Cron(expression)

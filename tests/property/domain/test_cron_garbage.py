@@ -1,4 +1,4 @@
-"""Whatever is written, the answer is a meaning or one sentence."""
+"""Any text is parsed, or fails with one sentence."""
 
 from datetime import UTC, datetime
 

@@ -1,4 +1,4 @@
-"""What fires is what walking every minute on the wall clock of a zone finds."""
+"""The times of an expression equal those of a walk over every minute of a zone's wall clock."""
 
 from datetime import UTC, datetime, timedelta
 from functools import cache
@@ -58,7 +58,7 @@ MARGIN = 3 * DAY
 
 @cache
 def days_of_change(zone: str) -> list[datetime]:
-    """The days since 1945 on which the zone's offset is not what it was the day before."""
+    """Return the days since 1945 on which the zone's offset differs from the day before."""
     info = pinned_zone(zone)
     day, found = datetime(1945, 1, 1, tzinfo=UTC), []
     before = day.astimezone(info).utcoffset()
@@ -136,7 +136,7 @@ FOLDS = st.sampled_from(["FIRST", "SECOND", "BOTH"])
 
 
 def a_cron(expression: str, zone: str, gap: str = "", fold: str = "") -> Cron | None:
-    """None for the few random expressions that can never fire."""
+    """Return the schedule, or None for the few random expressions that never fire."""
     schedule = Cron(expression, timezone=zone, dst_gap=gap, dst_fold=fold)
     try:
         next_after(schedule, datetime(2000, 1, 1, tzinfo=UTC))
@@ -148,7 +148,7 @@ def a_cron(expression: str, zone: str, gap: str = "", fold: str = "") -> Cron | 
 
 
 def walked_for_two_days(schedule: Cron, start: datetime, gap: str, fold: str) -> list[datetime]:
-    """The times that a look at each minute of the wall clock finds."""
+    """Return the times that a walk over each minute of the wall clock finds."""
     end = start + 2 * DAY
     walked = firings(
         Oracle(schedule.expression), schedule.timezone, start - MARGIN, end + MARGIN, gap, fold

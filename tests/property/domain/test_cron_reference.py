@@ -1,4 +1,4 @@
-"""Where croniter and cronsim know a grammar too, all of us agree."""
+"""Times equal those of croniter and cronsim where these support the grammar."""
 
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from punctual.domain.schedules.schedule import Cron, next_after
 from tests.golden.oracle import pinned_zone
 
-# Not Lord Howe: after its half hour comes back, cronsim misses the first half of the next hour.
+# Lord Howe is left out. After its half hour repeats, cronsim misses the first half of the next
+# hour.
 ZONES = (
     "UTC",
     "Africa/Cairo",
@@ -29,7 +30,7 @@ START = datetime(2009, 1, 1, tzinfo=UTC)
 
 def items(low: int, high: int) -> st.SearchStrategy[str]:
     value = st.integers(low, high)
-    # Both read a range of one value as the whole field; here it is that value.
+    # Both libraries read a range of one value as the whole field. Here it is that value.
     span = st.sets(value, min_size=2, max_size=2).map(lambda ends: "{}-{}".format(*sorted(ends)))
     length = st.integers(1, 6) | st.integers(1, 200)
     step = st.tuples(span | st.just("*"), length).map("{0[0]}/{0[1]}".format)
@@ -63,7 +64,7 @@ def ours(schedule: Cron, after: datetime, count: int) -> list[datetime]:
 def test_the_default_rules_are_those_of_cronsim(
     parts: tuple[str, ...], zone: str, after: datetime
 ) -> None:
-    """cronsim is Debian's cron, so it agrees in every zone, also where clocks change."""
+    """cronsim follows Debian's cron, so it agrees in every zone, also at clock changes."""
     expression = " ".join(parts)
     walk = CronSim(expression, after.astimezone(pinned_zone(zone)))
     try:

@@ -1,4 +1,4 @@
-"""Anything may happen to a job, in any order, late and twice: the rules hold after each step."""
+"""Random events in any order, late and repeated. The rules hold after each step."""
 
 from datetime import date, datetime
 from typing import Any
@@ -29,7 +29,7 @@ from tests.support.builders_jobs import NOON, a_change, a_job, after, every, sec
 from tests.support.decide.decide_ledger import World
 
 MOMENTS = [0, 0.4, 1, 5, 9.5, 10, 15, 30, 61, 120, 3_600]
-LONG = 12_000  # an outage that takes a catch-up several looks
+LONG = 12_000  # an outage that takes a catch-up several evaluations
 EXCLUDED = (date(2026, 3, 3),)
 
 
@@ -93,7 +93,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(n=st.sampled_from(MOMENTS), back=st.booleans())
     def pass_time(self, n: float, back: bool) -> None:
-        """Two clocks may disagree: the next caller's may be a little behind."""
+        """Let time pass. The clock may step back a little, as with the clock of another caller."""
         self.world.wait(-min(n, 2) if back and n == 5 else n)
 
     @rule()
@@ -110,7 +110,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(pick=st.integers(0, 30), nonce=st.integers(0, 2), staged=st.booleans())
     def claim(self, pick: int, nonce: int, staged: bool) -> None:
-        """A message, perhaps an old one, reaches an executor."""
+        """Deliver a message, perhaps an old one, to an executor."""
         if sent := self.world.sent:
             run_id = sent[-1 - pick % min(len(sent), 4)].run_id if pick < 25 else "nobody"
             decision = self.world.do(Claim(run_id, "e", str(nonce), staged))
@@ -182,7 +182,7 @@ class Machine(RuleBasedStateMachine):
     ) -> None:
         schedule = data.draw(schedules(self.world.now)) if reschedule else None
         if isinstance(schedule, Once) and self.world.was_answered_long_ago(schedule.at):
-            return  # there and back over a third schedule within five seconds: not told apart
+            return  # indistinguishable: back to an old schedule within five seconds
         self.world.do(a_change(self.world.head, schedule, **limits, **_sound(rules)))
 
     @rule(trigger=st.sampled_from([Trigger.RUN_NOW, Trigger.RETRY]))
@@ -209,14 +209,17 @@ class Machine(RuleBasedStateMachine):
         assert len(msgspec.json.encode(self.world.head)) < 390_000
 
     def teardown(self) -> None:
-        """Left alone with executors that work, it comes to rest: done, or waiting for its time."""
+        """Check that the job comes to rest: it has ended, or waits for its time.
+
+        Its executors work without faults.
+        """
         if not hasattr(self, "world"):
             return
         world = self.world
         if world.state() == "PAUSED":
             world.resume()
         if len(world.line) > 50 or world.head.behind is not None:
-            world.cancel()  # to work off so many shows nothing more
+            world.cancel()  # to run so many shows nothing more
         self._settle(world)
         world.check_ledger()
         assert not world.line
@@ -244,7 +247,7 @@ class Machine(RuleBasedStateMachine):
         raise AssertionError("it does not come to rest")
 
     def _twice(self, event: Any) -> None:
-        """What a person asks for twice is done once."""
+        """Check that a repeated command has no second effect."""
         self.world.do(event)
         catching_up = self.world.head.behind is not None
         again = self.world.do(event, recorded=False)
@@ -264,7 +267,7 @@ Machine.TestCase.settings = settings(
     stateful_step_count=40,
     deadline=None,
     derandomize=True,
-    phases=(Phase.explicit, Phase.generate),  # to shrink takes minutes: the trail tells enough
+    phases=(Phase.explicit, Phase.generate),  # shrinking takes minutes, and the trail is enough
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 TestDecide = Machine.TestCase

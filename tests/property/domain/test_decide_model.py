@@ -1,4 +1,4 @@
-"""`decide` against a model of QUEUE and SKIP that shares nothing with it."""
+"""Compare `decide` with an independent model of QUEUE and SKIP."""
 
 from datetime import timedelta
 
@@ -26,7 +26,7 @@ STEPS = st.lists(
 
 
 class Pair:
-    """The same done to a job and to the model."""
+    """A job and its model. Each event goes to both."""
 
     def __init__(self, overlap: Overlap, limit: int, max_waiting: int) -> None:
         job = a_job(

@@ -1,4 +1,4 @@
-"""Every order of events over two occurrences and two holders, to the depth that time allows."""
+"""Walk every order of events over two occurrences and two holders, to a limited depth."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ from tests.support.builders_jobs import NOON, a_change, a_job, after, every
 from tests.support.decide.decide_ledger import World
 from tests.support.decide.decide_rules import JOB_STEPS, RUN_STEPS, steps_of
 
-NODES = 900  # heads looked at in each case
+NODES = 900  # job states evaluated in each case
 
 
 def beat_all(world: World) -> None:
@@ -40,7 +40,7 @@ def beat_all(world: World) -> None:
 class Case(NamedTuple):
     job: JobState
     missed: Misfire | None = None
-    begin: Callable[[World], object] = lambda world: world  # where the walk sets out
+    begin: Callable[[World], object] = lambda world: world  # the start of the walk
 
 
 def one_held(world: World) -> None:
@@ -70,7 +70,7 @@ CASES = {
 
 
 def events_of(head: JobState, case: Case) -> Iterator[Event]:
-    """Each event that may happen to this head, those of late messages and old tokens too."""
+    """Yield each event that can reach this state, also from late messages and old tokens."""
     yield Pause()
     yield Resume(case.missed)
     yield Cancel()
@@ -100,7 +100,7 @@ def events_of(head: JobState, case: Case) -> Iterator[Event]:
 
 
 def moves(world: World, case: Case) -> Iterator[Callable[[World], object]]:
-    # A run that left the head for the history is not asked for again: who asks looks there first.
+    # A run that moved to the history is not requested again, because callers look there first.
     orders: list[Event] = [] if "mine" in world.ledger else [StartRun("mine")]
     orders += [] if "b" in world.ledger else [Backfill((("b", after(-10)),))]
     for event in (*events_of(world.head, case), *orders):
@@ -123,7 +123,7 @@ def fork(world: World) -> World:
 
 
 def key_of(world: World) -> bytes:
-    """What tells this head from others, versions and what follows from them left out."""
+    """Return a key of the state without versions and values that follow from them."""
     head = world.head
     runs = tuple(
         replace(run, token=bool(run.token), sends=0, sent_at=None, changed_at=NOON)
@@ -138,7 +138,7 @@ def key_of(world: World) -> bytes:
 
 
 class Walk:
-    """Breadth first from one job; each head is met once."""
+    """A breadth-first walk from one job. It visits each state once."""
 
     def __init__(self, case: Case) -> None:
         self.case = case

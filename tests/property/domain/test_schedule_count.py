@@ -1,4 +1,4 @@
-"""Times that are counted are as many as those that a walk finds, and the nth is the same."""
+"""Counted times and nth times equal those of a walk."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -28,7 +28,7 @@ EXPRESSIONS = st.sampled_from(
         "at(2011-12-30T00:30:00)",
     ]
 )
-# Where clocks skip a day, move by half an hour or by two hours, or change at midnight.
+# Zones and days on which clocks skip a day, move by half an hour or two hours, or at midnight.
 ZONES_AND_DAYS = st.sampled_from(
     [
         ("UTC", date(2026, 3, 1)),
@@ -98,7 +98,7 @@ def test_years_are_counted_too(zone: str) -> None:
 def test_the_whole_of_a_schedule_of_each_second_is_counted() -> None:
     schedule = Cron("* * * * * *", timezone="Europe/Berlin")
     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2200, 1, 1, tzinfo=UTC)
-    seconds = (end - start) // timedelta(seconds=1) - 3_600  # there the year 2200 is earlier
+    seconds = (end - start) // timedelta(seconds=1) - 3_600  # the year 2200 begins earlier there
     assert count_times(schedule, start, end) == seconds - 1
     assert nth_time(schedule, start, 10_000_000) == start + timedelta(seconds=10_000_000)
     assert nth_time(schedule, start, seconds) is None

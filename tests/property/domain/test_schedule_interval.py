@@ -1,4 +1,4 @@
-"""Intervals in closed form are what counting step by step gives."""
+"""Intervals in closed form equal those of step-by-step counting."""
 
 from datetime import UTC, date, datetime, timedelta
 
@@ -32,7 +32,7 @@ ZONES = st.sampled_from(["UTC", "Europe/Berlin", "Pacific/Chatham", "America/Nuu
 def counted(
     base: datetime, step: timedelta, zone: str, exclude: tuple[date, ...], end: datetime | None
 ) -> list[datetime]:
-    """The times of some forty days, one by one."""
+    """Return the times of forty days, counted one by one."""
     at, found = base, []
     while at < NOON + timedelta(days=40) and (end is None or at < end):
         if at.astimezone(pinned_zone(zone)).date() not in exclude:

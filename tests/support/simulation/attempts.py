@@ -1,4 +1,4 @@
-"""How attempts follow each other: by what executors reported, and by the leases that they kept."""
+"""Check how attempts follow each other, from executors' reports and from leases."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -7,25 +7,26 @@ from punctual.domain.job_state import JobState, Rules
 from punctual.domain.run import Lease, Reason, Run, RunStatus
 from punctual.engine.ports.rows import Key
 
-SKEW = timedelta(seconds=5)  # by which clocks may differ
+SKEW = timedelta(seconds=5)  # the largest difference of two clocks
 LOST_AT_MOST = 5  # attempts
 ROUNDING = timedelta(milliseconds=1)
 LETTERS = {RunStatus.FAILED: "F", RunStatus.TIMED_OUT: "T"}
-RETURNS = [15, 30, 60, 120, 240, 300]  # seconds until a run that could not begin is tried again
+RETURNS = [15, 30, 60, 120, 240, 300]  # seconds until a returned run is tried again
 
 
 @dataclass
 class Reports:
-    """What the executors said, by the token under which they said it."""
+    """The reports of executors, by token."""
 
     ends: dict[tuple[Key, str, int], RunStatus] = field(default_factory=dict)
-    returns: dict[tuple[Key, str, int], bool] = field(default_factory=dict)  # whether it had begun
+    # True if the attempt had begun
+    returns: dict[tuple[Key, str, int], bool] = field(default_factory=dict)
 
 
 def check_attempt(
     reports: Reports, key: Key, was: Run, run: Run, rules: Rules, lease: Lease | None, now: datetime
 ) -> None:
-    """A run that was held, and is held no more under that token."""
+    """Check a run after its holder lost or gave up its token."""
     token = (key, was.run_id, was.token)
     said, returned = reports.ends.get(token), reports.returns.get(token)
     letters = run.past.removeprefix(was.past)
@@ -60,8 +61,8 @@ def _check_again(
     returned: bool | None,
     failures: int,
 ) -> None:
-    """It is tried again: not beyond its retries, and after the wait that its rules give it."""
-    if not letters:  # given back before it began
+    """Check that a new try is within the retries, and after the delay of its rules."""
+    if not letters:  # returned before it began
         assert returned is not None, "it goes back, and its holder did not return it"
         assert not returned, "it was given back after it began, as if it had not"
         assert not rules.at_most_once, "AT_MOST_ONCE: given back, and tried again"

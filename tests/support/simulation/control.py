@@ -1,4 +1,4 @@
-"""The smaller ports over plain dicts: blobs, buckets, receipts, events, nudges."""
+"""The smaller ports over dicts: blobs, partitions, receipts, events, wake-ups."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -39,7 +39,7 @@ class MemoryBlobs:
 
 
 class MemoryNotices:
-    """All that was put, the same twice as one."""
+    """Keeps all notices. Equal ones count once."""
 
     def __init__(self) -> None:
         self.notices: dict[tuple[str, str], Notification] = {}
@@ -174,7 +174,7 @@ class MemoryFeed:
 
 
 class MemoryWake:
-    """Nudges and kills as they were asked for; the world delivers them, or does not."""
+    """Records wake-ups and kills. The world delivers or loses them."""
 
     def __init__(self) -> None:
         self.nudges: list[Timer] = []

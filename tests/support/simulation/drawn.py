@@ -1,4 +1,4 @@
-"""A play that is drawn from a seed: faults, stalls, clocks, and how long each call takes."""
+"""Draw a play from a seed: faults, stalls, clocks and call durations."""
 
 import random
 from collections.abc import Callable, Iterable, Sequence
@@ -13,7 +13,7 @@ from tests.support.simulation.world import ClockStep, World
 NAMES = ("api", "api2", "planner", "poller", "poller2", "e1", "e2", "reconciler")
 SLOWEST = (0.003, 0.05, 0.5, 3.0)  # seconds
 STALLS = (-1, 2)  # powers of ten: from 0.1 s to 100 s
-NEVER = Fault(10**9, Tear.BEFORE)  # tells a story's check that it may have gone otherwise
+NEVER = Fault(10**9, Tear.BEFORE)  # marks a play as disturbed for the checks of its story
 
 
 class Drawn(NamedTuple):
@@ -36,7 +36,7 @@ def on_functions(scenario: Scenario) -> OnFunctions:
 
 
 def drawn(scenario: Scenario, seed: int, most: int) -> Drawn:
-    """The story as this seed plays it, with up to so many faults."""
+    """Return the play of a story under this seed, with at most `most` faults."""
     chance = random.Random(f"{scenario.name} {seed}")
     setup: dict[str, Any] = {
         "seed": seed,
@@ -69,7 +69,7 @@ def _faults(chance: random.Random, calls: Sequence[Call], most: int) -> list[Fau
 
 
 def _clock_steps(chance: random.Random) -> list[ClockStep]:
-    """Clocks are set, forward or back, and never differ by more than five seconds."""
+    """Return steps of the clocks, forward or back. Clocks differ by at most five seconds."""
     return [
         ClockStep(chance.uniform(0, 250), name, chance.uniform(0, 5))
         for name in NAMES
@@ -78,7 +78,7 @@ def _clock_steps(chance: random.Random) -> list[ClockStep]:
 
 
 def broken(plays: Iterable[Callable[[], Drawn]]) -> list[str]:
-    """What each play broke, if anything."""
+    """Return the failure of each play that broke a rule."""
     found = []
     for draw in plays:
         play: Drawn | None = None

@@ -1,4 +1,4 @@
-"""A FIFO queue as SQS has it: visibility, redelivery, ids remembered for five minutes."""
+"""A FIFO queue with the behaviour of SQS: visibility, redelivery, five minutes of deduplication."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -11,7 +11,7 @@ REMEMBERED = timedelta(minutes=5)
 
 
 class Entry:
-    """One message in the queue; `receipt` changes with every delivery."""
+    """One message in the queue. `receipt` changes with every delivery."""
 
     __slots__ = ("message", "receipt", "visible_at")
 
@@ -22,7 +22,7 @@ class Entry:
 
 
 class Delivery:
-    """A message as one receiver has it; a later delivery takes its rights away."""
+    """One receiver's copy of a message. A later delivery invalidates its receipt."""
 
     __slots__ = ("entry", "message", "receipt")
 
@@ -69,7 +69,7 @@ class FifoQueue:
             delivery.entry.visible_at = until
 
     def repeat(self) -> None:
-        """At-least-once: what is being worked on is delivered a second time."""
+        """Redeliver messages in flight, as at-least-once delivery allows."""
         for entry in self.entries:
             entry.visible_at = min(entry.visible_at, self._clock())
 

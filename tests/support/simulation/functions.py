@@ -1,4 +1,4 @@
-"""Planner and pollers as functions: they end, forget, are called by messages, and die anywhere."""
+"""Planner and pollers as functions. Messages start them, and they can crash anywhere."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -42,7 +42,7 @@ class Letter:
 
 @dataclass
 class WakeQueue:
-    """A standard queue as `SqsWakeUps` writes to it: delays, visibility, redelivery."""
+    """A standard queue behind `SqsWakeUps`, with delays, visibility and redelivery."""
 
     world: World
     letters: list[Letter] = field(default_factory=list)
@@ -71,7 +71,7 @@ class WakeQueue:
 
 
 class _Sent:
-    """The queue as one process reaches it: each call may break."""
+    """The queue as one process reaches it. Each call may fail."""
 
     def __init__(self, process: Process, queue: WakeQueue) -> None:
         self._process = process
@@ -117,7 +117,7 @@ class _Switch:
 
 
 class Forgetful:
-    """The Wake port of everybody else: a process that remembers no call makes each anew."""
+    """The wake-up port of the other processes. It keeps no memory of sent wake-ups."""
 
     def __init__(self, world: World, queue: WakeQueue) -> None:
         self._world = world
@@ -161,7 +161,7 @@ class PlannerFunction(Process):
 
 
 class PollerFunction(Process):
-    """One environment: a batch of wake-ups at a time, acknowledged only when it is seen to."""
+    """One function environment. It acknowledges a batch of wake-ups only after its work."""
 
     def __init__(self, world: World, queue: WakeQueue, name: str) -> None:
         self._queue = queue
@@ -181,7 +181,7 @@ class PollerFunction(Process):
         until = self.clock() + TIMEOUT
         self._visit().run(places, until)
         for letter in letters:
-            if letter in self._queue.letters:  # else it is another's by now, or gone
+            if letter in self._queue.letters:  # another environment may have it, or it is deleted
                 self._queue.letters.remove(letter)
 
     def _visit(self) -> PollerSession:
@@ -210,7 +210,7 @@ class PollerFunction(Process):
 
 
 class _Slow:
-    """A port whose `name` takes what a processor needs for so many things, some at a time."""
+    """A port with a slow method `name`. It takes CPU time for each item, in small parts."""
 
     def __init__(self, port: Any, name: str, rate: float, pause: Callable[[float], None]) -> None:
         self._port, self._name, self._rate, self._pause = port, name, rate, pause
@@ -235,7 +235,7 @@ def _at_work(ports: Ports, pace: Pace, pause: Callable[[float], None]) -> dict[s
 
 
 class OnFunctions(Scenario):
-    """The same story where planner and pollers are functions."""
+    """The same story with functions for planner and pollers."""
 
     def world(self, faults: Sequence[Fault] = (), **setup: Any) -> World:
         world = super().world(faults, **setup)

@@ -1,4 +1,4 @@
-"""An installation led by hand: each process is stepped, and calls can be interrupted."""
+"""An installation that a test steps by hand. Calls can be interrupted."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -26,7 +26,7 @@ TENANT = "acme"
 
 
 class Interrupted(Plan):
-    """Calls back once, before or after the first call of a port's method."""
+    """A plan that calls back once, before or after the first call of a port's method."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ def _nothing() -> None:
 
 
 class Hand:
-    """The API's calls go through `plan`, those of everybody else are never interrupted."""
+    """An installation. Only calls of the API go through `plan` and can be interrupted."""
 
     def __init__(self) -> None:
         self.now = NOON
@@ -100,21 +100,21 @@ class Hand:
         return Planner(self.memory.buckets, owner)
 
     def tick(self, owner: str = "planner") -> int:
-        """The planner's tick; what it hands out goes to the poller."""
+        """Run the planner's tick, and give its partitions to the poller."""
         leases = self.planner(owner).tick(self.now).leases
         for lease in leases:
             self.poller.open(lease)
         return len(leases)
 
     def step(self) -> None:
-        """The poller's step, with what it was nudged for."""
+        """Pass the recorded wake-ups to the poller, and step it."""
         nudges = self.memory.wake.nudges
         self.poller.nudge(list(nudges))
         nudges.clear()
         self.poller.step(self.now)
 
     def step_until(self, at: float, every: float = 5) -> None:
-        """Step until so many seconds after noon."""
+        """Step until `at` seconds after noon."""
         while self.now < NOON + timedelta(seconds=at):
             self.wait(every)
             self.step()
@@ -138,7 +138,7 @@ class Hand:
         Evaluator(self.steps(), self.new_id).look(timers or self.timers())
 
     def message(self) -> Message:
-        """The one that waits in the queue."""
+        """Return the only message in the queue."""
         (entry,) = self.memory.queue.entries
         return entry.message
 

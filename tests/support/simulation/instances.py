@@ -1,4 +1,4 @@
-"""Instances that share a limit through rows in memory, on one clock; some of them crash."""
+"""Instances that share a limit through rows in memory. Some of them crash."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ Instance = TypeVar("Instance")
 
 
 class MemoryQuotaRows:
-    """The rows, what was done to them, and whether they answer."""
+    """The rows, counts of their operations, and a switch for outages."""
 
     def __init__(self) -> None:
         self.rows: dict[tuple[str, str], QuotaRow] = {}
@@ -53,7 +53,7 @@ class MemoryQuotaRows:
 class InstanceRows:
     """The rows as one instance sees them.
 
-    Its clock is off, and corrected by answers. The times of its writes are kept.
+    The instance's clock is off, and answers correct it. The times of its writes are kept.
     """
 
     def __init__(self, rows: QuotaRows, true_clock: ManualClock, off: timedelta) -> None:
@@ -92,7 +92,10 @@ def no_log(event: str, /, **_fields: object) -> None:
 
 
 class Fleet(Generic[Instance]):
-    """`make` starts an instance; each has a share of the load, and some crash every few seconds."""
+    """A group of instances that `make` starts.
+
+    Each has a share of the load, and some crash often.
+    """
 
     def __init__(
         self,
@@ -173,7 +176,7 @@ def permits(
 
 
 class MovingMinute:
-    """The most uses in any 60 seconds."""
+    """The highest number of uses in any 60 seconds."""
 
     def __init__(self) -> None:
         self.most = 0

@@ -1,4 +1,4 @@
-"""Stories that nobody wrote: a seed draws a job, what clients ask of it, and how its runs go."""
+"""Random stories. A seed draws a job, its client calls and the course of its runs."""
 
 import random
 from collections.abc import Callable
@@ -26,10 +26,10 @@ from tests.support.simulation.scenario import (
 )
 from tests.support.simulation.world import Setup
 
-LARGE = "x" * 9_000  # more than a row keeps
+LARGE = "x" * 9_000  # more than a row holds
 HOOKS = [{"on": ["FAILED", "MISSED", "SUCCESS"], "url": "https://a.example"}]
-LIMIT = 7_200  # seconds: a run a minute, and all of an outage, one after another
-END = 240  # seconds after the start; whatever is paused is resumed by then
+LIMIT = 7_200  # seconds, for a run each minute, and all runs of an outage in sequence
+END = 240  # seconds after the start; paused jobs are resumed by then
 
 
 def invented(seed: int) -> Scenario:
@@ -145,7 +145,7 @@ def _action(chance: random.Random, number: int) -> Action:
 
 
 def _on_some_run(method: str, share: float) -> Any:
-    """On one of the runs that a client has seen, if it has seen any."""
+    """Return a call on a random run that the client has seen, if any."""
 
     def call(jobs: Jobs, answers: dict[str, Any]) -> Any:
         key = job_id(answers)

@@ -1,4 +1,4 @@
-"""The rules that always hold, watched at every write and asked of what stands at the end."""
+"""The rules that always hold. They are checked at every write and at the end."""
 
 from collections import Counter
 from datetime import datetime, timedelta
@@ -16,7 +16,7 @@ from tests.support.simulation.ledger import Book
 from tests.support.simulation.memory import Memory, Watch
 
 _RANK = {RunStatus.CLAIMED: 1, RunStatus.RUNNING: 2}
-_RETURNED = 10  # claims of one attempt that are given back before it counts as lost
+_RETURNED = 10  # returns of one attempt before it counts as lost
 _LATE = timedelta(minutes=3)
 
 
@@ -29,7 +29,7 @@ class Laws(Watch):
         self.begun: Counter[RunKey] = Counter()
 
     def swapped(self, old: StoredState | None, new: StoredState) -> None:
-        """A head is about to be written."""
+        """Check a job state before it is written."""
         head = new.head
         if head.blank:
             return
@@ -107,7 +107,7 @@ class Laws(Watch):
 
 
 class StoryLaws(Laws):
-    """Those of a story, of which it is known what clients ask and what executors report."""
+    """Rules of a story with known client calls and executor reports."""
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
@@ -135,7 +135,7 @@ class StoryLaws(Laws):
                 check_attempt(self.reports, key, was, run, rules, lease, self._clock())
 
     def at_the_end(self, memory: Memory, now: datetime) -> None:
-        """Everything came to its end, and every occurrence has exactly one outcome."""
+        """Check that everything has ended, and that every occurrence has exactly one outcome."""
         for key, stored in memory.heads.rows.items():
             if not stored.head.blank:
                 self._ended_well(memory, stored.head)
@@ -161,7 +161,7 @@ class StoryLaws(Laws):
             assert written == output_of(run.run_id, run.token), f"rule 1: {name} holds {written!r}"
 
     def _check_notices(self, memory: Memory, head: JobState) -> None:
-        """Of each end that somebody wants to know of there is a notice, and of no other."""
+        """Check that each end in a `notify` list has a notice, and that no other notice exists."""
         mine = {key[2]: run for key, run in self.ended.items() if key[1] == head.job_id}
         found = [one for one in memory.notices.notices.values() if one.job_id == head.job_id]
         put = {(one.run_id, one.entry, one.occurrences) for one in found}
@@ -187,11 +187,11 @@ class StoryLaws(Laws):
 
 
 def output_of(run_id: str, token: int) -> bytes:
-    """What the executor with this token writes as the run's output."""
+    """Return the output that the executor with this token writes."""
     return f"{run_id} under {token}".encode()
 
 
 def outstanding(memory: Memory) -> list[Timer]:
-    """Timers still to be looked at; what stands in a minute that is done was put again later."""
+    """Return timers still to be evaluated. Those in a closed minute exist again in a later one."""
     done = memory.buckets.is_done
     return [timer for timer in memory.timers.all() if not done(timer.bucket, timer.shard)]

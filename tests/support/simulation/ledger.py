@@ -1,4 +1,4 @@
-"""Each job's occurrences: which there were, by independent times, and what came of each."""
+"""Each job's occurrences from an independent calculation, and the outcome of each."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from tests.support.simulation.reasons import (
 from tests.support.simulation.times import first_of, is_time, times
 
 _INSTANT = timedelta(microseconds=1)
-AHEAD = timedelta(seconds=65)  # fired so early at most, and by a clock that is ahead
+AHEAD = timedelta(seconds=65)  # the earliest firing, by a clock that is ahead
 
 
 @dataclass
 class Span:
-    """From `since`, not included, to `until`; None while it lasts."""
+    """A time span after `since`, up to `until`. None means that it has not ended."""
 
     since: datetime
     until: datetime | None = None
@@ -47,18 +47,18 @@ def counts_from_completion(schedule: Schedule) -> bool:
 
 
 class Book:
-    """What is known of one job."""
+    """The record of one job."""
 
     def __init__(self) -> None:
         self.asked = Asked()
         self.periods: list[Period] = []
         self.used_up: list[Span] = []  # while the last of max_runs had begun
-        self.begun = 0  # scheduled runs, since the schedule last changed
-        self.fired: dict[str, datetime] = {}  # occurrences that became runs, and when they were
+        self.begun = 0  # scheduled runs since the last change of the schedule
+        self.fired: dict[str, datetime] = {}  # the firing times of occurrences that became runs
         self.ended: dict[str, Run] = {}
 
     def watch(self, old: JobState | None, new: JobState) -> None:
-        """A swap: is each change of it as the schedule and the policies say?"""
+        """Check each change of a swap against the schedule and the policies."""
         assert new.schedule is not None
         if old is None or old.blank:
             self._begin(new)
@@ -131,7 +131,7 @@ class Book:
             check_ended(moved, was.get(run.run_id), run)
 
     def times_of(self, run: Run) -> list[datetime]:
-        """The occurrences that an entry stands for."""
+        """Return the occurrences that an entry stands for."""
         if run.count == 1:
             return [run.scheduled_at]
         assert run.last_at is not None
@@ -146,14 +146,14 @@ class Book:
         return max([*self.fired.values(), *ended], default=None)
 
     def _last_end(self, old: JobState) -> datetime | None:
-        """What counts from completion is dealt with up to there, by the clock that saw the end."""
+        """Return the last end of a run, up to which a schedule from completion is settled."""
         if old.schedule is None or not counts_from_completion(old.schedule):
             return None
         mine = [run for run in self.ended.values() if run.trigger is Trigger.SCHEDULE]
         return max([run.ended_at for run in mine if run.ended_at is not None], default=None)
 
     def _turn(self, moved: Moved) -> None:
-        """Open and close the spans in which occurrences are to be expected."""
+        """Open and close the spans with expected occurrences."""
         new, now = moved.new, moved.new.updated_at
         assert new.schedule is not None
         last = self._last_fired()
@@ -185,7 +185,7 @@ class Book:
         assert head.next_at is None, "the last of max_runs has begun, and more is to come"
 
     def at_the_end(self, now: datetime) -> None:
-        """Each occurrence has exactly one outcome, and there is none besides."""
+        """Check that each occurrence has exactly one outcome, and that no other outcome exists."""
         mine = [run for run in self.ended.values() if run.trigger is Trigger.SCHEDULE]
         mine.sort(key=lambda run: run.scheduled_at)
         covered = Counter(at for run in mine for at in self.times_of(run))
@@ -218,7 +218,7 @@ class Book:
         )
 
     def _check_chain(self, period: Period, runs: list[Run], now: datetime) -> None:
-        """An interval that counts from completion goes on from each end."""
+        """Check that an interval from completion continues from each end."""
         schedule, span = period.schedule, period.span
         assert isinstance(schedule, Every)
         mine = [run for run in runs if span.holds(run.scheduled_at) and not self._is_fixed(run)]
@@ -231,16 +231,17 @@ class Book:
         for after in mine[1:]:
             former = [run for run in runs if run.scheduled_at < after.scheduled_at]
             ends = [max(run.ended_at or now, run.scheduled_at) for run in former]
-            # Of several that ended at about the same time, by clocks that differ, any may be last.
+            # If several runs ended almost together, the clocks' differences allow any of them to be
+            # last.
             counts_from = [end for end in ends if end >= max(ends) - SKEW]
-            # Once max_runs is raised it counts on from that change, by another's clock.
+            # After a higher max_runs it counts from that change, by the changing process's clock.
             counts_from += [raised.until for raised in self.used_up if raised.until is not None]
             assert after.scheduled_at - step in counts_from, (
                 "rule 2: an interval from completion lost its count"
             )
 
     def _is_fixed(self, run: Run) -> bool:
-        """Whether its time is one of a schedule that does not count from completion."""
+        """Return True if the run's time is one of a schedule with fixed times."""
         return any(
             not counts_from_completion(period.schedule)
             and is_time(period.schedule, run.scheduled_at)

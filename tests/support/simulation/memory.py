@@ -1,4 +1,4 @@
-"""Every port over plain dicts: what the processes of a simulated world share."""
+"""Every port over dicts, shared by the processes of a simulated world."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -36,13 +36,13 @@ from tests.support.simulation.fifo import FifoQueue
 
 
 class Watch:
-    """Sees what is written, right before it stands."""
+    """Observes writes right before they take effect."""
 
     def swapped(self, old: StoredState | None, new: StoredState) -> None:
-        """A head, with its leases: before, if there was one, and after."""
+        """Observe a job state with its leases, before the write (if any) and after it."""
 
     def row_put(self, old: RunRow | None, new: RunRow) -> None:
-        """A line of history."""
+        """Observe a history row."""
 
 
 class MemoryHeads:
@@ -141,7 +141,7 @@ def _bears_the_mark(standing: JobState, mine: JobState) -> bool:
 
 
 def _mixed(timer: Timer) -> tuple[str, int, str]:
-    """Fixed in width up to where two of one moment differ, so that text sorts as it does."""
+    """Return a sort key with a fixed order among timers of one time, also as text."""
     text = f"{timer.tenant} {timer.job_id} {timer.version}"
     return (timer.at.isoformat(timespec="microseconds"), 10**10 + crc32(text.encode()), text)
 
@@ -161,7 +161,7 @@ class MemoryTimers:
     def due(
         self, bucket: datetime, shard: int, until: datetime, cursor: str | None, limit: int
     ) -> TimerPage:
-        """In no order within a moment, and the last of a page comes with the next as well."""
+        """Return a page. Its order within a time is arbitrary, and a page repeats the last row."""
         rows = [t for t in self.rows.get((bucket, shard), ()) if t.at <= until]
         rows = sorted(rows, key=_mixed)
         if cursor is None:

@@ -1,4 +1,4 @@
-"""What runs in a simulated world: the API's clients, planner, poller, executors, reconciler."""
+"""The processes of a simulated world: API clients, planner, poller, executors, reconciler."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ AT_ONCE = 5
 
 
 class Action(NamedTuple):
-    """What a client asks of the API, again until it is answered."""
+    """A client's call, which is repeated until it is answered."""
 
     at: float  # seconds after the start
     name: str
@@ -61,7 +61,7 @@ class Api(Process):
         self.actions.pop(0)
 
     def _runs_of(self, job_id: str) -> list[str]:
-        """The runs of a job that a list of this moment would show."""
+        """Return the runs of a job that a list would show now."""
         heads = [one.head for key, one in self.world.memory.heads.rows.items() if key[1] == job_id]
         alive = [run.run_id for head in heads for run in head.runs]
         waiting = [one.run_id for head in heads for one in head.line]
@@ -73,7 +73,7 @@ class Api(Process):
 
 
 class _Asking:
-    """The API's calls; the laws are told of those that may end or catch up what waits."""
+    """The calls of the API. The laws learn of calls that end or catch up runs."""
 
     def __init__(self, jobs: Jobs, laws: StoryLaws) -> None:
         self._jobs = jobs
@@ -151,10 +151,10 @@ class PollerProcess(Process):
 
 @dataclass
 class Work:
-    """One attempt under way."""
+    """One attempt in progress."""
 
     assignment: Assignment
-    delivery: Delivery | None  # None once it is acknowledged
+    delivery: Delivery | None  # None after its acknowledgement
     ends_at: datetime
     status: RunStatus
     beat_at: datetime
@@ -165,14 +165,14 @@ class Work:
 
 
 class Back(NamedTuple):
-    """An executor gives its run back: whether the work had begun, and whether it is to wait."""
+    """A return of a run by its executor: whether the work had begun, and whether it must wait."""
 
     begun: bool = False
     waits: bool = False
 
 
 class Plot(NamedTuple):
-    """How an attempt goes; with `dies` its executor is gone after so many seconds."""
+    """The course of an attempt. With `dies` its executor crashes after `seconds`."""
 
     seconds: float = 1
     status: RunStatus = RunStatus.SUCCESS
@@ -199,7 +199,7 @@ class ExecutorProcess(Process):
         for work in list(works):
             self._attend(work)
             if self._works is not works:
-                return  # it has died of this one, and with it all others
+                return  # it crashed, and lost all its attempts
         room = AT_ONCE - len(self._works)
         if room:
             self._claim(room)
@@ -279,7 +279,7 @@ class ExecutorProcess(Process):
         granted = {one.run.run_id: one for one in handed.granted}
         again = dict(handed.again)
         over = self.clock() + CLAIM_LEASE
-        again.update((one.message, over) for one in handed.unread)  # its payload was not read
+        again.update((one.message, over) for one in handed.unread)  # its payload could not be read
         for delivery in deliveries:
             message = delivery.message
             if message not in again and message not in handed.settled:
@@ -314,7 +314,7 @@ class ExecutorProcess(Process):
 
 
 class ReconcilerProcess(Process):
-    """Must find nothing, unless the story takes timers away: faults are not for it to mend."""
+    """A reconciler that must find nothing, except in stories that delete timers."""
 
     def __init__(self, world: World) -> None:
         self._next_at = world.now + timedelta(seconds=50)

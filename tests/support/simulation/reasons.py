@@ -1,7 +1,7 @@
-"""Why each run was fired, refused, ended or dropped: what the product says must be so.
+"""Check the reason of each firing, skip, end and removal of a run.
 
-Each rule looks at one swap: the job before and after it, and what clients have asked for. A
-decision's time is the one that it wrote itself, so that these rules need no tolerance.
+Each rule looks at one swap, with the job before and after it and the clients' calls. The time of a
+decision is the one that it wrote itself, so these rules need no tolerance.
 """
 
 from collections.abc import Callable
@@ -13,12 +13,12 @@ from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Every
 from tests.support.simulation.times import next_time
 
-FAR = timedelta(hours=1)  # no story has times further apart
+FAR = timedelta(hours=1)  # more than any distance of times in a story
 
 
 @dataclass
 class Asked:
-    """What clients have asked of one job, whether it was done or not."""
+    """The clients' requests for one job, also those that failed."""
 
     cancelled: bool = False
     cancelled_runs: set[str] = field(default_factory=set)
@@ -32,11 +32,11 @@ class Moved:
     old: JobState
     new: JobState
     asked: Asked
-    begun: int  # scheduled runs that have begun since the schedule last changed
+    begun: int  # scheduled runs begun since the last change of the schedule
 
     @property
     def limits(self) -> list[Limits]:
-        """In force before it, and after it: a change settles what is due by both."""
+        """Return the limits before and after the swap. A change settles due occurrences by both."""
         return [self.old.limits, self.new.limits]
 
     @property
@@ -56,7 +56,7 @@ class Moved:
 
     @property
     def at(self) -> datetime | None:
-        """When it was decided, where it is a client's doing."""
+        """Return the time of the decision, if a client's call made it."""
         if self.old.edition != self.new.edition:
             return self.new.updated_at
         known = {run.run_id for run in self.old.runs} | {one.run_id for one in self.old.line}
@@ -65,7 +65,7 @@ class Moved:
         return max(made, default=None)
 
     def policies(self, limits: Limits) -> set[Misfire]:
-        """By which missed occurrences are judged now."""
+        """Return the misfire policies in force."""
         found = {limits.misfire}
         if self.is_resumed and self.asked.missed:
             found = {missed or limits.misfire for missed in self.asked.missed}
@@ -74,17 +74,17 @@ class Moved:
         return found
 
     def is_overdue(self, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
-        """Whether the misfire policy decides on it: it is later than the grace, or was paused."""
+        """Return True if the misfire policy applies, after the grace or after a pause."""
         due = scheduled_at + limits.jitter
         return due <= at if self.is_resumed else due < at - limits.grace
 
     def may_be_missed(self, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
-        """The same with the moment at which the grace ends: a catch-up takes it along."""
+        """Return True also at the end of the grace, which a catch-up includes."""
         due = scheduled_at + limits.jitter
         return due <= (at if self.is_resumed else at - limits.grace)
 
     def following(self, scheduled_at: datetime) -> datetime | None:
-        """The occurrence behind this one; None for what counts from completion."""
+        """Return the next occurrence, or None for a schedule from completion."""
         schedule = self.old.schedule
         if schedule is None or (isinstance(schedule, Every) and schedule.from_completion):
             return None
@@ -92,7 +92,7 @@ class Moved:
 
 
 def check_fired(moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
-    """A new run of the schedule: due, not missed, and with a right to its place."""
+    """Check that a new scheduled run is due, is not missed, and has a right to its place."""
     at, name = run.created_at, f"the occurrence of {run.scheduled_at}"
     assert moved.new.state is not JobStatus.CANCELLED, f"{name} is fired after a cancel"
     assert moved.old.state is not JobStatus.PAUSED or moved.is_resumed, (
@@ -114,7 +114,7 @@ def check_fired(moved: Moved, run: Run | WaitingRun, in_line: bool) -> None:
 
 
 def _may_catch_up(moved: Moved, scheduled_at: datetime, at: datetime, limits: Limits) -> bool:
-    """Of what was missed the latest runs, or all, or none."""
+    """Return True if the misfire policy allows this missed occurrence to run."""
     policies = moved.policies(limits)
     if Misfire.RUN_ALL in policies:
         return True
@@ -124,7 +124,7 @@ def _may_catch_up(moved: Moved, scheduled_at: datetime, at: datetime, limits: Li
 
 
 def _check_line(moved: Moved, name: str) -> None:
-    """A run that waits for room does so by the overlap policy."""
+    """Check that the overlap policy lets a run wait."""
     limits, new = moved.new.limits, moved.new
     counted = [one for one in new.line if _counts(one)]
     if limits.overlap is Overlap.SKIP:
@@ -154,7 +154,7 @@ def _deadline_of(moved: Moved, run: Run | WaitingRun) -> datetime | None:
 
 
 def check_ended(moved: Moved, was: Run | WaitingRun | None, run: Run) -> None:
-    """A run has ended in this swap, or never came to life: its reason must hold."""
+    """Check the reason of a run that ended in this swap, or was never fired."""
     rule = _RULES.get(run.reason)
     assert rule is not None, f"no run ends as {run.status} with {run.reason}"
     assert run.ended_at is not None
@@ -260,7 +260,7 @@ def _queue_full(moved: Moved, was: Run | WaitingRun | None, run: Run, at: dateti
 
 
 def _is_judged_in_time(moved: Moved, last: datetime, at: datetime) -> bool:
-    """Not ahead of its time, nor after an outage of which everything is to run."""
+    """Return True if the time was due, and was not part of an outage under RUN_ALL."""
     return any(
         last + limits.jitter <= at
         and not (moved.is_overdue(last, at, limits) and moved.policies(limits) == {Misfire.RUN_ALL})
@@ -270,7 +270,7 @@ def _is_judged_in_time(moved: Moved, last: datetime, at: datetime) -> bool:
 
 def _is_full(moved: Moved) -> bool:
     if moved.old.edition != moved.new.edition:
-        return True  # a client's change may have taken the runs away that were in the way
+        return True  # a client's change may have removed the runs that took the places
     return len(moved.new.runs) >= min(limits.max_concurrency for limits in moved.limits)
 
 
@@ -280,7 +280,7 @@ def _max_runs(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime
 
 
 def _replaced(moved: Moved, was: Run | WaitingRun | None, run: Run, at: datetime) -> bool:
-    """A later one has come. A run that is held was told so before, maybe by a former policy."""
+    """Return True if a later run exists. A held run was told earlier, maybe by a former policy."""
     if isinstance(was, Run) and was.cancel is Reason.REPLACED:
         return run.status is RunStatus.CANCELLED
     new, last = moved.new, run.last_at or run.scheduled_at
@@ -315,7 +315,7 @@ _RULES: dict[Reason, Rule] = {
 
 
 def check_order(moved: Moved) -> None:
-    """The oldest is replaced, and the line keeps its order."""
+    """Check that the oldest run is replaced, and that the wait queue keeps its order."""
     was = {run.run_id: run for run in moved.old.runs}
     for run in moved.new.runs:
         before = was.get(run.run_id)
@@ -342,14 +342,14 @@ def check_order(moved: Moved) -> None:
         if run.trigger is Trigger.SCHEDULE and run.status is RunStatus.QUEUED and not run.begun
     ]
     for waiting in moved.new.line:
-        for run in queued:  # of one definition, for a changed schedule may name an earlier time
+        for run in queued:  # of one definition, because a changed schedule may name an earlier time
             if waiting.trigger is Trigger.SCHEDULE and waiting.definition == run.definition:
                 in_order = run.scheduled_at <= waiting.scheduled_at
                 assert in_order, f"{run.scheduled_at} goes before {waiting.scheduled_at}"
 
 
 def check_taken_back(moved: Moved) -> None:
-    """A run that leaves no trace was fired ahead, and no executor had it."""
+    """Check that a run without a trace was fired ahead and was never claimed."""
     left = {run.run_id for run in (*moved.new.runs, *moved.new.ended)}
     left |= {one.run_id for one in moved.new.line}
     for run in moved.old.runs:

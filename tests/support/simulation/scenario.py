@@ -1,4 +1,4 @@
-"""A story of one installation: what clients ask, how runs go, and what must come of it."""
+"""A story of one installation: client calls, the course of runs, and the expected result."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +25,7 @@ from tests.support.simulation.torn import Fault
 from tests.support.simulation.world import START, Setup, World
 
 TENANT = "acme"
-LIMIT = 1500  # seconds within which everything must have come to its end, whatever failed
+LIMIT = 1500  # seconds by which everything must end under any fault
 SKEWS = {"api": 0.0, "planner": 4.0, "poller": 2.5, "e1": 5.0, "e2": 0.5, "reconciler": 1.0}
 SKEWED = Setup(skews=SKEWS)
 
@@ -43,7 +43,7 @@ def document(**fields: Any) -> dict[str, Any]:
 
 
 def dated(fields: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
-    """A time that counts from when it is asked for: the API would refuse one that has passed."""
+    """Return fields with a relative time made absolute, because the API refuses past times."""
     if "in_seconds" not in fields:
         return fields
     moment = answers["now"] + timedelta(seconds=fields["in_seconds"])
@@ -52,7 +52,7 @@ def dated(fields: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
 
 
 def submit(name: str, *documents: dict[str, Any], tenant: str = TENANT) -> Any:
-    """A client's call; its keys make asking again safe."""
+    """Return a client's submission. Its idempotency keys make a repeat safe."""
 
     def call(jobs: Jobs, answers: dict[str, Any]) -> Any:
         wanted = []
@@ -133,7 +133,7 @@ class Scenario:
         return world
 
     def play(self, faults: Sequence[Fault] = (), **setup: Any) -> World:
-        """Until nothing is left to do; then the rules are asked."""
+        """Play the story until no work is left, and check the rules."""
         world = self.world(faults, **setup)
         try:
             for seconds, event in self.events:
@@ -163,7 +163,7 @@ def is_over(world: World) -> bool:
 
 
 def outcomes(world: World, trigger: Trigger = Trigger.SCHEDULE) -> list[tuple[str, str, int]]:
-    """The ledger in the order of time: (status, reason, count)."""
+    """Return the ledger in order of time as (status, reason, count)."""
     runs = [run for run in world.laws.ended.values() if run.trigger is trigger]
     runs.sort(key=lambda run: run.scheduled_at)
     return [(run.status.value, run.reason.value, run.count) for run in runs]

@@ -1,4 +1,4 @@
-"""Small stories, each a few minutes of one installation, to be run with and without faults."""
+"""Short stories of an installation, played with and without faults."""
 
 from collections.abc import Callable
 
@@ -44,7 +44,7 @@ def _one_of_each_order(world: World) -> None:
 
 def _replaced(world: World) -> None:
     assert count(world, RunStatus.SUCCESS) >= 1, outcomes(world)
-    if not world.plan.faults:  # else an outage may leave but one of them to run
+    if not world.plan.faults:  # an outage may leave one run only
         assert count(world, RunStatus.CANCELLED) >= 1, outcomes(world)
 
 
@@ -65,7 +65,7 @@ def _tried_once(world: World) -> None:
 
 
 def _two_at_most(world: World) -> None:
-    least = 0 if world.plan.faults else 2  # an outage leaves the latest, a slow client none
+    least = 0 if world.plan.faults else 2  # an outage leaves the latest run, and a slow client none
     assert least <= count(world, RunStatus.SUCCESS) <= 2, outcomes(world)
 
 
@@ -82,7 +82,7 @@ def _only_the_latest(world: World) -> None:
 
 
 def _some_are_told(world: World) -> None:
-    """Whom exactly, the laws ask of each end."""
+    """Check that notices exist. The laws check their recipients."""
     assert world.memory.notices.notices, outcomes(world)
 
 
@@ -92,11 +92,11 @@ def _backfilled_once(world: World) -> None:
 
 
 def _ran(*expected: tuple[float, str]) -> Callable[[World], None]:
-    """Which occurrences there are and what came of each, by seconds after the start."""
+    """Return a check of the occurrences and their outcomes, by seconds after the start."""
 
     def check(world: World) -> None:
         if world.plan.faults or world.setup.nudges_lost:
-            return  # an outage may leave the latest only; that each has its reason, the laws ask
+            return  # an outage may leave only the latest run, and the laws check its reason
         runs = [run for run in world.laws.ended.values() if run.trigger is Trigger.SCHEDULE]
         found = sorted(
             (round((run.scheduled_at - at(0)).total_seconds()), run.reason or run.status)
@@ -108,7 +108,7 @@ def _ran(*expected: tuple[float, str]) -> Callable[[World], None]:
 
 
 def _gives_back(assignment: Assignment) -> Plot:
-    """Not begun, then not to be begun anywhere for now, then lost in the middle, then done."""
+    """Return a run before it begins, then with a wait, then after it began, and then succeed."""
     backs = (Back(), Back(waits=True), Back(begun=True))
     number = assignment.run.returns + len(assignment.run.past)
     return Plot(2, back=backs[number]) if number < len(backs) else Plot(2)
@@ -121,11 +121,11 @@ def _with_its_payload(assignment: Assignment) -> Plot:
 
 
 def _mended(world: World) -> None:
-    if not world.plan.faults:  # else there may have been none yet, or the job may be over
+    if not world.plan.faults:  # under faults the job may be over, or have no timer yet
         assert world.mended, "the reconciler has found nothing, though every timer was gone"
 
 
-LARGE, OTHER = "x" * 9_000, "y" * 9_000  # more than a row keeps
+LARGE, OTHER = "x" * 9_000, "y" * 9_000  # more than a row holds
 CRON = document(schedule_type="CRON", cron_expression="* * * * *", end_time=text(at(200)))
 TWENTY = document(schedule_type="INTERVAL", interval_seconds=20, end_time=text(at(90)))
 OUTAGE = (0.0, 250.0)
@@ -431,6 +431,6 @@ SCENARIOS = [
         events=[(45, lambda world: world.memory.timers.rows.clear())],
         setup=Setup(skews=SKEWS, mended=True),
         check=_mended,
-        limit=8_000,  # what stands queued or held without a timer is found after an hour
+        limit=8_000,  # a queued or held run without a timer is found after an hour
     ),
 ]

@@ -1,8 +1,7 @@
-"""The seeds that plays are drawn from: some are fixed, and some are the day's.
+"""The seeds of plays. Some are fixed, and some depend on the day.
 
-Each day plays what no day before it has played. The day is read once, here; whatever it finds is
-played again by `PUNCTUAL_SIMULATION_DAY=2026-11-19`, and by the seed that a failure names.
-`PUNCTUAL_SIMULATION=full` plays forty times as many.
+Each day plays new seeds. The day is read once, here. `PUNCTUAL_SIMULATION_DAY=2026-11-19` and the
+seed in a failure replay it. `PUNCTUAL_SIMULATION=full` plays forty times as many.
 """
 
 import os
@@ -15,7 +14,7 @@ T = TypeVar("T")
 DAY_NAME = "PUNCTUAL_SIMULATION_DAY"
 EVERYTHING = os.environ.get("PUNCTUAL_SIMULATION") == "full"
 MORE = 40 if EVERYTHING else 1
-_APART = 1_000_000  # seeds of a day
+_APART = 1_000_000  # seeds a day
 
 
 def the_day() -> date:
@@ -27,13 +26,13 @@ DAY = the_day()
 
 
 def seeds(fixed: int, fresh: int, day: date) -> list[int]:
-    """The first so many seeds of all, and the first so many of the day."""
+    """Return the first `fixed` seeds of all days, and the first `fresh` seeds of the day."""
     first = int(f"{day:%Y%m%d}") * _APART
     return [*range(fixed * MORE), *range(first, first + fresh * MORE)]
 
 
 def share(every: Sequence[T], stride: int) -> Sequence[T]:
-    """One in so many, each day others of them; all of them where everything is played."""
+    """Return every `stride`-th item with an offset by day, or all items in a full run."""
     return every if EVERYTHING else every[DAY.toordinal() % stride :: stride]
 
 

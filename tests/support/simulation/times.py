@@ -1,7 +1,7 @@
-"""When a schedule fires, worked out anew: arithmetic for intervals, trial and error for cron.
+"""Independent times of schedules: arithmetic for intervals, trial and error for cron.
 
-The laws compare what ran with this. It is slow, knows little of cron, and shares no code with the
-product's own way.
+The laws compare runs with these times. The code is slow, supports little of cron, and shares
+nothing with the product.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ MOST = 100_000
 
 
 def times(schedule: Schedule, after: datetime, until: datetime) -> list[datetime]:
-    """Every time in (after, until], by the fields of the schedule alone."""
+    """Return every time in (after, until], by the fields of the schedule alone."""
     return [at for at in _candidates(schedule, after, until) if is_time(schedule, at)]
 
 
@@ -43,7 +43,7 @@ def first_of(schedule: Every) -> datetime:
 
 
 def next_time(schedule: Schedule, after: datetime, most: timedelta) -> datetime | None:
-    """The first time behind `after`, if there is one within `most`."""
+    """Return the first time after `after`, or None if there is none within `most`."""
     for at in _candidates(schedule, after, after + most):
         if is_time(schedule, at):
             return at
@@ -89,7 +89,7 @@ def _matches(schedule: Cron, local: datetime) -> bool:
 
 @cache
 def _values(field: str, most: int) -> frozenset[int]:
-    """The values of `*`, `*/n`, `a-b` and numbers, in a list."""
+    """Return the values of a list of `*`, `*/n`, `a-b` and numbers."""
     found: set[int] = set()
     for part in field.split(","):
         span, _, step = part.partition("/")

@@ -1,4 +1,4 @@
-"""Ports that break at a chosen call: before it, after it, in the middle, or by doing it twice."""
+"""Ports that fail at a chosen call: before it, after it, in part, or by a repeat."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,24 +36,24 @@ READS = frozenset(
 
 
 class Crash(BaseException):
-    """The process dies: nothing in it may catch this."""
+    """The process crashes. Its code must not catch this."""
 
 
 class Tear(StrEnum):
     BEFORE = "before"
-    AFTER = "after"  # done, and the answer is lost
-    PREFIX = "prefix"  # only the first half of the batch is done
-    TWICE = "twice"  # done once more by a retry within the adapter: harmless
-    REFUSED = "refused"  # the queue answers that it has not taken them
-    STALL_BEFORE = "stall before"  # the process stands still while the world goes on
+    AFTER = "after"  # takes effect, but the answer is lost
+    PREFIX = "prefix"  # only the first half of the batch takes effect
+    TWICE = "twice"  # repeated by a retry within the adapter, which must be harmless
+    REFUSED = "refused"  # the queue answers that it did not accept the messages
+    STALL_BEFORE = "stall before"  # the process stops while the world continues
     STALL_AFTER = "stall after"
 
 
 class Fault(NamedTuple):
-    call: int  # of the calls that are counted, from 1
+    call: int  # number of the counted call, from 1
     tear: Tear
-    crash: bool = False  # else the port is unavailable
-    seconds: float = 0  # how long a stall takes
+    crash: bool = False  # otherwise the port is unavailable
+    seconds: float = 0  # duration of a stall
 
     def __str__(self) -> str:
         how = "crash" if self.crash else f"stall {self.seconds}" if self.seconds else "unavailable"
@@ -76,7 +76,7 @@ class Call(NamedTuple):
 
 
 def tears(call: Call) -> list[tuple[Tear, bool]]:
-    """Every way in which this call may fail, as (tear, crash)."""
+    """Return every way in which this call may fail, as (tear, crash)."""
     kinds = [(Tear.BEFORE, True), (Tear.BEFORE, False)]
     if not call.reads:
         kinds += [(Tear.AFTER, True), (Tear.AFTER, False)]
@@ -89,10 +89,11 @@ def tears(call: Call) -> list[tuple[Tear, bool]]:
 
 @dataclass
 class Plan:
-    """Counts the calls of all processes, and breaks those that it is told to break."""
+    """Counts the calls of all processes, and applies the planned faults."""
 
     faults: tuple[Fault, ...] = ()
-    begin: Callable[[], float] = lambda: 0  # until a call takes effect; what it takes after that
+    # wait until a call takes effect, and return the time it takes after that
+    begin: Callable[[], float] = lambda: 0
     sleep: Callable[[float], None] = lambda seconds: None
 
     def __post_init__(self) -> None:
@@ -162,7 +163,7 @@ def torn_port(port: Any, plan: Plan, process: str, name: str) -> Any:
 
 
 def torn(ports: Ports, plan: Plan, process: str) -> Ports:
-    """The same stores, as one process reaches them."""
+    """Return the same stores, as one process reaches them."""
     wrapped = {name: _Torn(plan, process, name, port) for name, port in vars(ports).items()}
     return Ports(**cast(Any, wrapped))
 
@@ -188,7 +189,10 @@ REPEATABLE = frozenset(
 
 
 class Repeating(Plan):
-    """Does everything twice that a retry within an adapter may do twice; answers the second."""
+    """A plan that repeats every call that an adapter's retry may repeat.
+
+    It returns the second answer.
+    """
 
     def run(self, call: Call, real: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         unmarked = call.method == "swap" and not all(
@@ -200,5 +204,5 @@ class Repeating(Plan):
 
 
 def _unmarked(swaps: Sequence[Swap]) -> bool:
-    """One that bears no mark cannot be told from another's when it is repeated."""
+    """Return True if a swap has no write id, so a repeat cannot recognise its own write."""
     return not all(any(swap.head.writers[-1:]) for swap in swaps)

@@ -1,9 +1,9 @@
-"""Turns: one thread runs at a time, and each can stand still in the middle of its work.
+"""Run one thread at a time. Each thread can pause in the middle of its work.
 
-A simulated process is plain synchronous code. To let others go on in the middle of one of its
-calls, it needs a stack of its own, which is what a thread is here for. Nothing runs in parallel:
-a thread gives its turn away and waits until it gets the turn back. Turns change hands only where
-two processes are at work at the same time, so that a play stays cheap.
+A simulated process is plain synchronous code. Other processes continue in the middle of its calls,
+so it needs a stack of its own, and a thread provides one. Nothing runs in parallel. A thread gives
+its turn away and waits until it gets the turn back. Turns change only while two processes work at
+the same time, so a play stays cheap.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ Give = Callable[[], None]  # hands the turn to another thread
 
 
 class Abandoned(BaseException):
-    """The world is over: a process that stands in a call must not go on."""
+    """The world is over. A process that pauses in a call must not continue."""
 
 
 class Worker:
-    """A thread that works for one world at a time, and then for the next."""
+    """A thread that works for one world at a time."""
 
-    free: ClassVar[list["Worker"]] = []  # only the thread whose turn it is touches this
+    free: ClassVar[list["Worker"]] = []  # only the thread with the turn uses it
 
     def __init__(self) -> None:
         self._gate = Lock()
@@ -46,7 +46,7 @@ class Worker:
 
 
 class Turns:
-    """The turn of one world: it is with the test, or with one of the workers."""
+    """The turn of one world. The test or one of the workers has it."""
 
     def __init__(self) -> None:
         self._test = Lock()
@@ -56,9 +56,11 @@ class Turns:
         self._abandoned = False
 
     def play(self, job: Callable[[], Give]) -> None:
-        """Let workers have turns until one gives it back to the test; raise what any raised.
+        """Let workers have turns until one returns the turn to the test.
 
-        A `job` does its work, and answers how the turn goes on.
+        Raise the error of any worker.
+
+        A `job` does its work, and returns the way in which the turn continues.
         """
         self.begin(job)
         self._test.acquire()
@@ -67,12 +69,12 @@ class Turns:
             raise error
 
     def begin(self, job: Callable[[], Give]) -> None:
-        """Give the turn to a worker that stands nowhere."""
+        """Give the turn to an idle worker."""
         worker = Worker.free.pop() if Worker.free else Worker()
         worker.begin(partial(self._carry_out, worker, job))
 
     def end(self) -> None:
-        """Give the turn back to the test."""
+        """Return the turn to the test."""
         self._test.release()
 
     def _carry_out(self, worker: Worker, job: Callable[[], Give]) -> None:
@@ -82,14 +84,14 @@ class Turns:
             give = job()
         except Abandoned:
             pass
-        except BaseException as error:  # it is the test's, which raises it
+        except BaseException as error:  # the test raises it
             self._error = error
         Worker.free.append(worker)
         give()
 
     @property
     def here(self) -> Worker:
-        """The worker whose turn it is."""
+        """Return the worker that has the turn."""
         assert self._running is not None
         return self._running
 
@@ -106,7 +108,7 @@ class Turns:
             raise Abandoned
 
     def abandon(self, standing: Worker) -> None:
-        """From the test: let a worker that stands leave its work, and what it holds."""
+        """End the work of a paused worker, called by the test."""
         self._abandoned = True
         standing.go_on()
         self._test.acquire()

@@ -1,8 +1,8 @@
-"""The processes of one installation over shared stores, each with its clock, each mortal.
+"""The processes of one installation over shared stores. Each has a clock, and each can crash.
 
-Each call of a port takes time, and meanwhile the others go on: a process may find that what it
-read a call ago has changed. `turns.py` gives each process that is in the middle of a call a stack
-of its own. The seed decides how long calls take, and which of two goes first.
+Each call of a port takes time, and other processes continue meanwhile. So a process may find that a
+value it read has changed. `turns.py` gives each process in the middle of a call a stack of its own.
+The seed sets the duration of calls, and the order of processes that are ready together.
 """
 
 import random
@@ -22,7 +22,7 @@ from tests.support.simulation.torn import Crash, Fault, Plan, torn, torn_port
 from tests.support.simulation.turns import Give, Turns, Worker
 
 START = datetime(2026, 3, 2, 11, 59, 40, tzinfo=UTC)
-CALL = 0.003  # seconds that a port call takes where all take the same
+CALL = 0.003  # seconds of a port call if all take the same
 RESTART = timedelta(seconds=2)
 BREATH = timedelta(milliseconds=50)  # between two steps of one process
 EVENTS = 100_000
@@ -30,7 +30,7 @@ PACE = A_CORE.on(512 / 1769)
 
 
 class ClockStep(NamedTuple):
-    """A process's clock is set: `skew` is what it is ahead by from then on."""
+    """A step of a process's clock. From then on it is `skew` seconds ahead."""
 
     at: float  # seconds after the start
     process: str
@@ -39,35 +39,35 @@ class ClockStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Setup:
-    """How a world is arranged."""
+    """The settings of a world."""
 
-    skews: dict[str, float] = field(default_factory=dict)  # seconds a process's clock is ahead
+    skews: dict[str, float] = field(default_factory=dict)  # seconds that a process's clock is ahead
     ahead: float = 60  # how long before its time the poller fires
     nudges_lost: bool = False
     kills_lost: bool = True
     seed: int = 0
     tick_seconds: float = 60
-    no_ticks: tuple[float, float] | None = None  # the planner's ticks are lost from, to
+    no_ticks: tuple[float, float] | None = None  # the planner's ticks are lost in this span
     twin_ticks: bool = False
     shards: int = 2
     pace: Pace = PACE  # of pollers that are functions
-    works: bool = False  # whether what they do takes them so long
-    late: Sequence[float] = (0,)  # seconds until a wake-up and a function is there, by turns
-    repeats: float = 0  # how often the queue delivers once more what is being worked on
-    slowest: float = CALL  # seconds that a port call takes at most, log-uniform; 3 ms at least
+    works: bool = False  # whether their CPU work takes time
+    late: Sequence[float] = (0,)  # seconds of a wake-up and of a function's start, in turn
+    repeats: float = 0  # rate of redeliveries of messages in flight
+    slowest: float = CALL  # longest port call in seconds, log-uniform, at least 3 ms
     clock_steps: Sequence[ClockStep] = ()
-    mended: bool = False  # whether the reconciler may find something to mend
+    mended: bool = False  # whether the reconciler may find something to repair
 
 
 class Process:
-    """Something with a memory of its own, which a crash takes away."""
+    """A process with its own memory, which a crash clears."""
 
     def __init__(self, world: "World", name: str) -> None:
         self.world = world
         self.name = name
         self.wake_at = world.now
         self.busy = False
-        self.stands_until: datetime | None = None  # within a call
+        self.stands_until: datetime | None = None  # while it pauses in a call
         self.stands_with: Worker | None = None
         self.begin()
 
@@ -77,7 +77,7 @@ class Process:
 
     @property
     def queue(self) -> Any:
-        """The queue as a consumer reaches it: each of these calls may break as well."""
+        """Return the queue as a consumer reaches it. Each call may fail."""
         return torn_port(self.world.memory.queue, self.world.plan, self.name, "queue")
 
     @property
@@ -93,7 +93,7 @@ class Process:
         return self.world.now + self.skew
 
     def true(self, at: datetime) -> datetime:
-        """A moment of this process's clock, by the world's."""
+        """Convert a time of this process's clock to the world's clock."""
         return at - self.skew
 
     def monotonic(self) -> float:
@@ -106,13 +106,13 @@ class Process:
         self.world.logged.append((event, fields))
 
     def begin(self) -> None:
-        """Make everything anew, as after a start."""
+        """Create all objects anew, as after a start."""
 
     def step(self) -> None:
         raise NotImplementedError
 
     def next_at(self) -> datetime | None:
-        """When, by the world's clock, there is something to do."""
+        """Return the time of the next step, by the world's clock."""
         raise NotImplementedError
 
     def run(self) -> None:
@@ -130,7 +130,7 @@ class Process:
             self.busy = False
 
     def ready_at(self) -> datetime | None:
-        """When it goes on, or begins its next step."""
+        """Return the time at which the process continues or begins its next step."""
         if self.stands_until is not None:
             return max(self.stands_until, self.world.now)
         at = None if self.busy else self.next_at()
@@ -138,7 +138,7 @@ class Process:
 
 
 class World:
-    open: ClassVar[list["World"]] = []  # in which a process may stand within a call
+    open: ClassVar[list["World"]] = []  # worlds with a process that may pause in a call
 
     def __init__(self, setup: Setup, faults: Sequence[Fault] = ()) -> None:
         self.setup = setup
@@ -152,7 +152,7 @@ class World:
         self.answers: dict[str, Any] = {}
         self.logged: list[tuple[str, dict[str, Any]]] = []
         self.crashes = 0
-        self.mended = 0  # jobs, by the reconciler
+        self.mended = 0  # jobs that the reconciler repaired
         self._ids = 0
         self._turns = Turns()
         self._active: Process | None = None
@@ -175,7 +175,7 @@ class World:
         return [] if self.setup.kills_lost else found
 
     def _begin_call(self) -> float:
-        """Wait until a call takes effect; how long it is from then on until its answer."""
+        """Wait until a call takes effect, and return the time until its answer."""
         before, after = self._call_takes()
         self.sleep(before)
         return after
@@ -189,7 +189,7 @@ class World:
         return seconds * before, seconds * (1 - before)
 
     def sleep(self, seconds: float) -> None:
-        """The process whose turn it is stands still while the others go on."""
+        """Pause the process that has the turn, while others continue."""
         self._turns.check()
         process = self._active
         if process is None:
@@ -205,7 +205,7 @@ class World:
         self._active = process
 
     def run(self, until: datetime, done: Callable[[], bool] = lambda: False) -> None:
-        """Let the processes live until then, or until it is `done`."""
+        """Let the processes run until `until`, or until `done` is true."""
         self._until, self._done = until, done
         self._turns.play(self._drive)
         self._active = None
@@ -213,7 +213,7 @@ class World:
             self.now = max(self.now, until)
 
     def _drive(self, first: Process | None = None) -> Give:
-        """Step processes that are between two steps, until one is next that stands in a call."""
+        """Step processes between two steps, until the next one is paused in a call."""
         while True:
             if first is None and self._done():
                 return self._turns.end
@@ -234,7 +234,10 @@ class World:
         return lambda: self._turns.begin(lambda: self._drive(process))
 
     def _choose(self) -> Process | None:
-        """The next to go on; of those that are ready at the same time any. None: not before."""
+        """Return the next process, a random one of those that are ready together.
+
+        None means that no process is ready before the end.
+        """
         self._events += 1
         assert self._events < EVENTS, "rule 7: the world does not come to rest"
         first: datetime | None = None
@@ -252,7 +255,7 @@ class World:
         return ready[0] if len(ready) == 1 else self.random.choice(ready)
 
     def close(self) -> None:
-        """Nothing goes on: processes that stand in a call leave it."""
+        """Abandon all processes that pause in a call."""
         if self in World.open:
             World.open.remove(self)
         for process in self.processes:

@@ -1,4 +1,4 @@
-"""What happens when clocks change, case by case, in zones that change in odd ways."""
+"""Clock changes, case by case, in zones with unusual changes."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -9,7 +9,7 @@ from punctual.domain.schedules.schedule import Cron, occurrences, preview
 
 
 def local_times(expression: str, zone: str, day: str, gap: str = "", fold: str = "") -> list[str]:
-    """What fires within a day and a half from that UTC date, as local time with its offset."""
+    """Return the times within 36 hours from that UTC date, as local times with offsets."""
     start = datetime.fromisoformat(f"{day}T00:00:00+00:00")
     schedule = Cron(expression, timezone=zone, dst_gap=gap, dst_fold=fold)
     shown = preview(schedule, start, 300).times
@@ -23,7 +23,7 @@ GAPS = [
     ("Europe/Berlin", "0 2 * * *", "2026-03-29", "SHIFT", ["29 03:00+0200", "30 02:00+0200"]),
     ("Europe/Berlin", "0 3 * * *", "2026-03-29", "SKIP", ["29 03:00+0200", "30 03:00+0200"]),
     ("America/New_York", "30 2 * * *", "2026-03-08", "NEXT", ["08 03:00-0400", "09 02:30-0400"]),
-    # Half an hour: 02:00 becomes 02:30.
+    # The clock skips half an hour: 02:00 becomes 02:30.
     ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03", "NEXT", ["04 02:30+1100"]),
     ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03", "SHIFT", ["04 02:45+1100"]),
     ("Australia/Lord_Howe", "15 2 * * *", "2026-10-03", "SKIP", []),
@@ -33,7 +33,7 @@ GAPS = [
     ("America/Santiago", "0 0 * * *", "2026-09-06", "SKIP", ["07 00:00-0300"]),
     ("America/Sao_Paulo", "0 0 * * *", "2018-11-04", "NEXT", ["04 01:00-0200", "05 00:00-0200"]),
     ("America/Sao_Paulo", "15 0 * * *", "2018-11-04", "SHIFT", ["04 01:15-0200", "05 00:15-0200"]),
-    # Two hours.
+    # The clock skips two hours.
     ("Antarctica/Troll", "30 1 * * *", "2026-03-29", "NEXT", ["29 03:00+0200", "30 01:30+0200"]),
     ("Antarctica/Troll", "30 1 * * *", "2026-03-29", "SHIFT", ["29 03:30+0200", "30 01:30+0200"]),
     # 30 December 2011 did not exist.
@@ -42,9 +42,9 @@ GAPS = [
     ("Pacific/Apia", "0 12 * * *", "2011-12-30", "SHIFT", ["31 12:00+1400"]),
     ("Pacific/Apia", "0 12 30 12 *", "2011-12-30", "NEXT", ["31 00:00+1400"]),
     ("Pacific/Apia", "0 12 30 12 *", "2011-12-30", "SHIFT", ["31 12:00+1400"]),
-    # A quarter of an hour, once.
+    # The clock skips 15 minutes, once and for all.
     ("Asia/Kathmandu", "5 0 * * *", "1985-12-31", "NEXT", ["01 00:15+0545"]),
-    # Half an hour, for good.
+    # The clock skips half an hour, and the offset stays.
     ("America/Caracas", "45 2 * * *", "2016-05-01", "NEXT", ["01 03:00-0400", "02 02:45-0400"]),
     ("Asia/Pyongyang", "45 23 4 5 *", "2018-05-04", "NEXT", ["05 00:00+0900"]),
 ]
@@ -155,7 +155,7 @@ def test_seconds_do_not_make_a_rhythm_of_a_fixed_time() -> None:
 
 
 def test_offsets_with_seconds_are_kept() -> None:
-    """Liberia was 44 minutes and 30 seconds behind until 1972."""
+    """Liberia was 44 minutes and 30 seconds behind UTC until 1972."""
     schedule = Cron("0 0 * * *", timezone="Africa/Monrovia")
     found = occurrences(
         schedule, datetime(1972, 1, 5, tzinfo=UTC), datetime(1972, 1, 8, 12, tzinfo=UTC)

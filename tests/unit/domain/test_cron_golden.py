@@ -1,4 +1,4 @@
-"""A year of firings for many expressions and zones, as the oracle counted them once."""
+"""A year of occurrences of many expressions and zones, recorded once from the oracle."""
 
 import json
 from datetime import UTC, datetime, timedelta

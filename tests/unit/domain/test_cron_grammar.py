@@ -1,4 +1,4 @@
-"""What may be written, and what it means."""
+"""The grammar of cron expressions, and the meaning of each form."""
 
 from datetime import UTC, datetime
 

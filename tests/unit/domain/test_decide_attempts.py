@@ -1,4 +1,4 @@
-"""From claim to end: holders, attempts, retries, losses, deadlines."""
+"""Holders, attempts, retries, lost leases and deadlines, from the claim of a run to its end."""
 
 from datetime import timedelta
 from typing import Any
@@ -347,7 +347,7 @@ def test_a_job_that_has_ended_keeps_its_end() -> None:
 
 @pytest.mark.parametrize("after_it", ["cancel while held", "cancel while queued", "at most once"])
 def test_a_lost_holder_is_fenced_also_when_its_run_has_ended(after_it: str) -> None:
-    """The run ended without what this holder reports, so nothing of that may be recorded."""
+    """The run ended without this holder's report, so the report must not be recorded."""
     story = Story(a_job(every(60), at_most_once=after_it == "at most once")).fires(60)
     run = story.claim()
     if after_it == "cancel while held":

@@ -1,4 +1,4 @@
-"""An interval that counts from completion: every outcome sets the next time."""
+"""Intervals that count from completion. Every outcome sets the next time."""
 
 import pytest
 from msgspec.structs import replace
@@ -72,7 +72,7 @@ def test_an_interval_from_completion_has_one_run_after_a_change_of_schedule() ->
 def test_a_change_of_max_runs_adds_no_time_while_a_run_is_alive(
     before: int, after_it: int | None
 ) -> None:
-    """The outcome of the run sets the next time, and nothing else does."""
+    """Only the outcome of the run sets the next time."""
     story = Story(a_job(every(100, from_completion=True), max_runs=before)).fires(100)
     run = story.claim()
     story.at(110).change(max_runs=after_it)

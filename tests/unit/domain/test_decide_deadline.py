@@ -1,4 +1,4 @@
-"""A run that has not started by its deadline is missed."""
+"""A run that has not started by its deadline is MISSED."""
 
 from punctual.domain.decide import Verdict
 from punctual.domain.events import Claim

@@ -1,4 +1,4 @@
-"""When occurrences become runs: on time, ahead of time, after an outage."""
+"""Occurrences become runs on time, ahead of time and after an outage."""
 
 from datetime import UTC, date, datetime
 

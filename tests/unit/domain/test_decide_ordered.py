@@ -1,4 +1,4 @@
-"""Runs that a person orders: now, again, or of times gone by."""
+"""Runs on request: run now, retry and backfill."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a person may do to a job: pause, resume, cancel, order runs."""
+"""Commands of a user to a job: pause, resume, cancel, run."""
 
 from typing import Any
 
@@ -233,7 +233,7 @@ def test_a_cancelled_run_between_attempts_ends_at_once() -> None:
 
 
 def test_an_occurrence_that_waits_for_its_jitter_is_cancelled_with_its_job() -> None:
-    """It was not missed: its time, the jitter included, is still to come."""
+    """The run is not MISSED, because its due time, with the jitter, is in the future."""
     for horizon in (None, 60):
         story = Story(a_job(every(60), jitter_ms=30_000)).at(65)
         story.look(horizon=horizon)

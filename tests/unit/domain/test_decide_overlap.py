@@ -1,4 +1,4 @@
-"""What happens to an occurrence while as many runs are active as may be."""
+"""The overlap policies, for an occurrence that is due while the limit of runs is reached."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ LIMITS = [1, 2, 3]
 
 
 def a_full_job(limit: int, overlap: Overlap, **fields: Any) -> Story:
-    """`limit` runs held, of the occurrences at 60, 120, …"""
+    """Return a story with `limit` held runs, of the occurrences at 60, 120, ..."""
     story = Story(a_job(every(60), max_concurrency=limit, overlap=overlap, **fields))
     for n in range(1, limit + 1):
         story.fires(60 * n).claim()
@@ -163,7 +163,7 @@ def test_many_that_are_skipped_at_once_are_few_entries(overlap: Overlap, reason:
     ran = 1 if overlap is Overlap.SKIP else 3
     assert {o[1:3] for o in story.outcomes()} == {("SKIPPED", reason)}
     assert sum(o[3] for o in story.outcomes()) == 5_000 - ran
-    assert len(story.ledger) == 3  # one for each look that it takes
+    assert len(story.ledger) == 3  # one for each evaluation
 
 
 def test_many_that_are_replaced_at_once_leave_a_small_head() -> None:

@@ -1,4 +1,4 @@
-"""The short ways of `decide` are taken where they should be, and answer as it does at length."""
+"""The fast paths of `decide` apply in the right cases, and agree with the full path."""
 
 from datetime import timedelta
 from typing import Any

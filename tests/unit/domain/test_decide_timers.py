@@ -1,4 +1,4 @@
-"""Timers, messages and versions: what a decision asks for outside its head."""
+"""Timers, messages and versions that a decision produces outside its job state."""
 
 from datetime import datetime
 

@@ -1,4 +1,4 @@
-"""A new definition: what changes at once, what stays, what is counted again."""
+"""Updates of a definition: immediate changes, kept values and counters that restart."""
 
 from datetime import date
 
@@ -120,7 +120,7 @@ def test_a_nominal_time_that_waits_for_its_jitter_is_rescheduled_with_the_rest()
 
 
 def test_a_new_schedule_takes_back_a_run_that_waits_for_its_jitter() -> None:
-    """Its nominal time has passed, its due time has not: it is still fired ahead."""
+    """The nominal time has passed and the due time has not, so the run was fired ahead."""
     story = Story(a_job(every(60), jitter_ms=30_000)).at(50)
     story.look(horizon=60)
     assert [run.due_at for run in story.queued] == [after(90)]

@@ -1,4 +1,4 @@
-"""Ids of one process."""
+"""Ids that one process creates."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import RFC_4122, UUID

@@ -1,4 +1,4 @@
-"""Schedules as values: windows, excluded dates, intervals, what is shown, what is refused."""
+"""Schedules as values: windows, excluded dates, intervals, previews, validation."""
 
 from datetime import UTC, date, datetime, timedelta, timezone
 

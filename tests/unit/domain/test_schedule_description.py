@@ -1,4 +1,4 @@
-"""A schedule said in English."""
+"""Descriptions of schedules in English."""
 
 from datetime import UTC, datetime
 

@@ -142,7 +142,7 @@ def test_a_change_says_at_once_who_is_told_of_runs_that_exist_too() -> None:
     assert (notice.run_id, notice.entry, notice.status) == (run.run_id, 0, RunStatus.FAILED)
     assert (notice.before, notice.version) == ("RUNNING", story.head.version)
     assert notice.id == f"{run.run_id}.0"
-    story.change()  # without any
+    story.change()  # an update without webhooks
     assert list(notices_of(story.do_look(recorded=False), before)) == []
 
 

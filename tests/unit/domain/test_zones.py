@@ -1,4 +1,4 @@
-"""Zones come from the pinned package, and the changes we know are those that zoneinfo knows."""
+"""Zones come from the pinned package, and their transitions equal those of zoneinfo."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -104,7 +104,7 @@ def test_the_changes_of_a_rule_are_all_there_until_the_horizon() -> None:
 
 
 def test_clocks_never_change_twice_within_the_time_a_change_moves_them() -> None:
-    """The walk over local times relies on it: no local time comes three times."""
+    """The walk over local times relies on this, because no local time then occurs three times."""
     close = []
     for name in ALL:
         at, offsets = transitions(name)
