@@ -22,7 +22,7 @@ DOCUMENT = Path(__file__).parents[1] / "docs" / "cost.md"
 GIGABYTE = 1_000_000_000
 A_DAY = 100 * MILLION
 RUN_DAYS = 30  # retention of history
-# Objects, and rows for each minute or tenant. They do not grow with runs, or expire within hours.
+# Left out of storage: objects, and rows for each minute or tenant. They expire within hours.
 NOT_KEPT = ("outputs", *(f"control: #{one}" for one in ("lease", "minutes", "totals", "counted")))
 PACK, WEEK = "runs: pack", ENDS_KEPT.days / RUN_DAYS  # a batch's row lives for this share only
 AIM = 6.0

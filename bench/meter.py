@@ -91,7 +91,7 @@ class Meter:
         self.calls.append(call)
 
     def spend(self, role: str, unit: Unit, what: str, amount: float = 1) -> None:
-        """Add a billed item that is not an API call, such as an invocation or bytes of a log."""
+        """Add a billed item without an API call: an invocation, or bytes of a log."""
         self.add(Call(role, "billing", "-", {}, {(unit, what): amount}))
 
     def _asked(self, params: Mapping[str, Any], model: Any, context: Any, **_: Any) -> None:

@@ -45,8 +45,8 @@ def script(code: str, **fields: Json) -> Json:
     return {"type": "script", "runtime": "bash", "code": code, **fields}
 
 
-# The factor by which the installation may be slower than the local node, such as an emulator of AWS
-# on shared cores or a remote host.
+# How many times slower than the local node the installation may be. It may be an emulator of AWS on
+# shared cores, or a remote host.
 PATIENCE = float(os.environ.get("PUNCTUAL_PATIENCE") or 1)
 LOOKS_EACH = min(0.03 * PATIENCE, 0.1)  # seconds
 

@@ -33,7 +33,7 @@ def all_on(stage: str) -> Made:
 
 
 def followed(made: Made, value: Any, stack: str = "Observability") -> Any:
-    """Return a value with references as text, such as `<Data.JobsTable10C8EDF6>`."""
+    """Return a value with references as text, for example `<Data.JobsTable10C8EDF6>`."""
     if isinstance(value, list):
         return [followed(made, one, stack) for one in value]
     if not isinstance(value, dict):

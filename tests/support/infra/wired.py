@@ -46,7 +46,7 @@ def short(made: Made, stack: str, name: str) -> str:
 
 
 def named(made: Made, value: Any, stack: str) -> Any:
-    """Return a value with a name for each reference, such as `<wake>` or `<planner.Arn>`."""
+    """Return a value with a name for each reference, for example `<wake>`."""
 
     def name(found: re.Match[str]) -> str:
         return f"<{short(made, found[1], found[2])}{found[3] or ''}>"

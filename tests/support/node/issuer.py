@@ -24,7 +24,7 @@ KEYS = "/realm/keys"
 
 @cache
 def private_key(kind: str, number: int = 0) -> Any:
-    """Return the RSA keys of all tests, because creating one is slow."""
+    """Return a private key. All tests share it, because creating one is slow."""
     del number
     if kind == "rsa":
         return rsa.generate_private_key(public_exponent=65_537, key_size=2_048)

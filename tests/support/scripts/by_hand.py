@@ -16,9 +16,10 @@ class _Started(NamedTuple):
 
 
 class ByHand:
-    """A runner.
+    """A task runner on a manual clock.
 
-    A task takes the payload's duration; other calls take none, or the next of `beside`.
+    An attempt lasts as its payload says. Other work takes no time, or the next duration of
+    `beside`.
     """
 
     def __init__(self, clock: ManualClock) -> None:

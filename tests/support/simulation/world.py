@@ -53,7 +53,7 @@ class Setup:
     pace: Pace = PACE  # of pollers that are functions
     works: bool = False  # whether their CPU work takes time
     late: Sequence[float] = (0,)  # seconds of a wake-up and of a function's start, in turn
-    repeats: float = 0  # rate of redeliveries of messages in flight
+    repeats: float = 0  # probability of a redelivery of messages in flight
     slowest: float = CALL  # longest port call in seconds, log-uniform, at least 3 ms
     clock_steps: Sequence[ClockStep] = ()
     mended: bool = False  # whether the reconciler may find something to repair
