@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-COMPLETION_SECONDS = 1.0  # a user who presses Tab does not wait longer
+COMPLETION_SECONDS = 1.0  # the longest wait after Tab
 MAX_COMPLETIONS = 50
 
 
