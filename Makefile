@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help run test check bench bench-poller acceptance openapi fuzz rehearse cold cost rights lint types format synth deploy token webhook-key restore resume destroy sbom lock clean
+.PHONY: help run test test-fast check bench bench-poller acceptance openapi fuzz rehearse cold cost rights lint types format synth deploy token webhook-key restore resume destroy sbom lock clean
 
 export JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION = 20
 
@@ -27,6 +27,10 @@ test: node_modules/.package-lock.json ## run the tests; T='tests/unit -k cron' r
 	@requirements/install dev
 	@requirements/install clients
 	@$(PYTHON_IN_VENV) -m pytest $(or $(T),$(WORKERS))
+
+test-fast: ## run the unit and property tests, which need no Node
+	@requirements/install dev
+	@$(PYTHON_IN_VENV) -m pytest $(WORKERS) tests/unit tests/property
 
 check: ## run everything that CI runs
 	@bash .ci/run
