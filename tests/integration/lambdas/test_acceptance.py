@@ -10,7 +10,7 @@ import pytest
 from tests.support.aws.gateway_server import TOKEN, served
 
 ROOT = Path(__file__).parents[3]
-CALLS = ("test_wire.py", "test_job_wrong.py")
+CALLS = ("access/test_wire.py", "jobs/test_job_wrong.py")
 
 
 @pytest.mark.slow

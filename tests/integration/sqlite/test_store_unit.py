@@ -84,7 +84,7 @@ def test_nothing_is_on_the_disk_before_the_unit_ends(store: Store, folder: Path)
 
 
 def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -> None:
-    """What its holder left cannot be read: neither stands, and the next look does both."""
+    """A row that cannot be written leaves the run in its state. The next evaluation does both."""
     ended = a_run(
         status=RunStatus.SUCCESS,
         token=1,
@@ -104,7 +104,7 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
         steps.apply([Change(HERE, Evaluate(), "a look")])
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store.blobs, "get", _deaf)
+        patch.setattr(store.history, "put", _deaf)
         with pytest.raises(Unavailable):
             look()
     assert [run.run_id for run in store.heads.load([HERE])[HERE].head.ended] == [RUN]

@@ -137,25 +137,26 @@ def _has_lone_surrogate(body: bytes) -> bool:
     return False
 
 
-def _infinite_paths(path: str, value: Any) -> Iterator[str]:
+def _infinite_paths(prefix: str, value: Any) -> Iterator[str]:
+    """Return the paths of infinite numbers; `prefix` is empty or ends with a dot."""
     if isinstance(value, float):
         if value in (float("inf"), float("-inf")):
-            yield path[:_MAX_PATH_CHARACTERS] or "body"
+            yield prefix[:-1][:_MAX_PATH_CHARACTERS] or "body"
     else:
         for name, inner in _children(value):
-            yield from _infinite_paths(f"{path}.{name}" if path else name, inner)
+            yield from _infinite_paths(f"{prefix}{name}.", inner)
 
 
-def _nul_paths(path: str, value: Any) -> Iterator[str]:
+def _nul_paths(prefix: str, value: Any) -> Iterator[str]:
+    """Return the paths of values and names with U+0000; `prefix` is empty or ends with a dot."""
     if isinstance(value, str):
         if "\0" in value:
-            yield _printable(path)
+            yield _printable(prefix[:-1])
         return
     for name, inner in _children(value):
-        inner_path = f"{path}.{name}" if path else name
         if "\0" in name:
-            yield _printable(inner_path)
-        yield from _nul_paths(inner_path, inner)
+            yield _printable(f"{prefix}{name}")
+        yield from _nul_paths(f"{prefix}{name}.", inner)
 
 
 def _children(value: Any) -> Iterator[tuple[str, Any]]:
