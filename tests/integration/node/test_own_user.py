@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from punctual.client.transport import token_of_node_here
+from punctual.node.errors import StoreError
 from punctual.node.http.own_user import FILE, OwnUser, local_token
 from punctual.node.http.peers import Address, Peers, owner_in_table
-from punctual.node.sqlite.errors import StoreError
 from punctual.web.http.problems import RequestRejected
 
 TOKEN = "t" * 43

@@ -12,11 +12,11 @@ import pytest
 
 from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
+from punctual.node.errors import StoreError
 from punctual.node.files.data_folder import disk_warning
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.files.token_key import TokenKey
 from punctual.node.files.webhook_keys import WebhookKeys
-from punctual.node.sqlite.errors import StoreError
 from punctual.node.sqlite.store import FILE, Store
 from punctual.tasks.script.process_group import group_of
 from tests.support.builders import NOON, a_timer

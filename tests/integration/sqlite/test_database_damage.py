@@ -8,9 +8,9 @@ import pytest
 
 from punctual.domain.errors import Unavailable
 from punctual.node.clock import ManualClock
+from punctual.node.errors import StoreLost
 from punctual.node.files.damage import Damage
 from punctual.node.files.database_check import DatabaseCheck
-from punctual.node.sqlite.errors import StoreLost
 from punctual.node.sqlite.store import FILE, Store
 from tests.support.builders import NOON
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.errors import StoreError
+from punctual.node.errors import StoreError
 from punctual.node.sqlite.history import ATTEMPT, ROW
 from punctual.node.sqlite.schema import SCHEMA_VERSION, connect
 from punctual.node.sqlite.state_rows import HEAD

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from punctual.node.clock import ManualClock
-from punctual.node.sqlite.errors import StoreError
+from punctual.node.errors import StoreError
 from punctual.node.sqlite.store import FILE, Store
 from tests.support.builders import NOON, after
 

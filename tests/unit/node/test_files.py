@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from punctual.node.errors import StoreError
 from punctual.node.files.durable import close_to_others, make_folder, write_durably
-from punctual.node.sqlite.errors import StoreError
 
 ROOT = Path(__file__).parents[3]
 CODE = [ROOT / "layers/core/python/punctual" / name for name in ("node", "tasks")]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from punctual.engine.queries.views import HealthWarning
-from punctual.node.sqlite.errors import StoreError, StoreLost
+from punctual.node.errors import StoreError, StoreLost
 
 DATABASE = "punctual.db"
 BLOBS = "blobs"

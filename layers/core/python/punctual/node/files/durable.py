@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from punctual.node.sqlite.errors import StoreError
+from punctual.node.errors import StoreError
 
 OWNER_FILE = 0o600
 OWNER_FOLDER = 0o700

@@ -4,7 +4,7 @@ import fcntl
 import os
 from pathlib import Path
 
-from punctual.node.sqlite.errors import StoreError
+from punctual.node.errors import StoreError
 
 
 class FolderLock:
@@ -22,10 +22,10 @@ class FolderLock:
         except OSError as error:
             holder = os.pread(self._file, 20, 0).decode(errors="replace").strip()
             os.close(self._file)
-            who = f" (process {holder})" if holder.isdecimal() else ""
+            process = f" (process {holder})" if holder.isdecimal() else ""
             raise StoreError(
-                f"Another node{who} uses the data folder {folder}: stop it, or set PUNCTUAL_DATA "
-                "to another folder."
+                f"Another node{process} uses the data folder {folder}: stop it, or set "
+                "PUNCTUAL_DATA to another folder."
             ) from error
         os.ftruncate(self._file, 0)
         os.pwrite(self._file, b"%d\n" % os.getpid(), 0)

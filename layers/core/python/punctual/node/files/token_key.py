@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 
 from punctual.domain.tenants.tokens import KEY_BYTES
+from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
-from punctual.node.sqlite.errors import StoreError
 
 FILE = "token.key"
 

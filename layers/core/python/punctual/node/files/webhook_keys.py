@@ -10,8 +10,8 @@ from pathlib import Path
 
 from punctual.domain.tenants.webhooks import KEY_BYTES, keys_of, keys_text, rotated, shown_secret
 from punctual.domain.tenants.webhooks import tenant_secret as secret_of
+from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
-from punctual.node.sqlite.errors import StoreError
 
 FILE = "webhook.key"
 

@@ -9,7 +9,7 @@ import sqlite3
 import sys
 from pathlib import Path
 
-from punctual.node.sqlite.errors import StoreError
+from punctual.node.errors import StoreError
 
 _HEADER, _FRAME_HEADER = 32, 24
 _MAX_FRAME = slice(16, 20)  # in the header of SQLite's index of the log, in native byte order

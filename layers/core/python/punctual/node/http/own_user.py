@@ -11,10 +11,10 @@ from pathlib import Path
 
 from punctual.auth.bearer import bearer_token
 from punctual.domain.tenants.roles import Role
+from punctual.node.errors import StoreError
 from punctual.node.files.durable import write_durably
 from punctual.node.http.authentication import OPEN, PUBLIC_CALLER
 from punctual.node.http.peers import Address
-from punctual.node.sqlite.errors import StoreError
 from punctual.tasks.script.sandbox import LOCAL as LOCAL
 from punctual.web.http.challenge import CHALLENGE
 from punctual.web.http.problems import RequestRejected

@@ -4,8 +4,8 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
+from punctual.node.errors import StoreError
 from punctual.node.files.data_folder import refuse_new
-from punctual.node.sqlite.errors import StoreError
 
 SCHEMA_VERSION = 13
 

@@ -15,6 +15,7 @@ from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.job_list import Log, untold
 from punctual.engine.queries.views import HealthWarning
 from punctual.node.clock import wall
+from punctual.node.errors import StoreError
 from punctual.node.files.blobs import FileBlobs, Place
 from punctual.node.files.damage import Damage
 from punctual.node.files.data_folder import (
@@ -34,7 +35,6 @@ from punctual.node.sqlite.audit import SqliteAudit
 from punctual.node.sqlite.control import SqliteBuckets, SqliteReceipts
 from punctual.node.sqlite.counts import JOB, RUN, Counts
 from punctual.node.sqlite.definitions import SqliteDefinitions
-from punctual.node.sqlite.errors import StoreError
 from punctual.node.sqlite.feed import SqliteFeed
 from punctual.node.sqlite.history import SqliteHistory
 from punctual.node.sqlite.job_states import SqliteJobStates
