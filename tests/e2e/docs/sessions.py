@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, Self
@@ -182,7 +183,10 @@ def answers(url: str) -> bool:
 
 
 def _end_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
-    """The process and what it left running; its group is its own."""
+    """End the process and the rest of its group.
+
+    A child that bash forked a moment ago may lose the first signal before it runs its program.
+    """
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:
@@ -193,3 +197,5 @@ def _end_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -18,6 +18,7 @@ DONE = {
     ),
     "make check": ".github/workflows/ci.yml",
     "make test": ".ci/run",
+    "make test-fast": "Makefile",
     "make rehearse": "tests/rehearsal/__main__.py",
     "make deploy STAGE=dev": "tests/rehearsal/deployment.py",
     "make destroy STAGE=dev YES=1": "tests/rehearsal/deployment.py",
