@@ -185,6 +185,8 @@ class Executor:
                 again.append((message, result.decision.again_at or message.due_at))
             elif result.contended:
                 again.append((message, now + AGAIN))
+            elif result.failed:  # an evaluation of the same state would fail as well
+                again.append((message, now + LEASE))
             else:
                 looks.append(message)
         if not looks:
