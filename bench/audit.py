@@ -8,8 +8,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from punctual.domain.job_state import Lane
-from punctual.engine.commands.audit import Actor
 from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.audit_log import Actor
 from punctual.identity import new_id
 from punctual.node import clock
 from punctual.node.files.process_groups import GroupFiles

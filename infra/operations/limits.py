@@ -21,7 +21,8 @@ from punctual.aws.dynamodb.audit.audit import row_of
 from punctual.aws.dynamodb.control import limit_keys
 from punctual.aws.dynamodb.control.limits import limits_row
 from punctual.domain.tenants.limits import WrongLimits, limits_from, limits_of_text, shown
-from punctual.engine.commands.audit import LIMITS_CHANGE, Actor, Note
+from punctual.engine.commands.audit import LIMITS_CHANGE
+from punctual.engine.ports.audit_log import Actor, Note
 from punctual.settings import Settings, WrongSettings
 
 DEFAULT_WORD = "default"

@@ -3,15 +3,8 @@
 from datetime import datetime
 
 from punctual.domain.job_state import JobState
-from punctual.engine.commands.audit import (
-    AuditFilters,
-    AuditPage,
-    Note,
-    Noted,
-    Subject,
-    newest_first,
-    subject_of,
-)
+from punctual.engine.commands.audit import newest_first, subject_of
+from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Note, Noted, Subject
 
 
 class MemoryAudit:

@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from punctual.engine.quotas.limits import LimitsOf, Quotas, unlimited
+from punctual.engine.ports.quotas import LimitsOf, Quotas
+from punctual.engine.quotas.limits import unlimited
 from punctual.node.http.application import ROOT, application
 from tests.support import openapi_answers
 from tests.support.web_engine import MemoryEngine

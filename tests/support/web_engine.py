@@ -23,20 +23,20 @@ from punctual.domain.schedules.schedule import next_after
 from punctual.domain.tenants.tokens import Token
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.commands.jobs import Jobs, Submission
-from punctual.engine.commands.tokens import Counted, Tokens
+from punctual.engine.commands.tokens import Tokens
+from punctual.engine.ports.monitor import Health, Stats
 from punctual.engine.ports.rows import DefinitionRow, Detail
+from punctual.engine.ports.token_rows import Counted
 from punctual.engine.queries.audit import AuditQueries
 from punctual.engine.queries.jobs import JobFilters, JobQueries, RunFilters
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import (
     Explanation,
-    Health,
     JobView,
     LogPiece,
     Output,
     Page,
     RunView,
-    Stats,
     Upcoming,
 )
 from tests.support.memory_audit import MemoryAudit

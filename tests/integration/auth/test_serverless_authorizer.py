@@ -9,7 +9,7 @@ import pytest
 from punctual.auth.authenticator import admin_hash
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import secret
-from punctual.engine.commands.audit import Actor
+from punctual.engine.ports.audit_log import Actor
 from punctual.node.clock import ManualClock
 from tests.support.aws.entrance import (
     IN,

@@ -10,8 +10,9 @@ from punctual.aws.dynamodb.control.tokens import DynamoTokens
 from punctual.aws.ports import aws_dynamo
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.roles import Role
-from punctual.engine.commands.audit import TOKEN_REVOKE, Actor, AuditFilters, Entry
+from punctual.engine.commands.audit import TOKEN_REVOKE
 from punctual.engine.commands.tokens import Tokens
+from punctual.engine.ports.audit_log import Actor, AuditFilters, Entry
 from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON, after, an_id

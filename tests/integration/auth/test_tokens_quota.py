@@ -7,7 +7,8 @@ import pytest
 from punctual.domain.errors import LimitExceeded
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import Token
-from punctual.engine.commands.tokens import MOST_GOOD, MOST_KEPT, Counted, Tokens, check_room
+from punctual.engine.commands.tokens import MOST_GOOD, MOST_KEPT, Tokens, check_room
+from punctual.engine.ports.token_rows import Counted
 from tests.support.builders import NOON, an_id
 from tests.support.memory_audit import MemoryAudit
 from tests.support.node.guarded import GuardedNode

@@ -18,7 +18,7 @@ from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.errors import Unavailable
 from punctual.domain.job_state import Lane, Priority
-from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.run_queue import Message
 from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto

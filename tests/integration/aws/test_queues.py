@@ -14,7 +14,7 @@ from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
 from punctual.engine.dispatch.on_demand.wakeup_times import MANY
-from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer

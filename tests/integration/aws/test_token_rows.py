@@ -13,7 +13,7 @@ from punctual.aws.retries import RetryPolicy
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import KEPT, USED, Token
-from punctual.engine.commands.tokens import KnownTokens, TokenRows
+from punctual.engine.ports.token_rows import KnownTokens, TokenRows
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto

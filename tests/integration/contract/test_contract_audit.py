@@ -5,7 +5,8 @@ from datetime import timedelta
 import pytest
 
 from punctual.domain.durations import RETENTION
-from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, Actor, AuditFilters, Note
+from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE
+from punctual.engine.ports.audit_log import Actor, AuditFilters, Note
 from punctual.engine.ports.bundle import Ports
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, after

@@ -14,8 +14,9 @@ from punctual.domain.schedules.schedule import Cron, Every, Once
 from punctual.engine.changes.timer_placement import blank_head
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.log import untold
 from punctual.engine.ports.rows import Coming, Key
-from punctual.engine.queries.job_list import JobList, untold
+from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import UpcomingRuns
 from tests.support.aws.adapters import World

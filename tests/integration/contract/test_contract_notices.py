@@ -1,7 +1,7 @@
 """Notices: what was taken is there to be told, once, whoever puts it how often."""
 
 from punctual.domain.run import RunStatus
-from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.notifications import Notification
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, RUN, an_id
 

@@ -9,7 +9,7 @@ import pytest
 
 from punctual.aws.dynamodb import keys
 from punctual.domain.errors import Unavailable
-from punctual.engine.commands.audit import AuditFilters
+from punctual.engine.ports.audit_log import AuditFilters
 from punctual.engine.ports.rows import Key
 from punctual.lambdas.ssm_secrets import TOKEN_KEY
 from punctual.lambdas.status.handler import StatusHandler, following

@@ -9,7 +9,7 @@ import pytest
 from punctual.aws.dynamodb import keys
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import shard_of
-from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.planner.handler import planning
 from punctual.lambdas.telemetry import Metric

@@ -10,7 +10,7 @@ import pytest
 from punctual.aws.dynamodb import keys
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.commands.jobs import Submission
-from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Key
 from punctual.engine.queries.views import JobView
 from punctual.lambdas.poller.handler import GAP, PollerHandler

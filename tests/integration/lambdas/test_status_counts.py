@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.domain.identifiers import slot_of
 from punctual.domain.run import Run, RunStatus
-from punctual.engine.queries.views import Stats
+from punctual.engine.ports.monitor import Stats
 from tests.integration.lambdas.test_status import World
 from tests.support.aws.serverless_api import Hand, deployed
 from tests.support.builders import a_head, a_run, after, an_id

@@ -11,8 +11,9 @@ import pytest
 
 from punctual.domain.durations import RETENTION
 from punctual.domain.errors import Unavailable
-from punctual.engine.commands.audit import ACTIONS, LIMITS_CHANGE, Actor, AuditFilters, Note
+from punctual.engine.commands.audit import ACTIONS, LIMITS_CHANGE
 from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.audit_log import Actor, AuditFilters, Note
 from punctual.node.clock import ManualClock
 from punctual.node.http.application import TOGETHER
 from punctual.node.sqlite.audit import PACK

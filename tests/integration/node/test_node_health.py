@@ -3,7 +3,7 @@
 from datetime import timedelta
 from pathlib import Path
 
-from punctual.engine.queries.views import Health, Stats
+from punctual.engine.ports.monitor import Health, Stats
 from punctual.node.clock import ManualClock
 from tests.support.node.node_world import NOON, T, World, a_world
 

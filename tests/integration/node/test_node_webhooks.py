@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from punctual.domain.tenants.webhooks import TRIES
-from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.notifications import Notification
 from punctual.node.clock import ManualClock
 from punctual.node.sqlite.store import Store
 from punctual.node.webhooks import AT_A_TIME, Webhooks

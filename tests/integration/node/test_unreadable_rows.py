@@ -13,8 +13,8 @@ from punctual.domain.durations import RETENTION
 from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import Token
-from punctual.engine.commands.audit import Actor, AuditFilters
 from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.audit_log import Actor, AuditFilters
 from punctual.engine.ports.rows import Key, Receipt, RunKey
 from punctual.engine.queries.jobs import JobFilters, RunFilters
 from punctual.engine.queries.slices import finish

@@ -11,8 +11,9 @@ from punctual.domain.job_state import JobState, Kind, Limits
 from punctual.domain.schedules.cron.expression import Calendar
 from punctual.domain.schedules.schedule import Cron, Every, Once
 from punctual.engine.ports.job_states import JobStates, Swap
+from punctual.engine.ports.log import untold
 from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key
-from punctual.engine.queries.job_list import JobList, untold
+from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import MOST, PART, PARTS, UpcomingRuns
 from punctual.node.clock import ManualClock

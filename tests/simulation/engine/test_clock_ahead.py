@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from punctual.domain.run import RunStatus
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
-from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.partitions import TimerPartition
 from tests.support.simulation.hand import NOON, Hand
 
 MINUTE = timedelta(minutes=1)

@@ -7,7 +7,7 @@ import pytest
 
 from punctual.domain.run import RunStatus
 from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
-from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Key
 from tests.support.simulation.hand import NOON, Hand
 

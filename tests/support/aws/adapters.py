@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from punctual.engine.execution.notifications import Notification
 from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer

@@ -28,9 +28,9 @@ from punctual.aws.retries import RetryPolicy
 from punctual.aws.sqs.notifications import parse_notice
 from punctual.aws.sqs.run_queue import parse_message
 from punctual.aws.thread_pool import ThreadPool
-from punctual.engine.execution.notifications import Notification
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import RunRow
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer

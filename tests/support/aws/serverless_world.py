@@ -16,8 +16,8 @@ from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import JobState
 from punctual.domain.run import RunStatus
 from punctual.engine.commands.jobs import Jobs, Submission
-from punctual.engine.dispatch.timer_window import TimerPartition
 from punctual.engine.execution.executor import Finished
+from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Detail, Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.queries.jobs import JobQueries

@@ -5,11 +5,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from punctual.domain.identifiers import EPOCH
-from punctual.engine.dispatch.timer_window import TimerPartition
-from punctual.engine.execution.notifications import Notification
 from punctual.engine.ports.blobs import Blob
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.ports.notifications import Notification
+from punctual.engine.ports.partitions import BucketLease, TimerPartition
 from punctual.engine.ports.rows import Key, Receipt
 from punctual.engine.ports.timers import Timer
 

@@ -22,7 +22,8 @@ from punctual.domain.tenants.webhooks import (
     signed_headers,
     tenant_secret,
 )
-from punctual.engine.execution.notifications import Notification, notices_of
+from punctual.engine.execution.notifications import notices_of
+from punctual.engine.ports.notifications import Notification
 from punctual.tasks.contract import Outcome
 from punctual.tasks.limits import OWN_DETAIL_TYPES
 from punctual.tasks.webhook import judged, webhook

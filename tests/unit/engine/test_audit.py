@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from punctual.domain.job_state import JobState, JobStatus
 from punctual.domain.run import Reason, RunStatus, Trigger, WaitingRun
 from punctual.engine.commands import audit
-from punctual.engine.commands.audit import Actor, AuditFilters, Entry, Note, Noted, Subject
+from punctual.engine.ports.audit_log import Actor, AuditFilters, Entry, Note, Noted, Subject
 from punctual.engine.queries.audit import AuditLine
 from punctual.web.http.actor import MAX_ACTOR_CHARACTERS as LONGEST
 from punctual.web.http.actor import actor

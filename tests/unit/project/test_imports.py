@@ -21,7 +21,6 @@ ALLOWED: dict[str, frozenset[str]] = {
         {
             "punctual.domain",
             "punctual.engine.execution.executor",
-            "punctual.engine.execution.notifications",
             "punctual.engine.ports",
             "httpx",
             "httpcore",
@@ -113,6 +112,7 @@ ALLOWED: dict[str, frozenset[str]] = {
             "punctual.tasks.http.addresses",
             "punctual.tasks.reach",
             "punctual.engine.commands.audit",
+            "punctual.engine.ports.audit_log",
             "punctual.aws.dynamodb.audit.audit",
             "punctual.aws.dynamodb.client",
             "punctual.aws.dynamodb.keys",

@@ -12,7 +12,7 @@ from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import USED, Token, is_ours, keyed_hash
 
 if TYPE_CHECKING:  # the authorizer must start fast, so it imports no engine code
-    from punctual.engine.commands.tokens import KnownTokens
+    from punctual.engine.ports.token_rows import KnownTokens
 
 TOKEN_CACHE_SECONDS = 45.0  # a revoked token may stay valid for this time
 MAX_CACHED_TOKENS = 1_000  # the same limit holds for rejected tokens

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from punctual.domain.tenants.limits import limits_from, limits_of_text
 from punctual.engine.ports.clock import Clock
-from punctual.engine.quotas.limits import KnownLimits, LimitsOf, NoQuotas, Quotas, unlimited
+from punctual.engine.ports.quotas import LimitsOf, Quotas
+from punctual.engine.quotas.limits import KnownLimits, NoQuotas, unlimited
 from punctual.lambdas.runtime import Runtime
 
 if TYPE_CHECKING:

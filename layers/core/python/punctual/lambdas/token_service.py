@@ -4,13 +4,14 @@ from punctual.aws.dynamodb.control.tokens import DynamoTokens
 from punctual.aws.parameters import Parameter
 from punctual.aws.ports import random_bytes
 from punctual.domain.errors import Unavailable
-from punctual.engine.commands.tokens import Key, Tokens
+from punctual.engine.commands.tokens import Tokens
+from punctual.engine.ports.token_rows import TokenKey
 from punctual.lambdas.authorizer.authenticator import HOME
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.ssm_secrets import TOKEN_KEY, key_of
 
 
-def tokens(runtime: Runtime, key: Key) -> Tokens:
+def tokens(runtime: Runtime, key: TokenKey) -> Tokens:
     rows = DynamoTokens(runtime.dynamo, runtime.settings.control_table)
     return Tokens(rows, key, runtime.clock, runtime.new_id, random_bytes, HOME, runtime.ports.audit)
 

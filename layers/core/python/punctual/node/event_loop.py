@@ -9,10 +9,10 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from punctual.domain.errors import Unavailable
+from punctual.engine.ports.log import Log
 from punctual.node.node import Node
 
 T = TypeVar("T")
-Log = Callable[..., None]
 EARLY = 0.0015  # A timer of the loop may fire a millisecond early. `_due` sleeps for the rest.
 RETRY = 1.0
 CHECK = 1.0  # seconds between checks of the wall clock; the system sends no notice of a change

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from punctual.domain.run import Run
 from punctual.domain.tenants.quota_ledger import Bucket, full, refilled, tokens, wait, without
-from punctual.engine.quotas.limits import Granted, LimitsOf, NoQuotas, too_many_calls, unlimited
+from punctual.engine.ports.quotas import Granted, LimitsOf
+from punctual.engine.quotas.limits import NoQuotas, too_many_calls, unlimited
 from punctual.node.run_queue.slots import INLINE
 from punctual.node.sqlite.recent_starts import MINUTE, ORDER, START
 

@@ -22,7 +22,8 @@ from punctual.domain.job_state import Lane
 from punctual.domain.tenants.limits import UNLIMITED, Limits
 from punctual.engine.commands.tokens import Tokens
 from punctual.engine.commands.webhook_secret import WebhookSecretReader
-from punctual.engine.quotas.limits import KnownLimits, LimitsOf, unlimited
+from punctual.engine.ports.quotas import LimitsOf
+from punctual.engine.quotas.limits import KnownLimits, unlimited
 from punctual.identity import new_id
 from punctual.node import clock
 from punctual.node.event_loop import EventLoop

@@ -1,16 +1,15 @@
 """Periodic work of the node: remove expired rows, walk over all job states, sweep late timers."""
 
-from collections.abc import Callable
 from datetime import datetime
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.clock import ClockReading
 from punctual.engine.dispatch.late_timers import Sweeper
 from punctual.engine.dispatch.reconciler import LATE, Reconciler
+from punctual.engine.ports.log import Log
 from punctual.node.files.blobs import Place
 from punctual.node.sqlite.store import Store
 
-Log = Callable[..., None]
 # All times are seconds of the steady clock.
 OFTEN = 60.0
 SOON = 0.2  # while more rows are expired

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 from punctual.domain.identifiers import bucket_of
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.clock import ClockReading
+from punctual.engine.ports.monitor import Health, HealthWarning, Stats
 from punctual.engine.queries.lateness import quantiles, step_of, units_of
-from punctual.engine.queries.views import Health, HealthWarning, Stats
 from punctual.node.minutes import Minute
 
 HOUR = timedelta(hours=1)

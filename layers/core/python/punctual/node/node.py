@@ -21,12 +21,13 @@ from punctual.engine.dispatch.planner import Planned, Planner
 from punctual.engine.dispatch.poller import BATCH, Poller
 from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.execution.executor import Assignment, Executor, Finished, Unread
-from punctual.engine.execution.notifying import Secrets
 from punctual.engine.ports.clock import Clock, NewId
+from punctual.engine.ports.log import Log
+from punctual.engine.ports.notifications import Secrets
+from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.jobs import JobQueries
-from punctual.engine.quotas.limits import LimitsOf
 from punctual.node.clock import Sets
 from punctual.node.files.process_groups import GroupFiles
 from punctual.node.limits import Admission, NodeQuotas, node_quotas
@@ -43,7 +44,6 @@ from punctual.tasks.registry import Registry
 from punctual.tasks.script.open_files import is_full
 
 T = TypeVar("T")
-Log = Callable[..., None]
 # Runs are fired this early, so that runs of one moment start by priority.
 AHEAD = timedelta(seconds=2)
 PLAN = 20.0  # seconds

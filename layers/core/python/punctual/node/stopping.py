@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TextIO
 
 from punctual.domain.errors import PunctualError
-from punctual.engine.queries.job_list import Log
+from punctual.engine.ports.log import Log
 
 STOP_SECONDS = 30.0  # for running attempts to end
 KILL_SECONDS = 8.0  # for stopped attempts to be recorded

@@ -7,8 +7,10 @@ from functools import partial
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.execution.notifying import Secrets, find
+from punctual.engine.execution.notifications import find
 from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.log import Log
+from punctual.engine.ports.notifications import Secrets
 from punctual.node.sqlite.notifications import Waiting
 from punctual.node.sqlite.store import Store
 from punctual.node.workers import Workers
@@ -17,7 +19,6 @@ from punctual.tasks.registry import Registry
 from punctual.tasks.webhook import NoLog, judged, webhook
 from punctual.web.views.event import notification_json
 
-Log = Callable[..., None]
 AT_A_TIME = 8
 LATER = timedelta(minutes=1)
 

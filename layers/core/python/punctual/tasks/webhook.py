@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from punctual.domain.tenants.webhooks import again_after, signed_headers
-from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.notifications import Notification
 from punctual.tasks.contract import Attempt, Outcome
 from punctual.tasks.http.request import JSON_TYPE
 from punctual.tasks.limits import OWN_DETAIL_TYPES

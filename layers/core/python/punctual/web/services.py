@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from uuid import UUID
 
 from punctual.domain.errors import NotFound, PreconditionFailed, Unavailable
-from punctual.engine.commands.audit import Actor
 from punctual.engine.commands.tokens import Tokens
+from punctual.engine.ports.audit_log import Actor
+from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.queries.jobs import JobQueries
-from punctual.engine.quotas.limits import LimitsOf
 from punctual.engine.quotas.limits import unlimited as unlimited
 from punctual.web.features import Features
 from punctual.web.http.conditions import if_match

@@ -10,7 +10,7 @@ from punctual.aws.dynamodb.control.counter_keys import is_body
 from punctual.aws.dynamodb.jobs.state_rows import from_row, note_of
 from punctual.aws.dynamodb.keys import BY, PK
 from punctual.domain.job_state import JobState
-from punctual.engine.commands.audit import Note
+from punctual.engine.ports.audit_log import Note
 
 _ENDS = {"INSERT": (False, True), "MODIFY": (True, True), "REMOVE": (True, False)}
 

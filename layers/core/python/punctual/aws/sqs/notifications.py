@@ -13,7 +13,7 @@ from punctual.aws.sqs.sender import Queue
 from punctual.domain.errors import Invalid
 from punctual.domain.job_state import Lane, Priority
 from punctual.domain.run import RunStatus
-from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.notifications import Notification
 
 LAYOUT = 1
 KIND = "n"  # the layout number of a notification; a run message has none

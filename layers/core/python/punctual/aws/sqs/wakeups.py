@@ -11,8 +11,8 @@ from punctual.aws.sqs.sender import Queue
 from punctual.domain.errors import Invalid, Unavailable
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.dispatch.on_demand.wakeup_times import MANY, START, WARM, WakeUp, wake_at
-from punctual.engine.dispatch.timer_window import TimerPartition
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 

@@ -9,7 +9,7 @@ from msgspec import Struct
 from punctual.domain.decide import Decision, Verdict
 from punctual.domain.events import Event
 from punctual.domain.run import Lease
-from punctual.engine.commands.audit import Note
+from punctual.engine.ports.audit_log import Note
 from punctual.engine.ports.rows import Detail, Key
 from punctual.engine.ports.timers import Timer
 

@@ -16,8 +16,9 @@ from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.changes.change import Change
 from punctual.engine.changes.plan import PlannedChange
 from punctual.engine.changes.run_results import GONE, Results, told_by
-from punctual.engine.execution.notifications import Notification, notices_of
+from punctual.engine.execution.notifications import notices_of
 from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
 from punctual.engine.ports.run_queue import Message
 

@@ -20,19 +20,20 @@ from punctual.domain.schedules.schedule import Schedule
 from punctual.engine.changes.apply import TRIES, ChangeApplier
 from punctual.engine.changes.write_ids import mark
 from punctual.engine.commands import audit
-from punctual.engine.commands.audit import Actor
 from punctual.engine.commands.definition import compile_definition, keep_phase
 from punctual.engine.commands.idempotency import Submission
 from punctual.engine.commands.runs import RunCommands, conflict
 from punctual.engine.commands.submit import JobSubmission
+from punctual.engine.ports.audit_log import Actor
 from punctual.engine.ports.blobs import Blob
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.quotas import Quotas
 from punctual.engine.ports.rows import DefinitionRow, Key
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.views import JobView
-from punctual.engine.quotas.limits import Quotas, check_order, is_order, too_many_jobs
+from punctual.engine.quotas.limits import check_order, is_order, too_many_jobs
 
 __all__ = ["Jobs", "Submission"]
 

@@ -17,18 +17,19 @@ from punctual.domain.transitions.wait_queue import LINE_MOST
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.commands import audit
-from punctual.engine.commands.audit import Actor, Note
 from punctual.engine.commands.backfill import Backfiller
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.commands.idempotency import Receipts
+from punctual.engine.ports.audit_log import Actor, Note
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.quotas import Quotas
 from punctual.engine.ports.rows import DefinitionRow, Key
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView
-from punctual.engine.quotas.limits import NoQuotas, Quotas, check_backfill, check_order
+from punctual.engine.quotas.limits import NoQuotas, check_backfill, check_order
 
 
 class RunCommands:

@@ -15,25 +15,20 @@ from punctual.domain.transitions.commands import first_mark
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change
 from punctual.engine.changes.write_ids import mark_of
-from punctual.engine.commands.audit import JOB_CREATE, Actor, Note
+from punctual.engine.commands.audit import JOB_CREATE
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.commands.idempotency import Receipts, Submission
+from punctual.engine.ports.audit_log import Actor, Note
 from punctual.engine.ports.blobs import Blob
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.quotas import Granted, Quotas
 from punctual.engine.ports.rows import DefinitionRow, Key
 from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.views import JobView
-from punctual.engine.quotas.limits import (
-    Granted,
-    NoQuotas,
-    Quotas,
-    is_order,
-    too_many_jobs,
-    too_many_orders,
-)
+from punctual.engine.quotas.limits import NoQuotas, is_order, too_many_jobs, too_many_orders
 
 TRIES = 6
 _NONE: Mapping[str, Any] = {}

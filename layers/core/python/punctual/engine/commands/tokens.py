@@ -1,28 +1,18 @@
 """Token commands of an admin: create, list and revoke."""
 
-from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from punctual.domain.errors import LimitExceeded, NotFound
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import RANDOM_BYTES, Token, keyed_hash, secret
-from punctual.engine.commands.audit import (
-    TOKEN_CREATE,
-    TOKEN_REVOKE,
-    Actor,
-    AuditLog,
-    Note,
-    moment_text,
-)
+from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE, moment_text
+from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 from punctual.engine.ports.clock import Clock, NewId
+from punctual.engine.ports.token_rows import Counted, Random, TokenKey, TokenRows
 from punctual.engine.queries.views import Page
-
-# Return the secret key. It is loaded only when a token is created.
-Key = Callable[[], bytes]
-Random = Callable[[int], bytes]
 
 T = TypeVar("T")
 _encode = msgspec.json.Encoder().encode
@@ -35,45 +25,6 @@ AGAIN = 60.0  # seconds until a retry, since only a revocation or expiry makes r
 GIVEN_UP = timedelta(minutes=15)  # longer than any call lasts
 
 
-class Counted(NamedTuple):
-    good: int
-    kept: int
-
-
-class TokenRows(Protocol):
-    """Stores tokens. A read never returns rows past their `forgotten_at`."""
-
-    def put(self, token: Token, hashed: str) -> None:
-        """Store a new token. It is usable on return."""
-
-    def get(self, tenant: str, token_id: str, now: datetime) -> Token | None: ...
-
-    def page(self, tenant: str, before: str | None, limit: int, now: datetime) -> Sequence[Token]:
-        """Return tokens of a tenant with `token_id < before`, newest first."""
-
-    def wished(self, tenant: str, token_id: str, wish: str, old: str = "", /) -> str | None:
-        """Store the first revocation request of a token and return the request that stands.
-
-        A stored request is replaced only if it equals `old`. None means that the token is missing.
-        """
-
-    def count(self, tenant: str, now: datetime) -> Counted:
-        """Return the number of valid tokens and of listed tokens."""
-
-    def revoke(self, tenant: str, token_id: str, now: datetime) -> Token | None:
-        """Revoke a token and return it, or None if it is missing. The first revocation counts."""
-
-
-class KnownTokens(Protocol):
-    """The port that authentication uses on the same rows."""
-
-    def find(self, hashed: str) -> Token | None:
-        """Return the token with this hash, valid or not."""
-
-    def used(self, hashed: str, now: datetime) -> None:
-        """Record a use, unless the last recorded use is less than `USED` ago."""
-
-
 class Tokens:
     """Creates, lists and revokes tokens.
 
@@ -83,7 +34,7 @@ class Tokens:
     def __init__(
         self,
         rows: TokenRows,
-        key: Key,
+        key: TokenKey,
         clock: Clock,
         new_id: NewId,
         random: Random,

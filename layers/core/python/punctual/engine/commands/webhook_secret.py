@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from datetime import datetime
 
-from punctual.engine.commands.audit import WEBHOOK_SECRET_READ, Actor, AuditLog, Note
+from punctual.engine.commands.audit import WEBHOOK_SECRET_READ
+from punctual.engine.ports.audit_log import Actor, AuditLog, Note
 
 
 class WebhookSecretReader:

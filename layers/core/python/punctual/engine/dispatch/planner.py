@@ -9,8 +9,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.domain.identifiers import bucket_of
-from punctual.engine.dispatch.timer_window import TimerPartition
-from punctual.engine.ports.partitions import BucketLease, Buckets
+from punctual.engine.ports.partitions import BucketLease, Buckets, TimerPartition
 
 AHEAD = timedelta(minutes=2)
 BUCKET = timedelta(minutes=1)

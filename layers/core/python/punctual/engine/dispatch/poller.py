@@ -8,8 +8,8 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.changes.change import Result
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.dispatch.timer_window import TimerPartition, TimerWindow
-from punctual.engine.ports.partitions import BucketLease, Buckets
+from punctual.engine.dispatch.timer_window import TimerWindow
+from punctual.engine.ports.partitions import BucketLease, Buckets, TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 
 BATCH = 500

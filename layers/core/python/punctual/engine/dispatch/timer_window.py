@@ -4,18 +4,11 @@ import heapq
 from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
+from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 
 PAGE = 2_000
-
-
-class TimerPartition(NamedTuple):
-    """A bucket and a shard."""
-
-    bucket: datetime
-    shard: int
 
 
 class _Reading:

@@ -1,22 +1,16 @@
 """The claims of one executor: leases are renewed beside the work, and lost attempts stop."""
 
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol
 
 import msgspec
 
 from punctual.domain.durations import BEAT, HOLD
 from punctual.domain.run import Reason, Run
 from punctual.engine.execution.executor import Assignment, Executor, RenewalResult
+from punctual.engine.ports.attempts import Stoppable
 from punctual.engine.ports.rows import Key
 
 _BEAT = BEAT.total_seconds()
-
-
-class Stoppable(Protocol):
-    """Work that can be stopped."""
-
-    def stop(self, reason: Literal["CANCEL", "SHUTDOWN", "LOST"], /) -> None: ...
 
 
 class _Held(msgspec.Struct):

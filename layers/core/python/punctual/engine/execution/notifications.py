@@ -1,44 +1,17 @@
-"""Notifications of ended runs, derived when a decision records the run."""
+"""Notifications of ended runs: derived when a decision records the run, resolved at delivery."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Iterator
+from datetime import datetime
+from typing import NamedTuple
 
 from punctual.domain.decision import Decision
-from punctual.domain.job_state import JobState, Priority
-from punctual.domain.run import ENDED, RunStatus
+from punctual.domain.job_state import JobState
+from punctual.domain.run import ENDED, Run
 from punctual.domain.tenants.notify import told_of
-
-
-class Notification(NamedTuple):
-    """A notification of an entry in the `notify` list of a job.
-
-    `entry` is the index in the list. The target is resolved at delivery.
-    """
-
-    tenant: str
-    job_id: str
-    run_id: str
-    entry: int
-    status: RunStatus
-    occurrences: int  # number of occurrences that the run stands for
-    version: int  # of the job state that recorded the run
-    before: str  # the run's previous status, if known
-    priority: Priority = Priority.NORMAL
-
-    @property
-    def id(self) -> str:
-        """Return an id that is the same for each try. A bulk entry that grew has a new id."""
-        grown = f".{self.occurrences}" if self.occurrences > 1 else ""
-        return f"{self.run_id}.{self.entry}{grown}"
-
-
-class Notifications(Protocol):
-    def put(self, notices: Sequence[Notification]) -> Sequence[bool]:
-        """Put notifications by id. Return True for each that was accepted.
-
-        An accepted notification is delivered, or fails for good after hours. A later evaluation
-        puts the others. Until then their runs stay unrecorded.
-        """
+from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.notifications import Notification
+from punctual.engine.ports.rows import Key, RunKey
 
 
 def notices_of(decision: Decision, before: JobState | None) -> Iterator[Notification]:
@@ -60,3 +33,36 @@ def notices_of(decision: Decision, before: JobState | None) -> Iterator[Notifica
                 stood.get(run.run_id, ""),
                 head.current.priority,
             )
+
+
+class NotificationDelivery(NamedTuple):
+    url: str
+    run: Run
+
+
+def find(ports: Ports, notice: Notification, now: datetime) -> NotificationDelivery | None:
+    """Return the delivery of a notification, or None if it no longer applies.
+
+    The job may be gone, its `notify` list may have changed, or the run may have another status.
+    """
+    key = Key(notice.tenant, notice.job_id)
+    stored = ports.heads.load([key]).get(key)
+    if stored is None or notice.entry not in told_of(stored.head.notify, notice.status):
+        return None
+    wanted = (key, stored.head.current.body)
+    body = ports.heads.bodies([wanted]).get(wanted)
+    entries = [] if body is None else body.document.get("notify") or []
+    run = _run(ports, notice, stored, now)
+    if run is None or run.status is not notice.status or notice.entry >= len(entries):
+        return None
+    return NotificationDelivery(entries[notice.entry]["url"], run)
+
+
+def _run(ports: Ports, notice: Notification, stored: StoredState, now: datetime) -> Run | None:
+    """Return the run from the job state, or from history. The notification precedes its row."""
+    for run in stored.head.ended:
+        if run.run_id == notice.run_id:
+            return run
+    key = RunKey(notice.tenant, notice.job_id, notice.run_id)
+    row = ports.history.get([key], now).get(key)
+    return None if row is None else row.run

@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-from punctual.engine.commands.audit import AuditLog
-from punctual.engine.execution.notifications import Notifications
+from punctual.engine.ports.audit_log import AuditLog
 from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.feed import Feed
 from punctual.engine.ports.history import History
 from punctual.engine.ports.job_states import JobStates
+from punctual.engine.ports.notifications import Notifications
 from punctual.engine.ports.partitions import Buckets
 from punctual.engine.ports.receipts import Receipts
 from punctual.engine.ports.run_queue import Messages

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease
-from punctual.engine.commands.audit import Note
+from punctual.engine.ports.audit_log import Note
 from punctual.engine.ports.rows import Coming, DefinitionRow, HeadPage, Key, Walk
 
 

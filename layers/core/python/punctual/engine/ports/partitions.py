@@ -1,7 +1,15 @@
 """The port for the control rows of dispatch: partition leases, watermark, shard count."""
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple, Protocol
+
+
+class TimerPartition(NamedTuple):
+    """A bucket and a shard."""
+
+    bucket: datetime
+    shard: int
 
 
 class BucketLease(NamedTuple):
@@ -59,3 +67,8 @@ class Buckets(Protocol):
 
     def nudge(self, bucket: datetime, shard: int) -> BucketLease | None:
         """Signal new timers: raise `look` of a valid lease. Return None if there is no lease."""
+
+
+class HeldPartition(Protocol):
+    def held(self, places: Sequence[TimerPartition]) -> Mapping[TimerPartition, BucketLease]:
+        """Return the valid leases of these partitions."""

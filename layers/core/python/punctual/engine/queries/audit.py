@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from punctual.engine.commands.audit import JOB_UPDATE, AuditFilters, AuditLog, Entry
+from punctual.engine.commands.audit import JOB_UPDATE
+from punctual.engine.ports.audit_log import AuditFilters, AuditLog, Entry
 from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import DefinitionRow, Key
 from punctual.engine.queries.views import Page

@@ -1,19 +1,14 @@
 """Reads jobs with their definitions, for lists and single reads."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from punctual.domain.draft import expires_at
 from punctual.domain.errors import NotFound, Unavailable
 from punctual.domain.job_state import JobState
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import JobStates, StoredState
+from punctual.engine.ports.log import Log
 from punctual.engine.ports.rows import DefinitionRow, Key
-
-Log = Callable[..., None]
-
-
-def untold(_event: str, /, **_facts: object) -> None:
-    """Log nothing."""
 
 
 class JobList:

@@ -11,6 +11,8 @@ from punctual.engine.commands.definitions_store import Definitions
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.log import Log, untold
+from punctual.engine.ports.monitor import Health, Monitor, Stats
 from punctual.engine.ports.rows import DefinitionRow, Key, RunKey, RunRow
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.audit import AuditQueries
@@ -18,21 +20,11 @@ from punctual.engine.queries.explain import Explainer
 from punctual.engine.queries.filters import By as By
 from punctual.engine.queries.filters import JobFilters as JobFilters
 from punctual.engine.queries.filters import RunFilters as RunFilters
-from punctual.engine.queries.job_list import JobList, Log, untold
+from punctual.engine.queries.job_list import JobList
 from punctual.engine.queries.run_list import SCAN, WIDE, RunList
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.upcoming import UpcomingRuns
-from punctual.engine.queries.views import (
-    Explanation,
-    Health,
-    JobView,
-    LogPiece,
-    Monitor,
-    Output,
-    Page,
-    RunView,
-    Stats,
-)
+from punctual.engine.queries.views import Explanation, JobView, LogPiece, Output, Page, RunView
 
 LATEST_SCAN = 200
 _EVENT_ID = "text/plain; charset=utf-8"

@@ -1,8 +1,8 @@
 """The results of reads, before they are rendered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
@@ -71,36 +71,3 @@ class Upcoming(NamedTuple):
     local: datetime
     job_id: str
     name: str
-
-
-class Stats(NamedTuple):
-    jobs: Mapping[str, int]
-    runs: Mapping[str, int]
-    last_hour: Sequence[Mapping[str, Any]]
-    lateness_ms: Mapping[str, float | None]
-    queue: Mapping[str, float]
-    executors: Sequence[Mapping[str, Any]]
-
-
-class HealthWarning(NamedTuple):
-    """A problem that needs action before it causes a failure. It names no tenant and no path."""
-
-    code: str
-    text: str
-
-
-class Health(NamedTuple):
-    status: str
-    lateness_ms_p99: float | None
-    watermark: datetime | None
-    planner_heartbeat: datetime | None
-    task_types: Sequence[str]
-    warnings: Sequence[HealthWarning] = ()
-
-
-class Monitor(Protocol):
-    """Reports statistics and health. Each adapter has its own."""
-
-    def stats(self, tenant: str, now: datetime) -> Stats: ...
-
-    def health(self, now: datetime) -> Health: ...

@@ -6,10 +6,12 @@ from math import floor, inf
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.tenants.quota_ledger import SECOND, CallRow, CallRule, Window, WindowRule
+from punctual.engine.ports.log import Log
 from punctual.engine.ports.quota_rows import QuotaRows
+from punctual.engine.ports.quotas import Granted, LimitsOf
 from punctual.engine.quotas.leased_row import Contended, RecentDemand
 from punctual.engine.quotas.leased_window import LeasedWindow, microseconds
-from punctual.engine.quotas.limits import Granted, LimitsOf, Log, too_many_calls
+from punctual.engine.quotas.limits import too_many_calls
 
 CALLS, JOBS, ORDERS = "calls", "jobs", "orders"
 COUNT_DELAY_SECONDS = 15  # after it a new job is surely in the counters

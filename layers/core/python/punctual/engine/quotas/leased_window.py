@@ -7,8 +7,8 @@ from typing import Generic, TypeVar
 from punctual.domain.identifiers import EPOCH
 from punctual.domain.tenants.quota_ledger import SECOND, Lease, LeaseRequest, Rule
 from punctual.engine.ports.quota_rows import QuotaRows
+from punctual.engine.ports.quotas import Granted
 from punctual.engine.quotas.leased_row import LeasedRow, RecentDemand
-from punctual.engine.quotas.limits import Granted
 
 S = TypeVar("S")
 

@@ -1,22 +1,19 @@
-"""A tenant's limits, and the quotas that are checked before anything is accepted."""
+"""A tenant's limits as they were last read, and the errors of exhausted quotas."""
 
-from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from math import ceil, inf
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 from punctual.domain.errors import FieldError, Invalid, LimitExceeded, Unavailable
 from punctual.domain.schedules.schedule import Once, Schedule
 from punctual.domain.tenants.limits import UNLIMITED, Limits, WrongLimits, limits_from
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.log import Log
+from punctual.engine.ports.quotas import Granted, Overrides, Quotas
 
 LIMITS_CACHE_DURATION = timedelta(seconds=60)
 LIMITS_RETRY_DELAY = timedelta(seconds=5)  # after limits could not be read
 JOBS_RETRY_SECONDS = 60.0  # only ends of jobs and cancels make room
-
-LimitsOf = Callable[[str], Limits]
-Log = Callable[..., None]
-Overrides = Callable[[str], Mapping[str, Any] | None]
 
 
 def unlimited(_tenant: str) -> Limits:
@@ -57,26 +54,6 @@ class KnownLimits:
             limits = self._defaults if last is None else last.limits
             return _Known(limits, now + LIMITS_RETRY_DELAY)
         return _Known(limits, now + LIMITS_CACHE_DURATION)
-
-
-class Granted(NamedTuple):
-    """After `again_after` seconds there may be room for the rest; infinite means never."""
-
-    number: int
-    again_after: float = 0.0
-
-
-class Quotas(Protocol):
-    """Checks before anything is accepted. For a tenant without limits they cost nothing."""
-
-    def call(self, tenant: str, /) -> None:
-        """Raise `LimitExceeded` if the tenant calls too often."""
-
-    def jobs(self, tenant: str, asked: int, /) -> int:
-        """Return for how many of `asked` new jobs there is room."""
-
-    def orders(self, tenant: str, asked: int, whole: bool = False, /) -> Granted:
-        """Return how many of `asked` runs may be ordered now; all or none if `whole`."""
 
 
 class NoQuotas:

@@ -19,10 +19,11 @@ from punctual.domain.tenants.quota_ledger import (
     held,
     hold,
 )
+from punctual.engine.ports.log import Log
 from punctual.engine.ports.quota_rows import QuotaRows
+from punctual.engine.ports.quotas import LimitsOf
 from punctual.engine.quotas.leased_row import Contended, LeasedRow, RecentDemand
 from punctual.engine.quotas.leased_window import LeasedWindow, microseconds
-from punctual.engine.quotas.limits import LimitsOf, Log
 
 STARTS, PLACES = "starts", "places"
 MINUTE_SECONDS = 60

@@ -6,7 +6,7 @@ from punctual.domain.decide import Verdict
 from punctual.domain.run import Run, RunStatus
 from punctual.engine.changes.change import Result
 from punctual.engine.execution.executor import Finished
-from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.notifications import Notification
 from punctual.lambdas.telemetry import Metric, Telemetry
 
 _MILLISECOND = timedelta(milliseconds=1)

@@ -7,8 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.execution.notifications import Notification
-from punctual.engine.execution.notifying import Secrets, find
+from punctual.engine.execution.notifications import find
+from punctual.engine.ports.notifications import Notification, Secrets
 from punctual.lambdas.executor import timing as pace
 from punctual.lambdas.executor.messages import MessageBatch
 from punctual.lambdas.executor.telemetry import tell_given_up

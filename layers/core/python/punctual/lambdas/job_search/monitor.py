@@ -9,9 +9,9 @@ from punctual.aws.dynamodb.control.counters import Counters, Minute
 from punctual.domain.durations import LEASE
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.monitor import Health, Stats
 from punctual.engine.ports.rows import Key
 from punctual.engine.queries.lateness import quantiles
-from punctual.engine.queries.views import Health, Stats
 from punctual.lambdas.status.counters import ENDED, JOB, LATE, QUEUED, RUN, STARTED, milliseconds
 
 HOUR = timedelta(hours=1)

@@ -17,10 +17,9 @@ from punctual.engine.dispatch.on_demand.throughput import A_CORE, Pace
 from punctual.engine.dispatch.on_demand.wakeup_times import MANY, WARM, WakeUp, wake_at
 from punctual.engine.dispatch.poller import AGAIN, LEASE
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.dispatch.timer_window import TimerPartition
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.partitions import Buckets, TimerPartition
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 from punctual.engine.ports.wakeups import WakeUps

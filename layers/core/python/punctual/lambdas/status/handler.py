@@ -22,8 +22,9 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.run import Run
 from punctual.domain.schedules.timezones import TZDATA_VERSION
 from punctual.engine.changes.run_results import Results
-from punctual.engine.commands.audit import Noted, subject_of
+from punctual.engine.commands.audit import subject_of
 from punctual.engine.commands.definitions_store import payload_name
+from punctual.engine.ports.audit_log import Noted
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.rows import Key, RunKey, RunRow

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 
 from punctual.domain.errors import Unreadable
-from punctual.engine.queries.job_list import Log
-from punctual.engine.queries.views import HealthWarning
+from punctual.engine.ports.log import Log
+from punctual.engine.ports.monitor import HealthWarning
 
 # Errors of decoding a damaged value: those of msgspec, and those of plain conversions.
 DECODING = (msgspec.MsgspecError, TypeError, ValueError, ArithmeticError)

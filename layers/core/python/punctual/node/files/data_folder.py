@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from punctual.engine.queries.views import HealthWarning
+from punctual.engine.ports.monitor import HealthWarning
 from punctual.node.errors import StoreError, StoreLost
 
 DATABASE = "punctual.db"

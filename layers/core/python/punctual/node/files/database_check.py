@@ -10,7 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
-from punctual.engine.queries.job_list import Log
+from punctual.engine.ports.log import Log
 from punctual.node.files.damage import Damage
 from punctual.node.sqlite.transaction import is_damage
 

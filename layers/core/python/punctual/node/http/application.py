@@ -11,9 +11,10 @@ from punctual.domain.errors import PunctualError
 from punctual.domain.tenants.roles import Role
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.commands.tokens import Tokens
+from punctual.engine.ports.quotas import LimitsOf, Quotas
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import SlicedWork
-from punctual.engine.quotas.limits import LimitsOf, Quotas, unlimited
+from punctual.engine.quotas.limits import unlimited
 from punctual.identity import new_id as id_maker
 from punctual.node import clock as clocks
 from punctual.node.features import FEATURES

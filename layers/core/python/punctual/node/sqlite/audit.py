@@ -10,17 +10,8 @@ import msgspec
 
 from punctual.domain.errors import Unreadable
 from punctual.domain.job_state import JobState
-from punctual.engine.commands.audit import (
-    DEFINED,
-    AuditFilters,
-    AuditPage,
-    Entry,
-    Note,
-    Noted,
-    Subject,
-    moment_text,
-    newest_first,
-)
+from punctual.engine.commands.audit import DEFINED, moment_text, newest_first
+from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Entry, Note, Noted, Subject
 from punctual.engine.queries.cursor import number_in
 from punctual.node.files.damage import DECODING
 from punctual.node.sqlite.codec import micros, moment

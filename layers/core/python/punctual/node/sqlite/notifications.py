@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from punctual.engine.execution.notifications import Notification
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.notifications import Notification
 from punctual.node.files.damage import DECODING
 from punctual.node.sqlite.codec import Codec, micros, moment
 from punctual.node.sqlite.transaction import Transaction

@@ -9,11 +9,11 @@ from punctual.domain.run import RunStatus
 from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.feed import Feed
+from punctual.engine.ports.log import Log, untold
+from punctual.engine.ports.monitor import HealthWarning
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.run_queue import Messages
 from punctual.engine.ports.wakeups import WakeUps
-from punctual.engine.queries.job_list import Log, untold
-from punctual.engine.queries.views import HealthWarning
 from punctual.node.clock import wall
 from punctual.node.errors import StoreError
 from punctual.node.files.blobs import FileBlobs, Place

@@ -8,7 +8,7 @@ from typing import Any
 from punctual.domain.errors import Unreadable
 from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import USED, Token
-from punctual.engine.commands.tokens import Counted
+from punctual.engine.ports.token_rows import Counted
 from punctual.node.files.damage import DECODING
 from punctual.node.sqlite.codec import micros, moment
 from punctual.node.sqlite.transaction import Transaction

@@ -1,6 +1,6 @@
 """Return the actor of a request for the audit, with bounded text."""
 
-from punctual.engine.commands.audit import Actor
+from punctual.engine.ports.audit_log import Actor
 from punctual.web.http.request import Request
 
 MAX_ACTOR_CHARACTERS = 256

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 
 from punctual.domain.errors import NotFound
-from punctual.engine.commands.audit import ACTIONS, AuditFilters
+from punctual.engine.commands.audit import ACTIONS
+from punctual.engine.ports.audit_log import AuditFilters
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query
 from punctual.web.http.request import Reply, Request, json_reply, quoted_size

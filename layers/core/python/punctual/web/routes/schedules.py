@@ -5,8 +5,8 @@ from datetime import timedelta
 from punctual.domain.errors import FieldError, Invalid, Unavailable
 from punctual.domain.schedules.schedule import Preview, describe, preview
 from punctual.engine.commands.definition import compile_definition
+from punctual.engine.ports.monitor import Health
 from punctual.engine.queries.slices import Sliced
-from punctual.engine.queries.views import Health
 from punctual.web.http.json_body import parse_object
 from punctual.web.http.paging import Paging
 from punctual.web.http.query import PAGING_PARAMETERS, Query

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from punctual.domain.run import Run
-from punctual.engine.execution.notifications import Notification
+from punctual.engine.ports.notifications import Notification
 from punctual.web.http.timestamps import format_optional_time, format_time
 
 EVENT_FORMAT_VERSION = 1

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 from punctual.domain.schedules.schedule import Preview
 from punctual.domain.schedules.timezones import TZDATA_VERSION
-from punctual.engine.queries.views import Explanation, Health, Stats, Upcoming
+from punctual.engine.ports.monitor import Health, Stats
+from punctual.engine.queries.views import Explanation, Upcoming
 from punctual.web.http.timestamps import format_optional_time, format_time
 
 START_GUARANTEE = "at-least-once start, one holder at a time, every effect fenced"

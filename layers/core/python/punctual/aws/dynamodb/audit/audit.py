@@ -17,15 +17,8 @@ from punctual.aws.dynamodb.attributes import Item, to_attribute
 from punctual.aws.dynamodb.audit import keys as audit_keys
 from punctual.aws.dynamodb.client import Condition, DynamoClient, Range, known
 from punctual.domain.durations import RETENTION
-from punctual.engine.commands.audit import (
-    AuditFilters,
-    AuditPage,
-    Entry,
-    Note,
-    Noted,
-    Subject,
-    newest_first,
-)
+from punctual.engine.commands.audit import newest_first
+from punctual.engine.ports.audit_log import AuditFilters, AuditPage, Entry, Note, Noted, Subject
 
 PACK = 1_000  # subjects in a row
 READ = 200  # rows after which a page ends, at the next end of a group of four seconds

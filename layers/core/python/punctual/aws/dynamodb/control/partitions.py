@@ -10,9 +10,8 @@ from punctual.aws.dynamodb.client import Condition, DynamoClient, known
 from punctual.aws.dynamodb.sort_keys import moment, parse_moment
 from punctual.aws.retries import ConditionFailed
 from punctual.engine.dispatch.planner import BUCKET
-from punctual.engine.dispatch.timer_window import TimerPartition
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.partitions import BucketLease
+from punctual.engine.ports.partitions import BucketLease, TimerPartition
 from punctual.engine.ports.rows import Receipt
 
 KEPT = timedelta(days=7)  # of a lease row; a poller reads a bucket again after its row expires

@@ -20,7 +20,7 @@ from punctual.domain.tenants.roles import Role
 from punctual.domain.tenants.tokens import KEPT, USED, Token
 
 if TYPE_CHECKING:
-    from punctual.engine.commands.tokens import Counted
+    from punctual.engine.ports.token_rows import Counted
 
 _READ = 50  # rows in a query page of a list
 _COUNTED = 1_000
@@ -85,7 +85,8 @@ class DynamoTokens:
         The rows of the list suffice if the tenant has room. Their TTL is a month after the end of
         the token. If the tenant has no room, the rows by hash are read too.
         """
-        from punctual.engine.commands.tokens import Counted, has_room
+        from punctual.engine.commands.tokens import has_room
+        from punctual.engine.ports.token_rows import Counted
 
         where = Range(token_keys.tokens_of(tenant))
         rows = list(self._dynamo.query(self._table, where, _COUNTED))

@@ -35,7 +35,7 @@ from punctual.domain import write_ids as writers_of
 from punctual.domain.draft import expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease
-from punctual.engine.commands.audit import Note
+from punctual.engine.ports.audit_log import Note
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 
 # Runs. A longer wait queue is compressed to a fifth, because each swap pays by row size.

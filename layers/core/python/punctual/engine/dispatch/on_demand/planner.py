@@ -8,18 +8,17 @@ The planner keeps its findings in memory. A new planner starts from the stored w
 never past an open minute. The planner needs no lease, because two planners find the same.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.domain.identifiers import bucket_of
 from punctual.engine.dispatch.on_demand.wakeup_times import MANY, START, WakeUp, wake_at
 from punctual.engine.dispatch.planner import AHEAD, BUCKET, REOPENED
 from punctual.engine.dispatch.poller import GRACE
-from punctual.engine.dispatch.timer_window import TimerPartition
-from punctual.engine.ports.partitions import BucketLease, Buckets
+from punctual.engine.ports.partitions import Buckets, HeldPartition, TimerPartition
 from punctual.engine.ports.timers import Timers
 
 KEPT = timedelta(minutes=5)  # longest time between writes of the watermark while nothing is due
@@ -27,11 +26,6 @@ LATE = timedelta(seconds=10)  # a timer this long overdue needs another wake-up
 SHARE = 1_000  # timers for one poller
 LOOKS = 2_000  # reads of past partitions in one tick
 UNREAD = 5  # unreadable partitions that end a tick; the next tick reads the rest
-
-
-class HeldPartition(Protocol):
-    def held(self, places: Sequence[TimerPartition]) -> Mapping[TimerPartition, BucketLease]:
-        """Return the valid leases of these partitions."""
 
 
 class Seen(NamedTuple):

@@ -7,13 +7,12 @@ from punctual.domain.run import RunStatus
 from punctual.engine.changes.change import Result
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import LONGEST, EarlyMessages
-from punctual.engine.dispatch.on_demand.planner import HeldPartition
 from punctual.engine.dispatch.on_demand.throughput import Pace, begin_at
 from punctual.engine.dispatch.on_demand.wakeup_times import AHEAD, EARLY, FIRE, READY, SEND
 from punctual.engine.dispatch.poller import BATCH, Poller, Stepped
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.dispatch.timer_window import TimerPartition, TimerWindow
-from punctual.engine.ports.partitions import Buckets
+from punctual.engine.dispatch.timer_window import TimerWindow
+from punctual.engine.ports.partitions import Buckets, HeldPartition, TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 
 READ = 60  # seconds of work that the window holds

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.engine.dispatch.on_demand.throughput import SLOWEST, begin_at
-from punctual.engine.dispatch.timer_window import TimerPartition
+from punctual.engine.ports.partitions import TimerPartition
 
 FIRE = timedelta(seconds=0.8)  # a running poller fires a run this long before its time
 SEND = timedelta(seconds=0.1)  # a run is sent this long before its time; a warm queue takes as long

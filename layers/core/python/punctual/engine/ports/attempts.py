@@ -1,0 +1,9 @@
+"""The port to a running attempt."""
+
+from typing import Literal, Protocol
+
+
+class Stoppable(Protocol):
+    """Work that can be stopped."""
+
+    def stop(self, reason: Literal["CANCEL", "SHUTDOWN", "LOST"], /) -> None: ...

@@ -1,0 +1,38 @@
+"""The port for statistics and health."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, NamedTuple, Protocol
+
+
+class Stats(NamedTuple):
+    jobs: Mapping[str, int]
+    runs: Mapping[str, int]
+    last_hour: Sequence[Mapping[str, Any]]
+    lateness_ms: Mapping[str, float | None]
+    queue: Mapping[str, float]
+    executors: Sequence[Mapping[str, Any]]
+
+
+class HealthWarning(NamedTuple):
+    """A problem that needs action before it causes a failure. It names no tenant and no path."""
+
+    code: str
+    text: str
+
+
+class Health(NamedTuple):
+    status: str
+    lateness_ms_p99: float | None
+    watermark: datetime | None
+    planner_heartbeat: datetime | None
+    task_types: Sequence[str]
+    warnings: Sequence[HealthWarning] = ()
+
+
+class Monitor(Protocol):
+    """Reports statistics and health. Each adapter has its own."""
+
+    def stats(self, tenant: str, now: datetime) -> Stats: ...
+
+    def health(self, now: datetime) -> Health: ...
