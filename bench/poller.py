@@ -27,7 +27,6 @@ from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import JobState, JobStatus, Kind, Rules
 from punctual.domain.schedules.values import Every
-from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.poller import BATCH, Poller
 from punctual.engine.ports.partitions import BucketLease
@@ -35,6 +34,7 @@ from punctual.engine.ports.timers import Timer
 from punctual.node.clock import ManualClock
 from punctual.settings import Settings
 from tests.support.builders import NOON, after
+from tests.support.ports import a_change_applier
 
 PEAK = 10_000  # runs a second at the peak that the design names
 SETTINGS = Settings(
@@ -138,7 +138,7 @@ def _poller(url: str, crew: int) -> Poller:
     def new_id() -> str:
         return sortable_id(clock(), (next(numbers) << 16).to_bytes(10, "big"))
 
-    steps = ChangeApplier(ports, clock, clock.monotonic, lambda *_, **__: None)
+    steps = a_change_applier(ports, clock, clock.monotonic, lambda *_, **__: None)
     return Poller(ports.timers, ports.buckets, Evaluator(steps, new_id))
 
 

@@ -20,10 +20,10 @@ from punctual.domain.run import RunStatus
 from punctual.domain.tenants.limits import WrongLimits
 from punctual.engine.ports.quota_rows import QuotaRow
 from punctual.lambdas.telemetry import Metric
-from tests.support.aws.executor_world import ExecutorWorld, executor_world
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.aws.serverless_api import Deployed, Hand
 from tests.support.builders import NOON
+from tests.support.deployed.executors import Executors, executors
 
 DAILY = {"name": "daily", "schedule_type": "CRON", "cron_expression": "0 0 * * *"}
 
@@ -37,8 +37,8 @@ def limited(text: str | None) -> Iterator[tuple[Deployed, Hand]]:
 
 
 @contextmanager
-def executing(text: str) -> Iterator[ExecutorWorld]:
-    with executor_world() as world:
+def executing(text: str) -> Iterator[Executors]:
+    with executors() as world:
         world.aws.settings = replace(world.aws.settings, limits=text)
         world.runtime = world.new_runtime()
         yield world
@@ -242,7 +242,7 @@ def test_run_over_the_limit_goes_back_and_starts_later() -> None:
         ]
         ((_, hidden),) = world.hidden
         assert 60 <= hidden <= 80
-        assert world.tell.count(Metric.LIMITED) == 1
+        assert world.told.count(Metric.LIMITED) == 1
         world.clock.advance(timedelta(seconds=hidden + 1))
         again = [record for record in records if record["messageId"] in back]
         assert world.invoke(receives(again, 2)) == []
@@ -284,7 +284,7 @@ def test_runs_start_while_the_control_table_is_away() -> None:
         with control_away(world.aws):
             world.invoke(records)
         assert {world.status(job) for job in jobs} == {RunStatus.SUCCESS}
-        assert "limits_unavailable" in {event for event, _ in world.tell.problems}
+        assert "limits_unavailable" in {event for event, _ in world.told.problems}
 
 
 def session_of(store: Moto) -> Any:

@@ -12,19 +12,19 @@ from punctual.aws.dynamodb import keys
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import JobStatus
 from punctual.domain.run import RunStatus
-from punctual.engine.changes.apply import ChangeApplier
-from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.commands.jobs import Submission
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner
 from punctual.engine.dispatch.poller import Poller
-from punctual.engine.execution.executor import Executor, Finished
+from punctual.engine.execution.executor import Finished
 from punctual.engine.ports.rows import Detail
-from punctual.engine.queries.jobs import JobQueries, RunFilters
+from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import JobView
 from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON, after
+from tests.support.ports import a_change_applier, an_executor, job_commands, job_queries
 
 WRITES = ("PutItem", "UpdateItem", "BatchWriteItem")
 
@@ -39,14 +39,14 @@ class Deployment:
         def new_id() -> str:
             return sortable_id(clock(), (next(numbers) << 6).to_bytes(10, "big"))
 
-        steps = ChangeApplier(ports, clock, clock.monotonic, lambda *_, **__: None)
+        steps = a_change_applier(ports, clock, clock.monotonic, lambda *_, **__: None)
         self.aws = aws
         self.clock = clock
-        self.search = JobQueries(ports, clock, cast(Any, None))
-        self.jobs = Jobs(ports, steps, self.search, clock, new_id)
+        self.search = job_queries(ports, clock, cast(Any, None))
+        self.jobs = job_commands(ports, steps, self.search, clock, new_id)
         self.planner = Planner(ports.buckets, "planner")
         self.poller = Poller(ports.timers, ports.buckets, Evaluator(steps, new_id))
-        self.executor = Executor(ports, steps, new_id, "executor-1")
+        self.executor = an_executor(ports, steps, new_id, "executor-1")
 
     def submit(self, **document: Any) -> JobView:
         (view,) = self.jobs.submit("acme", "ada", [Submission({"name": "n", **document})])

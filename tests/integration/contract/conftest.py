@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from punctual.engine.ports.bundle import Ports
 from punctual.node.clock import ManualClock
 from tests.support.aws.adapters import ADAPTERS, World
 from tests.support.builders import NOON
+from tests.support.ports import Ports
 
 
 @pytest.fixture(params=sorted(ADAPTERS))

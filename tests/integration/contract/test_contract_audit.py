@@ -7,9 +7,9 @@ import pytest
 from punctual.domain.durations import RETENTION
 from punctual.engine.commands.audit import TOKEN_CREATE, TOKEN_REVOKE
 from punctual.engine.ports.audit_log import Actor, AuditFilters, Note
-from punctual.engine.ports.bundle import Ports
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, after
+from tests.support.ports import Ports
 
 ADA, BOB = Actor("ada", "t", "192.0.2.1", "r"), Actor("bob")
 ALL = AuditFilters()

@@ -3,7 +3,7 @@
 import pytest
 
 from punctual.engine.ports.blobs import Blob
-from punctual.engine.ports.bundle import Ports
+from tests.support.ports import Ports
 
 NAMES = (
     "output/acme/job/run-1",

@@ -2,10 +2,10 @@
 
 from datetime import datetime, timedelta
 
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.partitions import BucketLease
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, after
+from tests.support.ports import Ports
 
 MINUTE = timedelta(minutes=1)
 UNTIL = after(60.000001)

@@ -12,7 +12,6 @@ from punctual.domain.job_state import JobState, JobStatus, Kind
 from punctual.domain.run import RunStatus
 from punctual.domain.schedules.schedule import Cron, Every, Once
 from punctual.engine.changes.timer_placement import blank_head
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.log import untold
 from punctual.engine.ports.rows import Coming, Key
@@ -21,6 +20,7 @@ from punctual.engine.queries.slices import finish
 from punctual.engine.queries.upcoming import UpcomingRuns
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, a_body, a_head, a_run, after, an_id
+from tests.support.ports import Ports
 
 DAY = timedelta(days=1)
 START = (NOON, "")

@@ -20,11 +20,11 @@ from punctual.domain.job_state import (
 from punctual.domain.run import Reason, RunStatus, Trigger, WaitingRun
 from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule
 from punctual.engine.changes.timer_placement import blank_head
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Key
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, a_head, a_run, after, an_id, key_of
+from tests.support.ports import Ports
 
 MICRO = timedelta(microseconds=1)
 TENANTS = (

@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 
 from punctual.domain.run import Reason, RunStatus, Trigger
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, RUN, a_row, a_run, after, an_attempt, an_id
+from tests.support.ports import Ports
 
 MICRO = timedelta(microseconds=1)
 HERE = Key("acme", JOB)

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import Key
 from tests.support.builders import JOB, RUN, a_head, after, an_id, key_of
+from tests.support.ports import Ports
 
 LEASE = Lease(token=2, until=after(30.000001))
 OTHER = an_id(1_000_002)

@@ -16,6 +16,7 @@ from punctual.engine.queries.jobs import JobFilters, JobQueries
 from punctual.engine.queries.slices import finish
 from tests.support.aws.adapters import World
 from tests.support.builders import NOON, a_body, a_head, after, an_id
+from tests.support.ports import job_queries
 
 JOBS = [an_id(n) for n in range(1, 4)]
 BARE = JOBS[1]
@@ -32,7 +33,7 @@ class Told:
 def a_search(world: World, heads: JobStates | None = None) -> tuple[JobQueries, Told]:
     told = Told()
     ports = with_ports(world.ports, heads=heads or world.ports.heads)
-    return JobQueries(ports, world.clock, cast(Any, None), told), told
+    return job_queries(ports, world.clock, cast(Any, None), told), told
 
 
 @pytest.fixture

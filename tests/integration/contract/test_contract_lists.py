@@ -9,11 +9,11 @@ from punctual.domain.durations import RETENTION
 from punctual.domain.job_state import JobState, JobStatus, Rules
 from punctual.domain.run import RunStatus, WaitingRun
 from punctual.engine.changes.timer_placement import blank_head
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Key
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, a_body, a_head, a_run, an_id, key_of
+from tests.support.ports import Ports
 
 
 def accept(ports: Ports, *heads: JobState) -> None:

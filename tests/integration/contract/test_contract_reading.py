@@ -12,7 +12,6 @@ import pytest
 from punctual.domain.identifiers import EPOCH, derived_id, occurrence_id
 from punctual.domain.run import NOT_RUN, Run, RunStatus, Trigger
 from punctual.engine.commands.backfill import backfill_id
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import RunRow
 from punctual.engine.queries.filters import By, RunFilters
@@ -22,6 +21,7 @@ from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import RunView
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, a_body, a_head, a_row, a_run, an_id
+from tests.support.ports import Ports, job_queries
 
 HOUR = timedelta(hours=1)
 BEGIN = NOON - 500 * HOUR
@@ -114,7 +114,7 @@ class Counted:
 def a_search(world: World) -> tuple[JobQueries, Counted]:
     counted = Counted(world.ports.history)
     ports = replace(world.ports, history=cast(Any, counted))
-    return JobQueries(ports, world.clock, cast(Any, None)), counted
+    return job_queries(ports, world.clock, cast(Any, None)), counted
 
 
 def listed(

@@ -3,12 +3,12 @@
 from datetime import timedelta
 
 from punctual.domain.job_state import Lane, Priority, Rules
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.run_queue import Message
 from tests.support.aws.adapters import World
 from tests.support.builders import JOB, NOON, RUN, a_head, a_receipt, a_run, after, an_id
+from tests.support.ports import Ports
 
 DAY = timedelta(hours=24)
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.timers import Timer
 from tests.support.builders import NOON, a_timer, after, an_id
+from tests.support.ports import Ports
 
 FOREVER = datetime.max.replace(tzinfo=UTC)
 MICRO = timedelta(microseconds=1)

@@ -9,7 +9,7 @@ import pytest
 
 from punctual.domain.run import RunStatus
 from punctual.engine.ports.rows import Key
-from tests.support.aws.executor_world import ExecutorWorld, Record, executor_world, output_of
+from tests.support.deployed.executors import Executors, Record, executors
 from tests.support.simulation.torn import Call, Crash, Fault, Plan, tears
 
 JSON = "application/json"
@@ -24,7 +24,7 @@ class Story:
         self.left = left
         self.documents = documents
 
-    def begin(self, world: ExecutorWorld) -> list[Key]:
+    def begin(self, world: Executors) -> list[Key]:
         return [world.submit(**document) for document in self.documents]
 
 
@@ -46,11 +46,11 @@ STORIES = {"quick": QUICK, "long": LONG, "outputs": OUTPUTS}
 
 @cache
 def calls(story: str) -> tuple[Call, ...]:
-    with executor_world() as world:
+    with executors() as world:
         STORIES[story].begin(world)
         plan = Plan()
         world.invoke(
-            world.records(), world.new_runtime(plan), STORIES[story].lane, STORIES[story].left
+            world.records(), world.torn_runtime(plan), STORIES[story].lane, STORIES[story].left
         )
         return tuple(plan.calls)
 
@@ -68,7 +68,7 @@ def faults() -> list[Any]:
     ]
 
 
-def settle(world: ExecutorWorld, story: Story, old: list[Record]) -> None:
+def settle(world: Executors, story: Story, old: list[Record]) -> None:
     """Deliver what was not acknowledged, and look at what timers there are, until it rests."""
     for _ in range(ROUNDS):
         world.clock.advance(timedelta(seconds=31))
@@ -93,16 +93,16 @@ def attempt(what: Callable[[], list[str]], records: Sequence[Record]) -> list[Re
 @pytest.mark.parametrize(("name", "fault"), faults())
 def test_nothing_is_lost_and_nothing_is_told_twice(name: str, fault: Fault) -> None:
     story = STORIES[name]
-    with executor_world() as world:
+    with executors() as world:
         keys = story.begin(world)
         records = world.records()
-        torn = world.new_runtime(Plan((fault,)))
+        torn = world.torn_runtime(Plan((fault,)))
         old = attempt(lambda: world.invoke(records, torn, story.lane, story.left), records)
         settle(world, story, old)
         for key, document in zip(keys, story.documents, strict=True):
             view = world.run(key)
             assert view.run.status is RunStatus.SUCCESS
-            assert output_of(world, key) == document["payload"]["out"].encode()
+            assert world.output_of(key) == document["payload"]["out"].encode()
             assert not world.runtime.ports.heads.load([key])[key].leases
         assert len(world.aws.rows("timers")) == 0
         assert len(world.doing.ran) <= 2 * len(keys)

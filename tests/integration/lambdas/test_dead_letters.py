@@ -12,9 +12,9 @@ from punctual.domain.errors import Unavailable
 from punctual.domain.run import Reason, RunStatus
 from punctual.lambdas.dead_letters.handler import SPARE, DeadLetterHandler
 from punctual.lambdas.telemetry import Metric
-from tests.support.aws.executor_world import ExecutorWorld, executor_world
 from tests.support.aws.moto_faults import refused
 from tests.support.builders import after
+from tests.support.deployed.executors import Executors, executors
 
 TAKES = 240.0
 
@@ -22,7 +22,7 @@ TAKES = 240.0
 class Behind:
     """The dead-letter queue of a lane, and whoever empties it."""
 
-    def __init__(self, world: ExecutorWorld, name: str = "quick-dead.fifo") -> None:
+    def __init__(self, world: Executors, name: str = "quick-dead.fifo") -> None:
         self._world = world
         self._sqs = world.aws.clients.sqs
         fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
@@ -64,32 +64,32 @@ class Behind:
 
 
 @pytest.fixture
-def world() -> Iterator[ExecutorWorld]:
-    with executor_world() as made:
+def world() -> Iterator[Executors]:
+    with executors() as made:
         yield made
 
 
 @pytest.fixture
-def behind(world: ExecutorWorld) -> Behind:
+def behind(world: Executors) -> Behind:
     return Behind(world)
 
 
 def test_a_dead_letter_ends_its_run_as_failed_with_the_reason(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     key = world.submit()
     behind.all_die()
     behind.bury()
     run = world.run(key).run
     assert (run.status, run.reason) == (RunStatus.FAILED, Reason.POISON)
-    assert world.tell.count(Metric.DEAD_LETTERS) == 1
-    ((name, said),) = world.tell.problems
+    assert world.told.count(Metric.DEAD_LETTERS) == 1
+    ((name, said),) = world.told.problems
     assert (name, said["run_id"], said["status"]) == ("run_poisoned", run.run_id, "FAILED")
     assert behind.left == 0
 
 
 def test_all_that_is_there_goes_in_one_round_however_many_queues(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     keys = [world.submit() for _ in range(25)]
     behind.all_die()
@@ -98,12 +98,10 @@ def test_all_that_is_there_goes_in_one_round_however_many_queues(
     behind.bury(urls=(behind.url, long.url))
     assert (behind.left, long.left) == (0, 0)
     assert {world.status(key) for key in keys} == {RunStatus.FAILED}
-    assert world.tell.count(Metric.DEAD_LETTERS) == 26
+    assert world.told.count(Metric.DEAD_LETTERS) == 26
 
 
-def test_a_round_with_nothing_to_do_asks_each_queue_once(
-    world: ExecutorWorld, behind: Behind
-) -> None:
+def test_a_round_with_nothing_to_do_asks_each_queue_once(world: Executors, behind: Behind) -> None:
     asked = world.aws.calls["ReceiveMessage"]
     behind.bury(urls=(behind.url, behind.url))
     assert world.aws.calls["ReceiveMessage"] - asked == 2
@@ -111,7 +109,7 @@ def test_a_round_with_nothing_to_do_asks_each_queue_once(
 
 
 def test_who_has_little_time_left_leaves_the_rest_to_the_next_round(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     for _ in range(12):
         world.submit()
@@ -129,7 +127,7 @@ def test_who_has_little_time_left_leaves_the_rest_to_the_next_round(
     assert behind.left == 0
 
 
-def test_a_dead_letter_lets_the_next_in_line_go_on(world: ExecutorWorld, behind: Behind) -> None:
+def test_a_dead_letter_lets_the_next_in_line_go_on(world: Executors, behind: Behind) -> None:
     key = world.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     first = world.jobs.run_now(*key)
     second = world.jobs.run_now(*key)
@@ -139,7 +137,7 @@ def test_a_dead_letter_lets_the_next_in_line_go_on(world: ExecutorWorld, behind:
     assert world.search.run(*key, second.run.run_id).run.status is RunStatus.QUEUED
 
 
-def test_a_run_that_is_being_worked_on_is_left_alone(world: ExecutorWorld, behind: Behind) -> None:
+def test_a_run_that_is_being_worked_on_is_left_alone(world: Executors, behind: Behind) -> None:
     key = world.submit(payload={"lasts": 10})
     (record,) = world.records()
     behind.put(record["body"])
@@ -147,11 +145,11 @@ def test_a_run_that_is_being_worked_on_is_left_alone(world: ExecutorWorld, behin
     world.invoke([record])
     assert behind.left == 0
     assert world.status(key) is RunStatus.SUCCESS
-    assert [name for name, _ in world.tell.lines] == ["dead_letter_stale", "run_ended"]
+    assert [name for name, _ in world.told.lines] == ["dead_letter_stale", "run_ended"]
 
 
 def test_a_letter_from_before_the_last_claim_says_nothing_of_the_next(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     """The run was claimed since, lost, and sent anew: it is that message which counts."""
     key = world.submit()
@@ -164,34 +162,34 @@ def test_a_letter_from_before_the_last_claim_says_nothing_of_the_next(
     behind.bury()
     assert behind.left == 0
     assert world.status(key) is RunStatus.QUEUED
-    assert world.tell.problems == []
+    assert world.told.problems == []
 
 
 def test_what_cannot_be_read_is_told_in_full_and_does_not_come_again(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     key = world.submit()
     garbage = '{"f":2,"t":"acme"}'
     behind.put(garbage)
     behind.all_die()
     behind.bury()
-    name, said = world.tell.problems[0]
+    name, said = world.told.problems[0]
     assert (name, said["body"]) == ("dead_letter_unreadable", garbage)
     assert said["message_id"]
-    assert world.tell.count(Metric.DEAD_LETTERS) == 2
+    assert world.told.count(Metric.DEAD_LETTERS) == 2
     assert world.status(key) is RunStatus.FAILED
     assert behind.left == 0
 
 
 def test_a_letter_that_could_not_be_dealt_with_comes_again(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     key = world.submit()
     behind.all_die()
     with refused(world.aws.clients.dynamodb, "UpdateItem", 99, "ThrottlingException"):
         behind.bury()
     assert world.status(key) is RunStatus.QUEUED
-    assert world.tell.problems[0][0] == "dead_letters_kept"
+    assert world.told.problems[0][0] == "dead_letters_kept"
     assert behind.left == 1
     behind.bury()
     assert behind.left == 1, "it is hidden for a while"
@@ -202,7 +200,7 @@ def test_a_letter_that_could_not_be_dealt_with_comes_again(
 
 
 def test_a_queue_that_does_not_answer_fails_the_round_and_keeps_no_other(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     key = world.submit()
     behind.all_die()
@@ -213,7 +211,7 @@ def test_a_queue_that_does_not_answer_fails_the_round_and_keeps_no_other(
 
 
 def test_a_letter_whose_deletion_fails_is_old_when_it_comes_again(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     key = world.submit()
     behind.all_die()
@@ -227,10 +225,10 @@ def test_a_letter_whose_deletion_fails_is_old_when_it_comes_again(
     behind.come_back()
     behind.bury()
     assert behind.left == 0
-    assert [name for name, _ in world.tell.lines] == ["dead_letter_stale"]
+    assert [name for name, _ in world.told.lines] == ["dead_letter_stale"]
 
 
-def test_a_letter_of_a_job_that_is_gone_is_done_with(world: ExecutorWorld, behind: Behind) -> None:
+def test_a_letter_of_a_job_that_is_gone_is_done_with(world: Executors, behind: Behind) -> None:
     world.submit()
     behind.all_die()
     for row in world.aws.rows("jobs"):
@@ -238,11 +236,11 @@ def test_a_letter_of_a_job_that_is_gone_is_done_with(world: ExecutorWorld, behin
         world.aws.clients.dynamodb.delete_item(TableName="jobs", Key=key)
     behind.bury()
     assert behind.left == 0
-    assert world.tell.lines[0][1]["verdict"] == "GONE"
+    assert world.told.lines[0][1]["verdict"] == "GONE"
 
 
 def test_a_letter_of_a_head_that_nobody_can_read_is_told_and_keeps_no_other(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     broken, other = world.submit(), world.submit()
     behind.all_die()
@@ -250,12 +248,12 @@ def test_a_letter_of_a_head_that_nobody_can_read_is_told_and_keeps_no_other(
     behind.bury()
     assert behind.left == 0
     assert world.status(other) is RunStatus.FAILED
-    told = {name: said["job_id"] for name, said in world.tell.problems}
+    told = {name: said["job_id"] for name, said in world.told.problems}
     assert told["dead_letter_undecided"] == broken.job_id
 
 
 def test_a_letter_of_a_later_versions_head_goes_back_into_its_lane(
-    world: ExecutorWorld, behind: Behind
+    world: Executors, behind: Behind
 ) -> None:
     theirs, other = world.submit(), world.submit()
     records = world.records()
@@ -266,7 +264,7 @@ def test_a_letter_of_a_later_versions_head_goes_back_into_its_lane(
     world.outdate(theirs)
     behind.bury()
     assert behind.left == 0
-    told = {name: said["job_id"] for name, said in world.tell.problems}
+    told = {name: said["job_id"] for name, said in world.told.problems}
     assert told["dead_letter_of_later_version"] == theirs.job_id
     world.outdate(theirs, keys.LAYOUT)
     assert (world.status(theirs), world.status(other)) == (RunStatus.QUEUED, RunStatus.FAILED)

@@ -13,25 +13,25 @@ from punctual.domain.run import Reason, RunStatus
 from punctual.engine.changes.change import Result
 from punctual.lambdas.telemetry import Metric, PowertoolsTelemetry
 from punctual.tasks.contract import Outcome
-from tests.support.aws.executor_world import ExecutorWorld, executor_world, output_of
 from tests.support.aws.moto_faults import refused
 from tests.support.builders import NOON, after
+from tests.support.deployed.executors import Executors, executors
 from tests.support.item_size import item_size
 
 JSON = "application/json"
 
 
 @pytest.fixture
-def world() -> Iterator[ExecutorWorld]:
-    with executor_world() as made:
+def world() -> Iterator[Executors]:
+    with executors() as made:
         yield made
 
 
-def elapsed(world: ExecutorWorld) -> float:
+def elapsed(world: Executors) -> float:
     return (world.clock() - NOON).total_seconds()
 
 
-def test_a_batch_is_claimed_and_ended_in_one_go_each(world: ExecutorWorld) -> None:
+def test_a_batch_is_claimed_and_ended_in_one_go_each(world: Executors) -> None:
     keys = [world.submit(payload={"out": f"id-{n}"}) for n in range(10)]
     records = world.records()
     spent = world.aws.spend(lambda: world.invoke(records))
@@ -41,7 +41,7 @@ def test_a_batch_is_claimed_and_ended_in_one_go_each(world: ExecutorWorld) -> No
     assert set(world.hands.begun_at) == {NOON}, "all at the same time"
 
 
-def test_a_run_costs_three_writes_and_nothing_else(world: ExecutorWorld) -> None:
+def test_a_run_costs_three_writes_and_nothing_else(world: Executors) -> None:
     """Claimed and ended, and its line of history; its output is a few bytes in that."""
     world.submit(payload={"out": "e" * 36})
     records = world.records()
@@ -52,7 +52,7 @@ def test_a_run_costs_three_writes_and_nothing_else(world: ExecutorWorld) -> None
     assert spent == {"BatchGetItem": 3, "UpdateItem": 2, "BatchWriteItem": 1, "DeleteMessage": 1}
 
 
-def test_one_line_and_some_metrics_tell_of_a_run(world: ExecutorWorld) -> None:
+def test_one_line_and_some_metrics_tell_of_a_run(world: Executors) -> None:
     key = world.submit()
     records = world.records()
     world.clock.set(after(0.25))
@@ -66,36 +66,36 @@ def test_one_line_and_some_metrics_tell_of_a_run(world: ExecutorWorld) -> None:
         "status": "SUCCESS",
         "lateness": 250,
     }
-    assert world.tell.lines == [("run_ended", said)]
-    assert world.tell.measured == [
+    assert world.told.lines == [("run_ended", said)]
+    assert world.told.measured == [
         (Metric.STARTED, 1),
         (Metric.LATENESS, 250),
         (Metric.FINISHED, 1),
     ]
 
 
-def test_a_jobs_failure_is_its_own_and_no_functions_error(world: ExecutorWorld) -> None:
+def test_a_jobs_failure_is_its_own_and_no_functions_error(world: Executors) -> None:
     key = world.submit(payload={"error": "no luck"}, max_retries=1)
     other = world.submit()
     assert world.invoke(world.records()) == []
     assert (world.status(key), world.status(other)) == (RunStatus.WAITING, RunStatus.SUCCESS)
     assert world.run(key).attempts[0].detail.error == "no luck"
-    assert world.tell.count(Metric.RETRIED) == 1
+    assert world.told.count(Metric.RETRIED) == 1
     world.clock.set(after(60))
     world.look()
     assert world.invoke(world.records()) == []
     assert world.status(key) is RunStatus.FAILED
-    assert world.tell.count(Metric.FAILED) == 1
+    assert world.told.count(Metric.FAILED) == 1
 
 
-def early(world: ExecutorWorld, record: dict[str, Any], seconds: float) -> dict[str, Any]:
+def early(world: Executors, record: dict[str, Any], seconds: float) -> dict[str, Any]:
     """The message as a poller whose clock is ahead would send it."""
     message = parse_message(record["body"])._replace(due_at=after(seconds))
     return {**record, "body": to_body(message)}
 
 
 def test_a_message_up_to_two_seconds_early_is_waited_for_before_its_claim(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     keys = [world.submit() for _ in range(2)]
     one, other = world.records()
@@ -104,7 +104,7 @@ def test_a_message_up_to_two_seconds_early_is_waited_for_before_its_claim(
     assert {world.run(key).run.started_at for key in keys} == {NOON, after(1.75)}
 
 
-def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: ExecutorWorld) -> None:
+def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: Executors) -> None:
     key = world.submit()
     (record,) = world.records()
     assert world.invoke([early(world, record, 7.2)]) == [record["messageId"]]
@@ -113,7 +113,7 @@ def test_a_message_that_is_earlier_still_comes_back_at_its_moment(world: Executo
     assert elapsed(world) == 0, "nobody pays for the wait"
 
 
-def test_the_head_knows_better_than_a_message_that_it_is_early(world: ExecutorWorld) -> None:
+def test_the_head_knows_better_than_a_message_that_it_is_early(world: Executors) -> None:
     key = world.submit(schedule_type="FUTURE", schedule_time=after(30).isoformat())
     world.runtime.looker.look_at([key])
     ahead = world.runtime.ports.heads.load([key])[key].head
@@ -126,17 +126,17 @@ def test_the_head_knows_better_than_a_message_that_it_is_early(world: ExecutorWo
     assert world.hidden == [(29.5, 1)]
 
 
-def test_what_is_no_message_goes_back_and_the_rest_of_its_batch_runs(world: ExecutorWorld) -> None:
+def test_what_is_no_message_goes_back_and_the_rest_of_its_batch_runs(world: Executors) -> None:
     key = world.submit()
     (good,) = world.records()
     later = {**good, "messageId": "later", "body": good["body"].replace('"f":1', '"f":2')}
     garbage = {**good, "messageId": "garbage", "body": "\0"}
     assert world.invoke([garbage, good, later]) == ["garbage", "later"]
     assert world.status(key) is RunStatus.SUCCESS
-    assert [name for name, _ in world.tell.problems] == ["message_unreadable"] * 2
+    assert [name for name, _ in world.told.problems] == ["message_unreadable"] * 2
 
 
-def test_a_message_delivered_twice_runs_once(world: ExecutorWorld) -> None:
+def test_a_message_delivered_twice_runs_once(world: Executors) -> None:
     key = world.submit(payload={"lasts": 1.5})
     (record,) = world.records()
     twin = {**record, "messageId": "twin"}
@@ -147,7 +147,7 @@ def test_a_message_delivered_twice_runs_once(world: ExecutorWorld) -> None:
     assert len(world.doing.ran) == 1
 
 
-def test_a_quick_run_pays_no_beat_and_no_visibility(world: ExecutorWorld) -> None:
+def test_a_quick_run_pays_no_beat_and_no_visibility(world: Executors) -> None:
     world.submit(payload={"lasts": 0.9})
     spent = world.aws.spend(lambda: world.invoke(world.records()))
     assert spent["UpdateItem"] == 2
@@ -156,7 +156,7 @@ def test_a_quick_run_pays_no_beat_and_no_visibility(world: ExecutorWorld) -> Non
 
 
 def test_what_takes_over_a_second_is_hidden_no_longer_than_its_claim_lasts(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     world.submit(payload={"lasts": 3.9})
     records = world.records()
@@ -166,7 +166,7 @@ def test_what_takes_over_a_second_is_hidden_no_longer_than_its_claim_lasts(
 
 
 def test_what_takes_over_four_seconds_beats_and_its_message_is_done_with(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     """The first beat puts a timer: from then on that carries the run."""
     slow = world.submit(payload={"lasts": 13})
@@ -182,10 +182,10 @@ def test_what_takes_over_four_seconds_beats_and_its_message_is_done_with(
     assert world.run(slow).run.ended_at == after(13)
 
 
-def test_a_long_run_beats_with_its_claim(world: ExecutorWorld) -> None:
+def test_a_long_run_beats_with_its_claim(world: Executors) -> None:
     key = world.submit(payload={"lasts": 0.5}, timeout_seconds=900)
     records = world.records()
-    assert records[0]["eventSourceARN"].endswith(":long.fifo")
+    assert records[0]["eventSourceARN"].endswith("-long.fifo")
     before = world.aws.written["jobs"]
     spent = world.aws.spend(lambda: world.invoke(records, lane="long", left=900))
     assert world.aws.written["jobs"] - before == 3
@@ -194,7 +194,7 @@ def test_a_long_run_beats_with_its_claim(world: ExecutorWorld) -> None:
 
 
 def test_a_cancel_is_seen_with_the_beat_and_stops_the_work_within_five_seconds(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     key = world.submit(payload={"lasts": 60})
     records = world.records()
@@ -204,7 +204,7 @@ def test_a_cancel_is_seen_with_the_beat_and_stops_the_work_within_five_seconds(
     assert elapsed(world) - 4.1 <= 5
 
 
-def test_a_task_that_does_not_listen_is_given_up_within_five_seconds(world: ExecutorWorld) -> None:
+def test_a_task_that_does_not_listen_is_given_up_within_five_seconds(world: Executors) -> None:
     key = world.submit(payload={"lasts": 60, "stubborn": True})
     records = world.records()
     world.hands.at(after(4.1), lambda: world.jobs.cancel(*key))
@@ -213,7 +213,7 @@ def test_a_task_that_does_not_listen_is_given_up_within_five_seconds(world: Exec
     assert elapsed(world) - 4.1 <= 5
 
 
-def test_a_task_that_outlives_its_timeout_is_timed_out(world: ExecutorWorld) -> None:
+def test_a_task_that_outlives_its_timeout_is_timed_out(world: Executors) -> None:
     key = world.submit(payload={"lasts": 60, "stubborn": True}, timeout_seconds=7, max_retries=0)
     assert world.invoke(world.records()) == []
     view = world.run(key)
@@ -221,7 +221,7 @@ def test_a_task_that_outlives_its_timeout_is_timed_out(world: ExecutorWorld) -> 
     assert elapsed(world) == pytest.approx(7.5)
 
 
-def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: ExecutorWorld) -> None:
+def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: Executors) -> None:
     key = world.submit(
         payload={"lasts": 2_000, "stubborn": True}, timeout_seconds=900, max_retries=0
     )
@@ -234,7 +234,7 @@ def test_what_would_outlive_the_function_ends_before_it_and_says_so(world: Execu
     assert elapsed(world) < 900
 
 
-def test_a_run_for_which_no_time_is_left_is_given_back_unbegun(world: ExecutorWorld) -> None:
+def test_a_run_for_which_no_time_is_left_is_given_back_unbegun(world: Executors) -> None:
     key = world.submit()
     assert world.invoke(world.records(), left=5.5) == []
     run = world.run(key).run
@@ -244,7 +244,7 @@ def test_a_run_for_which_no_time_is_left_is_given_back_unbegun(world: ExecutorWo
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: ExecutorWorld) -> None:
+def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Executors) -> None:
     key = world.submit(payload={"lasts": 100})
     records = world.records()
     world.hands.beside = [0, 20]  # a beat that hangs
@@ -252,12 +252,12 @@ def test_who_cannot_renew_for_ten_seconds_stops_and_counts_as_lost(world: Execut
     assert world.hands.ended_at == [after(11)], "it looks for itself, ten seconds after"
     assert world.run(key).run.past == "L"
     assert world.status(key) is RunStatus.QUEUED
-    assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.tell.lines]
+    assert ("run_given_back", True) in [(n, f.get("begun")) for n, f in world.told.lines]
 
 
 @pytest.mark.parametrize("delivery", ["AT_LEAST_ONCE", "AT_MOST_ONCE"])
 def test_an_attempt_that_could_not_begin_is_none_and_the_run_goes_on_later(
-    world: ExecutorWorld, monkeypatch: pytest.MonkeyPatch, delivery: str
+    world: Executors, monkeypatch: pytest.MonkeyPatch, delivery: str
 ) -> None:
     """The function has no descriptor left: nothing was sent, which is no failure of the run."""
     full = Outcome("FAILED", "Too many open files", begun=False)
@@ -285,7 +285,7 @@ TASKS = [
 @pytest.mark.parametrize("task", TASKS, ids=lambda task: str(task["type"]))
 @pytest.mark.parametrize("listens", [True, False])
 def test_a_store_that_says_nothing_for_over_ten_seconds_costs_what_runs_its_attempt_and_no_more(
-    world: ExecutorWorld, task: dict[str, str], listens: bool
+    world: Executors, task: dict[str, str], listens: bool
 ) -> None:
     """Whatever the task: at twenty seconds another may begin it. One that waits is given up."""
     deaf = {} if listens else {"stubborn": True}
@@ -297,7 +297,7 @@ def test_a_store_that_says_nothing_for_over_ten_seconds_costs_what_runs_its_atte
     run = world.run(key).run
     assert (run.status, run.past, run.attempt) == (RunStatus.QUEUED, "L", 2)
     assert world.status(short) is RunStatus.SUCCESS, "what ends before its first beat needs none"
-    (told,) = [fields for name, fields in world.tell.lines if name == "run_given_back"]
+    (told,) = [fields for name, fields in world.told.lines if name == "run_given_back"]
     assert told["begun"] is True
     world.clock.advance(timedelta(seconds=31))
     world.look()
@@ -310,7 +310,7 @@ def test_a_store_that_says_nothing_for_over_ten_seconds_costs_what_runs_its_atte
 
 @pytest.mark.parametrize("hangs", [30, 60])
 def test_an_end_that_hangs_costs_neither_its_own_claim_nor_another(
-    world: ExecutorWorld, hangs: float
+    world: Executors, hangs: float
 ) -> None:
     short, long = (world.submit(payload={"lasts": lasts}) for lasts in (2, 100))
     records = world.records()
@@ -324,14 +324,14 @@ def test_an_end_that_hangs_costs_neither_its_own_claim_nor_another(
 
 
 def test_an_end_that_hangs_until_the_functions_own_end_is_left_to_a_timer(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     key = world.submit(payload={"lasts": 2})
     records = world.records()
     world.hands.beside = [0, 1_000]
     world.invoke(records, left=60)
     assert elapsed(world) < 60
-    assert ("finish_failed", 1) in [(n, f.get("runs")) for n, f in world.tell.problems]
+    assert ("finish_failed", 1) in [(n, f.get("runs")) for n, f in world.told.problems]
     world.clock.advance(timedelta(seconds=60))
     world.look()
     world.invoke(world.records())
@@ -339,7 +339,7 @@ def test_an_end_that_hangs_until_the_functions_own_end_is_left_to_a_timer(
 
 
 def test_work_sees_for_itself_that_its_claim_was_not_renewed_while_the_loop_hangs(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     """A claim, or an end, of another of its batch may take a minute where the store hangs."""
     key = world.submit(payload={"hangs": 11})
@@ -349,7 +349,7 @@ def test_work_sees_for_itself_that_its_claim_was_not_renewed_while_the_loop_hang
 
 
 def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     key = world.submit()
     (record,) = world.records()
@@ -370,7 +370,7 @@ def test_while_the_table_is_throttled_messages_stay_away_for_longer_and_longer(
 
 
 def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     keys = [world.submit(payload={"x": "y" * size}) for size in (1, 10_000, 2)]
     records = world.records()
@@ -389,7 +389,7 @@ def test_a_payload_that_cannot_be_read_costs_no_other_of_its_batch_its_claim(
 
 
 def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_one(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     """Five lost attempts end a run: they must not all be those of one outage."""
     key = world.submit(payload={"x": "y" * 10_000}, max_retries=0)
@@ -400,7 +400,7 @@ def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_
             world.look()
     run = world.run(key).run
     assert run.past in ("", "L")
-    assert {name for name, _ in world.tell.problems} == {"claim_failed"}
+    assert {name for name, _ in world.told.problems} == {"claim_failed"}
     world.clock.advance(timedelta(minutes=5))
     world.look()
     world.invoke(world.records())
@@ -408,7 +408,7 @@ def test_a_run_whose_payload_cannot_be_read_for_an_hour_has_lost_no_attempt_but_
 
 
 def test_of_many_payloads_that_hang_no_more_are_waited_for_than_claims_live(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     keys = [world.submit(payload={"x": "y" * 10_000}) for _ in range(6)]
     small = world.submit()
@@ -428,7 +428,7 @@ def test_of_many_payloads_that_hang_no_more_are_waited_for_than_claims_live(
 
 
 def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     broken, other = world.submit(), world.submit()
     records = world.records()
@@ -437,11 +437,11 @@ def test_a_head_that_nobody_can_read_stops_no_other_run_of_its_batch(
         one["messageId"] for one in records if broken.job_id in one["body"]
     ]
     assert world.status(other) is RunStatus.SUCCESS
-    assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.tell.problems]
+    assert ("look_failed", broken.job_id) in [(n, f.get("job_id")) for n, f in world.told.problems]
 
 
 def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_longer(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     theirs, ours = world.submit(), world.submit()
     world.outdate(theirs)
@@ -453,7 +453,7 @@ def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_
         attributes = {**back["attributes"], "ApproximateReceiveCount": str(receives)}
         assert world.invoke([{**back, "attributes": attributes}]) == [back["messageId"]]
         assert world.hidden[-1][1] == seconds
-    assert {(n, f["job_id"]) for n, f in world.tell.problems} == {("look_failed", theirs.job_id)}
+    assert {(n, f["job_id"]) for n, f in world.told.problems} == {("look_failed", theirs.job_id)}
     world.outdate(theirs, row_keys.LAYOUT)
     assert world.invoke([back]) == []
     assert world.status(theirs) is RunStatus.SUCCESS
@@ -461,7 +461,7 @@ def test_a_head_of_a_later_version_stops_no_other_and_comes_back_for_longer_and_
 
 @pytest.mark.parametrize("lasts", [2, 30])
 def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_ending(
-    world: ExecutorWorld, lasts: float
+    world: Executors, lasts: float
 ) -> None:
     """An update in the middle: the new version changed the job that the old one is working on."""
     theirs, ours = world.submit(payload={"lasts": lasts}), world.submit(payload={"lasts": lasts})
@@ -471,7 +471,7 @@ def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_end
     assert world.status(ours) is RunStatus.SUCCESS
     assert world.run(ours).run.past == ""
     assert elapsed(world) < lasts + 15
-    assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.tell.problems]
+    assert ("look_failed", theirs.job_id) in [(n, f.get("job_id")) for n, f in world.told.problems]
     world.outdate(theirs, row_keys.LAYOUT)
     world.clock.set(after(120))
     world.look()
@@ -482,7 +482,7 @@ def test_a_head_that_a_later_version_takes_while_it_runs_stops_no_other_from_end
 
 
 def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     keys = [world.submit(payload={"x": "y" * size}) for size in (1, 10_000)]
     with refused(world.aws.clients.s3, "GetObject", 1, "InternalError", 500):
@@ -492,7 +492,7 @@ def test_a_payload_that_cannot_be_read_for_a_moment_is_read_under_the_same_claim
 
 
 def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     """Reading what a run is to do may hang for longer than its claim lives."""
     key = world.submit(payload={"x": "y" * 10_000})
@@ -511,7 +511,7 @@ def test_what_was_claimed_so_slowly_that_it_may_be_anothers_soon_is_not_begun(
 
 
 def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
-    world: ExecutorWorld, monkeypatch: pytest.MonkeyPatch
+    world: Executors, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Twelve others were faster at its head each time: nothing else would point at the run."""
     key = world.submit()
@@ -527,7 +527,7 @@ def test_who_cannot_give_back_a_run_unbegun_keeps_its_message(
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: ExecutorWorld) -> None:
+def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: Executors) -> None:
     key = world.submit()
     records = world.records()
     with refused(world.aws.clients.dynamodb, "UpdateItem", 4, "ThrottlingException"):
@@ -536,13 +536,13 @@ def test_a_table_that_is_throttled_for_a_moment_delays_claim_and_end(world: Exec
     assert len(world.doing.ran) == 1
 
 
-def put_objects(world: ExecutorWorld) -> list[str]:
+def put_objects(world: Executors) -> list[str]:
     bucket = world.aws.settings.bucket
     listed = world.aws.clients.s3.list_objects_v2(Bucket=bucket, Prefix="outputs/")
     return sorted(one["Key"] for one in listed.get("Contents", []))
 
 
-def test_each_output_is_one_object_under_the_key_of_its_attempt(world: ExecutorWorld) -> None:
+def test_each_output_is_one_object_under_the_key_of_its_attempt(world: Executors) -> None:
     outs = ["a", "b" * 900, "c" * 200_000]
     keys = [world.submit(payload={"out": out, "type": JSON}) for out in outs]
     records = world.records()
@@ -553,12 +553,12 @@ def test_each_output_is_one_object_under_the_key_of_its_attempt(world: ExecutorW
     runs = [world.run(key).run.run_id for key in keys]
     wanted = [f"outputs/acme/{key.job_id}/{run}/1" for key, run in zip(keys, runs, strict=True)]
     assert put_objects(world) == sorted(wanted)
-    assert [output_of(world, key) for key in keys] == [out.encode() for out in outs]
+    assert [world.output_of(key) for key in keys] == [out.encode() for out in outs]
     stored = world.aws.clients.s3.head_object(Bucket=world.aws.settings.bucket, Key=wanted[0])
     assert stored["ContentType"] == JSON
 
 
-def test_each_attempt_has_its_own_object_and_the_last_one_is_the_runs(world: ExecutorWorld) -> None:
+def test_each_attempt_has_its_own_object_and_the_last_one_is_the_runs(world: Executors) -> None:
     key = world.submit(
         payload={"out": "said before it failed", "error": "no", "type": JSON},
         max_retries=1,
@@ -575,29 +575,29 @@ def test_each_attempt_has_its_own_object_and_the_last_one_is_the_runs(world: Exe
     assert run.detail.output_blob == f"{named}/2"
 
 
-def test_an_output_that_the_bucket_has_removed_is_not_found(world: ExecutorWorld) -> None:
+def test_an_output_that_the_bucket_has_removed_is_not_found(world: Executors) -> None:
     key = world.submit(payload={"out": "said", "type": JSON})
     world.invoke(world.records())
     world.runtime.ports.blobs.delete([world.run(key).detail.output_blob])
     with pytest.raises(NotFound, match="not kept any more"):
-        output_of(world, key)
+        world.output_of(key)
 
 
-def test_ids_and_runs_without_output_make_no_object(world: ExecutorWorld) -> None:
+def test_ids_and_runs_without_output_make_no_object(world: Executors) -> None:
     noted = world.submit(payload={"out": "e" * 36})
     silent = world.submit(payload={"out": "", "type": JSON})
     answered = world.submit(payload={"http_status": 204})
     records = world.records()
     assert "PutObject" not in world.aws.spend(lambda: world.invoke(records))
-    assert output_of(world, noted) == b"e" * 36
+    assert world.output_of(noted) == b"e" * 36
     assert world.run(answered).detail.http_status == 204
     for key in (silent, answered):
         with pytest.raises(NotFound, match="The run has no output, or none yet"):
-            output_of(world, key)
+            world.output_of(key)
 
 
 def test_a_job_that_discards_its_output_stores_neither_output_nor_log_nor_id(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     payloads = [{"out": "said", "log": "printed", "type": JSON}, {"out": "an-id"}]
     keys = [world.submit(payload=payload, output="discard") for payload in payloads]
@@ -610,12 +610,12 @@ def test_a_job_that_discards_its_output_stores_neither_output_nor_log_nor_id(
         assert (run.run.status, run.run.note) == (RunStatus.SUCCESS, "")
         assert run.detail.discarded
         with pytest.raises(NotFound, match="no output: its job discards"):
-            output_of(world, key)
+            world.output_of(key)
         with pytest.raises(NotFound, match="no logs: its job discards"):
             world.search.logs(*key, run.run.run_id, 0)
 
 
-def test_what_has_no_output_but_a_status_shares_the_batchs_row(world: ExecutorWorld) -> None:
+def test_what_has_no_output_but_a_status_shares_the_batchs_row(world: Executors) -> None:
     keys = [world.submit(payload={"http_status": 204}) for _ in range(10)]
     records = world.records()
     before = dict(world.aws.written)
@@ -624,7 +624,7 @@ def test_what_has_no_output_but_a_status_shares_the_batchs_row(world: ExecutorWo
     assert [world.run(key).detail.http_status for key in keys] == [204] * 10
 
 
-def test_logs_are_read_at_any_offset(world: ExecutorWorld) -> None:
+def test_logs_are_read_at_any_offset(world: Executors) -> None:
     key = world.submit(payload={"out": "o" * 100, "log": "line one\nline two\n"})
     world.submit(payload={"out": "p" * 100, "log": "another's"})
     world.invoke(world.records())
@@ -633,10 +633,10 @@ def test_logs_are_read_at_any_offset(world: ExecutorWorld) -> None:
     assert world.search.logs(*key, run_id, 0).data == b"line one\nline two\n"
     assert world.search.logs(*key, run_id, 9).data == b"line two\n"
     assert world.search.logs(*key, run_id, 18).data == b""
-    assert output_of(world, key) == b"o" * 100
+    assert world.output_of(key) == b"o" * 100
 
 
-def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: ExecutorWorld) -> None:
+def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: Executors) -> None:
     """After ten seconds: until then each second brings another try."""
     key = world.submit(payload={"out": "said", "type": JSON}, max_retries=0)
     records = world.records()
@@ -649,17 +649,17 @@ def test_where_outputs_cannot_be_stored_the_run_fails_and_says_so(world: Executo
 
 
 def test_an_output_that_is_stored_on_a_later_try_is_kept_and_the_task_runs_once(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     key = world.submit(payload={"out": "said", "type": JSON}, max_retries=0)
     records = world.records()
     with refused(world.aws.clients.s3, "PutObject", 5, "SlowDown", 503):
         assert world.invoke(records) == []
-    assert (output_of(world, key), len(world.doing.ran)) == (b"said", 1)
+    assert (world.output_of(key), len(world.doing.ran)) == (b"said", 1)
 
 
 def test_an_output_that_cannot_be_stored_fails_no_other_run_of_its_batch(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     outs = [{}, {"out": "said", "type": JSON}, {"out": "an-id"}, {"out": "x" * 200_000}]
     keys = [world.submit(payload=out, max_retries=0) for out in outs]
@@ -675,7 +675,7 @@ def test_an_output_that_cannot_be_stored_fails_no_other_run_of_its_batch(
 
 
 def test_a_runs_line_and_its_row_are_short(
-    world: ExecutorWorld, capsys: pytest.CaptureFixture[str]
+    world: Executors, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Lines cost by the byte, rows by the kilobyte."""
     for number in range(9):
@@ -688,13 +688,13 @@ def test_a_runs_line_and_its_row_are_short(
     lines = [line for line in capsys.readouterr().out.splitlines() if "run_ended" in line]
     assert len(lines) == 10
     assert max(len(line) for line in lines) <= 300
-    assert output_of(world, noted) == b"e" * 36
+    assert world.output_of(noted) == b"e" * 36
     rows = world.aws.rows("runs")
     assert len(rows) == 11, "with what they left before they ended"
     assert max(item_size(row) for row in rows) <= 1_024
 
 
-def test_a_beat_that_hangs_does_not_keep_the_answer_back(world: ExecutorWorld) -> None:
+def test_a_beat_that_hangs_does_not_keep_the_answer_back(world: Executors) -> None:
     key = world.submit(payload={"lasts": 5})
     world.hands.beside = [0, 60]  # first the call that hides the message, then the beat
     assert world.invoke(world.records()) == []

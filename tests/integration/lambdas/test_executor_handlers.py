@@ -14,14 +14,14 @@ import pytest
 from punctual.domain.run import Reason, RunStatus
 from punctual.lambdas.runtime import Runtime
 from punctual.tasks.reach import Reach, text_of
-from tests.support.aws.executor_world import ExecutorWorld, Left, executor_world
+from tests.support.deployed.executors import Executors, Left, executors
 
 ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[ExecutorWorld]:
-    with executor_world() as made:
+def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[Executors]:
+    with executors() as made:
         monkeypatch.setattr(Runtime, "from_env", lambda _service: made.new_runtime())
         monkeypatch.setenv("PUNCTUAL_LANE", "quick")
         # The lanes stand for the queues behind them: messages look alike in both.
@@ -39,13 +39,13 @@ def function(name: str) -> ModuleType:
     return module
 
 
-def execute(world: ExecutorWorld) -> dict[str, Any]:
+def execute(world: Executors) -> dict[str, Any]:
     event = {"Records": world.records()}
     answer: dict[str, Any] = function("executor").handler(event, Left(world.clock, 330))
     return answer
 
 
-def test_every_type_of_task_runs_in_one_batch(world: ExecutorWorld) -> None:
+def test_every_type_of_task_runs_in_one_batch(world: Executors) -> None:
     sqs = world.aws.clients.sqs
     url = sqs.create_queue(QueueName="orders")["QueueUrl"]
     event = world.submit(payload={"n": 1})
@@ -67,7 +67,7 @@ def test_every_type_of_task_runs_in_one_batch(world: ExecutorWorld) -> None:
     assert failed[secret].detail.error == "There is no secret named 'none'"
 
 
-def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: ExecutorWorld) -> None:
+def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: Executors) -> None:
     """A job that was taken before the stage was changed fails when it runs."""
     world.aws.settings = replace(world.aws.settings, reach=text_of(Reach({}, {"*": ["task-*"]})))
     sqs = world.aws.clients.sqs
@@ -82,7 +82,7 @@ def test_a_task_calls_nothing_that_its_tenant_may_not_reach(world: ExecutorWorld
     assert "Messages" not in sqs.receive_message(QueueUrl=urls[1])
 
 
-def test_a_warm_function_takes_one_batch_after_another(world: ExecutorWorld) -> None:
+def test_a_warm_function_takes_one_batch_after_another(world: Executors) -> None:
     module = function("executor")
     for _ in range(3):
         key = world.submit()
@@ -92,9 +92,9 @@ def test_a_warm_function_takes_one_batch_after_another(world: ExecutorWorld) -> 
         assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: ExecutorWorld) -> None:
+def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: Executors) -> None:
     world.aws.clients.secretsmanager.create_secret(
-        Name="punctual/test/acme/queue", SecretString="hidden-orders"
+        Name="punctual/dev/acme/queue", SecretString="hidden-orders"
     )
     url = world.aws.clients.sqs.create_queue(QueueName="hidden-orders")["QueueUrl"]
     template = url.replace("hidden-orders", "{{secret:queue}}")
@@ -105,10 +105,10 @@ def test_a_secret_goes_into_the_task_and_is_shown_nowhere(world: ExecutorWorld) 
     assert world.status(bad) is RunStatus.FAILED
     rows = [row for table in ("jobs", "runs", "timers", "control") for row in world.aws.rows(table)]
     assert "hidden-orders" not in str(rows)
-    assert "hidden-orders" not in str((world.tell.lines, world.tell.problems))
+    assert "hidden-orders" not in str((world.told.lines, world.told.problems))
 
 
-def test_a_dead_letter_goes_through_its_function(world: ExecutorWorld) -> None:
+def test_a_dead_letter_goes_through_its_function(world: Executors) -> None:
     key = world.submit()
     tick = {"source": "aws.events", "detail-type": "Scheduled Event", "detail": {}}
     assert function("dead_letters").handler(tick, Left(world.clock, 240)) is None

@@ -11,21 +11,21 @@ from punctual.aws.sqs.run_queue import parse_message
 from punctual.domain.errors import Invalid
 from punctual.domain.run import RunStatus
 from punctual.engine.ports.rows import Key
-from tests.support.aws.executor_world import ExecutorWorld, Record, executor_world
 from tests.support.aws.moto_faults import lost_answers, refused
 from tests.support.builders import after, an_id
+from tests.support.deployed.executors import Executors, Record, executors
 
 READS, SWAPS = "BatchGetItem", "UpdateItem"
 ALLOW = {"schedule_type": "CRON", "cron_expression": "0 0 * * *", "concurrency": "ALLOW"}
 
 
 @pytest.fixture
-def world() -> Iterator[ExecutorWorld]:
-    with executor_world() as made:
+def world() -> Iterator[Executors]:
+    with executors() as made:
         yield made
 
 
-def job_now(world: ExecutorWorld) -> tuple[Key, Record]:
+def job_now(world: Executors) -> tuple[Key, Record]:
     """A daily job with one run ordered now, and the message of that run."""
     key = world.submit(schedule_type="CRON", cron_expression="0 0 * * *")
     world.jobs.run_now(*key)
@@ -33,13 +33,13 @@ def job_now(world: ExecutorWorld) -> tuple[Key, Record]:
     return key, record
 
 
-def finished_after(world: ExecutorWorld, event: Any) -> None:
+def finished_after(world: Executors, event: Any) -> None:
     """Handle all messages; `event` happens half a second after the start."""
     world.hands.at(after(0.5), event)
     world.invoke(world.records())
 
 
-def test_claim_keeps_change_made_after_message_was_sent(world: ExecutorWorld) -> None:
+def test_claim_keeps_change_made_after_message_was_sent(world: Executors) -> None:
     key, record = job_now(world)
     world.jobs.change(*key, lambda old: {**old, "name": "another"})
     spent = world.aws.spend(lambda: world.invoke([record]))
@@ -49,7 +49,7 @@ def test_claim_keeps_change_made_after_message_was_sent(world: ExecutorWorld) ->
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_claim_of_cancelled_job_starts_nothing(world: ExecutorWorld) -> None:
+def test_claim_of_cancelled_job_starts_nothing(world: Executors) -> None:
     key = world.submit()
     (record,) = world.records()
     world.jobs.cancel(*key)
@@ -58,7 +58,7 @@ def test_claim_of_cancelled_job_starts_nothing(world: ExecutorWorld) -> None:
     assert world.doing.ran == []
 
 
-def test_claim_with_lost_answer_starts_run_once(world: ExecutorWorld) -> None:
+def test_claim_with_lost_answer_starts_run_once(world: Executors) -> None:
     key = world.submit()
     (record,) = world.records()
     with lost_answers(world.aws.clients.dynamodb, SWAPS, 1):
@@ -67,7 +67,7 @@ def test_claim_with_lost_answer_starts_run_once(world: ExecutorWorld) -> None:
     assert len(world.doing.ran) == 1
 
 
-def test_claim_after_store_failure_sees_cancel(world: ExecutorWorld) -> None:
+def test_claim_after_store_failure_sees_cancel(world: Executors) -> None:
     key = world.submit()
     (record,) = world.records()
     refusing: list[Any] = []
@@ -87,7 +87,7 @@ def test_claim_after_store_failure_sees_cancel(world: ExecutorWorld) -> None:
     assert world.doing.ran == []
 
 
-def test_claim_ignores_job_state_in_message(world: ExecutorWorld) -> None:
+def test_claim_ignores_job_state_in_message(world: Executors) -> None:
     key, record = job_now(world)
     values = json.loads(record["body"])
     state = {"version": values["v"], "writers": ["guessed"], "next_at": "2026-04-01T00:00:00Z"}
@@ -100,7 +100,7 @@ def test_claim_ignores_job_state_in_message(world: ExecutorWorld) -> None:
 
 
 @pytest.mark.parametrize("version", [0, -1, 10**11])
-def test_claim_of_unknown_job_writes_nothing(world: ExecutorWorld, version: int) -> None:
+def test_claim_of_unknown_job_writes_nothing(world: Executors, version: int) -> None:
     _, record = job_now(world)
     victim = Key("victim", an_id(77))
     named = {"t": victim.tenant, "j": victim.job_id, "v": version}
@@ -110,7 +110,7 @@ def test_claim_of_unknown_job_writes_nothing(world: ExecutorWorld, version: int)
     assert set(world.aws.timers()) <= before
 
 
-def test_message_with_due_time_without_zone_is_rejected(world: ExecutorWorld) -> None:
+def test_message_with_due_time_without_zone_is_rejected(world: Executors) -> None:
     key = world.submit()
     (record,) = world.records()
     body = json.dumps({**json.loads(record["body"]), "due": "2026-03-02T12:00:00"})
@@ -120,7 +120,7 @@ def test_message_with_due_time_without_zone_is_rejected(world: ExecutorWorld) ->
     assert world.status(key) is RunStatus.SUCCESS
 
 
-def test_two_messages_of_one_job_in_one_batch_both_run(world: ExecutorWorld) -> None:
+def test_two_messages_of_one_job_in_one_batch_both_run(world: Executors) -> None:
     key: Key = world.submit(**ALLOW, max_concurrency=2)
     world.jobs.run_now(*key)
     world.jobs.run_now(*key)
@@ -130,7 +130,7 @@ def test_two_messages_of_one_job_in_one_batch_both_run(world: ExecutorWorld) -> 
     assert len(world.doing.ran) == 2
 
 
-def test_finish_keeps_run_ordered_meanwhile(world: ExecutorWorld) -> None:
+def test_finish_keeps_run_ordered_meanwhile(world: Executors) -> None:
     key = world.submit(**ALLOW, payload={"lasts": 1})
     first = world.jobs.run_now(*key)
     finished_after(world, lambda: world.jobs.run_now(*key))
@@ -141,7 +141,7 @@ def test_finish_keeps_run_ordered_meanwhile(world: ExecutorWorld) -> None:
     assert stored.head.runs == ()
 
 
-def test_finish_without_claim_changes_nothing(world: ExecutorWorld) -> None:
+def test_finish_without_claim_changes_nothing(world: Executors) -> None:
     key = world.submit(payload={"lasts": 1})
 
     def given_back() -> None:
@@ -151,10 +151,10 @@ def test_finish_without_claim_changes_nothing(world: ExecutorWorld) -> None:
 
     finished_after(world, given_back)
     assert world.status(key) is RunStatus.QUEUED
-    assert "run_taken_over" in [name for name, _ in world.tell.lines]
+    assert "run_taken_over" in [name for name, _ in world.told.lines]
 
 
-def test_finish_with_lost_answer_counts_one_attempt(world: ExecutorWorld) -> None:
+def test_finish_with_lost_answer_counts_one_attempt(world: Executors) -> None:
     key = world.submit(payload={"lasts": 1, "error": "no"}, max_retries=2)
     lost: list[Any] = []
 
@@ -168,7 +168,7 @@ def test_finish_with_lost_answer_counts_one_attempt(world: ExecutorWorld) -> Non
     assert (run.status, run.attempt) == (RunStatus.WAITING, 2)
 
 
-def test_finish_is_retried_while_store_refuses(world: ExecutorWorld) -> None:
+def test_finish_is_retried_while_store_refuses(world: Executors) -> None:
     key = world.submit(payload={"lasts": 1})
     refusing: list[Any] = []
 

@@ -3,7 +3,6 @@
 import itertools
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import replace as copy_of
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from punctual.domain.job_state import JobStatus
 from punctual.domain.run import Reason, Run, RunStatus, Trigger, WaitingRun
 from punctual.engine.ports.job_states import Swap
 from punctual.engine.ports.rows import Detail, Key
-from punctual.engine.queries.jobs import JobQueries, RunFilters
+from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.run_views import of_row
 from punctual.engine.queries.slices import finish
 from punctual.lambdas.job_search.monitor import DeployedMonitor
@@ -26,6 +25,7 @@ from tests.integration.lambdas.test_api import DAILY, load
 from tests.support.aws.serverless_api import Deployed, Hand, Told, deployed
 from tests.support.aws.stream_records import BY_TTL, Stream
 from tests.support.builders import JOB, NOON, a_body, a_head, a_row, a_run, after, an_attempt, an_id
+from tests.support.ports import job_queries
 
 ENDED = a_run(
     status=RunStatus.SUCCESS,
@@ -74,7 +74,7 @@ class World:
         self.told: Told = api.told[READER]
         self.status: StatusHandler = following(runtime)
         self.status._run_events = run_events
-        self.status._ports = copy_of(runtime.ports, feed=self.bus)
+        self.status._feed = self.bus
 
     def follow(self, *records: Any) -> list[str]:
         return self.status.follow(list(records))
@@ -246,7 +246,7 @@ def test_a_run_that_just_ended_is_listed_once_before_the_stream_tells_of_it_and_
     world: World,
 ) -> None:
     ports = world.api.runtimes[READER].ports
-    search = JobQueries(ports, world.clock, world.monitor())
+    search = job_queries(ports, world.clock, world.monitor())
 
     def listed() -> list[tuple[str, RunStatus]]:
         page = finish(search.runs("acme", None, RunFilters(), 50, None))

@@ -16,8 +16,8 @@ from punctual.lambdas.dead_letters.handler import DeadLetterHandler
 from punctual.lambdas.telemetry import Metric
 from punctual.tasks.contract import Attempt, Outcome, Recorder, Stop
 from tests.integration.contract.test_contract_notices import a_notice
-from tests.support.aws.executor_world import ExecutorWorld, Record, executor_world
 from tests.support.builders import NOON, after
+from tests.support.deployed.executors import Executors, Record, executors
 from tests.support.scripts.by_hand import Doing
 from tests.support.signatures import is_signed
 from tests.support.simulation.torn import Crash, Fault, Plan, Tear
@@ -32,7 +32,7 @@ REFUSED = Outcome.failed("it may not be called", retryable=False)
 class Receiving(Doing):
     """Does as payloads say, and answers webhooks as it is told: well, where it is not."""
 
-    def __init__(self, world: ExecutorWorld) -> None:
+    def __init__(self, world: Executors) -> None:
         super().__init__(world.clock)
         self._clock = world.clock
         self.calls: list[tuple[datetime, Attempt]] = []
@@ -46,14 +46,14 @@ class Receiving(Doing):
 
 
 @pytest.fixture
-def world() -> Iterator[ExecutorWorld]:
-    with executor_world() as made:
+def world() -> Iterator[Executors]:
+    with executors() as made:
         made.doing = Receiving(made)
         put_keys(made, KEY)
         yield made
 
 
-def put_keys(world: ExecutorWorld, *keys: bytes) -> None:
+def put_keys(world: Executors, *keys: bytes) -> None:
     world.aws.clients.ssm.put_parameter(
         Name=f"{world.aws.settings.knobs}webhook-key",
         Value=keys_text(keys) or "unset",
@@ -62,22 +62,22 @@ def put_keys(world: ExecutorWorld, *keys: bytes) -> None:
     )
 
 
-def received(world: ExecutorWorld) -> list[Attempt]:
+def received(world: Executors) -> list[Attempt]:
     assert isinstance(world.doing, Receiving)
     return [attempt for _, attempt in world.doing.calls]
 
 
-def answers(world: ExecutorWorld, *outcomes: Outcome) -> None:
+def answers(world: Executors, *outcomes: Outcome) -> None:
     assert isinstance(world.doing, Receiving)
     world.doing.answers += outcomes
 
 
-def submit(world: ExecutorWorld, *on: str, **fields: Any) -> Key:
+def submit(world: Executors, *on: str, **fields: Any) -> Key:
     notify = [{"on": [one], "url": f"{HOOK}/{one.lower()}"} for one in on]
     return world.submit(notify=notify, max_retries=0, **fields)
 
 
-def ended(world: ExecutorWorld, *on: str, payload: Any = FAILS, **fields: Any) -> Key:
+def ended(world: Executors, *on: str, payload: Any = FAILS, **fields: Any) -> Key:
     key = submit(world, *on, payload=payload, **fields)
     assert world.invoke(world.records()) == []
     return key
@@ -90,11 +90,11 @@ def again(record: Record, receives: int) -> Record:
     }
 
 
-def lines(world: ExecutorWorld, event: str) -> list[dict[str, Any]]:
-    return [said for name, said in world.tell.lines if name == event]
+def lines(world: Executors, event: str) -> list[dict[str, Any]]:
+    return [said for name, said in world.told.lines if name == event]
 
 
-def test_who_wants_to_know_of_this_end_is_told_once(world: ExecutorWorld) -> None:
+def test_who_wants_to_know_of_this_end_is_told_once(world: Executors) -> None:
     key = ended(world, "SUCCESS", "FAILED", "TIMED_OUT")
     run = world.run(key).run
     (record,) = world.records()
@@ -113,7 +113,7 @@ def test_who_wants_to_know_of_this_end_is_told_once(world: ExecutorWorld) -> Non
     assert lines(world, "webhook_delivered") == [said]
 
 
-def test_the_call_is_signed_for_its_tenant_and_by_each_key(world: ExecutorWorld) -> None:
+def test_the_call_is_signed_for_its_tenant_and_by_each_key(world: Executors) -> None:
     put_keys(world, KEY, OLD)
     ended(world, "FAILED")
     world.invoke(world.records())
@@ -126,7 +126,7 @@ def test_the_call_is_signed_for_its_tenant_and_by_each_key(world: ExecutorWorld)
 
 
 def test_a_job_without_webhooks_tells_nobody_and_its_head_says_nothing(
-    world: ExecutorWorld,
+    world: Executors,
 ) -> None:
     ended(world)
     assert world.records() == []
@@ -134,13 +134,13 @@ def test_a_job_without_webhooks_tells_nobody_and_its_head_says_nothing(
     assert "notify" not in row
 
 
-def test_the_head_says_in_letters_who_is_for_what(world: ExecutorWorld) -> None:
+def test_the_head_says_in_letters_who_is_for_what(world: Executors) -> None:
     submit(world, "FAILED", "SUCCESS")
     (row,) = [row for row in world.aws.rows("jobs") if "state" in row]
     assert row["notify"] == {"S": "F S"}
 
 
-def test_an_attempt_that_is_tried_again_is_no_end(world: ExecutorWorld) -> None:
+def test_an_attempt_that_is_tried_again_is_no_end(world: Executors) -> None:
     notify = [{"on": ["FAILED"], "url": HOOK}]
     world.submit(payload=FAILS, notify=notify, max_retries=1)
     world.invoke(world.records())
@@ -152,7 +152,7 @@ def test_an_attempt_that_is_tried_again_is_no_end(world: ExecutorWorld) -> None:
     assert '"st":"FAILED"' in record["body"]
 
 
-def test_what_fails_comes_again_each_time_later_and_is_given_up(world: ExecutorWorld) -> None:
+def test_what_fails_comes_again_each_time_later_and_is_given_up(world: Executors) -> None:
     key = ended(world, "FAILED")
     (record,) = world.records()
     answers(world, *[DOWN] * TRIES)
@@ -171,20 +171,20 @@ def test_what_fails_comes_again_each_time_later_and_is_given_up(world: ExecutorW
     assert (said["job_id"], said["tries"]) == (key.job_id, TRIES)
     assert said["error"] == "The server answered 503"
     assert HOOK not in json.dumps(said), "an address may hold a secret"
-    assert world.tell.count(Metric.WEBHOOKS_GIVEN_UP) == 1
+    assert world.told.count(Metric.WEBHOOKS_GIVEN_UP) == 1
     ids = {attempt.task["headers"]["webhook-id"] for attempt in received(world)}
     bodies = {attempt.task["body"] for attempt in received(world)}
     assert (len(ids), len(bodies)) == (1, 1), "the same each time"
 
 
-def test_what_is_hopeless_is_given_up_at_once(world: ExecutorWorld) -> None:
+def test_what_is_hopeless_is_given_up_at_once(world: Executors) -> None:
     ended(world, "FAILED")
     answers(world, REFUSED)
     assert world.invoke(world.records()) == []
     assert lines(world, "webhook_given_up")[0]["error"] == "it may not be called"
 
 
-def test_no_run_of_the_batch_waits_for_a_receiver(world: ExecutorWorld) -> None:
+def test_no_run_of_the_batch_waits_for_a_receiver(world: Executors) -> None:
     ended(world, "FAILED")
     key = world.submit(payload={"lasts": 0.1})
     records = world.records()
@@ -197,7 +197,7 @@ def test_no_run_of_the_batch_waits_for_a_receiver(world: ExecutorWorld) -> None:
     assert ended_at < after(1)
 
 
-def test_a_receiver_that_is_still_silent_at_the_end_is_tried_again(world: ExecutorWorld) -> None:
+def test_a_receiver_that_is_still_silent_at_the_end_is_tried_again(world: Executors) -> None:
     ended(world, "FAILED")
     (record,) = world.records()
     world.hands.beside = [1_000]
@@ -206,16 +206,16 @@ def test_a_receiver_that_is_still_silent_at_the_end_is_tried_again(world: Execut
     assert received(world) == []
 
 
-def test_while_the_store_does_not_answer_it_comes_again(world: ExecutorWorld) -> None:
+def test_while_the_store_does_not_answer_it_comes_again(world: Executors) -> None:
     ended(world, "FAILED")
     (record,) = world.records()
-    runtime = world.new_runtime(Plan((Fault(1, Tear.BEFORE),)))
+    runtime = world.torn_runtime(Plan((Fault(1, Tear.BEFORE),)))
     assert world.invoke([record], runtime) == [record["messageId"]]
     assert world.invoke([again(record, 2)]) == []
     assert len(received(world)) == 1
 
 
-def test_without_a_key_nothing_is_sent_and_nothing_is_lost(world: ExecutorWorld) -> None:
+def test_without_a_key_nothing_is_sent_and_nothing_is_lost(world: Executors) -> None:
     ended(world, "FAILED")
     put_keys(world)
     (record,) = world.records()
@@ -226,9 +226,7 @@ def test_without_a_key_nothing_is_sent_and_nothing_is_lost(world: ExecutorWorld)
 
 
 @pytest.mark.parametrize("notify", [[], [{"on": ["SUCCESS"], "url": HOOK}]])
-def test_who_is_told_is_said_by_the_definition_in_force_then(
-    world: ExecutorWorld, notify: Any
-) -> None:
+def test_who_is_told_is_said_by_the_definition_in_force_then(world: Executors, notify: Any) -> None:
     key = submit(world, "FAILED", payload=FAILS)
     world.invoke(world.records())
     world.jobs.change(*key, lambda old: {**old, "notify": notify})
@@ -237,7 +235,7 @@ def test_who_is_told_is_said_by_the_definition_in_force_then(
     assert len(lines(world, "webhook_not_wanted")) == 1
 
 
-def test_another_address_is_told_from_then_on(world: ExecutorWorld) -> None:
+def test_another_address_is_told_from_then_on(world: Executors) -> None:
     key = ended(world, "FAILED")
     there = "https://elsewhere.example/"
     world.jobs.change(*key, lambda old: {**old, "notify": [{"on": ["FAILED"], "url": there}]})
@@ -245,7 +243,7 @@ def test_another_address_is_told_from_then_on(world: ExecutorWorld) -> None:
     assert [attempt.task["url"] for attempt in received(world)] == [there]
 
 
-def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: ExecutorWorld) -> None:
+def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: Executors) -> None:
     key = submit(world, "FAILED", payload=FAILS)
     records = world.records()
     world.runtime.gate.set(False)
@@ -266,14 +264,12 @@ def test_with_dispatch_off_it_is_put_when_that_is_on_again(world: ExecutorWorld)
 
 @pytest.mark.parametrize("call", range(1, 12))
 @pytest.mark.parametrize("tear", [Tear.BEFORE, Tear.AFTER])
-def test_whoever_dies_where_ever_somebody_is_told(
-    world: ExecutorWorld, call: int, tear: Tear
-) -> None:
+def test_whoever_dies_where_ever_somebody_is_told(world: Executors, call: int, tear: Tear) -> None:
     key = submit(world, "FAILED", payload=FAILS)
     (record,) = world.records()
     told: list[Record] = []
     try:
-        world.invoke([record], world.new_runtime(Plan((Fault(call, tear, crash=True),))))
+        world.invoke([record], world.torn_runtime(Plan((Fault(call, tear, crash=True),))))
     except Crash:
         for minutes in range(1, 12):
             world.clock.set(after(60 * minutes))
@@ -287,7 +283,7 @@ def test_whoever_dies_where_ever_somebody_is_told(
     assert {json.loads(one["body"])["r"] for one in told} == {run.run_id}, "somebody is told"
 
 
-def test_a_notice_that_came_back_too_often_ends_no_run(world: ExecutorWorld) -> None:
+def test_a_notice_that_came_back_too_often_ends_no_run(world: Executors) -> None:
     key = ended(world, "FAILED", payload={})
     sqs = world.aws.clients.sqs
     fifo = {"FifoQueue": "true", "ContentBasedDeduplication": "true"}
@@ -298,17 +294,17 @@ def test_a_notice_that_came_back_too_often_ends_no_run(world: ExecutorWorld) -> 
     DeadLetterHandler(world.new_runtime(), (url,)).bury(lambda: 240.0)
     (said,) = lines(world, "webhook_given_up")
     assert (said["job_id"], said["run_id"]) == (key.job_id, run.run_id)
-    assert world.tell.count(Metric.DEAD_LETTERS) == 1
+    assert world.told.count(Metric.DEAD_LETTERS) == 1
     assert world.status(key) is RunStatus.SUCCESS
-    assert world.tell.problems == []
+    assert world.told.problems == []
     names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     left = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
     assert set(left.values()) == {"0"}
 
 
-def test_a_notice_of_a_later_version_waits_for_it(world: ExecutorWorld) -> None:
+def test_a_notice_of_a_later_version_waits_for_it(world: Executors) -> None:
     ended(world, "FAILED")
     (record,) = world.records()
     later = {**record, "body": record["body"].replace('{"n":1', '{"n":2')}
     assert world.invoke([later]) == [record["messageId"]]
-    assert [name for name, _ in world.tell.problems] == ["message_unreadable"]
+    assert [name for name, _ in world.told.problems] == ["message_unreadable"]

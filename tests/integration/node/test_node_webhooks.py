@@ -54,12 +54,14 @@ def world(tmp_path: Path, receiver: Receiver) -> Iterator[World]:
 def receiving(world: World, receiver: Receiver) -> World:
     node = world.node
     node.webhooks = Webhooks(
-        world.store,
-        node.ports,
-        Registry({"http": receiver}),
-        lambda _: [b"secret"],
-        lambda event, **_: world.events.append(event),
-        world.woken.set,
+        unit=world.store.work(),
+        heads=world.store.heads,
+        history=world.store.history,
+        notices=world.store.notices,
+        registry=Registry({"http": receiver}),
+        secrets=lambda _: [b"secret"],
+        log=lambda event, **_: world.events.append(event),
+        woken=world.woken.set,
     )
     return world
 

@@ -12,7 +12,6 @@ from msgspec.structs import replace
 from punctual.domain.errors import Unavailable
 from punctual.domain.events import Evaluate
 from punctual.domain.run import Lease, RunStatus
-from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change
 from punctual.engine.ports.job_states import LeaseRenewal, Swap
 from punctual.engine.ports.rows import Key, RunKey
@@ -30,6 +29,7 @@ from tests.support.builders import (
     after,
     an_id,
 )
+from tests.support.ports import a_change_applier, store_ports
 
 HERE = Key("acme", JOB)
 LEASE = Lease(token=2, until=after(30))
@@ -95,8 +95,8 @@ def test_no_run_leaves_its_head_without_the_row_that_tells_of_it(store: Store) -
     )
     store.heads.put_bodies([a_body()])
     store.heads.swap([Swap(a_head(ended=(ended,)), 0)])
-    ports = store.ports(cast(Any, None), cast(Any, None))
-    steps = ChangeApplier(
+    ports = store_ports(store, cast(Any, None), cast(Any, None))
+    steps = a_change_applier(
         ports, lambda: after(60), lambda: 0.0, lambda event, **facts: None, store.work()
     )
 

@@ -11,6 +11,7 @@ from punctual.aws.dynamodb.timers import keys
 from punctual.aws.dynamodb.timers.rows import MOST, read_row, rows_for
 from punctual.engine.ports.timers import Timer
 from tests.support.builders import NOON
+from tests.support.examples import examples
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 awkward = st.text(st.sampled_from("#$%ab0 !\x00é\U0001f600"), max_size=6)
@@ -33,7 +34,7 @@ crowds = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.one_of(many, crowds))
 def test_every_timer_stands_in_one_row_that_is_one_write_unit(some: list[Timer]) -> None:
     rows = list(rows_for(some, "0123456789ab"))

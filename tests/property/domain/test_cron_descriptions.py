@@ -10,9 +10,10 @@ from punctual.domain.schedules.cron.expression import Calendar, parse_cron
 from punctual.domain.schedules.describe import describe
 from punctual.domain.schedules.schedule import Cron, occurrences
 from tests.support.decide.description_reader import read
+from tests.support.examples import examples
 
 SEED = 45
-EXPRESSIONS = 3_000
+EXPRESSIONS = examples(3_000)
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WINDOW = timedelta(days=800)
 COUNT = 60

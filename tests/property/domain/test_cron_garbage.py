@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from punctual.domain.schedules.describe import describe
 from punctual.domain.schedules.schedule import Cron, check, next_after
+from tests.support.examples import examples
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
 PIECES = st.sampled_from(
@@ -16,7 +17,7 @@ TEXTS = st.lists(PIECES, max_size=30).map("".join)
 FIELDS = st.lists(st.lists(PIECES, min_size=1, max_size=5).map("".join), min_size=5, max_size=6)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 @given(st.text(max_size=300) | TEXTS | FIELDS.map(" ".join), st.text(max_size=20))
 @example("cron()", "")
 @example("rate()", "UTC")

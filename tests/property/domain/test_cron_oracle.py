@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from punctual.domain.schedules.count import count_times
 from punctual.domain.schedules.schedule import Cron, is_occurrence, next_after, occurrences, preview
 from tests.golden.oracle import Oracle, firings, pinned_zone
+from tests.support.examples import examples
 
 ZONES = (
     "UTC",
@@ -156,7 +157,7 @@ def walked_for_two_days(schedule: Cron, start: datetime, gap: str, fold: str) ->
     return [at for at in walked if start < at <= end]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(a_place(), FREQUENT | EXPRESSIONS, GAPS, FOLDS)
 def test_what_fires_is_what_every_minute_of_the_wall_clock_shows(
     place: tuple[str, datetime], expression: str, gap: str, fold: str
@@ -170,7 +171,7 @@ def test_what_fires_is_what_every_minute_of_the_wall_clock_shows(
     assert count_times(schedule, start, start + 2 * DAY) == len(expected)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(a_place(), AWS)
 def test_eventbridge_expressions_skip_the_gap_and_fire_in_the_first_fold(
     place: tuple[str, datetime], expression: str
@@ -184,7 +185,7 @@ def test_eventbridge_expressions_skip_the_gap_and_fire_in_the_first_fold(
     assert count_times(schedule, start, start + 2 * DAY) == len(expected)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1970, 2190), EXPRESSIONS | AWS)
 def test_the_days_are_those_that_looking_at_every_date_finds(year: int, expression: str) -> None:
     body = expression.removeprefix("cron(").split()
@@ -211,7 +212,7 @@ SIX = st.tuples(
 ).map(lambda parts: f"{' '.join(parts)} * * *")
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(
     st.sampled_from(["Europe/Berlin", "America/Santiago", "Australia/Lord_Howe", "Africa/Cairo"]),
     st.integers(0, 100),
@@ -238,7 +239,7 @@ def test_seconds_follow_the_same_rules(
     assert count_times(schedule, start, end) == len(expected)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(a_place(), FREQUENT, st.integers(0, 2 * 86_400_000_000), GAPS, FOLDS)
 def test_the_next_time_from_any_microsecond_is_the_first_one_walked(
     place: tuple[str, datetime], expression: str, microseconds: int, gap: str, fold: str

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from punctual.domain.schedules.schedule import Cron, next_after
 from tests.golden.oracle import pinned_zone
+from tests.support.examples import examples
 
 # Lord Howe is left out. After its half hour repeats, cronsim misses the first half of the next
 # hour.
@@ -59,7 +60,7 @@ def ours(schedule: Cron, after: datetime, count: int) -> list[datetime]:
     return found
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.tuples(MINUTES, HOURS, DAYS, MONTHS, WEEKDAYS), st.sampled_from(ZONES), MOMENTS)
 def test_the_default_rules_are_those_of_cronsim(
     parts: tuple[str, ...], zone: str, after: datetime
@@ -74,7 +75,7 @@ def test_the_default_rules_are_those_of_cronsim(
     assert ours(Cron(expression, timezone=zone), after, 4) == expected
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.tuples(MINUTES, HOURS, MONTHS),
     st.tuples(STAR, lists(0, 6)) | st.tuples(lists(1, 28), STAR),

@@ -27,6 +27,7 @@ from punctual.domain.run import RunStatus, Trigger
 from punctual.domain.schedules.schedule import Cron, Once, Schedule
 from tests.support.builders_jobs import NOON, a_change, a_job, after, every, seconds
 from tests.support.decide.decide_ledger import World
+from tests.support.examples import examples
 
 MOMENTS = [0, 0.4, 1, 5, 9.5, 10, 15, 30, 61, 120, 3_600]
 LONG = 12_000  # an outage that takes a catch-up several evaluations
@@ -263,7 +264,7 @@ def _sound(rules: dict[str, Any]) -> dict[str, Any]:
 
 
 Machine.TestCase.settings = settings(
-    max_examples=150,
+    max_examples=examples(150),
     stateful_step_count=40,
     deadline=None,
     derandomize=True,

@@ -13,6 +13,7 @@ from punctual.domain.run import Trigger
 from tests.support.builders_jobs import JOB_ID, NOON, a_job, after, every
 from tests.support.decide.decide_ledger import World
 from tests.support.decide.decide_model import Model
+from tests.support.examples import examples
 
 STEPS = st.lists(
     st.tuples(
@@ -101,7 +102,7 @@ class Pair:
         return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     overlap=st.sampled_from([Overlap.QUEUE, Overlap.SKIP]),
     limit=st.integers(1, 3),

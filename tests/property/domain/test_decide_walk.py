@@ -28,8 +28,9 @@ from punctual.domain.run import RunStatus
 from tests.support.builders_jobs import NOON, a_change, a_job, after, every
 from tests.support.decide.decide_ledger import World
 from tests.support.decide.decide_rules import JOB_STEPS, RUN_STEPS, steps_of
+from tests.support.examples import examples
 
-NODES = 900  # job states evaluated in each case
+NODES = examples(900)  # job states evaluated in each case
 
 
 def beat_all(world: World) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from punctual.domain.schedules.count import count_times, nth_time
 from punctual.domain.schedules.schedule import Cron, Every, Once, Schedule, next_after, occurrences
+from tests.support.examples import examples
 
 TICK = timedelta(microseconds=1)
 EXPRESSIONS = st.sampled_from(
@@ -67,7 +68,7 @@ def schedules(draw: st.DrawFn) -> tuple[Schedule, datetime]:
     return Cron(draw(EXPRESSIONS), zone, gap, fold, start, end, exclude, noon), noon
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(schedules(), st.integers(-48, 96), st.integers(0, 72 * 3_600), st.integers(1, 60))
 def test_times_are_counted_as_a_walk_counts_them(
     drawn: tuple[Schedule, datetime], hours: int, seconds: int, number: int

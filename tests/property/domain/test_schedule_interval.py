@@ -17,6 +17,7 @@ from punctual.domain.schedules.schedule import (
     occurrences,
 )
 from tests.golden.oracle import pinned_zone
+from tests.support.examples import examples
 
 NOON = datetime(2026, 3, 27, 12, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
@@ -41,7 +42,7 @@ def counted(
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.integers(900, 400_000),
     MOMENTS,
@@ -91,7 +92,7 @@ def test_an_interval_fires_where_counting_arrives(
         assert is_excluded(schedule, at) is (at not in times)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 400_000), MOMENTS, MOMENTS, st.none() | MOMENTS, DATES, ZONES)
 def test_counting_from_completion_never_comes_too_soon(
     seconds: int,
@@ -117,7 +118,7 @@ def test_counting_from_completion_never_comes_too_soon(
         assert first == (start or anchor + step)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.sampled_from(["*/30 * * * *", "30 0,2 * * *", "0 */6 * * *", "cron(30 2 * * ? *)"]),
     ZONES,

@@ -14,6 +14,7 @@ from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 from punctual.engine.queries.views import JobView
+from tests.support.examples import examples
 from tests.support.simulation.hand import NOON, TENANT, Hand
 
 _AROUND = st.floats(-5, 100_000, allow_nan=False) | st.sampled_from([0, 0.000001, 1, 59.9, 60])
@@ -54,7 +55,7 @@ _SCHEDULES = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(schedule=_SCHEDULES, limits=_LIMITS)
 def test_a_planned_job_is_what_decide_would_make_of_it(
     schedule: dict[str, Any], limits: dict[str, Any]

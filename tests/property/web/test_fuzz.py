@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from punctual.web.http.query import filter_parameters
 from punctual.web.models.job import JobFields
 from punctual.web.models.schedule_types import TYPES_OF_FIELD
+from tests.support.examples import examples
 from tests.support.web_client import Answer, Client
 
 SOME = settings(
-    max_examples=300,
+    max_examples=examples(300),
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

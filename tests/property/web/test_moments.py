@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from punctual.domain.schedules.timezones import EPOCH, HORIZON
 from punctual.web.http import timestamps
+from tests.support.examples import examples
 
 FORMS = [
     "2026-12-01T10:00:00Z",
@@ -52,7 +53,7 @@ def test_the_usual_forms_take_the_short_way() -> None:
     ] * 2
 
 
-@settings(max_examples=2_000, deadline=None)
+@settings(max_examples=examples(2_000), deadline=None)
 @given(
     form=st.sampled_from(FORMS[:-1]),
     edits=st.lists(

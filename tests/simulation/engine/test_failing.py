@@ -6,11 +6,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from punctual.domain.run import RunStatus
-from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.dispatch.retries import TRIES
 from punctual.engine.ports.rows import Key
+from tests.support.ports import a_change_applier, a_reconciler
 from tests.support.simulation.hand import NOON, Hand
 
 DUE = "2026-03-02T12:00:05Z"
@@ -22,7 +21,7 @@ def a_hand() -> tuple[Hand, list[tuple[str, dict[str, Any]]]]:
     def log(event: str, **facts: Any) -> None:
         told.append((event, {**facts, "at": int((hand.now - NOON).total_seconds())}))
 
-    steps = ChangeApplier(hand.memory.ports, hand.clock, hand.monotonic, log)
+    steps = a_change_applier(hand.memory.ports, hand.clock, hand.monotonic, log)
     hand.poller._looker = Evaluator(steps, hand.new_id)
     return hand, told
 
@@ -76,7 +75,7 @@ def test_what_was_set_aside_is_found_by_the_reconciler_and_runs_once_it_can() ->
     stored = hand.stored(key)
     hand.memory.heads.rows[key] = stored._replace(head=replace(stored.head, rules=rules))
     steps = hand.steps()
-    reconciler = Reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
+    reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
     assert reconciler.step().mended == (key,)
     run_until(hand, 3_620)
     assert [run.status for run in hand.head(key).runs] == [RunStatus.QUEUED]

@@ -6,9 +6,8 @@ from punctual.domain.events import Claim
 from punctual.domain.run import RunStatus
 from punctual.engine.changes.change import Change
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.dispatch.late_timers import Sweeper
-from punctual.engine.dispatch.reconciler import Reconciler
 from punctual.engine.ports.timers import Timer
+from tests.support.ports import a_reconciler, a_sweeper
 from tests.support.simulation.hand import NOON, Hand
 
 MINUTE = timedelta(minutes=1)
@@ -30,7 +29,7 @@ def test_shards_that_grow_keep_the_timers_of_before_and_alarm_nobody() -> None:
     ]
     assert {timer.shard for timer in hand.timers()} == {0, 1, 2, 3}
     steps = hand.steps()
-    reconciler = Reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
+    reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
     assert reconciler.step().mended == ()
     hand.tick()
     hand.now = NOON + seconds(30)
@@ -44,7 +43,7 @@ def test_the_reconciler_mends_a_job_without_a_timer_and_says_so() -> None:
     key = hand.submit(schedule_type="FUTURE", schedule_time="2026-03-02T12:30:00Z")
     hand.memory.timers.delete(hand.timers())
     steps = hand.steps()
-    reconciler = Reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
+    reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
     assert reconciler.step().mended == (key,)
     hand.look()
     assert [timer.at for timer in hand.timers()] == [NOON + 30 * MINUTE]
@@ -58,7 +57,7 @@ def test_a_claim_that_everybody_forgot_is_ended() -> None:
     (run,) = hand.head(key).runs
     steps.apply([Change(key, Claim(run.run_id, "gone", "n"), "n")])
     hand.memory.timers.delete(hand.timers())
-    reconciler = Reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
+    reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
     hand.now = NOON + 30 * MINUTE
     assert reconciler.step().mended == ()
     hand.now = NOON + 70 * MINUTE
@@ -77,7 +76,7 @@ def test_the_reconciler_believes_no_page_that_is_out_of_date() -> None:
     assert hand.head(key).version > stale.heads[0].version
     hand.memory.heads.walk = lambda cursor, limit: stale  # type: ignore[method-assign]
     steps = hand.steps()
-    reconciler = Reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
+    reconciler = a_reconciler(hand.memory.ports, steps, Evaluator(steps, hand.new_id))
     hand.now = NOON + seconds(3600)
     assert reconciler.step().mended == ()
 
@@ -101,7 +100,7 @@ def test_a_timer_behind_the_watermark_is_looked_at_and_goes() -> None:
     minute = NOON - 30 * MINUTE
     hand.memory.timers.put([Timer(minute, 0, minute, *key, hand.head(key).version)])
     hand.memory.buckets.advance(hand.memory.buckets.watermark(), NOON)
-    sweeper = Sweeper(hand.memory.ports, Evaluator(hand.steps(), hand.new_id))
+    sweeper = a_sweeper(hand.memory.ports, Evaluator(hand.steps(), hand.new_id))
     cursor, found = None, 0
     for _ in range(20):
         swept = sweeper.step(cursor)

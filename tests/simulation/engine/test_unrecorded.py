@@ -1,5 +1,6 @@
 """A run that cannot be recorded now stays where it is, and keeps nobody else's from starting."""
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,6 @@ from punctual.domain.run import RunStatus
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
 from punctual.engine.dispatch.on_demand.throughput import A_CORE
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.rows import TEXT, Detail, Key
 from tests.support.simulation.hand import NOON, Hand, a_finish
 
@@ -127,7 +127,7 @@ def test_the_timer_of_a_run_that_is_not_recorded_stays_when_its_early_message_is
     if answers:
         deaf.hear()
     early = EarlyMessages(hand.memory.ports.messages, hand.clock, A_CORE)
-    ports = Ports(**{**vars(hand.memory.ports), "messages": early})
+    ports = replace(hand.memory.ports, messages=early)
     hand.now = NOON + timedelta(minutes=2, seconds=-0.8)
     ahead = timedelta(seconds=1)
     due = [timer for timer in hand.timers() if timer.at <= hand.now + ahead]

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.run_queue import Message
@@ -17,6 +16,7 @@ from punctual.node.run_queue.queue import RunQueue
 from punctual.node.run_queue.slots import SLOTS
 from punctual.node.sqlite.store import Store
 from tests.support.aws.moto_adapter import moto
+from tests.support.ports import Ports, store_ports
 from tests.support.simulation.memory import Memory
 from tests.support.simulation.torn import Repeating, torn
 
@@ -70,7 +70,7 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
         return [one.notice for one in store.notices.due(now, 1_000, ())]
 
     try:
-        yield World(store.ports(queue, SilentWake()), clock, delivered, told)
+        yield World(store_ports(store, queue, SilentWake()), clock, delivered, told)
     finally:
         store.close()
 
@@ -78,7 +78,8 @@ def embedded(folder: Path, clock: ManualClock) -> Iterator[World]:
 @contextmanager
 def aws(_folder: Path, clock: ManualClock) -> Iterator[World]:
     with moto(clock) as made:
-        yield World(made.ports, clock, lambda _now: made.delivered(), lambda _now: made.told())
+        ports = Ports(**vars(made.ports))
+        yield World(ports, clock, lambda _now: made.delivered(), lambda _now: made.told())
 
 
 @contextmanager

@@ -11,9 +11,9 @@ from punctual.aws.retries import RetryPolicy
 from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.run import RunStatus
-from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.commands.jobs import Submission
 from punctual.engine.ports.rows import Key
-from punctual.engine.queries.jobs import JobQueries, RunFilters
+from punctual.engine.queries.jobs import RunFilters
 from punctual.engine.queries.slices import finish
 from punctual.engine.queries.views import JobView, RunView
 from punctual.lambdas.executor.handler import ExecutorHandler
@@ -23,6 +23,7 @@ from punctual.node.clock import ManualClock
 from punctual.tasks.registry import Registry
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON
+from tests.support.ports import job_commands, job_queries
 from tests.support.scripts.by_hand import ByHand, Doing
 from tests.support.simulation.torn import Plan, torn
 
@@ -74,8 +75,8 @@ class ExecutorWorld:
         self.hidden: list[tuple[float, int]] = []  # (seconds after noon, duration)
         self._numbers = count(1)
         self.runtime = self.new_runtime()
-        self.search = JobQueries(self.runtime.ports, clock, cast(Any, None))
-        self.jobs = Jobs(
+        self.search = job_queries(self.runtime.ports, clock, cast(Any, None))
+        self.jobs = job_commands(
             self.runtime.ports, self.runtime.steps, self.search, clock, self.runtime.new_id
         )
         events = aws.clients.sqs.meta.events

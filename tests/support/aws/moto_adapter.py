@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from email.utils import format_datetime
 from functools import cache
 from itertools import groupby
@@ -18,6 +17,7 @@ from unittest import mock
 import boto3
 from moto import mock_aws
 
+from bench.meter import short
 from punctual.aws.dynamodb import keys
 from punctual.aws.dynamodb.client import DynamoClient
 from punctual.aws.dynamodb.history.history import DynamoHistory
@@ -28,7 +28,6 @@ from punctual.aws.retries import RetryPolicy
 from punctual.aws.sqs.notifications import parse_notice
 from punctual.aws.sqs.run_queue import parse_message
 from punctual.aws.thread_pool import ThreadPool
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import RunRow
@@ -51,6 +50,7 @@ class Moto:
     lists: TenantRunIndex
     calls: Counter[str]
     written: Counter[str]  # rows put, changed and deleted, by table
+    patience: RetryPolicy
     slept: list[float] = field(default_factory=list)
 
     def spend(self, work: Callable[[], Any]) -> dict[str, int]:
@@ -60,7 +60,9 @@ class Moto:
         return dict(self.calls - before)
 
     def rows(self, table: str) -> list[dict[str, Any]]:
-        found = self.clients.dynamodb.scan(TableName=table)["Items"]
+        """Return all rows of a table, by its short name or its name in the account."""
+        name = getattr(self.settings, f"{table}_table", table)
+        found = self.clients.dynamodb.scan(TableName=name)["Items"]
         return [dict(row) for row in found]
 
     def timers(self) -> list[Timer]:
@@ -116,22 +118,26 @@ def _tenant(row: RunRow) -> str:
 def moto(clock: Clock) -> Iterator[Moto]:
     with mock_aws():
         clients = Clients(_session())
-        settings = _created(clients)
-        slept: list[float] = []
-        patience = RetryPolicy(slept.append, seed="test", tries=4)
-        dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), patience)
-        lists = TenantRunIndex(dynamo, settings.control_table)
-        ports = aws_ports(settings, clock, clients, ThreadPool(1), patience)
-        history = ListedHistory(dynamo, settings.runs_table, lists)
-        calls: Counter[str] = Counter()
-        written: Counter[str] = Counter()
-        for client in (clients.dynamodb, clients.sqs, clients.s3, clients.events):
-            _watch(client, calls, written)
-        _date(clients.dynamodb, clock)
+        made = adapter(clients, _created(clients), clock)
+        dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), made.patience)
+        history = ListedHistory(dynamo, made.settings.runs_table, made.lists)
         with mock.patch("moto.s3.models.utcnow", side_effect=lambda: clock().replace(tzinfo=None)):
-            yield Moto(
-                replace(ports, history=history), clients, settings, lists, calls, written, slept
-            )
+            yield replace(made, ports=replace(made.ports, history=history))
+
+
+def adapter(clients: Clients, settings: Settings, clock: Clock) -> Moto:
+    """Return the adapter over tables and queues that exist, and watch its calls."""
+    slept: list[float] = []
+    patience = RetryPolicy(slept.append, seed="test", tries=4)
+    dynamo = DynamoClient(lambda: clients.dynamodb, ThreadPool(1), patience)
+    lists = TenantRunIndex(dynamo, settings.control_table)
+    ports = aws_ports(settings, clock, clients, ThreadPool(1), patience)
+    calls: Counter[str] = Counter()
+    written: Counter[str] = Counter()
+    for client in (clients.dynamodb, clients.sqs, clients.s3, clients.events):
+        _watch(client, calls, written)
+    _date(clients.dynamodb, clock)
+    return Moto(ports, clients, settings, lists, calls, written, patience, slept)
 
 
 def _date(client: Any, clock: Clock) -> None:
@@ -142,12 +148,6 @@ def _date(client: Any, clock: Clock) -> None:
             http_response.headers["Date"] = format_datetime(clock(), usegmt=True)
 
     client.meta.events.register_first("after-call.dynamodb", name)
-
-
-@contextmanager
-def moto_ports(clock: Callable[[], datetime]) -> Iterator[Ports]:
-    with moto(clock) as made:
-        yield made.ports
 
 
 @cache
@@ -195,9 +195,10 @@ def _watch(client: Any, calls: Counter[str], written: Counter[str]) -> None:
     def count(model: Any, params: dict[str, Any], **_: Any) -> None:
         calls[model.name] += 1
         if model.name == "BatchWriteItem":
-            written.update({table: len(rows) for table, rows in params["RequestItems"].items()})
+            for table, rows in params["RequestItems"].items():
+                written[short(table)] += len(rows)
         elif model.name in ("PutItem", "UpdateItem"):
-            written[params["TableName"]] += 1
+            written[short(params["TableName"])] += 1
         check_limits(model.name, params)
 
     client.meta.events.register("provide-client-params.*.*", count)

@@ -15,12 +15,11 @@ from punctual.aws.thread_pool import ThreadPool
 from punctual.domain.identifiers import sortable_id
 from punctual.domain.job_state import JobState
 from punctual.domain.run import RunStatus
-from punctual.engine.commands.jobs import Jobs, Submission
+from punctual.engine.commands.jobs import Submission
 from punctual.engine.execution.executor import Finished
 from punctual.engine.ports.partitions import TimerPartition
 from punctual.engine.ports.rows import Detail, Key
 from punctual.engine.ports.run_queue import Message
-from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.views import JobView
 from punctual.lambdas.planner.handler import PlannerHandler, planning
 from punctual.lambdas.poller.handler import PollerHandler
@@ -30,6 +29,7 @@ from punctual.node.clock import ManualClock
 from tests.support.aws.moto_adapter import Moto, moto
 from tests.support.builders import NOON
 from tests.support.deployed.sqs import Letter, Queue, Sqs, record
+from tests.support.ports import job_commands, job_queries
 
 MINUTE = timedelta(minutes=1)
 READS = ("BatchGetItem", "GetItem", "Query", "Scan")
@@ -92,8 +92,8 @@ class Functions:
         self.planner = self.new_planner()
         self.polling = PollerHandler(self.runtime())
         runtime = self._executor = self.runtime()
-        search = JobQueries(runtime.ports, self.clock, _Silent())
-        self.jobs = Jobs(runtime.ports, runtime.steps, search, self.clock, self.new_id)
+        search = job_queries(runtime.ports, self.clock, _Silent())
+        self.jobs = job_commands(runtime.ports, runtime.steps, search, self.clock, self.new_id)
 
     def _urls(self) -> list[str]:
         return [self.aws.settings.wake_queue, *self.aws.settings.queues.values()]

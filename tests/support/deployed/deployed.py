@@ -4,12 +4,14 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import copy, deepcopy
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 from urllib.parse import unquote
 
+from moto.backends import get_backend
 from moto.cloudformation.models import Stack as MotoStack
 from moto.dynamodb.models import dynamodb_backends
 
@@ -83,13 +85,62 @@ class Deployed:
         return next((one for one in self.sources if one.arn == arn), None)
 
 
+class _Kept(NamedTuple):
+    """A deployment as it is before its first call, with moto's state by service."""
+
+    deployed: Deployed
+    state: Mapping[str, Any]
+    parameters: Sequence[Mapping[str, Any]]
+
+
+_kept: dict[str, _Kept] = {}  # by the names of the stacks
+# moto's regions of the services whose state the handlers and tools see.
+_STATEFUL = {"dynamodb": REGION, "events": REGION, "s3": "aws", "sqs": REGION}
+
+
 def deploy(session: Any, stacks: Sequence[Stack]) -> Deployed:
+    """Deploy the stacks into moto. Later calls restore the state of the first one."""
+    name = stacks[0].name
+    if name not in _kept:
+        _kept[name] = _first(session, stacks)
+    kept = _kept[name]
+    for service, state in kept.state.items():
+        get_backend(service)[ACCOUNT][_STATEFUL[service]] = _copied(state)  # type: ignore[index]
+    ssm = session.client("ssm")
+    for parameter in kept.parameters:
+        ssm.put_parameter(**parameter, Overwrite=True)
+    return replace(kept.deployed, queues=deepcopy(kept.deployed.queues))
+
+
+def _copied(backend: Any) -> Any:
+    """Copy the state of a service. Queues hold locks, but only their names and attributes count."""
+    if not hasattr(backend, "queues"):
+        return deepcopy(backend)
+    made = copy(backend)
+    made.queues = copy(backend.queues)
+    return made
+
+
+def _first(session: Any, stacks: Sequence[Stack]) -> _Kept:
     # JSON parsing takes a third less time than YAML parsing here.
     with mock.patch.object(MotoStack, "parse_template", staticmethod(json.loads)):
         _create(session.client("cloudformation"), stacks)
     found = read_back(session)
     _quiet()
-    return found
+    pages = session.client("ssm").get_paginator("get_parameters_by_path")
+    return _Kept(
+        found,
+        {
+            service: _copied(get_backend(service)[ACCOUNT][region])  # type: ignore[index]
+            for service, region in _STATEFUL.items()
+        },
+        [
+            {name: one[name] for name in ("Name", "Value", "Type")}
+            for page in pages.paginate(Path="/", Recursive=True)
+            for one in page["Parameters"]
+            if not one["Name"].startswith("/aws/")
+        ],
+    )
 
 
 def _create(formation: Any, stacks: Sequence[Stack]) -> None:

@@ -41,13 +41,14 @@ from tests.support.deployed.sqs import Answer, Queue, Sqs
 from tests.support.deployed.stream import Stream, is_expired_row
 from tests.support.deployed.template import Stack, synthesised
 
-SERVICES = ("dynamodb", "sqs", "s3", "events", "ssm", "lambda", "secretsmanager")
 SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 OVER_TLS = {"aws:SecureTransport": "true"}
 
 
 class Watched(Clients):
     """Clients with one Lambda client for all timeouts."""
+
+    _client = Clients._client  # `a_world` replaces that of other clients by these
 
     def invoking(self, _seconds: float) -> Any:
         return super().invoking(0)
@@ -84,15 +85,18 @@ class World(Feeding):
         self.clocks = [
             Clock(short, every(self.rule(short)), first) for short in ("planner", "dead-letters")
         ]
-        for service in SERVICES:
-            client = self.client(service)
-            client.meta.events.register_first("before-parameter-build.*.*", self._takes_time)
-            self.faults.watch(client)
-            self.meter.watch(client)
-            if service == "sqs":
-                self.sqs.answer(client)
-            if service == "lambda":
-                client.meta.events.register_last("before-call.lambda.Invoke", self._worked)
+        self.clients.watched(self._watch)
+
+    def _watch(self, client: Any) -> None:
+        """Let the clock, the faults and the meter see each call of a client."""
+        service = client.meta.service_model.service_name
+        client.meta.events.register_first("before-parameter-build.*.*", self._takes_time)
+        self.faults.watch(client)
+        self.meter.watch(client)
+        if service == "sqs":
+            self.sqs.answer(client)
+        if service == "lambda":
+            client.meta.events.register_last("before-call.lambda.Invoke", self._worked)
 
     # Replacements for the environment of a function
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from punctual.aws.operator_settings import OperatorSettings
 from punctual.aws.sqs.wakeups import SqsWakeUps, parse_wake
-from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.clock import Clocks
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.on_demand.held_messages import EarlyMessages
@@ -16,13 +15,13 @@ from punctual.engine.dispatch.on_demand.planner import PeekingPlanner
 from punctual.engine.dispatch.on_demand.poller import OnDemandPoller
 from punctual.engine.dispatch.on_demand.throughput import Pace
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.partitions import Buckets
 from punctual.engine.ports.rows import Key
 from punctual.engine.ports.timers import Timer
 from punctual.lambdas.planner.handler import PlannerHandler
 from punctual.lambdas.poller.handler import OwnWakeUps, PollerSession
 from punctual.lambdas.telemetry import Metric
+from tests.support.ports import Ports, a_change_applier
 from tests.support.simulation.processes import PlannerProcess, PollerProcess
 from tests.support.simulation.scenario import Scenario
 from tests.support.simulation.torn import Call, Fault
@@ -188,18 +187,33 @@ class PollerFunction(Process):
         self._invocations += 1
         ports, pace = self.ports, self.world.setup.pace
         if self.world.setup.works:
-            ports = Ports(**{**vars(ports), **_at_work(ports, pace, self._pause)})
+            ports = replace(ports, **_at_work(ports, pace, self._pause))
         early, wake = EarlyMessages(ports.messages, self.clock, pace), OwnWakeUps(self._wake)
-        mine = Ports(**{**vars(ports), "messages": early, "wake": wake})
-        steps = ChangeApplier(mine, self.clock, self.monotonic, self.log)
+        steps = a_change_applier(
+            replace(ports, messages=early, wake=wake), self.clock, self.monotonic, self.log
+        )
         looker = Evaluator(steps, self.new_id)
         visitor = OnDemandPoller(
-            ports.timers, ports.buckets, ports.buckets, looker, early, self._failing, pace
+            timers=ports.timers,
+            buckets=ports.buckets,
+            held=ports.buckets,
+            looker=looker,
+            early=early,
+            failing=self._failing,
+            pace=pace,
         )
         wake.visitor = visitor
         owner = f"{self.name}/{self._invocations}"
         return PollerSession(
-            visitor, mine, self._wake, owner, self.clock, self._pause, lambda: True, _Silent(self)
+            visitor=visitor,
+            timers=ports.timers,
+            buckets=ports.buckets,
+            calls=self._wake,
+            owner=owner,
+            clock=self.clock,
+            pause=self._pause,
+            is_open=lambda: True,
+            tell=_Silent(self),
         )
 
     def _pause(self, seconds: float) -> None:
@@ -241,7 +255,7 @@ class OnFunctions(Scenario):
         world = super().world(faults, **setup)
         queue = WakeQueue(world)
         memory = world.memory
-        memory.ports = Ports(**{**vars(memory.ports), "wake": Forgetful(world, queue)})
+        memory.ports = replace(memory.ports, wake=Forgetful(world, queue))
         others = [
             one for one in world.processes if not isinstance(one, PlannerProcess | PollerProcess)
         ]

@@ -11,12 +11,11 @@ from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner
 from punctual.engine.dispatch.poller import Poller
 from punctual.engine.execution.executor import Assignment, Executor, Finished
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.rows import Detail, Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
-from punctual.engine.queries.jobs import JobQueries
+from tests.support.ports import Ports, a_change_applier, an_executor, job_commands, job_queries
 from tests.support.simulation.laws import Laws
 from tests.support.simulation.memory import Memory
 from tests.support.simulation.torn import Call, Plan, torn
@@ -77,12 +76,12 @@ class Hand:
         self.now += timedelta(seconds=seconds)
 
     def steps(self, ports: Ports | None = None) -> ChangeApplier:
-        return ChangeApplier(ports or self.memory.ports, self.clock, self.monotonic, _no_log)
+        return a_change_applier(ports or self.memory.ports, self.clock, self.monotonic, _no_log)
 
     def api(self) -> Jobs:
         ports = torn(self.memory.ports, self.plan, "api")
-        search = JobQueries(ports, self.clock, _Silent())
-        return Jobs(ports, self.steps(ports), search, self.clock, self.new_id)
+        search = job_queries(ports, self.clock, _Silent())
+        return job_commands(ports, self.steps(ports), search, self.clock, self.new_id)
 
     def new_poller(self, ahead: float = 0, ports: Ports | None = None) -> Poller:
         reached = ports or self.memory.ports
@@ -91,7 +90,7 @@ class Hand:
 
     def executor(self, name: str = "e1", ports: Ports | None = None) -> Executor:
         reached = ports or self.memory.ports
-        return Executor(reached, self.steps(reached), self.new_id, name)
+        return an_executor(reached, self.steps(reached), self.new_id, name)
 
     def interrupted(self, process: str) -> Ports:
         return torn(self.memory.ports, self.plan, process)

@@ -8,7 +8,6 @@ from punctual.domain.draft import expires_at
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Lease, Run
 from punctual.domain.schedules.upcoming import in_order
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.job_states import LeaseRenewal, StoredState, Swap
 from punctual.engine.ports.rows import (
@@ -24,6 +23,7 @@ from punctual.engine.ports.rows import (
 )
 from punctual.engine.ports.timers import Timer, TimerPage
 from tests.support.memory_audit import MemoryAudit
+from tests.support.ports import Ports
 from tests.support.simulation.control import (
     MemoryBlobs,
     MemoryBuckets,

@@ -9,17 +9,21 @@ from punctual.domain.decide import Verdict
 from punctual.domain.durations import BEAT, CLAIM_LEASE, HOLD
 from punctual.domain.errors import PunctualError, Unavailable
 from punctual.domain.run import Reason, RunStatus
-from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Result
 from punctual.engine.changes.run_results import output_key
 from punctual.engine.commands.jobs import Jobs
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.planner import Planner
 from punctual.engine.dispatch.poller import Poller
-from punctual.engine.dispatch.reconciler import Reconciler
-from punctual.engine.execution.executor import Assignment, Executor, Finished
+from punctual.engine.execution.executor import Assignment, Finished
 from punctual.engine.ports.rows import Detail, Key
-from punctual.engine.queries.jobs import JobQueries
+from tests.support.ports import (
+    a_change_applier,
+    a_reconciler,
+    an_executor,
+    job_commands,
+    job_queries,
+)
 from tests.support.simulation.fifo import Delivery
 from tests.support.simulation.laws import StoryLaws, output_of
 from tests.support.simulation.world import START, Process, World
@@ -42,9 +46,9 @@ class Api(Process):
         super().__init__(world, name)
 
     def begin(self) -> None:
-        steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
-        search = JobQueries(self.ports, self.clock, _NoMonitor())
-        jobs = Jobs(self.ports, steps, search, self.clock, self.new_id)
+        steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
+        search = job_queries(self.ports, self.clock, _NoMonitor())
+        jobs = job_commands(self.ports, steps, search, self.clock, self.new_id)
         self._jobs: Any = _Asking(jobs, self.world.laws)
 
     def step(self) -> None:
@@ -125,7 +129,7 @@ class PlannerProcess(Process):
 
 class PollerProcess(Process):
     def begin(self) -> None:
-        steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
+        steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
         ahead = timedelta(seconds=self.world.setup.ahead)
         looker = Evaluator(steps, self.new_id)
         self.poller = Poller(self.ports.timers, self.ports.buckets, looker, ahead)
@@ -186,8 +190,8 @@ class ExecutorProcess(Process):
         super().__init__(world, name)
 
     def begin(self) -> None:
-        steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
-        self._executor = Executor(self.ports, steps, self.new_id, self.name)
+        steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
+        self._executor = an_executor(self.ports, steps, self.new_id, self.name)
         self._works: list[Work] = []
 
     def step(self) -> None:
@@ -322,8 +326,8 @@ class ReconcilerProcess(Process):
 
     def step(self) -> None:
         self._next_at = self.world.now + timedelta(seconds=70)
-        steps = ChangeApplier(self.ports, self.clock, self.monotonic, self.log)
-        walked = Reconciler(self.ports, steps, Evaluator(steps, self.new_id)).step()
+        steps = a_change_applier(self.ports, self.clock, self.monotonic, self.log)
+        walked = a_reconciler(self.ports, steps, Evaluator(steps, self.new_id)).step()
         mended = walked.mended
         self.world.mended += len(mended)
         assert not mended or self.world.setup.mended, f"rule 2: the reconciler had to mend {mended}"

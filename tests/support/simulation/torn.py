@@ -1,14 +1,19 @@
 """Ports that fail at a chosen call: before it, after it, in part, or by a repeat."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 from punctual.domain.errors import Unavailable
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.job_states import Swap
+from tests.support.ports import Ports
+
+if TYPE_CHECKING:
+    from punctual.aws.ports import AwsPorts
+
+AnyPorts = TypeVar("AnyPorts", Ports, "AwsPorts")
 
 READS = frozenset(
     {
@@ -162,10 +167,10 @@ def torn_port(port: Any, plan: Plan, process: str, name: str) -> Any:
     return _Torn(plan, process, name, port)
 
 
-def torn(ports: Ports, plan: Plan, process: str) -> Ports:
+def torn(ports: AnyPorts, plan: Plan, process: str) -> AnyPorts:
     """Return the same stores, as one process reaches them."""
     wrapped = {name: _Torn(plan, process, name, port) for name, port in vars(ports).items()}
-    return Ports(**cast(Any, wrapped))
+    return replace(ports, **cast(Any, wrapped))
 
 
 REPEATABLE = frozenset(

@@ -16,6 +16,7 @@ from punctual.domain.job_state import JobState, Limits
 from punctual.domain.run import RunStatus
 from punctual.domain.schedules.schedule import Cron, Once, Schedule
 from tests.support.builders_jobs import a_job, after, every
+from tests.support.examples import examples
 
 NOBODY: frozenset[str] = frozenset()
 T = after(60)
@@ -99,7 +100,7 @@ def test_an_end_whose_row_stands_or_falls_with_the_swap_leaves_the_head() -> Non
 AROUND = st.sampled_from([-61, -60, -1, -0.5, 0, 0.5, 1, 3.7, 59, 60, 61, 3_600])
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     schedule=st.sampled_from([*SCHEDULES, every(60, from_completion=True)]),
     limits=st.fixed_dictionaries(

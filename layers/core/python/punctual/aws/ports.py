@@ -24,7 +24,6 @@ from punctual.aws.sqs.run_queue import SqsMessages
 from punctual.aws.sqs.sender import Queue
 from punctual.aws.sqs.wakeups import SqsWakeUps
 from punctual.aws.thread_pool import ThreadPool
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.settings import Settings
 
@@ -53,14 +52,19 @@ def aws_dynamo(
 
 
 @dataclass(frozen=True)
-class AwsPorts(Ports):
-    """The ports with their AWS types. Planner and poller use methods beyond the protocols."""
+class AwsPorts:
+    """The adapters of one deployment."""
 
-    buckets: DynamoBuckets
     heads: DynamoJobStates
-    blobs: S3Blobs
     timers: DynamoTimers
+    messages: SwitchedMessages
+    notices: SqsNotifications
+    history: DynamoHistory
+    blobs: S3Blobs
+    buckets: DynamoBuckets
     wake: SqsWakeUps
+    receipts: DynamoReceipts
+    feed: EventBusFeed
     audit: DynamoAudit
 
 

@@ -100,7 +100,18 @@ class Runtime:
     def steps(self) -> "ChangeApplier":
         from punctual.engine.changes.apply import ChangeApplier
 
-        return ChangeApplier(self.ports, self.clock, self.steady, of_engine(self.tell))
+        return ChangeApplier(
+            heads=self.ports.heads,
+            timers=self.ports.timers,
+            buckets=self.ports.buckets,
+            history=self.ports.history,
+            messages=self.ports.messages,
+            notices=self.ports.notices,
+            wake=self.ports.wake,
+            clock=self.clock,
+            monotonic=self.steady,
+            log=of_engine(self.tell),
+        )
 
     @cached_property
     def looker(self) -> "Evaluator":
@@ -112,7 +123,14 @@ class Runtime:
     def executor(self) -> "Executor":
         from punctual.engine.execution.executor import Executor
 
-        return Executor(self.ports, self.steps, self.new_id, self.name)
+        return Executor(
+            heads=self.ports.heads,
+            blobs=self.ports.blobs,
+            wake=self.ports.wake,
+            steps=self.steps,
+            new_id=self.new_id,
+            executor_id=self.name,
+        )
 
 
 def share_of(env: Mapping[str, str]) -> float:

@@ -106,24 +106,59 @@ class Node:
         slots = {lane: one.size for lane, one in workers.items()}
         self._admission = Admission(limits_of, clock, store.starts, slots)
         self.queue = RunQueue(store.work(), store.heads, self._admission)
-        self.ports = store.ports(self.queue, wakeups)
-        self.steps = ChangeApplier(self.ports, clock, monotonic, log, store.work(), self._is_alive)
+        self.steps = ChangeApplier(
+            heads=store.heads,
+            timers=store.timers,
+            buckets=store.buckets,
+            history=store.history,
+            messages=self.queue,
+            notices=store.notices,
+            wake=wakeups,
+            clock=clock,
+            monotonic=monotonic,
+            log=log,
+            unit=store.work(),
+            alive=self._is_alive,
+        )
         self._looker = Evaluator(self.steps, new_id)
-        self.executor = Executor(self.ports, self.steps, new_id, executor_id)
+        self.executor = Executor(
+            heads=store.heads,
+            blobs=store.blobs,
+            wake=wakeups,
+            steps=self.steps,
+            new_id=new_id,
+            executor_id=executor_id,
+        )
         self._inline = InlineRunner(self.executor, store.feed, new_id)
         self.poller = Poller(store.timers, store.buckets, self._looker, AHEAD)
         # All nodes of a folder have one name. The lock on the folder proves that the previous node,
         # which held a partition, has ended.
         self._planner = Planner(store.buckets, "node")
-        reconciler = Reconciler(self.ports, self.steps, self._looker)
+        reconciler = Reconciler(
+            heads=store.heads,
+            timers=store.timers,
+            buckets=store.buckets,
+            wake=wakeups,
+            steps=self.steps,
+            looker=self._looker,
+        )
         now = self._clocks.read()
         self._sets = Sets(now)
-        sweeper = Sweeper(self.ports, self._looker)
+        sweeper = Sweeper(store.timers, store.buckets, self._looker)
         self._house = Maintenance(store, reconciler, sweeper, log, now.steady)
         self.holding = RunningTasks(self.executor, registry, store.blobs, monotonic)
         self._wakeups = wakeups
         wakeups.poller = self.poller
-        self.webhooks = Webhooks(store, self.ports, registry, webhook_secrets, log, woken)
+        self.webhooks = Webhooks(
+            unit=store.work(),
+            heads=store.heads,
+            history=store.history,
+            notices=store.notices,
+            registry=registry,
+            secrets=webhook_secrets,
+            log=log,
+            woken=woken,
+        )
         self.monitor = NodeMonitor(
             store,
             store.minutes,
@@ -134,12 +169,31 @@ class Node:
             now.wall,
             store.warnings,
         )
-        self.search = JobQueries(self.ports, clock, self.monitor, log)
+        self.search = JobQueries(
+            heads=store.heads,
+            history=store.history,
+            blobs=store.blobs,
+            audit=store.audit,
+            monitor=self.monitor,
+            clock=clock,
+            log=log,
+        )
         self.quotas = node_quotas(limits_of, store.count_jobs, clock, monotonic, store.starts)
         self._counted: list[Admission | NodeQuotas] = [self._admission]
         if isinstance(self.quotas, NodeQuotas):
             self._counted.append(self.quotas)
-        self.jobs = Jobs(self.ports, self.steps, self.search, clock, new_id, quotas=self.quotas)
+        self.jobs = Jobs(
+            heads=store.heads,
+            history=store.history,
+            blobs=store.blobs,
+            receipts=store.receipts,
+            wake=wakeups,
+            steps=self.steps,
+            search=self.search,
+            clock=clock,
+            new_id=new_id,
+            quotas=self.quotas,
+        )
         self._ended: deque[Ended] = deque()
         self._starting: list[_Starting] = []
         self._plan_at = now.steady

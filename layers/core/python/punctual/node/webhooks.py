@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from punctual.domain.errors import Unavailable
 from punctual.engine.execution.notifications import find
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.log import Log
 from punctual.engine.ports.notifications import Secrets
-from punctual.node.sqlite.notifications import Waiting
-from punctual.node.sqlite.store import Store
+from punctual.node.sqlite.notifications import SqliteNotifications, Waiting
+from punctual.node.sqlite.transaction import Transaction
 from punctual.node.workers import Workers
 from punctual.tasks.contract import Attempt, Outcome, StopSignal
 from punctual.tasks.registry import Registry
@@ -40,16 +41,20 @@ class Webhooks:
 
     def __init__(
         self,
-        store: Store,
-        ports: Ports,
+        *,
+        unit: Transaction,
+        heads: JobStates,
+        history: History,
+        notices: SqliteNotifications,
         registry: Registry,
         secrets: Secrets,
         log: Log,
         woken: Callable[[], None],
     ) -> None:
-        self._unit = store.work()
-        self._notices = store.notices
-        self._ports = ports
+        self._unit = unit
+        self._heads = heads
+        self._history = history
+        self._notices = notices
         self._registry = registry
         self._secrets = secrets
         self._log = log
@@ -126,7 +131,7 @@ class Webhooks:
         ids = {"job_id": notice.job_id, "run_id": notice.run_id}
         try:
             secrets = self._secrets(notice.tenant)
-            found = find(self._ports, notice, now)
+            found = find(self._heads, self._history, notice, now)
         except Unavailable as error:
             self._log("webhook_not_begun", **ids, error=error.message)
             self._notices.again(one.number, one.tries, now + LATER)

@@ -9,12 +9,20 @@ from contextlib import AbstractContextManager
 from punctual.domain.job_state import JobState
 from punctual.domain.run import Run
 from punctual.engine.changes.change import Change, Result
+from punctual.engine.changes.effects import Effects
 from punctual.engine.changes.plan import one_a_job
 from punctual.engine.changes.round import Round
 from punctual.engine.changes.timer_placement import TimerPlacement, TimerPuts
 from punctual.engine.clock import Clocks
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates
+from punctual.engine.ports.log import Log
+from punctual.engine.ports.notifications import Notifications
+from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.run_queue import Messages
+from punctual.engine.ports.timers import Timers
+from punctual.engine.ports.wakeups import WakeUps
 
 # One writer wins each round, but the same writer can lose many rounds. In a test, eight processes
 # requested a hundred runs of one job. One process lost 24 swaps in a row; the chance is 1 in 25.
@@ -30,17 +38,42 @@ class ChangeApplier:
 
     def __init__(
         self,
-        ports: Ports,
+        *,
+        heads: JobStates,
+        timers: Timers,
+        buckets: Buckets,
+        history: History,
+        messages: Messages,
+        notices: Notifications,
+        wake: WakeUps,
         clock: Clock,
         monotonic: Callable[[], float],
-        log: Callable[..., None],
+        log: Log,
         unit: AbstractContextManager[None] | None = None,
         alive: Callable[[Run], bool] | None = None,
     ) -> None:
         self.clocks = Clocks(clock, monotonic)
-        self.placing = TimerPlacement(ports.buckets)
-        self.timers = TimerPuts(ports.timers, self.placing, self.clocks)
-        self._round = Round(ports, self.placing, self.timers, log, unit, alive)
+        self.placing = TimerPlacement(buckets)
+        self.timers = TimerPuts(timers, self.placing, self.clocks)
+        self._round = Round(
+            heads=heads,
+            timers=timers,
+            history=history,
+            wake=wake,
+            placing=self.placing,
+            timer_puts=self.timers,
+            effects=Effects(
+                history=history,
+                messages=messages,
+                notices=notices,
+                wake=wake,
+                log=log,
+                together=unit is not None,
+            ),
+            log=log,
+            unit=unit,
+            alive=alive,
+        )
         self._log = log
 
     def tell(self, event: str, **facts: object) -> None:

@@ -1,6 +1,6 @@
 """The effects of a swap: attempt rows before it, history rows and messages after it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
@@ -17,10 +17,12 @@ from punctual.engine.changes.change import Change
 from punctual.engine.changes.plan import PlannedChange
 from punctual.engine.changes.run_results import GONE, Results, told_by
 from punctual.engine.execution.notifications import notices_of
-from punctual.engine.ports.bundle import Ports
-from punctual.engine.ports.notifications import Notification
+from punctual.engine.ports.history import History
+from punctual.engine.ports.log import Log
+from punctual.engine.ports.notifications import Notification, Notifications
 from punctual.engine.ports.rows import AttemptRow, Detail, Key, RunKey, RunRow
-from punctual.engine.ports.run_queue import Message
+from punctual.engine.ports.run_queue import Message, Messages
+from punctual.engine.ports.wakeups import WakeUps
 
 ENDS_KEPT = timedelta(days=7)  # for results of ended runs; their run rows follow in seconds
 _NOTHING = Detail()
@@ -32,11 +34,23 @@ class Effects:
     `together`: history commits with the state, so ended runs need not be kept in it.
     """
 
-    def __init__(self, ports: Ports, log: Callable[..., None], together: bool) -> None:
-        self._ports = ports
+    def __init__(
+        self,
+        *,
+        history: History,
+        messages: Messages,
+        notices: Notifications,
+        wake: WakeUps,
+        log: Log,
+        together: bool,
+    ) -> None:
+        self._history = history
+        self._messages = messages
+        self._notices = notices
+        self._wake = wake
         self._log = log
         self._together = together
-        self._results = Results(ports.history)
+        self._results = Results(history)
 
     def write_attempts(self, plans: Sequence[PlannedChange], now: datetime) -> None:
         """Write attempt rows under their tokens before the swap, so that no result is lost."""
@@ -56,9 +70,9 @@ class Effects:
                     end = _attempt(change.key, run_ended, status, now, change.detail, False)
                     ends.append(replace(end, nonce=run_ended.nonce, expires_at=now + ENDS_KEPT))
         if rows:
-            self._ports.history.put_attempts(rows)
+            self._history.put_attempts(rows)
         if ends:
-            self._ports.history.put_ends(ends)
+            self._history.put_ends(ends)
 
     def follow(self, plans: Sequence[PlannedChange]) -> tuple[list[bool], list[bool]]:
         """Carry out the effects of won swaps. Return which are recorded, and which are sent.
@@ -74,9 +88,9 @@ class Effects:
                 owners.append(index)
                 messages.append(message_of(plan.change.key, run, decision.head))
             if decision.kills:
-                self._ports.wake.kill(plan.change.key, decision.kills)
+                self._wake.kill(plan.change.key, decision.kills)
         if messages:
-            for owner, taken in zip(owners, self._ports.messages.send(messages), strict=True):
+            for owner, taken in zip(owners, self._messages.send(messages), strict=True):
                 sent[owner] = sent[owner] and taken
         return recorded, sent
 
@@ -104,7 +118,7 @@ class Effects:
                 self._log("row_pending", job_id=plan.change.key.job_id, error=error.message)
         try:
             if rows:
-                self._ports.history.put(rows)
+                self._history.put(rows)
         except Unavailable as error:
             if self._together:
                 raise
@@ -134,7 +148,7 @@ class Effects:
 
     def _put(self, notices: Sequence[Notification]) -> Sequence[bool]:
         try:
-            return self._ports.notices.put(notices)
+            return self._notices.put(notices)
         except Unavailable as error:
             if self._together:
                 raise

@@ -22,10 +22,12 @@ from punctual.engine.changes.effects import Effects
 from punctual.engine.changes.plan import PlannedChange, handled, load, not_again, reach, recorded
 from punctual.engine.changes.timer_placement import TimerPlacement, TimerPuts, blank_head
 from punctual.engine.clock import ClockReading
-from punctual.engine.ports.bundle import Ports
-from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates, StoredState
+from punctual.engine.ports.log import Log
 from punctual.engine.ports.rows import Key
-from punctual.engine.ports.timers import Timer
+from punctual.engine.ports.timers import Timer, Timers
+from punctual.engine.ports.wakeups import WakeUps
 
 _NONE: frozenset[str] = frozenset()
 
@@ -35,21 +37,29 @@ class Round:
 
     def __init__(
         self,
-        ports: Ports,
+        *,
+        heads: JobStates,
+        timers: Timers,
+        history: History,
+        wake: WakeUps,
         placing: TimerPlacement,
-        timers: TimerPuts,
-        log: Callable[..., None],
+        timer_puts: TimerPuts,
+        effects: Effects,
+        log: Log,
         unit: AbstractContextManager[None] | None,
         alive: Callable[[Run], bool] | None,
     ) -> None:
-        self._ports = ports
-        self._placing = placing
+        self._heads = heads
         self._timers = timers
+        self._history = history
+        self._wake = wake
+        self._placing = placing
+        self._timer_puts = timer_puts
+        self._effects = effects
         self._log = log
         self._alive = alive
         self._unit = nullcontext() if unit is None else unit
         self._together = unit is not None
-        self._effects = Effects(ports, log, self._together)
 
     def create(self, begun: ClockReading, new: Sequence[tuple[Change, JobState]]) -> list[Result]:
         now = begun.wall
@@ -71,9 +81,9 @@ class Round:
     ) -> list[int]:
         """Decide and write each change. Return the numbers of the changes that lost."""
         keys = [changes[index].key for index in indexes]
-        stored, unread = load(self._ports.heads, keys)
+        stored, unread = load(self._heads, keys)
         chosen = [changes[index] for index in indexes]
-        on_record = recorded(self._ports.history, chosen, stored, begun.wall)
+        on_record = recorded(self._history, chosen, stored, begun.wall)
         plans: list[PlannedChange] = []
         for index in indexes:
             change = changes[index]
@@ -100,7 +110,7 @@ class Round:
         """Carry out the four steps. Return the numbers of the changes that lost their swap."""
         put = [timer for plan in plans for timer in (*plan.timers, *plan.safety)]
         with self._unit:
-            stand = self._timers.put(put, begun) if put else put
+            stand = self._timer_puts.put(put, begun) if put else put
             late = () if stand is put else stand
             self._effects.write_attempts(plans, begun.wall)
             lost = self._swap(plans)
@@ -197,7 +207,7 @@ class Round:
         changed = [plan for plan in plans if plan.decision.changed]
         if not changed:
             return []
-        answers = self._ports.heads.swap([plan.swap for plan in changed])
+        answers = self._heads.swap([plan.swap for plan in changed])
         return [plan.number for plan, won in zip(changed, answers, strict=True) if not won]
 
     def _follow(
@@ -234,9 +244,9 @@ class Round:
                 gone.extend(plan.safety)
                 gone.extend(over)
         if put:
-            self._ports.wake.nudge(put)
+            self._wake.nudge(put)
         if gone:
-            self._ports.timers.delete(gone)
+            self._timers.delete(gone)
 
 
 def _with_living(stored: StoredState, alive: Callable[[Run], bool], now: datetime) -> StoredState:

@@ -13,7 +13,7 @@ from punctual.domain.run import NOT_RUN, Reason, Run, Trigger
 from punctual.domain.schedules.count import count_times
 from punctual.domain.schedules.schedule import occurrences
 from punctual.engine.commands.definitions_store import Definitions
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import DefinitionRow, Key, RunKey
 from punctual.engine.queries.definitions_over_time import Period, periods
 from punctual.engine.queries.slices import Sliced
@@ -34,8 +34,8 @@ class _Times(NamedTuple):
 
 
 class Backfiller:
-    def __init__(self, ports: Ports, documents: Definitions) -> None:
-        self._ports = ports
+    def __init__(self, history: History, documents: Definitions) -> None:
+        self._history = history
         self._documents = documents
 
     def missing(
@@ -138,7 +138,7 @@ class Backfiller:
             return set()
         fell = [run for run in outcomes.values() if _fell(run)]
         until = sortable_id(counted[0] + timedelta(milliseconds=1), bytes(10))
-        before = self._ports.history.page(key, until, None, _ROWS, now)
+        before = self._history.page(key, until, None, _ROWS, now)
         fell += [run for run in (row.run for row in before) if _fell(run)][:1]
         spans = sorted((run.scheduled_at, run.last_at or run.scheduled_at) for run in fell)
         begun = [span[0] for span in spans]
@@ -176,7 +176,7 @@ class Backfiller:
         """Return the recorded outcomes of these runs, and the ended runs in the job state."""
         found = {run.run_id: run for run in head.ended}
         for piece in _pieces(ids):
-            rows = self._ports.history.get([RunKey(*key, run_id) for run_id in piece], now)
+            rows = self._history.get([RunKey(*key, run_id) for run_id in piece], now)
             found.update((row.run.run_id, row.run) for row in rows.values())
             yield
         return found

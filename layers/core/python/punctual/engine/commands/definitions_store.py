@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from punctual.domain.errors import Unavailable, Unreadable
 from punctual.domain.run import Run
-from punctual.engine.ports.blobs import Blob
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.blobs import Blob, Blobs
+from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import DefinitionRow, Key
 from punctual.engine.queries.slices import Sliced
 
@@ -23,8 +23,9 @@ CHAIN = 10_000  # earlier definitions that one search reads at most
 
 
 class Definitions:
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
+    def __init__(self, heads: JobStates, blobs: Blobs) -> None:
+        self._heads = heads
+        self._blobs = blobs
 
     def body(
         self,
@@ -50,10 +51,17 @@ class Definitions:
                 payload = None
                 size = len(encoded)
                 fingerprint = blake2b(encoded, digest_size=8).hexdigest()
-        tags = document.get("tags") or {}
-        name = document["name"]
         row = DefinitionRow(
-            *(*key, ref, edition, now, name, kept, created_by, tags, payload),
+            tenant=key.tenant,
+            job_id=key.job_id,
+            ref=ref,
+            edition=edition,
+            created_at=now,
+            name=document["name"],
+            document=kept,
+            created_by=created_by,
+            tags=document.get("tags") or {},
+            payload=payload,
             payload_blob="" if blob is None else blob.name,
             payload_size=size,
             payload_print=fingerprint,
@@ -64,10 +72,10 @@ class Definitions:
         """Store definitions. Blobs are stored first, so a row never names a missing blob."""
         blobs = [blob for _, blob in made if blob is not None]
         if blobs:
-            for failure in self._ports.blobs.put_many(blobs):
+            for failure in self._blobs.put_many(blobs):
                 if failure is not None:
                     raise failure
-        self._ports.heads.put_bodies([body for body, _ in made])
+        self._heads.put_bodies([body for body, _ in made])
 
     def payload(self, body: DefinitionRow) -> Any:
         return self._read(body.payload_blob) if body.payload_blob else body.payload
@@ -82,7 +90,7 @@ class Definitions:
         return replace(body, payload=self.payload(body)) if body.payload_blob else body
 
     def put_payload(self, key: Key, run_id: str, payload: Any) -> None:
-        self._ports.blobs.put(payload_name(key, run_id), msgspec.json.encode(payload), JSON)
+        self._blobs.put(payload_name(key, run_id), msgspec.json.encode(payload), JSON)
 
     def own_payload(self, key: Key, run_id: str) -> Any:
         return self._read(payload_name(key, run_id))
@@ -112,10 +120,10 @@ class Definitions:
             if not body.previous:
                 return
             wanted = (key, body.previous)
-            body = self._ports.heads.bodies([wanted]).get(wanted)
+            body = self._heads.bodies([wanted]).get(wanted)
 
     def _read(self, name: str) -> Any:
-        data = self._ports.blobs.get(name)
+        data = self._blobs.get(name)
         if data is None:
             raise Unavailable("A payload cannot be read from the store.")
         try:

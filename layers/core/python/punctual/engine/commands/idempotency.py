@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from punctual.domain.durations import RECEIPT
 from punctual.domain.errors import FieldError, Invalid
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.receipts import Receipts
 from punctual.engine.ports.rows import Receipt
 
 
@@ -18,9 +18,9 @@ class Submission(NamedTuple):
     fingerprint: str = ""
 
 
-class Receipts:
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
+class IdempotencyKeys:
+    def __init__(self, receipts: Receipts) -> None:
+        self._receipts = receipts
 
     def ids(
         self, tenant: str, asked: Sequence[tuple[str | None, str, str]], now: datetime
@@ -31,7 +31,7 @@ class Receipts:
             for key, fingerprint, fresh in asked
             if key is not None
         ]
-        standing = iter(self._ports.receipts.claim(tenant, wanted, now)) if wanted else iter(())
+        standing = iter(self._receipts.claim(tenant, wanted, now)) if wanted else iter(())
         answers: list[str | Invalid] = []
         for key, fingerprint, fresh in asked:
             if key is None:
@@ -44,7 +44,7 @@ class Receipts:
 
     def made(self, tenant: str, key: str, fingerprint: str, now: datetime) -> str | None:
         """Return the id that an earlier request with this key and body got, or None."""
-        receipt = self._ports.receipts.find(tenant, [key], now).get(key)
+        receipt = self._receipts.find(tenant, [key], now).get(key)
         return receipt.made_id if receipt and receipt.fingerprint == fingerprint else None
 
     def one(self, tenant: str, key: str | None, fingerprint: str, fresh: str, now: datetime) -> str:

@@ -20,20 +20,24 @@ from punctual.domain.schedules.schedule import Schedule
 from punctual.engine.changes.apply import TRIES, ChangeApplier
 from punctual.engine.changes.write_ids import mark
 from punctual.engine.commands import audit
+from punctual.engine.commands.backfill import Backfiller
 from punctual.engine.commands.definition import compile_definition, keep_phase
-from punctual.engine.commands.idempotency import Submission
+from punctual.engine.commands.definitions_store import Definitions
+from punctual.engine.commands.idempotency import IdempotencyKeys, Submission
 from punctual.engine.commands.runs import RunCommands, conflict
 from punctual.engine.commands.submit import JobSubmission
 from punctual.engine.ports.audit_log import Actor
-from punctual.engine.ports.blobs import Blob
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.blobs import Blob, Blobs
 from punctual.engine.ports.clock import Clock, NewId
-from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.quotas import Quotas
+from punctual.engine.ports.receipts import Receipts
 from punctual.engine.ports.rows import DefinitionRow, Key
+from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.views import JobView
-from punctual.engine.quotas.limits import check_order, is_order, too_many_jobs
+from punctual.engine.quotas.limits import NoQuotas, check_order, is_order, too_many_jobs
 
 __all__ = ["Jobs", "Submission"]
 
@@ -49,16 +53,39 @@ class Jobs(RunCommands):
 
     def __init__(
         self,
-        ports: Ports,
+        *,
+        heads: JobStates,
+        history: History,
+        blobs: Blobs,
+        receipts: Receipts,
+        wake: WakeUps,
         steps: ChangeApplier,
         search: JobQueries,
         clock: Clock,
         new_id: NewId,
         quotas: Quotas | None = None,
     ) -> None:
-        super().__init__(ports, steps, search, clock, new_id, quotas)
+        documents, quotas = Definitions(heads, blobs), quotas or NoQuotas()
+        keys = IdempotencyKeys(receipts)
+        super().__init__(
+            steps=steps,
+            search=search,
+            documents=documents,
+            receipts=keys,
+            backfilling=Backfiller(history, documents),
+            clock=clock,
+            new_id=new_id,
+            quotas=quotas,
+        )
         self._submitting = JobSubmission(
-            ports, steps, self._documents, self._receipts, clock, new_id, self._quotas
+            heads=heads,
+            wake=wake,
+            steps=steps,
+            documents=documents,
+            receipts=keys,
+            clock=clock,
+            new_id=new_id,
+            quotas=quotas,
         )
 
     def submit(

@@ -19,9 +19,8 @@ from punctual.engine.changes.change import Change, Result
 from punctual.engine.commands import audit
 from punctual.engine.commands.backfill import Backfiller
 from punctual.engine.commands.definitions_store import Definitions
-from punctual.engine.commands.idempotency import Receipts
+from punctual.engine.commands.idempotency import IdempotencyKeys
 from punctual.engine.ports.audit_log import Actor, Note
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock, NewId
 from punctual.engine.ports.job_states import StoredState
 from punctual.engine.ports.quotas import Quotas
@@ -29,28 +28,30 @@ from punctual.engine.ports.rows import DefinitionRow, Key
 from punctual.engine.queries.jobs import JobQueries
 from punctual.engine.queries.slices import Sliced
 from punctual.engine.queries.views import RunView
-from punctual.engine.quotas.limits import NoQuotas, check_backfill, check_order
+from punctual.engine.quotas.limits import check_backfill, check_order
 
 
 class RunCommands:
     def __init__(
         self,
-        ports: Ports,
+        *,
         steps: ChangeApplier,
         search: JobQueries,
+        documents: Definitions,
+        receipts: IdempotencyKeys,
+        backfilling: Backfiller,
         clock: Clock,
         new_id: NewId,
-        quotas: Quotas | None = None,
+        quotas: Quotas,
     ) -> None:
-        self._quotas = quotas or NoQuotas()
-        self._ports = ports
         self._steps = steps
         self._search = search
         self._clock = clock
         self._new_id = new_id
-        self._documents = Definitions(ports)
-        self._receipts = Receipts(ports)
-        self._backfilling = Backfiller(ports, self._documents)
+        self._documents = documents
+        self._receipts = receipts
+        self._backfilling = backfilling
+        self._quotas = quotas
 
     def run_now(
         self,

@@ -18,17 +18,17 @@ from punctual.engine.changes.write_ids import mark_of
 from punctual.engine.commands.audit import JOB_CREATE
 from punctual.engine.commands.definition import compile_definition
 from punctual.engine.commands.definitions_store import Definitions
-from punctual.engine.commands.idempotency import Receipts, Submission
+from punctual.engine.commands.idempotency import IdempotencyKeys, Submission
 from punctual.engine.ports.audit_log import Actor, Note
 from punctual.engine.ports.blobs import Blob
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock, NewId
-from punctual.engine.ports.job_states import Swap
+from punctual.engine.ports.job_states import JobStates, Swap
 from punctual.engine.ports.quotas import Granted, Quotas
 from punctual.engine.ports.rows import DefinitionRow, Key
 from punctual.engine.ports.timers import Timer
+from punctual.engine.ports.wakeups import WakeUps
 from punctual.engine.queries.views import JobView
-from punctual.engine.quotas.limits import NoQuotas, is_order, too_many_jobs, too_many_orders
+from punctual.engine.quotas.limits import is_order, too_many_jobs, too_many_orders
 
 TRIES = 6
 _NONE: Mapping[str, Any] = {}
@@ -65,21 +65,24 @@ class _New(NamedTuple):
 class JobSubmission:
     def __init__(
         self,
-        ports: Ports,
+        *,
+        heads: JobStates,
+        wake: WakeUps,
         steps: ChangeApplier,
         documents: Definitions,
-        receipts: Receipts,
+        receipts: IdempotencyKeys,
         clock: Clock,
         new_id: NewId,
-        quotas: Quotas | None = None,
+        quotas: Quotas,
     ) -> None:
-        self._quotas = quotas or NoQuotas()
-        self._ports = ports
+        self._heads = heads
+        self._wake = wake
         self._steps = steps
         self._documents = documents
         self._receipts = receipts
         self._clock = clock
         self._new_id = new_id
+        self._quotas = quotas
 
     def submit(
         self, tenant: str, caller: str, wanted: Sequence[Submission], by: Actor | None
@@ -98,7 +101,7 @@ class JobSubmission:
             else:
                 one, writer = wanted[index], mark_of(answer)
                 new.append(self._new(index, tenant, caller, answer, one, writer, note, now))
-        standing = self._ports.heads.load([key for _, key in again]) if again else {}
+        standing = self._heads.load([key for _, key in again]) if again else {}
         for index, key in again:
             found = standing.get(key)
             if found is None or found.head.blank:  # the first request crashed before its swap
@@ -118,7 +121,7 @@ class JobSubmission:
         if job_id is None:
             return None
         key = Key(tenant, job_id)
-        found = self._ports.heads.load([key]).get(key)
+        found = self._heads.load([key]).get(key)
         return None if found is None or found.head.blank else self._present(key, found.head)
 
     def _within(
@@ -157,7 +160,7 @@ class JobSubmission:
 
     def _present(self, key: Key, head: JobState) -> JobView:
         wanted = (key, head.current.body)
-        return JobView(head, self._documents.full(self._ports.heads.bodies([wanted])[wanted]))
+        return JobView(head, self._documents.full(self._heads.bodies([wanted])[wanted]))
 
     def _new(
         self,
@@ -228,14 +231,14 @@ class JobSubmission:
             if one.head.timer_at is not None
         ]
         timers = self._steps.timers.put(timers, begun)
-        won = self._ports.heads.swap([Swap(one.head, 0, _NONE, _NONE, one.note) for one in new])
+        won = self._heads.swap([Swap(one.head, 0, _NONE, _NONE, one.note) for one in new])
         lost = []
         for one, stored in zip(new, won, strict=True):
             if stored:
                 answers[one.place] = one.shown(one.head)
             else:
                 lost.append(one)
-        self._ports.wake.nudge(timers)
+        self._wake.nudge(timers)
         return lost
 
     def _decide(
@@ -266,7 +269,7 @@ class JobSubmission:
         if not lost:
             return []
         keys = [one.key for one in lost]
-        standing = self._ports.heads.load(keys)
+        standing = self._heads.load(keys)
         again = []
         for one, key in zip(lost, keys, strict=True):
             found = standing.get(key)

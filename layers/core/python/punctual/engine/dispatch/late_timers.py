@@ -4,8 +4,8 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.ports.bundle import Ports
-from punctual.engine.ports.timers import Timer
+from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.timers import Timer, Timers
 
 BACK = timedelta(days=2)  # a late put lands shortly before the watermark
 BUCKET = timedelta(minutes=1)
@@ -19,18 +19,19 @@ class Swept(NamedTuple):
 
 
 class Sweeper:
-    def __init__(self, ports: Ports, looker: Evaluator) -> None:
-        self._ports = ports
+    def __init__(self, timers: Timers, buckets: Buckets, looker: Evaluator) -> None:
+        self._timers = timers
+        self._buckets = buckets
         self._looker = looker
 
     def step(self, cursor: datetime | None = None) -> Swept:
         """Evaluate, and so delete, the timers of some minutes before the watermark."""
-        watermark = self._ports.buckets.watermark()
+        watermark = self._buckets.watermark()
         if watermark is None:
             return Swept(0, None)
         minute = cursor or watermark - BACK
         found: list[Timer] = []
-        shards = max(1, self._ports.buckets.shards())
+        shards = max(1, self._buckets.shards())
         for _ in range(max(1, PLACES // shards)):
             if minute >= watermark:
                 break
@@ -45,5 +46,5 @@ class Sweeper:
         return [
             timer
             for shard in range(shards)
-            for timer in self._ports.timers.due(minute, shard, forever, None, PAGE).timers
+            for timer in self._timers.due(minute, shard, forever, None, PAGE).timers
         ]

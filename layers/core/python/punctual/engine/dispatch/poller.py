@@ -8,7 +8,7 @@ from punctual.domain.errors import Unavailable
 from punctual.engine.changes.change import Result
 from punctual.engine.dispatch.evaluator import Evaluator
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.dispatch.timer_window import TimerWindow
+from punctual.engine.dispatch.timer_window import PAGE, TimerWindow
 from punctual.engine.ports.partitions import BucketLease, Buckets, TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 
@@ -31,6 +31,7 @@ class Poller:
     """Holds leases on partitions and evaluates their timers on time.
 
     `ahead` is how long before its time an occurrence may be fired, so that only the send is left.
+    `batch` bounds the timers of one step, and `page` those of one read.
     """
 
     def __init__(
@@ -39,16 +40,20 @@ class Poller:
         buckets: Buckets,
         looker: Evaluator,
         ahead: timedelta = timedelta(0),
+        *,
+        batch: int = BATCH,
+        page: int = PAGE,
+        failing: EvaluationRetries | None = None,
     ) -> None:
         self._timers = timers
         self._buckets = buckets
         self._looker = looker
         self._ahead = ahead
-        self._batch = BATCH
-        self._window = TimerWindow(timers)
+        self._batch = batch
+        self._window = TimerWindow(timers, page)
         self._leases: dict[TimerPartition, BucketLease] = {}
         self._later: list[tuple[datetime, Timer]] = []
-        self._failing = EvaluationRetries()
+        self._failing = EvaluationRetries() if failing is None else failing
 
     @property
     def places(self) -> Sequence[TimerPartition]:
@@ -74,20 +79,25 @@ class Poller:
 
     def step(self, now: datetime) -> Stepped:
         """Evaluate at most a batch of due timers, and close the partitions that are empty."""
+        ahead = self._reach(now)
         self._bring_back(now)
         self._renew(now)
         self._window.fill()
-        due = self._window.take(now + self._ahead, self._batch)
+        due = self._window.take(now + ahead, self._batch)
         if due:
-            self._look(due, now)
+            self._look(due, now, ahead)
         if not len(self._window):
             self._window.fill()
         self._close(now)
         return Stepped(len(due), self.next_at(now))
 
-    def _look(self, due: Sequence[Timer], now: datetime) -> None:
+    def _reach(self, _now: datetime) -> timedelta:
+        """Return how long before its time an occurrence may be fired in this step."""
+        return self._ahead
+
+    def _look(self, due: Sequence[Timer], now: datetime, ahead: timedelta) -> None:
         try:
-            looked = self._looker.look(due, self._ahead)
+            looked = self._looker.look(due, ahead)
         except Unavailable:
             again = self._failing.unanswered_at(now)
             self._later.extend((again, timer) for timer in due)

@@ -10,9 +10,11 @@ from punctual.domain.run import Lease, RunStatus
 from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.plan import load
 from punctual.engine.dispatch.evaluator import Evaluator
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.job_states import JobStates
+from punctual.engine.ports.partitions import Buckets
 from punctual.engine.ports.rows import Key
-from punctual.engine.ports.timers import Timer
+from punctual.engine.ports.timers import Timer, Timers
+from punctual.engine.ports.wakeups import WakeUps
 
 LATE = timedelta(minutes=5)
 FORGOTTEN = timedelta(hours=1)  # a run is queued, or its lease has expired, for this long
@@ -28,8 +30,20 @@ class Walked(NamedTuple):
 
 
 class Reconciler:
-    def __init__(self, ports: Ports, steps: ChangeApplier, looker: Evaluator) -> None:
-        self._ports = ports
+    def __init__(
+        self,
+        *,
+        heads: JobStates,
+        timers: Timers,
+        buckets: Buckets,
+        wake: WakeUps,
+        steps: ChangeApplier,
+        looker: Evaluator,
+    ) -> None:
+        self._heads = heads
+        self._timers = timers
+        self._buckets = buckets
+        self._wake = wake
         self._steps = steps
         self._looker = looker
 
@@ -37,7 +51,7 @@ class Reconciler:
         """Repair a page of jobs. A healthy system needs no repair, so each deserves an alarm."""
         begun = self._steps.clocks.read()
         now = begun.wall
-        page = self._ports.heads.walk(cursor, limit or PAGE)
+        page = self._heads.walk(cursor, limit or PAGE)
         missing = self._forgotten(page.heads, now)
         missing.update(self._abandoned(page.heads, now))
         keys = self._unchanged(missing)
@@ -46,7 +60,7 @@ class Reconciler:
             for key in keys
             for version, at in [missing[key]]
         ]
-        self._ports.wake.nudge(self._steps.timers.put(timers, begun))
+        self._wake.nudge(self._steps.timers.put(timers, begun))
         return Walked(len(page.heads), keys, page.cursor, page.unread, page.heads)
 
     def _unchanged(self, missing: Mapping[Key, tuple[int, datetime]]) -> tuple[Key, ...]:
@@ -54,7 +68,7 @@ class Reconciler:
 
         A timer is deleted only after a swap. So a missing timer proves nothing for a changed job.
         """
-        standing, _ = load(self._ports.heads, list(missing)) if missing else ({}, {})
+        standing, _ = load(self._heads, list(missing)) if missing else ({}, {})
         return tuple(
             key
             for key, (version, _) in missing.items()
@@ -72,7 +86,7 @@ class Reconciler:
         ]
         return {
             key: (stored.head.version, now)
-            for key, stored in (load(self._ports.heads, suspects)[0] if suspects else {}).items()
+            for key, stored in (load(self._heads, suspects)[0] if suspects else {}).items()
             if any(
                 run.held and _ended(stored.leases.get(run.run_id)) < now - FORGOTTEN
                 for run in stored.head.runs
@@ -110,13 +124,13 @@ class Reconciler:
         timer may have been put when fewer shards were configured.
         """
         left = self._not_at(moments, None)
-        for shard in range(self._ports.buckets.shards()) if left else ():
+        for shard in range(self._buckets.shards()) if left else ():
             left = self._not_at(left, shard)
         return set(left)
 
     def _not_at(self, moments: Mapping[Key, datetime], shard: int | None) -> dict[Key, datetime]:
         places = [place for key, at in moments.items() for place in self._places(key, at, shard)]
-        found = {one.key for one in self._ports.timers.standing(places)} if places else ()
+        found = {one.key for one in self._timers.standing(places)} if places else ()
         return {key: at for key, at in moments.items() if key not in found}
 
     def _places(self, key: Key, at: datetime, shard: int | None) -> list[Timer]:

@@ -14,12 +14,13 @@ from punctual.engine.changes.apply import ChangeApplier
 from punctual.engine.changes.change import Change, Result
 from punctual.engine.changes.write_ids import marks
 from punctual.engine.commands.definitions_store import Definitions
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import NewId
-from punctual.engine.ports.job_states import LeaseRenewal
+from punctual.engine.ports.job_states import JobStates, LeaseRenewal
 from punctual.engine.ports.rows import DefinitionRow, Detail, Key
 from punctual.engine.ports.run_queue import Message
 from punctual.engine.ports.timers import Timer
+from punctual.engine.ports.wakeups import WakeUps
 
 AGAIN = timedelta(seconds=1)  # until a message is tried again after its claim lost every swap
 
@@ -74,11 +75,21 @@ class RenewalResult(NamedTuple):
 
 
 class Executor:
-    def __init__(self, ports: Ports, steps: ChangeApplier, new_id: NewId, executor_id: str) -> None:
-        self._ports = ports
+    def __init__(
+        self,
+        *,
+        heads: JobStates,
+        blobs: Blobs,
+        wake: WakeUps,
+        steps: ChangeApplier,
+        new_id: NewId,
+        executor_id: str,
+    ) -> None:
+        self._heads = heads
+        self._wake = wake
         self._steps = steps
         self._new_id = new_id
-        self._documents = Definitions(ports)
+        self._documents = Definitions(heads, blobs)
         self.executor_id = executor_id
 
     def claim(self, messages: Sequence[Message], nonces: Sequence[str] = ()) -> ClaimResult:
@@ -153,7 +164,7 @@ class Executor:
     def _bodies(
         self, runs: Sequence[tuple[Key, JobState, Run]]
     ) -> Mapping[tuple[Key, str], DefinitionRow]:
-        return self._ports.heads.bodies([_body_of(*run) for run in runs])
+        return self._heads.bodies([_body_of(*run) for run in runs])
 
     def _assignment(
         self, key: Key, head: JobState, run: Run, bodies: Mapping[tuple[Key, str], DefinitionRow]
@@ -254,8 +265,8 @@ class Executor:
             watches: list[Timer] = [
                 self._steps.placing.watch(key, token, until, now) for key, _, token in held
             ]
-            self._ports.wake.nudge(self._steps.timers.put(watches, begun))
-        heads = self._ports.heads.beat(
+            self._wake.nudge(self._steps.timers.put(watches, begun))
+        heads = self._heads.beat(
             [LeaseRenewal(key, run_id, token, until) for key, run_id, token in held]
         )
         found = []
@@ -272,7 +283,7 @@ class Executor:
         placing, begun = self._steps.placing, self._steps.clocks.read()
         keys = {Key(one.tenant, one.job_id): one.version for one in messages}
         timers = [placing.timer(key, at, version, begun.wall) for key, version in keys.items()]
-        self._ports.wake.nudge(self._steps.timers.put(timers, begun))
+        self._wake.nudge(self._steps.timers.put(timers, begun))
 
     def poison(self, messages: Sequence[Message]) -> list[Result]:
         """End the runs of messages that were received too often."""

@@ -8,8 +8,8 @@ from punctual.domain.decision import Decision
 from punctual.domain.job_state import JobState
 from punctual.domain.run import ENDED, Run
 from punctual.domain.tenants.notify import told_of
-from punctual.engine.ports.bundle import Ports
-from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.notifications import Notification
 from punctual.engine.ports.rows import Key, RunKey
 
@@ -40,29 +40,31 @@ class NotificationDelivery(NamedTuple):
     run: Run
 
 
-def find(ports: Ports, notice: Notification, now: datetime) -> NotificationDelivery | None:
+def find(
+    heads: JobStates, history: History, notice: Notification, now: datetime
+) -> NotificationDelivery | None:
     """Return the delivery of a notification, or None if it no longer applies.
 
     The job may be gone, its `notify` list may have changed, or the run may have another status.
     """
     key = Key(notice.tenant, notice.job_id)
-    stored = ports.heads.load([key]).get(key)
+    stored = heads.load([key]).get(key)
     if stored is None or notice.entry not in told_of(stored.head.notify, notice.status):
         return None
     wanted = (key, stored.head.current.body)
-    body = ports.heads.bodies([wanted]).get(wanted)
+    body = heads.bodies([wanted]).get(wanted)
     entries = [] if body is None else body.document.get("notify") or []
-    run = _run(ports, notice, stored, now)
+    run = _run(history, notice, stored, now)
     if run is None or run.status is not notice.status or notice.entry >= len(entries):
         return None
     return NotificationDelivery(entries[notice.entry]["url"], run)
 
 
-def _run(ports: Ports, notice: Notification, stored: StoredState, now: datetime) -> Run | None:
+def _run(history: History, notice: Notification, stored: StoredState, now: datetime) -> Run | None:
     """Return the run from the job state, or from history. The notification precedes its row."""
     for run in stored.head.ended:
         if run.run_id == notice.run_id:
             return run
     key = RunKey(notice.tenant, notice.job_id, notice.run_id)
-    row = ports.history.get([key], now).get(key)
+    row = history.get([key], now).get(key)
     return None if row is None else row.run

@@ -20,7 +20,7 @@ from punctual.domain.schedules.schedule import (
 from punctual.domain.schedules.upcoming import last_coming
 from punctual.engine.commands.backfill import backfill_id
 from punctual.engine.commands.definitions_store import Definitions
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.history import History
 from punctual.engine.ports.rows import DefinitionRow, Key, RunKey
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.definitions_over_time import Period, periods
@@ -34,8 +34,8 @@ _USED_UP = "max_runs scheduled runs have started, or will have, before this time
 
 
 class Explainer:
-    def __init__(self, ports: Ports, documents: Definitions) -> None:
-        self._ports = ports
+    def __init__(self, history: History, documents: Definitions) -> None:
+        self._history = history
         self._documents = documents
 
     def explain(
@@ -113,7 +113,7 @@ class Explainer:
                 then.schedule, before if last is None else min(before, last + _INSTANT)
             )
         alive = (view.run for view in views.in_head(head, now))
-        kept = (row.run for row in self._ports.history.page(key, None, None, _ROWS, now))
+        kept = (row.run for row in self._history.page(key, None, None, _ROWS, now))
         times = [
             run.last_at or run.scheduled_at
             for run in (*alive, *kept)
@@ -142,7 +142,7 @@ class Explainer:
             if _is_of(view.run, at):
                 return view.run
         until = sortable_id(at.replace(microsecond=0) + _SECOND, bytes(10))
-        for row in self._ports.history.page(key, until, None, _ROWS, now):
+        for row in self._history.page(key, until, None, _ROWS, now):
             if _is_of(row.run, at):
                 return row.run
         return None
@@ -152,7 +152,7 @@ class Explainer:
             if view.run.run_id == run_id:
                 return view.run
         wanted = RunKey(*key, run_id)
-        row = self._ports.history.get([wanted], now).get(wanted)
+        row = self._history.get([wanted], now).get(wanted)
         return None if row is None else row.run
 
 

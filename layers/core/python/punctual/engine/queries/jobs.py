@@ -8,9 +8,11 @@ from punctual.domain.job_state import JobState
 from punctual.domain.run import NOT_RUN
 from punctual.engine.changes.run_results import Results, log_key
 from punctual.engine.commands.definitions_store import Definitions
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.audit_log import AuditLog
+from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.job_states import StoredState
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates, StoredState
 from punctual.engine.ports.log import Log, untold
 from punctual.engine.ports.monitor import Health, Monitor, Stats
 from punctual.engine.ports.rows import DefinitionRow, Key, RunKey, RunRow
@@ -32,17 +34,28 @@ _DISCARDED = 'The run has no {}: its job discards what runs print or return ("ou
 
 
 class JobQueries:
-    def __init__(self, ports: Ports, clock: Clock, monitor: Monitor, log: Log = untold) -> None:
-        self._ports = ports
+    def __init__(
+        self,
+        *,
+        heads: JobStates,
+        history: History,
+        blobs: Blobs,
+        audit: AuditLog,
+        monitor: Monitor,
+        clock: Clock,
+        log: Log = untold,
+    ) -> None:
+        self._history = history
+        self._blobs = blobs
         self._clock = clock
         self._monitor = monitor
-        self._documents = Definitions(ports)
-        self._explaining = Explainer(ports, self._documents)
-        self._listing = JobList(ports.heads, clock, log)
-        self._forecast = UpcomingRuns(ports.heads, self._listing)
-        self._results = Results(ports.history)
-        self._pages = RunList(ports)
-        self.audit = AuditQueries(ports.audit, ports.heads)
+        self._documents = Definitions(heads, blobs)
+        self._explaining = Explainer(history, self._documents)
+        self._listing = JobList(heads, clock, log)
+        self._forecast = UpcomingRuns(heads, self._listing)
+        self._results = Results(history)
+        self._pages = RunList(heads, history)
+        self.audit = AuditQueries(audit, heads)
 
     def job(self, tenant: str, job_id: str) -> JobView:
         key = Key(tenant, job_id)
@@ -65,7 +78,7 @@ class JobQueries:
                     return view
         if not head.latest and not head.latest_not_run:
             return None
-        kept = self._ports.history.page(key, None, None, LATEST_SCAN, now)
+        kept = self._history.page(key, None, None, LATEST_SCAN, now)
         found = [*views.in_head(head, now), *(views.of_row(row) for row in kept)]
         ran = [view for view in found if view.run.status not in NOT_RUN]
         latest = max(ran or found, key=lambda view: view.run.created_at, default=None)
@@ -88,7 +101,7 @@ class JobQueries:
         if alive is not None and alive.run.ended_at is None:
             return alive
         wanted = RunKey(*key, run_id)
-        read = rows if wanted in rows else self._ports.history.get([wanted], now)
+        read = rows if wanted in rows else self._history.get([wanted], now)
         row = read.get(wanted)
         if row is not None:
             return views.of_row(row)
@@ -129,7 +142,7 @@ class JobQueries:
                 for view in views.in_head(head, now)
             )
         ]
-        found = self._ports.history.get(wanted, now) if wanted else {}
+        found = self._history.get(wanted, now) if wanted else {}
         rows = {run_key: found.get(run_key) for run_key in wanted}
         listed = []
         for head, body in jobs:
@@ -145,7 +158,7 @@ class JobQueries:
         if view is None:
             raise NotFound("There is no such run.")
         run = view.run
-        rows = self._ports.history.attempts(RunKey(*key, run_id), now) if run.past else ()
+        rows = self._history.attempts(RunKey(*key, run_id), now) if run.past else ()
         former = []
         for number, letter in enumerate(run.past, start=1):
             lost = letter == "L"
@@ -178,7 +191,7 @@ class JobQueries:
             raise NotFound(_DISCARDED.format("output"))
         if not detail.output_blob:
             raise NotFound("The run has no output, or none yet.")
-        blobs, key = self._ports.blobs, detail.output_blob
+        blobs, key = self._blobs, detail.output_blob
         link = blobs.link(key, detail.output_type)
         data = blobs.get(key) if link is None else blobs.get(key, 0, 1)
         if data is None:
@@ -198,7 +211,7 @@ class JobQueries:
         if not blob:
             missing = "The run has no logs, or none yet."
             raise NotFound(_DISCARDED.format("logs") if detail.discarded else missing)
-        data = self._ports.blobs.get(blob, after) or b""
+        data = self._blobs.get(blob, after) or b""
         return LogPiece(data, max(0, detail.log_size - after - len(data)))
 
     def explain(self, tenant: str, job_id: str, at: datetime | None) -> Sliced[Explanation]:

@@ -6,7 +6,8 @@ from datetime import datetime
 
 from punctual.domain.job_state import JobState
 from punctual.engine.changes.run_results import Results
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import Key
 from punctual.engine.queries import run_views as views
 from punctual.engine.queries.filters import By, RunFilters
@@ -27,9 +28,10 @@ class RunList:
     that ended and left its job state is missing from that list until then, for at most 10 s.
     """
 
-    def __init__(self, ports: Ports) -> None:
-        self._ports = ports
-        self._results = Results(ports.history)
+    def __init__(self, heads: JobStates, history: History) -> None:
+        self._heads = heads
+        self._history = history
+        self._results = Results(history)
 
     def of_job(
         self,
@@ -46,7 +48,7 @@ class RunList:
         alive = [view for view in views.in_head(head, now) if filters.admit(view.run)]
         found: list[RunView] = []
         for _ in range(SCAN):
-            rows = self._ports.history.page(key, before, bottom, wide, now)
+            rows = self._history.page(key, before, bottom, wide, now)
             last = rows[-1].run.run_id if len(rows) == wide else None
             recorded = {row.run.run_id for row in rows}
             here = [
@@ -85,7 +87,7 @@ class RunList:
         bottom = filters.bottom if filters.single else None
         wide = _width(filters, limit)
         newest: list[tuple[_Place, RunView]] = []  # live runs, at most as many as a page shows
-        for head in self._ports.heads.busy(tenant):
+        for head in self._heads.busy(tenant):
             for view in views.in_head(head, now):
                 if filters.admit(view.run) and _between(_place(view), before, None):
                     _keep_newest(newest, view, limit)
@@ -96,7 +98,7 @@ class RunList:
             deep = before is not None and before[0] <= (filters.bottom or "")
             if deep:
                 wide = max(limit, DEEP)
-            rows = self._ports.history.page_all(tenant, before, wide, now)
+            rows = self._history.page_all(tenant, before, wide, now)
             last = (rows[-1].run.run_id, rows[-1].job_id) if len(rows) == wide else None
             recorded = {row.run.run_id for row in rows}
             here = [

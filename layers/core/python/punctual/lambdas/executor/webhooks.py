@@ -97,7 +97,7 @@ class WebhookDeliveries:
 
     def _told(self, notice: Notification, timeout: timedelta) -> Outcome | None:
         now = self._runtime.clock()
-        found = find(self._runtime.ports, notice, now)
+        found = find(self._runtime.ports.heads, self._runtime.ports.history, notice, now)
         if found is None:
             return None
         # imported on first use, since most invocations deliver no webhooks

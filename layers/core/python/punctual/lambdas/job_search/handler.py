@@ -30,7 +30,15 @@ def reading(runtime: Runtime, trust: IssuerConfig | None = None) -> Any:
     planned = DynamoBuckets(runtime.dynamo, table, runtime.clock)
     tallies, beating = Counters(runtime.dynamo, table), runtime.ports.heads.beating
     monitor = DeployedMonitor(planned, tallies, beating, TASK_TYPES)
-    search = JobQueries(runtime.ports, runtime.clock, monitor, of_engine(runtime.tell))
+    search = JobQueries(
+        heads=runtime.ports.heads,
+        history=runtime.ports.history,
+        blobs=runtime.ports.blobs,
+        audit=runtime.ports.audit,
+        monitor=monitor,
+        clock=runtime.clock,
+        log=of_engine(runtime.tell),
+    )
     limited, made = quotas.api(runtime), tokens(runtime, key=_not_asked)
     reads = ReadServices(
         *(search, runtime.clock, about(trust), made),

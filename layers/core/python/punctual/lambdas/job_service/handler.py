@@ -30,9 +30,28 @@ FEATURES = Features(
 
 def writing(runtime: Runtime) -> Any:
     """Return the resolver for writes."""
-    search = JobQueries(runtime.ports, runtime.clock, _NotAsked(), of_engine(runtime.tell))
+    search = JobQueries(
+        heads=runtime.ports.heads,
+        history=runtime.ports.history,
+        blobs=runtime.ports.blobs,
+        audit=runtime.ports.audit,
+        monitor=_NotAsked(),
+        clock=runtime.clock,
+        log=of_engine(runtime.tell),
+    )
     limited = quotas.api(runtime)
-    jobs = Jobs(runtime.ports, runtime.steps, search, runtime.clock, runtime.new_id, limited.quotas)
+    jobs = Jobs(
+        heads=runtime.ports.heads,
+        history=runtime.ports.history,
+        blobs=runtime.ports.blobs,
+        receipts=runtime.ports.receipts,
+        wake=runtime.ports.wake,
+        steps=runtime.steps,
+        search=search,
+        clock=runtime.clock,
+        new_id=runtime.new_id,
+        quotas=limited.quotas,
+    )
     made = tokens(runtime, key=lambda: read_key(runtime))
     shown = WebhookKeys(runtime).shown
     features = FEATURES._replace(check_allowed_target=reach_of(runtime.settings.reach).problems)

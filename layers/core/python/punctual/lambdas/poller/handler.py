@@ -17,11 +17,10 @@ from punctual.engine.dispatch.on_demand.throughput import A_CORE, Pace
 from punctual.engine.dispatch.on_demand.wakeup_times import MANY, WARM, WakeUp, wake_at
 from punctual.engine.dispatch.poller import AGAIN, LEASE
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
 from punctual.engine.ports.partitions import Buckets, TimerPartition
 from punctual.engine.ports.rows import Key
-from punctual.engine.ports.timers import Timer
+from punctual.engine.ports.timers import Timer, Timers
 from punctual.engine.ports.wakeups import WakeUps
 from punctual.lambdas.planner.handler import Calls
 from punctual.lambdas.runtime import Runtime
@@ -61,8 +60,10 @@ class PollerSession:
 
     def __init__(
         self,
+        *,
         visitor: OnDemandPoller,
-        ports: Ports,
+        timers: Timers,
+        buckets: Buckets,
         calls: Calls,
         owner: str,
         clock: Clock,
@@ -71,8 +72,8 @@ class PollerSession:
         tell: Telemetry,
     ) -> None:
         self._visitor = visitor
-        self._timers = ports.timers
-        self._buckets: Buckets = ports.buckets
+        self._timers = timers
+        self._buckets = buckets
         self._calls = calls
         self._owner = owner
         self._clock = clock
@@ -225,24 +226,38 @@ class PollerHandler:
         """Run one session. Return whether it failed, so that all wake-ups are delivered again."""
         runtime, ports, clock = self._runtime, self._runtime.ports, self._runtime.clock
         early, wake = EarlyMessages(ports.messages, clock, self._pace), OwnWakeUps(self._wake)
-        mine = Ports(
-            **{**vars(ports), "messages": early, "wake": wake, "timers": self._timers},
+        steps = ChangeApplier(
+            heads=ports.heads,
+            timers=self._timers,
+            buckets=ports.buckets,
+            history=ports.history,
+            messages=early,
+            notices=ports.notices,
+            wake=wake,
+            clock=clock,
+            monotonic=runtime.steady,
+            log=of_engine(runtime.tell),
         )
-        steps = ChangeApplier(mine, clock, runtime.steady, of_engine(runtime.tell))
-        looker = Evaluator(steps, runtime.new_id)
         visitor = OnDemandPoller(
-            self._timers, ports.buckets, ports.buckets, looker, early, self._failing, self._pace
+            timers=self._timers,
+            buckets=ports.buckets,
+            held=ports.buckets,
+            looker=Evaluator(steps, runtime.new_id),
+            early=early,
+            failing=self._failing,
+            pace=self._pace,
         )
         wake.visitor = visitor
         visit = PollerSession(
-            visitor,
-            mine,
-            self._wake,
-            f"{runtime.name}/{runtime.new_id()}",
-            clock,
-            runtime.pause,
-            runtime.gate.open,
-            runtime.tell,
+            visitor=visitor,
+            timers=self._timers,
+            buckets=ports.buckets,
+            calls=self._wake,
+            owner=f"{runtime.name}/{runtime.new_id()}",
+            clock=clock,
+            pause=runtime.pause,
+            is_open=runtime.gate.open,
+            tell=runtime.tell,
         )
         failed = False
         try:

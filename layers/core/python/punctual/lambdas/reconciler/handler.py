@@ -130,8 +130,15 @@ class ReconcilerRun:
 
 def walk(runtime: Runtime, seconds: float) -> None:
     """Continue the walk of the day for `seconds`, unless it is complete."""
-    reconciler = Reconciler(runtime.ports, runtime.steps, runtime.looker)
-    sweeper = Sweeper(runtime.ports, runtime.looker)
+    reconciler = Reconciler(
+        heads=runtime.ports.heads,
+        timers=runtime.ports.timers,
+        buckets=runtime.ports.buckets,
+        wake=runtime.ports.wake,
+        steps=runtime.steps,
+        looker=runtime.looker,
+    )
+    sweeper = Sweeper(runtime.ports.timers, runtime.ports.buckets, runtime.looker)
     orphans = Orphans(
         runtime.ports.blobs, runtime.dynamo, runtime.settings.jobs_table, runtime.clock
     )

@@ -25,8 +25,11 @@ from punctual.engine.changes.run_results import Results
 from punctual.engine.commands.audit import subject_of
 from punctual.engine.commands.definitions_store import payload_name
 from punctual.engine.ports.audit_log import Noted
-from punctual.engine.ports.bundle import Ports
+from punctual.engine.ports.blobs import Blobs
 from punctual.engine.ports.clock import Clock
+from punctual.engine.ports.feed import Feed
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates
 from punctual.engine.ports.rows import Key, RunKey, RunRow
 from punctual.lambdas.runtime import Runtime
 from punctual.lambdas.status import counters
@@ -42,7 +45,11 @@ Followed = tuple[Record, Changes]
 class StatusHandler:
     def __init__(
         self,
-        ports: Ports,
+        *,
+        heads: JobStates,
+        history: History,
+        blobs: Blobs,
+        feed: Feed,
         lists: TenantRunIndex,
         belongings: JobData,
         tallies: Counters,
@@ -51,7 +58,10 @@ class StatusHandler:
         clock: Clock,
         tell: Telemetry,
     ) -> None:
-        self._ports = ports
+        self._heads = heads
+        self._history = history
+        self._blobs = blobs
+        self._feed = feed
         self._lists = lists
         self._belongings = belongings
         self._tallies = tallies
@@ -168,8 +178,8 @@ class StatusHandler:
         A run without a row gets one made from the results of its last attempt.
         """
         begun = [key for key, run in ended.items() if run.token and not run.note]
-        written = self._ports.history.get(begun, now) if begun else {}
-        results = Results(self._ports.history)
+        written = self._history.get(begun, now) if begun else {}
+        results = Results(self._history)
         for key, run in ended.items():
             row = written.get(key)
             if row is None:
@@ -185,7 +195,7 @@ class StatusHandler:
             for event in events(record.head, _sequence(record), record.at, found, self._run_events)
         ]
         if told:
-            self._ports.feed.publish(told)
+            self._feed.publish(told)
 
     def _forget(self, gone: Sequence[Record]) -> None:
         """Delete the data of expired jobs. Blobs go before the rows that name them.
@@ -193,13 +203,13 @@ class StatusHandler:
         A job that exists again keeps all its data.
         """
         keys = [Key(record.head.tenant, record.head.job_id) for record in gone]
-        standing = self._ports.heads.load(keys) if keys else {}
+        standing = self._heads.load(keys) if keys else {}
         for key in keys:
             if key in standing:
                 continue
             left = self._belongings.of(key)
             if left.given_by:
-                self._ports.blobs.delete([payload_name(key, by) for by in left.given_by])
+                self._blobs.delete([payload_name(key, by) for by in left.given_by])
             if left.rows:
                 self._belongings.forget(left)
             self._tell("job_gone", tenant=key.tenant, job_id=key.job_id, rows=len(left.rows))
@@ -234,14 +244,17 @@ def _shown(row: RunRow) -> RunRow:
 def following(runtime: Runtime) -> StatusHandler:
     settings = runtime.settings
     return StatusHandler(
-        runtime.ports,
-        TenantRunIndex(runtime.dynamo, settings.control_table),
-        JobData(runtime.dynamo, settings.jobs_table),
-        Counters(runtime.dynamo, settings.control_table),
-        runtime.ports.audit,
-        settings.run_events,
-        runtime.clock,
-        runtime.tell,
+        heads=runtime.ports.heads,
+        history=runtime.ports.history,
+        blobs=runtime.ports.blobs,
+        feed=runtime.ports.feed,
+        lists=TenantRunIndex(runtime.dynamo, settings.control_table),
+        belongings=JobData(runtime.dynamo, settings.jobs_table),
+        tallies=Counters(runtime.dynamo, settings.control_table),
+        audit=runtime.ports.audit,
+        run_events=settings.run_events,
+        clock=runtime.clock,
+        tell=runtime.tell,
     )
 
 

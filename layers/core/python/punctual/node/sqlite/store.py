@@ -6,14 +6,10 @@ from datetime import datetime
 from pathlib import Path
 
 from punctual.domain.run import RunStatus
-from punctual.engine.ports.bundle import Ports
 from punctual.engine.ports.clock import Clock
-from punctual.engine.ports.feed import Feed
 from punctual.engine.ports.log import Log, untold
 from punctual.engine.ports.monitor import HealthWarning
 from punctual.engine.ports.rows import Key
-from punctual.engine.ports.run_queue import Messages
-from punctual.engine.ports.wakeups import WakeUps
 from punctual.node.clock import wall
 from punctual.node.errors import StoreError
 from punctual.node.files.blobs import FileBlobs, Place
@@ -51,7 +47,7 @@ TIDY = 5_000  # changed rows between checkpoints
 
 
 class Store:
-    """All ports of the node.
+    """The stores of the node.
 
     It belongs to the thread that opened it; other threads may use only `blobs`.
     """
@@ -135,22 +131,6 @@ class Store:
         `with store.work():` makes one transaction of all port calls inside.
         """
         return self._unit
-
-    def ports(self, messages: Messages, wake: WakeUps, feed: Feed | None = None) -> Ports:
-        """Return all ports. The caller provides the ports for messages and wake-ups."""
-        return Ports(
-            heads=self.heads,
-            timers=self.timers,
-            messages=messages,
-            notices=self.notices,
-            history=self.history,
-            blobs=self.blobs,
-            buckets=self.buckets,
-            wake=wake,
-            receipts=self.receipts,
-            feed=feed or self.feed,
-            audit=self.audit,
-        )
 
     def end_all_leases(self) -> list[Key]:
         """End all leases and return their jobs.

@@ -11,7 +11,6 @@ from punctual.engine.dispatch.on_demand.throughput import Pace, begin_at
 from punctual.engine.dispatch.on_demand.wakeup_times import AHEAD, EARLY, FIRE, READY, SEND
 from punctual.engine.dispatch.poller import BATCH, Poller, Stepped
 from punctual.engine.dispatch.retries import EvaluationRetries
-from punctual.engine.dispatch.timer_window import TimerWindow
 from punctual.engine.ports.partitions import Buckets, HeldPartition, TimerPartition
 from punctual.engine.ports.timers import Timer, Timers
 
@@ -25,6 +24,7 @@ class OnDemandPoller(Poller):
 
     def __init__(
         self,
+        *,
         timers: Timers,
         buckets: Buckets,
         held: HeldPartition,
@@ -33,21 +33,25 @@ class OnDemandPoller(Poller):
         failing: EvaluationRetries,
         pace: Pace,
     ) -> None:
-        super().__init__(timers, buckets, looker, AHEAD)
+        super().__init__(
+            timers,
+            buckets,
+            looker,
+            AHEAD,
+            # Half a second of work, because held messages wait in the meantime.
+            batch=min(BATCH, max(AT_ONCE, int(pace.fired / 2))),
+            page=int(pace.fired * READ),
+            failing=failing,
+        )
         self._pace = pace
-        # Half a second of work, because held messages wait in the meantime.
-        self._batch = min(BATCH, max(AT_ONCE, int(pace.fired / 2)))
-        self._window = TimerWindow(timers, int(pace.fired * READ))
         self._held = held
         self._early = early
-        self._failing = failing
         self.handled = 0
         self.missed = 0
 
     def step(self, now: datetime) -> Stepped:
         """Send messages that are near, then fire: soon due runs, or a burst a minute ahead."""
         self._release(now, now + self._early.lead)
-        self._ahead = self._reach(now)
         stepped = super().step(now)
         self.handled += stepped.handled
         return stepped

@@ -1,0 +1,73 @@
+"""Direct access to the functions of a deployment, for tests that call one of them at a time."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, cast
+
+from punctual.aws.dynamodb import keys
+from punctual.aws.retries import RetryPolicy
+from punctual.aws.thread_pool import ThreadPool
+from punctual.engine.commands.jobs import Submission
+from punctual.engine.ports.rows import Key
+from punctual.engine.queries.views import JobView
+from punctual.lambdas.runtime import Runtime
+from punctual.settings import Settings
+from tests.support.aws.moto_adapter import adapter
+from tests.support.deployed.told import Told
+from tests.support.deployed.world import World
+from tests.support.ports import job_commands, job_queries
+
+# Tasks may name any target, and each queue has four executors.
+ANY = '[{"*":["*"]},{"*":["*"]}]'
+PLACES = 4
+
+
+class Direct:
+    """Calls functions of a world without its event sources, with their logs in `told`."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.clock = world.clock
+        self.told = Told()
+        found = Settings.from_env(world.deployed.functions[world.name("job-service")].env)
+        settings = replace(found, reach=ANY, places=dict.fromkeys(found.queues, PLACES))
+        self.aws = adapter(world.clients, settings, world.clock)
+        self.runtime = self.new_runtime()
+        self.search = job_queries(self.runtime.ports, self.clock, cast(Any, None))
+        self.jobs = job_commands(
+            self.runtime.ports, self.runtime.steps, self.search, self.clock, world.new_id
+        )
+
+    def new_runtime(self, pause: Callable[[float], None] = lambda _: None) -> Runtime:
+        """Return the runtime of a new environment. It retries a failed call once."""
+        return Runtime(
+            self.aws.settings,
+            self.told,
+            clients=self.aws.clients,
+            clock=self.clock,
+            steady=self.clock.monotonic,
+            make_id=self.world.new_id,
+            pause=pause,
+            crew=ThreadPool(1),
+            patience=RetryPolicy(lambda _: None, seed="test", tries=2),
+        )
+
+    def submit(self, **document: Any) -> Key:
+        (view,) = self.jobs.submit("acme", "ada", [Submission({"name": "n", **document})])
+        assert isinstance(view, JobView), view
+        return Key(view.head.tenant, view.head.job_id)
+
+    def set_attribute(self, key: Key, name: str, value: dict[str, str]) -> None:
+        """Change one attribute of a job's state by hand, with the version of its row."""
+        self.world.bare.update_item(
+            TableName=self.aws.settings.jobs_table,
+            Key=keys.head(*key).item(),
+            UpdateExpression="SET #name = :value ADD #version :one",
+            ConditionExpression="attribute_exists(#state)",
+            ExpressionAttributeNames={
+                "#name": name,
+                "#state": keys.STATE,
+                "#version": keys.VERSION,
+            },
+            ExpressionAttributeValues={":value": value, ":one": {"N": "1"}},
+        )

@@ -1,0 +1,146 @@
+"""The executor functions of a deployment, called by a test with scripted tasks."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from punctual.aws.dynamodb import keys
+from punctual.domain.run import RunStatus
+from punctual.engine.ports.rows import Key
+from punctual.engine.queries.jobs import RunFilters
+from punctual.engine.queries.slices import finish
+from punctual.engine.queries.views import RunView
+from punctual.lambdas.executor.handler import ExecutorHandler
+from punctual.lambdas.runtime import Runtime
+from punctual.node.clock import ManualClock
+from punctual.tasks.registry import Registry
+from tests.support.builders import NOON
+from tests.support.deployed.deployed import REGION
+from tests.support.deployed.direct import Direct
+from tests.support.deployed.sqs import record
+from tests.support.deployed.world import World, a_world
+from tests.support.scripts.by_hand import ByHand, Doing
+from tests.support.simulation.torn import Plan, torn
+
+Record = dict[str, Any]
+
+
+class Left:
+    """The context of an invocation, which ends after some seconds."""
+
+    def __init__(self, clock: ManualClock, seconds: float) -> None:
+        self._clock = clock
+        self._until = clock.monotonic() + seconds
+
+    def get_remaining_time_in_millis(self) -> int:
+        return int((self._until - self._clock.monotonic()) * 1000)
+
+
+class _Hands(ByHand):
+    """A task runner that makes the planned calls as the test, not as the function."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.clock)
+        self._world = world
+
+    def at(self, moment: datetime, what: Callable[[], object]) -> None:
+        def planned() -> None:
+            with self._world.meter.acting("test"):
+                what()
+
+        super().at(moment, planned)
+
+
+class Executors(Direct):
+    """Invokes executors. Each runtime is an environment, and all tasks run `doing`."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self.doing = Doing(self.clock)
+        self.hands = _Hands(world)
+        self.hidden: list[tuple[float, int]] = []  # (seconds after noon, duration)
+        events = self.aws.clients.sqs.meta.events
+        events.register("provide-client-params.sqs.ChangeMessageVisibilityBatch", self._note)
+
+    def _note(self, params: dict[str, Any], **_: Any) -> None:
+        seconds = (self.clock() - NOON).total_seconds()
+        self.hidden += [(seconds, one["VisibilityTimeout"]) for one in params["Entries"]]
+
+    def torn_runtime(self, plan: Plan) -> Runtime:
+        """Return the runtime of an environment whose calls fail by a plan."""
+        made = self.new_runtime()
+        made.__dict__["ports"] = torn(made.ports, plan, "executor")
+        return made
+
+    def submit(self, **document: Any) -> Key:
+        return super().submit(**{"schedule_type": "IMMEDIATE", **document})
+
+    def records(self) -> list[Record]:
+        """Receive all visible messages, as the records that SQS hands to the function."""
+        found = []
+        for url in self.aws.settings.queues.values():
+            queue = self.world.sqs.by_url[url]
+            while letters := self.world.sqs.receive(queue, 10):
+                found += [record(queue, one, REGION) for one in letters]
+        return found
+
+    def invoke(
+        self,
+        records: Sequence[Record],
+        runtime: Runtime | None = None,
+        lane: str = "quick",
+        left: float = 330,
+    ) -> list[str]:
+        """Invoke the executor, and return the ids of messages that it reports as failed."""
+        tasks = Registry(dict.fromkeys(("event", "http", "lambda"), self.doing))
+        with self.world.meter.acting(self.world.name(f"executor-{lane}")):
+            executing = ExecutorHandler(runtime or self.runtime, lane, lambda _: tasks, self.hands)
+            answer = executing.handle({"Records": list(records)}, Left(self.clock, left))
+        failed = [one["itemIdentifier"] for one in answer["batchItemFailures"]]
+        self.acknowledge([one for one in records if one["messageId"] not in failed])
+        return failed
+
+    def acknowledge(self, records: Sequence[Record]) -> None:
+        """Delete messages that were not reported as failed, as Lambda does."""
+        for one in records:
+            url = self.world.sqs.by_arn[one["eventSourceARN"]].url
+            self.aws.clients.sqs.delete_message(QueueUrl=url, ReceiptHandle=one["receiptHandle"])
+
+    def run(self, key: Key) -> RunView:
+        (listed,) = finish(self.search.runs(*key, RunFilters(), 10, None)).items
+        return self.search.run(*key, listed.run.run_id)
+
+    def outdate(self, key: Key, layout: int = keys.LAYOUT + 1) -> None:
+        """Set a newer format on the job state, or restore the current one."""
+        self.set_attribute(key, keys.FORMAT, {"N": str(layout)})
+
+    def spoil(self, key: Key) -> None:
+        """Make the job state unreadable, as a manual edit or a newer version can."""
+        self.set_attribute(key, keys.STATE, {"S": "UNHEARD_OF"})
+
+    def status(self, key: Key) -> RunStatus:
+        return self.run(key).run.status
+
+    def look(self) -> None:
+        """Evaluate every due timer, as a poller does."""
+        minutes = {timer.bucket for timer in self.aws.timers()}
+        for minute in sorted(minutes):
+            timers = self.runtime.ports.timers.due(minute, 0, self.clock(), None, 100).timers
+            if timers:
+                self.runtime.looker.look(timers)
+
+    def output_of(self, key: Key) -> bytes:
+        """Return the output of a job's run, from its object where the answer is a link."""
+        run = self.run(key)
+        found = self.search.output(*key, run.run.run_id)
+        if found.link is None:
+            return found.data
+        assert run.detail.output_blob in found.link
+        return self.runtime.ports.blobs.get(run.detail.output_blob) or b""
+
+
+@contextmanager
+def executors(now: datetime = NOON) -> Iterator[Executors]:
+    with a_world(now=now) as world:
+        yield Executors(world)

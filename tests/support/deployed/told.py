@@ -1,0 +1,51 @@
+"""The log events and metrics of functions that a test calls directly."""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from punctual.lambdas.telemetry import Metric
+
+
+class Told:
+    """Keeps what functions log and measure, in order."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.problems: list[tuple[str, dict[str, Any]]] = []
+        self.measured: list[tuple[Metric, float]] = []
+        self.metrics: Counter[Metric] = Counter()
+        self.latest: dict[Metric, float] = {}
+
+    def __call__(self, event: str, /, **fields: Any) -> None:
+        self.events.append((event, fields))
+
+    def problem(self, event: str, /, **fields: Any) -> None:
+        self.events.append((event, fields))
+        self.problems.append((event, fields))
+
+    def measure(self, metric: Metric, value: float = 1) -> None:
+        self.measured.append((metric, value))
+        self.metrics[metric] += int(value)
+        self.latest[metric] = value
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        yield
+
+    @property
+    def lines(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the log events that report no problem."""
+        return [one for one in self.events if one not in self.problems]
+
+    @property
+    def wrong(self) -> list[str]:
+        """Return the names of the problems."""
+        return [event for event, _ in self.problems]
+
+    def named(self, event: str) -> list[dict[str, Any]]:
+        return [fields for name, fields in self.events if name == event]
+
+    def count(self, metric: Metric) -> int:
+        return sum(1 for one, _ in self.measured if one is metric)

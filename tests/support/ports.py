@@ -1,0 +1,150 @@
+"""The ports of one store, and the parts of the engine that tests build over them."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from punctual.engine.changes.apply import ChangeApplier
+from punctual.engine.commands.jobs import Jobs
+from punctual.engine.dispatch.evaluator import Evaluator
+from punctual.engine.dispatch.late_timers import Sweeper
+from punctual.engine.dispatch.reconciler import Reconciler
+from punctual.engine.execution.executor import Executor
+from punctual.engine.ports.audit_log import AuditLog
+from punctual.engine.ports.blobs import Blobs
+from punctual.engine.ports.clock import Clock, NewId
+from punctual.engine.ports.feed import Feed
+from punctual.engine.ports.history import History
+from punctual.engine.ports.job_states import JobStates
+from punctual.engine.ports.log import Log, untold
+from punctual.engine.ports.monitor import Monitor
+from punctual.engine.ports.notifications import Notifications
+from punctual.engine.ports.partitions import Buckets
+from punctual.engine.ports.receipts import Receipts
+from punctual.engine.ports.run_queue import Messages
+from punctual.engine.ports.timers import Timers
+from punctual.engine.ports.wakeups import WakeUps
+from punctual.engine.queries.jobs import JobQueries
+from punctual.node.sqlite.store import Store
+
+if TYPE_CHECKING:  # most tests over these ports need no AWS client
+    from punctual.aws.ports import AwsPorts
+
+
+@dataclass(frozen=True)
+class Ports:
+    """All ports of one store. Only tests hold them together."""
+
+    heads: JobStates
+    timers: Timers
+    messages: Messages
+    notices: Notifications
+    history: History
+    blobs: Blobs
+    buckets: Buckets
+    wake: WakeUps
+    receipts: Receipts
+    feed: Feed
+    audit: AuditLog
+
+
+def store_ports(store: Store, messages: Messages, wake: WakeUps) -> Ports:
+    """Return the ports of a node."""
+    return Ports(
+        heads=store.heads,
+        timers=store.timers,
+        messages=messages,
+        notices=store.notices,
+        history=store.history,
+        blobs=store.blobs,
+        buckets=store.buckets,
+        wake=wake,
+        receipts=store.receipts,
+        feed=store.feed,
+        audit=store.audit,
+    )
+
+
+def a_change_applier(
+    ports: "Ports | AwsPorts",
+    clock: Clock,
+    monotonic: Callable[[], float],
+    log: Log = untold,
+    unit: AbstractContextManager[None] | None = None,
+) -> ChangeApplier:
+    return ChangeApplier(
+        heads=ports.heads,
+        timers=ports.timers,
+        buckets=ports.buckets,
+        history=ports.history,
+        messages=ports.messages,
+        notices=ports.notices,
+        wake=ports.wake,
+        clock=clock,
+        monotonic=monotonic,
+        log=log,
+        unit=unit,
+    )
+
+
+def job_queries(
+    ports: "Ports | AwsPorts", clock: Clock, monitor: Monitor, log: Log = untold
+) -> JobQueries:
+    return JobQueries(
+        heads=ports.heads,
+        history=ports.history,
+        blobs=ports.blobs,
+        audit=ports.audit,
+        monitor=monitor,
+        clock=clock,
+        log=log,
+    )
+
+
+def job_commands(
+    ports: "Ports | AwsPorts",
+    steps: ChangeApplier,
+    search: JobQueries,
+    clock: Clock,
+    new_id: NewId,
+) -> Jobs:
+    return Jobs(
+        heads=ports.heads,
+        history=ports.history,
+        blobs=ports.blobs,
+        receipts=ports.receipts,
+        wake=ports.wake,
+        steps=steps,
+        search=search,
+        clock=clock,
+        new_id=new_id,
+    )
+
+
+def an_executor(
+    ports: "Ports | AwsPorts", steps: ChangeApplier, new_id: NewId, executor_id: str
+) -> Executor:
+    return Executor(
+        heads=ports.heads,
+        blobs=ports.blobs,
+        wake=ports.wake,
+        steps=steps,
+        new_id=new_id,
+        executor_id=executor_id,
+    )
+
+
+def a_reconciler(ports: Ports, steps: ChangeApplier, looker: Evaluator) -> Reconciler:
+    return Reconciler(
+        heads=ports.heads,
+        timers=ports.timers,
+        buckets=ports.buckets,
+        wake=ports.wake,
+        steps=steps,
+        looker=looker,
+    )
+
+
+def a_sweeper(ports: Ports, looker: Evaluator) -> Sweeper:
+    return Sweeper(ports.timers, ports.buckets, looker)
