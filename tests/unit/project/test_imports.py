@@ -259,14 +259,14 @@ def sources(*trees: str) -> list[str]:
     )
 
 
-@pytest.mark.parametrize("path", sources(OURS, "functions", "infra", "cli"))
-def test_a_file_imports_only_what_its_row_allows(path: str) -> None:
-    assert wrong_imports(path, (ROOT / path).read_text()) == []
+def test_a_file_imports_only_what_its_row_allows() -> None:
+    paths = sources(OURS, "functions", "infra", "cli")
+    assert [line for path in paths for line in wrong_imports(path, (ROOT / path).read_text())] == []
 
 
-@pytest.mark.parametrize("path", sources(OURS))
-def test_time_and_chance_are_arguments(path: str) -> None:
-    assert ambient_uses(path, (ROOT / path).read_text()) == []
+def test_time_and_chance_are_arguments() -> None:
+    paths = sources(OURS)
+    assert [line for path in paths for line in ambient_uses(path, (ROOT / path).read_text())] == []
 
 
 def test_there_is_something_to_check() -> None:

@@ -28,6 +28,7 @@ MOST_LINES = 500  # a class is not cut in two only to make its file shorter
 
 PIN = re.compile(r"^(?P<name>[a-z0-9._-]+)==(?P<version>\S+)( \\)?$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
+FROM_DOT = re.compile(r"\bfrom[\s\\]*\.")
 
 
 def files(*trees: str) -> list[str]:
@@ -39,21 +40,53 @@ def pins(lock: str) -> dict[str, str]:
     return {canonicalize_name(pin["name"]): pin["version"] for pin in found if pin}
 
 
-@pytest.mark.parametrize("path", files(*TREES))
-def test_a_module_is_named_after_what_it_holds(path: str) -> None:
-    assert VAGUE.isdisjoint(Path(path).with_suffix("").parts)
+def relative_imports(source: str) -> list[int]:
+    """Return the lines of relative imports. Only a source with `from .` in it is parsed."""
+    if not FROM_DOT.search(source):
+        return []
+    nodes = ast.walk(ast.parse(source))
+    return [node.lineno for node in nodes if isinstance(node, ast.ImportFrom) and node.level]
 
 
-@pytest.mark.parametrize("path", files(*TREES))
-def test_imports_are_absolute(path: str) -> None:
-    nodes = ast.walk(ast.parse((ROOT / path).read_text()))
-    assert [n.lineno for n in nodes if isinstance(n, ast.ImportFrom) and n.level] == []
+def test_there_are_files_to_check() -> None:
+    assert "tests/unit/project/test_project.py" in files(*TREES)
+    assert "layers/core/python/punctual/domain/decide.py" in files("layers")
 
 
-@pytest.mark.parametrize("path", files("layers", "functions", "infra"))
-def test_a_file_past_its_size_is_split_by_noun(path: str) -> None:
-    size = len((ROOT / path).read_text().splitlines())
-    assert size <= MOST_LINES
+def test_a_module_is_named_after_what_it_holds() -> None:
+    vague = [path for path in files(*TREES) if VAGUE & {*Path(path).with_suffix("").parts}]
+    assert vague == []
+
+
+def test_imports_are_absolute() -> None:
+    relative = [
+        f"{path}:{line}"
+        for path in files(*TREES)
+        for line in relative_imports((ROOT / path).read_text())
+    ]
+    assert relative == []
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("from . import a", [1]),
+        ("import b\nfrom .a import b", [2]),
+        ("if a:\n    from..a import b", [2]),
+        ("from \\\n  .a import b", [1]),
+        ("from a import b  # not from .a", []),
+    ],
+)
+def test_planted_relative_import_is_found(source: str, lines: list[int]) -> None:
+    assert relative_imports(source) == lines
+
+
+def test_a_file_past_its_size_is_split_by_noun() -> None:
+    sizes = {
+        path: len((ROOT / path).read_text().splitlines())
+        for path in files("layers", "functions", "infra")
+    }
+    assert {path: size for path, size in sizes.items() if size > MOST_LINES} == {}
 
 
 @pytest.mark.parametrize("lock", LOCKS)
