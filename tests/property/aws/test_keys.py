@@ -1,7 +1,5 @@
 """Keys: they name one thing each, can be read back, and sort as what they are made of."""
 
-import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -157,17 +155,3 @@ def test_a_row_never_expires_before_its_moment(at: datetime) -> None:
 def test_the_names_that_expressions_use_are_those_of_the_head() -> None:
     names = {keys.VERSION, keys.WRITERS, keys.STATE, keys.RUNS, keys.LINE, keys.ENDED}
     assert names <= {field.encode_name for field in msgspec.structs.fields(JobState)}
-
-
-def test_the_stack_can_read_the_keys_without_boto3() -> None:
-    asked = "import sys, punctual.aws.dynamodb.keys; print(*sys.modules)"
-    run = subprocess.run(
-        [sys.executable, "-c", asked],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=keys.__file__.split("/punctual/")[0],
-    )
-    loaded = set(run.stdout.split())
-    assert "punctual.aws.dynamodb.keys" in loaded
-    assert not {name for name in loaded if name.startswith(("boto", "msgspec"))}

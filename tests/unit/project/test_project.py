@@ -3,7 +3,6 @@
 import ast
 import json
 import re
-import subprocess
 import tomllib
 from itertools import chain
 from pathlib import Path
@@ -132,16 +131,3 @@ def test_the_node_packages_are_pinned_without_an_address() -> None:
     held = {name: p for name, p in lock["packages"].items() if name}
     assert all("resolved" not in package and package["integrity"] for package in held.values())
     assert {name: held[f"node_modules/{name}"]["version"] for name in wanted} == wanted
-
-
-def test_make_help_lists_every_target() -> None:
-    makefile = (ROOT / "Makefile").read_text()
-    phony = re.search(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
-    assert phony
-    shown = subprocess.run(
-        ["make", "--no-print-directory", "-C", str(ROOT), "help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert [line.split()[1] for line in shown.splitlines()] == phony[1].split()
